@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <cellar/base/function.hpp>
+
+#include <compare>
+#include <cstdint>
+
+namespace cellar {
+
+/// A token's place in its sequence, counted from 0.
+struct Position {
+    std::int32_t value = 0;
+
+    constexpr auto operator<=>(const Position&) const = default;
+    friend constexpr Position operator+(Position p, std::int32_t n) { return {p.value + n}; }
+    friend constexpr Position operator-(Position p, std::int32_t n) { return {p.value - n}; }
+    friend constexpr std::int32_t operator-(Position a, Position b) { return a.value - b.value; }
+};
+
+/// Later than any token: as the end of a range it means "to the end of the sequence".
+inline constexpr Position end_of_time{INT32_MAX};
+
+/// One conversation, beam or user: a number from 0 up to `Limits::sequences`, chosen by the caller.
+struct Sequence {
+    std::int32_t value = 0;
+
+    constexpr auto operator<=>(const Sequence&) const = default;
+};
+
+/// The index of the place where one token's key and value lie, in every layer.
+using Cell = std::int32_t;
+
+} // namespace cellar

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <cellar/base/contract.hpp>
+
+#include <optional>
+#include <string_view>
+#include <utility>
+
+namespace cellar {
+
+/// An ordinary "no", decided before anything was touched.
+enum class Refusal {
+    full,           ///< fewer cells are free than the operation needs
+    batch_too_long, ///< the batch has more tokens than `Limits::batch`
+    cannot_shift,   ///< later positions would have to move, and the shift policy is `NoShift`
+};
+
+/// One line for a person.
+constexpr std::string_view to_string(Refusal refusal) {
+    switch (refusal) {
+    case Refusal::full:
+        return "full: fewer cells are free than the operation needs";
+    case Refusal::batch_too_long:
+        return "batch too long: it has more tokens than Limits::batch";
+    case Refusal::cannot_shift:
+        return "cannot shift: later keys would have to be turned, and the shift policy is NoShift";
+    }
+    return "unknown refusal";
+}
+
+/// A value or the reason why there is none. The names are those of `std::expected<T, Refusal>`,
+/// which C++20 lacks.
+template <class T>
+class [[nodiscard]] Result {
+public:
+    Result(T value) : value_{std::move(value)} {}
+    Result(Refusal error) : error_{error} {}
+
+    bool has_value() const noexcept { return value_.has_value(); }
+    explicit operator bool() const noexcept { return has_value(); }
+
+    /// The value; without one, a violation that names the refusal.
+    T& value() {
+        expect_value();
+        return *value_;
+    }
+    const T& value() const {
+        expect_value();
+        return *value_;
+    }
+    T& operator*() { return value(); }
+    const T& operator*() const { return value(); }
+    T* operator->() { return &value(); }
+    const T* operator->() const { return &value(); }
+
+    /// The reason; with a value, a violation.
+    Refusal error() const {
+        CELLAR_EXPECTS(!has_value(), "error() was asked of a result that has a value");
+        return error_;
+    }
+
+private:
+    void expect_value() const { CELLAR_EXPECTS(has_value(), "a refused result has no value: ", to_string(error_)); }
+
+    std::optional<T> value_;
+    Refusal error_{};
+};
+
+/// Done, or the reason why not.
+template <>
+class [[nodiscard]] Result<void> {
+public:
+    Result() = default;
+    Result(Refusal error) : error_{error} {}
+
+    bool has_value() const noexcept { return !error_.has_value(); }
+    explicit operator bool() const noexcept { return has_value(); }
+
+    /// The reason; when it was done, a violation.
+    Refusal error() const {
+        CELLAR_EXPECTS(!has_value(), "error() was asked of a result that has a value");
+        return *error_;
+    }
+
+private:
+    std::optional<Refusal> error_;
+};
+
+} // namespace cellar

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <cellar/base/function.hpp>
+
+#include <cstdint>
+#include <type_traits>
+
+namespace cellar {
+
+/// A strided window onto memory that somebody else owns, with the accessors of `std::mdspan`.
+/// Strides count elements. Trivially copyable, and indexable in device code.
+template <class T, int Rank>
+struct StridedView {
+    using element_type = T;
+    using value_type = std::remove_cv_t<T>;
+
+    T* pointer = nullptr;
+    std::int64_t extents[Rank] = {};
+    std::int64_t strides[Rank] = {};
+
+    CELLAR_FUNCTION static constexpr int rank() { return Rank; }
+    CELLAR_FUNCTION constexpr T* data_handle() const { return pointer; }
+    CELLAR_FUNCTION constexpr std::int64_t extent(int r) const { return extents[r]; }
+    CELLAR_FUNCTION constexpr std::int64_t stride(int r) const { return strides[r]; }
+
+    CELLAR_FUNCTION constexpr std::int64_t size() const {
+        std::int64_t n = 1;
+        for (int r = 0; r < Rank; ++r) n *= extents[r];
+        return n;
+    }
+
+    /// True if the last index is fastest and no element lies between two rows.
+    CELLAR_FUNCTION constexpr bool is_contiguous() const {
+        std::int64_t expected = 1;
+        for (int r = Rank - 1; r >= 0; --r) {
+            if (extents[r] != 1 && strides[r] != expected) return false;
+            expected *= extents[r];
+        }
+        return true;
+    }
+
+    template <class... Indices>
+        requires(sizeof...(Indices) == Rank)
+    CELLAR_FUNCTION constexpr T& operator()(Indices... indices) const {
+        const std::int64_t at[Rank] = {static_cast<std::int64_t>(indices)...};
+        std::int64_t offset = 0;
+        for (int r = 0; r < Rank; ++r) offset += at[r] * strides[r];
+        return pointer[offset];
+    }
+
+    /// A view of mutable elements is also one of constant elements.
+    CELLAR_FUNCTION constexpr operator StridedView<const T, Rank>() const requires(!std::is_const_v<T>) {
+        StridedView<const T, Rank> view;
+        view.pointer = pointer;
+        for (int r = 0; r < Rank; ++r) {
+            view.extents[r] = extents[r];
+            view.strides[r] = strides[r];
+        }
+        return view;
+    }
+};
+
+/// A view of densely packed elements, last index fastest.
+template <class T, class... Extents>
+CELLAR_FUNCTION constexpr StridedView<T, sizeof...(Extents)> contiguous_view(T* pointer, Extents... extents) {
+    constexpr int rank = sizeof...(Extents);
+    StridedView<T, rank> view{pointer, {static_cast<std::int64_t>(extents)...}, {}};
+    std::int64_t stride = 1;
+    for (int r = rank - 1; r >= 0; --r) {
+        view.strides[r] = stride;
+        stride *= view.extents[r];
+    }
+    return view;
+}
+
+} // namespace cellar

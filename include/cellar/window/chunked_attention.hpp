@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <cellar/window/retention.hpp>
+#include <cellar/window/window.hpp>
+
+namespace cellar {
+
+/// A token sees from the beginning of its chunk of `Size` positions up to itself (Llama 4's local
+/// layers). `ChunkedAttention<>{size}` takes the size at run time.
+template <std::int32_t Size = dynamic_width>
+class ChunkedAttention {
+    static_assert(Size >= 0, "ChunkedAttention: the size counts positions");
+
+public:
+    constexpr explicit ChunkedAttention(WindowOptions options = {}) requires(Size != dynamic_width)
+        : ChunkedAttention{Size, options.pinned, detail::Retention{options.retention}} {}
+
+    constexpr explicit ChunkedAttention(std::int32_t size, WindowOptions options = {}) requires(Size == dynamic_width)
+        : ChunkedAttention{size, options.pinned, detail::Retention{options.retention}} {}
+
+    constexpr std::int32_t size() const { return size_; }
+
+    constexpr Position oldest_visible(Position p) const { return p - p.value % size_; }
+    constexpr Position oldest_kept(Position p) const {
+        const Position by_retention = retention_.oldest_kept(p, size_);
+        return by_retention < oldest_visible(p) ? by_retention : oldest_visible(p);
+    }
+    constexpr std::int32_t pinned() const { return pinned_; }
+
+    constexpr ChunkedAttention fitted(std::int32_t sequences, std::int32_t capacity) const {
+        return {size_, pinned_, retention_.fitted(size_, pinned_, sequences, capacity)};
+    }
+    constexpr std::int64_t cells(std::int32_t sequences, std::int32_t capacity, std::int32_t batch) const {
+        return retention_.cells(pinned_, sequences, capacity, batch);
+    }
+
+private:
+    constexpr ChunkedAttention(std::int32_t size, std::int32_t pinned, detail::Retention retention)
+        : size_{size}, pinned_{pinned}, retention_{retention} {
+        CELLAR_EXPECTS(size > 0, "ChunkedAttention: the size is ", size, ", expected at least 1");
+        CELLAR_EXPECTS(pinned >= 0, "ChunkedAttention: ", pinned, " pinned positions, expected none or more");
+    }
+
+    std::int32_t size_;
+    std::int32_t pinned_;
+    detail::Retention retention_;
+};
+
+} // namespace cellar

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <cellar/window/retention.hpp>
+#include <cellar/window/window.hpp>
+
+namespace cellar {
+
+/// A token sees the last `Width` tokens, itself included, as Mistral, transformers and llama.cpp
+/// count. `SlidingWindow<>{width}` takes the width at run time.
+template <std::int32_t Width = dynamic_width>
+class SlidingWindow {
+    static_assert(Width >= 0, "SlidingWindow: the width counts tokens");
+
+public:
+    constexpr explicit SlidingWindow(WindowOptions options = {}) requires(Width != dynamic_width)
+        : SlidingWindow{Width, options.pinned, detail::Retention{options.retention}} {}
+
+    constexpr explicit SlidingWindow(std::int32_t width, WindowOptions options = {}) requires(Width == dynamic_width)
+        : SlidingWindow{width, options.pinned, detail::Retention{options.retention}} {}
+
+    constexpr std::int32_t width() const { return width_; }
+
+    constexpr Position oldest_visible(Position p) const { return {p.value < width_ ? 0 : p.value - width_ + 1}; }
+    constexpr Position oldest_kept(Position p) const { return retention_.oldest_kept(p, width_); }
+    constexpr std::int32_t pinned() const { return pinned_; }
+
+    constexpr SlidingWindow fitted(std::int32_t sequences, std::int32_t capacity) const {
+        return {width_, pinned_, retention_.fitted(width_, pinned_, sequences, capacity)};
+    }
+    constexpr std::int64_t cells(std::int32_t sequences, std::int32_t capacity, std::int32_t batch) const {
+        return retention_.cells(pinned_, sequences, capacity, batch);
+    }
+
+private:
+    constexpr SlidingWindow(std::int32_t width, std::int32_t pinned, detail::Retention retention)
+        : width_{width}, pinned_{pinned}, retention_{retention} {
+        CELLAR_EXPECTS(width > 0, "SlidingWindow: the width is ", width, ", expected at least 1");
+        CELLAR_EXPECTS(pinned >= 0, "SlidingWindow: ", pinned, " pinned positions, expected none or more");
+    }
+
+    std::int32_t width_;
+    std::int32_t pinned_;
+    detail::Retention retention_;
+};
+
+} // namespace cellar
