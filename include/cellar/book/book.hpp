@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <cellar/base/contract.hpp>
+#include <cellar/base/plan.hpp>
+#include <cellar/base/result.hpp>
+#include <cellar/book/batch.hpp>
+#include <cellar/book/ledger.hpp>
+#include <cellar/book/limits.hpp>
+#include <cellar/book/mask.hpp>
+#include <cellar/book/open_pass.hpp>
+#include <cellar/window/window.hpp>
+
+#include <algorithm>
+#include <cstdint>
+
+namespace cellar {
+
+/// The bookkeeping of a cache: passes, retention, visibility. It answers in integers and plans; it
+/// knows neither elements nor memory.
+///
+/// Costs, with n tokens in the batch, m positions of one sequence, C cells: `begin`, `commit` and
+/// `drop` O(n log C) amortised; `remove` and `copy_prefix` O(m / 64) words where cells lie
+/// together, O(m) at worst; `can_resume` O(log m); the history O(C / 4096) at worst.
+template <window_policy Window>
+class Book {
+public:
+    Book(const Limits& limits, const Window& window)
+        : limits_{checked(limits)},
+          window_{window.fitted(limits.sequences, limits.capacity)},
+          ledger_{count_cells(), limits.sequences, share(), window_.pinned()},
+          pass_{limits.batch} {}
+
+    const Limits& limits() const { return limits_; }
+    const Window& window() const { return window_; }
+    const Ledger& ledger() const { return ledger_; }
+    const detail::OpenPass& pass() const { return pass_; }
+
+    /// True if every position below p that a query at p would see is still kept. O(log m).
+    bool can_resume(Sequence s, Position p) const {
+        CELLAR_EXPECTS(p.value >= 0, "can_resume: position ", p, ", expected 0 or more");
+        const PositionRuns& runs = ledger_.record(s).runs;
+        const Position pinned{window_.pinned()};
+        return runs.covers({0}, std::min(pinned, p)) && runs.covers(std::max(pinned, window_.oldest_visible(p)), p);
+    }
+
+    /// True if n tokens would fit, but not side by side.
+    bool is_too_scattered_for(std::int32_t n) const {
+        return n > ledger_.free().longest_run() && n <= ledger_.free().count();
+    }
+
+    /// Opens a pass: the batch's tokens get cells and belong to their sequences until `commit` or
+    /// `drop`.
+    Result<void> begin(const Batch& batch) {
+        check(batch);
+        if (batch.tokens() > limits_.batch) return Refusal::batch_too_long;
+        if (batch.tokens() > ledger_.free().count()) return Refusal::full;
+        for (const Sequence s : batch.sequences) ledger_.record(s).runs.reserve(2 * std::int64_t{batch.tokens()} + 1);
+        pass_.start(batch);
+        ledger_.take(batch.tokens(), pass_.cells);
+        enter_tokens();
+        find_history();
+        return {};
+    }
+
+    /// The tokens of the open pass stay, and what fell out of their sequences' retention is
+    /// forgotten.
+    void commit() {
+        for (const Sequence s : pass_.members) {
+            const Position kept = window_.oldest_kept(ledger_.record(s).runs.last());
+            if (window_.pinned() < kept.value) ledger_.forget(s, {window_.pinned()}, kept);
+        }
+        close();
+    }
+
+    /// The open pass never happened.
+    void drop() {
+        for (std::size_t i = pass_.cells.size(); i-- > 0;)
+            ledger_.take_back(pass_.sequences[i], pass_.positions[i], pass_.cells[i]);
+        close();
+    }
+
+    /// Writes the mask of the open pass, [tokens, history], last index fastest.
+    template <class T>
+    void write_mask(T* mask) {
+        for (std::size_t i = 0; i < pass_.cells.size(); ++i) {
+            detail::SequenceRecord& r = ledger_.record(pass_.sequences[i]);
+            r.visible.slide(r.runs, seen_from(i), seen_to(i));
+            write_mask_row(r.visible.cells(), pass_.history, mask + static_cast<std::int64_t>(i) * pass_.history.count);
+        }
+    }
+
+    /// See Ledger::copy_prefix, Ledger::remove, Ledger::defragment.
+    void copy_prefix(Sequence from, Sequence to, std::int32_t length) { ledger_.copy_prefix(from, to, length); }
+    Result<Plan> remove(Sequence s, Position begin, Position end, bool can_shift) {
+        return ledger_.remove(s, begin, end, can_shift);
+    }
+    Plan defragment() { return ledger_.defragment(); }
+
+private:
+    static const Limits& checked(const Limits& limits) {
+        CELLAR_EXPECTS(limits.sequences > 0, "limits: ", limits.sequences, " sequences, expected at least 1");
+        CELLAR_EXPECTS(limits.capacity > 0, "limits: a capacity of ", limits.capacity, ", expected at least 1");
+        CELLAR_EXPECTS(limits.batch > 0, "limits: a batch of ", limits.batch, ", expected at least 1");
+        CELLAR_EXPECTS(limits.padding > 0, "limits: a padding of ", limits.padding, ", expected at least 1");
+        return limits;
+    }
+
+    Cell count_cells() const {
+        const std::int64_t needed = window_.cells(limits_.sequences, limits_.capacity, limits_.batch);
+        const std::int64_t padded = (needed + limits_.padding - 1) / limits_.padding * limits_.padding;
+        CELLAR_EXPECTS(padded <= INT32_MAX, "limits: ", padded, " cells, expected at most ", INT32_MAX);
+        return static_cast<Cell>(padded);
+    }
+
+    // The tokens that one sequence is planned to have at most, those of a pass included.
+    std::int64_t share() const { return window_.cells(1, limits_.capacity, limits_.batch) + limits_.batch; }
+
+    void check(const Batch& batch) const {
+        CELLAR_EXPECTS(batch.sequences.size() == batch.positions.size(), "begin: ", batch.sequences.size(),
+                       " sequences, expected one for each of ", batch.positions.size(), " positions");
+        CELLAR_EXPECTS(batch.bidirectional.empty() || batch.bidirectional.size() == batch.positions.size(),
+                       "begin: ", batch.bidirectional.size(), " bidirectional flags, expected none or one for each of ",
+                       batch.positions.size(), " tokens");
+        for (std::size_t i = 0; i < batch.positions.size(); ++i) {
+            CELLAR_EXPECTS(batch.positions[i].value >= 0 && batch.positions[i] < end_of_time, "begin: token ", i,
+                           " has position ", batch.positions[i], ", expected 0 to ", end_of_time.value - 1);
+            CELLAR_EXPECTS(ledger_.has(batch.sequences[i]), "begin: token ", i, " has sequence ", batch.sequences[i],
+                           ", expected 0 to ", limits_.sequences - 1);
+        }
+    }
+
+    Position seen_from(std::size_t token) const { return window_.oldest_visible(pass_.positions[token]); }
+    Position seen_to(std::size_t token) const {
+        return pass_.sees_all(token) ? end_of_time : pass_.positions[token] + 1;
+    }
+
+    void enter_tokens() {
+        const auto follows = [&](std::size_t i) {
+            return pass_.sequences[i - 1] == pass_.sequences[i] && pass_.positions[i - 1] + 1 == pass_.positions[i]
+                   && pass_.cells[i - 1] + 1 == pass_.cells[i];
+        };
+        const std::size_t n = pass_.cells.size();
+        for (std::size_t i = 0, end = 0; i < n; i = end) {
+            for (end = i + 1; end < n && follows(end);) ++end;
+            ledger_.enter(pass_.sequences[i], pass_.positions[i], pass_.cells[i], static_cast<std::int32_t>(end - i));
+        }
+    }
+
+    void find_history() {
+        Cell lowest = ledger_.cells();
+        Cell highest = -1;
+        const auto settle = [&](detail::SequenceRecord& r) {
+            r.visible.slide(r.runs, r.seen_from, r.seen_to);
+            lowest = std::min(lowest, r.visible.cells().lowest());
+            highest = std::max(highest, r.visible.cells().highest());
+        };
+        for (std::size_t i = 0; i < pass_.cells.size(); ++i) {
+            detail::SequenceRecord& r = ledger_.record(pass_.sequences[i]);
+            const Position from = seen_from(i);
+            const Position to = seen_to(i);
+            if (!r.in_pass) {
+                r.in_pass = true;
+                pass_.members.push_back(pass_.sequences[i]);
+            } else if (from <= r.seen_to && r.seen_from <= to) {
+                r.seen_from = std::min(r.seen_from, from);
+                r.seen_to = std::max(r.seen_to, to);
+                continue;
+            } else {
+                settle(r); // nobody sees what lies between
+            }
+            r.seen_from = from;
+            r.seen_to = to;
+        }
+        for (const Sequence s : pass_.members) settle(ledger_.record(s));
+        if (highest < 0) return;
+        const Cell first = lowest / limits_.padding * limits_.padding;
+        pass_.history = {first, (highest - first + limits_.padding) / limits_.padding * limits_.padding};
+    }
+
+    void close() {
+        for (const Sequence s : pass_.members) ledger_.record(s).in_pass = false;
+        pass_.open = false;
+    }
+
+    Limits limits_;
+    Window window_;
+    Ledger ledger_;
+    detail::OpenPass pass_;
+};
+
+} // namespace cellar

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <cellar/base/zeroed.hpp>
+#include <cellar/book/words.hpp>
+
+#include <bit>
+#include <cstdint>
+
+namespace cellar {
+
+/// A set of cells: a bitmap with a summary that has one bit for each word that is not zero. Adding
+/// and removing n neighbouring cells costs O(n / 64); the lowest, the highest and emptying the set
+/// cost O(cells / 4096) beside the words that are not zero. Memory is touched only where a cell has
+/// been in the set.
+class CellSet {
+public:
+    explicit CellSet(Cell cells) : words_{detail::words_for(cells)}, summary_{detail::words_for(words_.size())} {}
+
+    void add(Cell first, std::int32_t n) {
+        detail::for_each_word(first, n, [&](std::int64_t at, Word mask) {
+            words_[at] |= mask;
+            summary_[at / 64] |= Word{1} << (at % 64);
+        });
+    }
+
+    void remove(Cell first, std::int32_t n) {
+        detail::for_each_word(first, n, [&](std::int64_t at, Word mask) {
+            words_[at] &= ~mask;
+            if (words_[at] == 0) summary_[at / 64] &= ~(Word{1} << (at % 64));
+        });
+    }
+
+    void clear() {
+        for_each_used_word([&](std::int64_t at) { words_[at] = 0; });
+        for (std::int64_t i = 0; i < summary_.size(); ++i) summary_[i] = 0;
+    }
+
+    /// Becomes equal to `other`, a set over as many cells.
+    void assign(const CellSet& other) {
+        clear();
+        other.for_each_used_word([&](std::int64_t at) { words_[at] = other.words_[at]; });
+        for (std::int64_t i = 0; i < summary_.size(); ++i) summary_[i] = other.summary_[i];
+    }
+
+    /// The lowest cell, or -1 if there is none.
+    Cell lowest() const {
+        for (std::int64_t i = 0; i < summary_.size(); ++i) {
+            if (summary_[i] == 0) continue;
+            const std::int64_t at = i * 64 + std::countr_zero(summary_[i]);
+            return static_cast<Cell>(at * 64 + std::countr_zero(words_[at]));
+        }
+        return -1;
+    }
+
+    /// The highest cell, or -1 if there is none.
+    Cell highest() const {
+        for (std::int64_t i = summary_.size() - 1; i >= 0; --i) {
+            if (summary_[i] == 0) continue;
+            const std::int64_t at = i * 64 + 63 - std::countl_zero(summary_[i]);
+            return static_cast<Cell>(at * 64 + 63 - std::countl_zero(words_[at]));
+        }
+        return -1;
+    }
+
+    bool contains(Cell cell) const { return (words_[cell / 64] >> (cell % 64) & 1) != 0; }
+
+    /// The 64 cells from `first` on as bits; cells beyond the last are not in the set.
+    detail::Word bits_from(Cell first) const {
+        const std::int64_t at = first / 64;
+        const int shift = first % 64;
+        const Word low = words_[at] >> shift;
+        if (shift == 0 || at + 1 >= words_.size()) return low;
+        return low | words_[at + 1] << (64 - shift);
+    }
+
+private:
+    using Word = detail::Word;
+
+    template <class Visit>
+    void for_each_used_word(Visit visit) const {
+        for (std::int64_t i = 0; i < summary_.size(); ++i)
+            for (Word rest = summary_[i]; rest != 0; rest &= rest - 1) visit(i * 64 + std::countr_zero(rest));
+    }
+
+    ZeroedArray<Word> words_;
+    ZeroedArray<Word> summary_;
+};
+
+} // namespace cellar

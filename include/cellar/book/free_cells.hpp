@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <cellar/book/words.hpp>
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+#include <vector>
+
+namespace cellar {
+
+namespace detail {
+
+constexpr std::int64_t leaves_for(Cell cells) {
+    return static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(words_for(cells))));
+}
+
+} // namespace detail
+
+/// Which cells are free, and where n of them lie together. A tree over the words of a bitmap knows,
+/// for every span, the free cells at its start, at its end and the longest run inside; so each
+/// question and each change costs O(log cells), and a change of n neighbouring cells O(n / 64 + log
+/// cells).
+class FreeCells {
+public:
+    /// All cells are free.
+    explicit FreeCells(Cell cells)
+        : leaves_{detail::leaves_for(cells)},
+          words_(static_cast<std::size_t>(leaves_)),
+          nodes_(static_cast<std::size_t>(2 * leaves_)) {
+        give(0, cells);
+    }
+
+    std::int32_t count() const { return count_; }
+    std::int32_t longest_run() const { return nodes_[1].longest; }
+    bool contains(Cell cell) const { return (word(cell / 64) >> (cell % 64) & 1) != 0; }
+
+    /// The lowest free cell that is not below `from`, or -1.
+    Cell next(Cell from) const {
+        std::int64_t at = from / 64;
+        if (at >= leaves_) return -1;
+        const Word rest = word(at) & (~Word{0} << (from % 64));
+        if (rest != 0) return lowest_of(at, rest);
+        std::int64_t node = leaves_ + at;
+        while (node % 2 == 1 || nodes_at(node + 1).longest == 0) {
+            node /= 2;
+            if (node <= 1) return -1;
+        }
+        for (++node; node < leaves_;) node = 2 * node + (nodes_at(2 * node).longest == 0 ? 1 : 0);
+        return lowest_of(node - leaves_, word(node - leaves_));
+    }
+
+    /// The lowest cell in use that is not below `from` and is below `end`, or `end`. O(cells / 64).
+    Cell next_used(Cell from, Cell end) const {
+        for (std::int64_t at = from / 64; from < end; from = static_cast<Cell>(++at * 64)) {
+            const Word used = ~word(at) & (~Word{0} << (from % 64));
+            if (used != 0) return std::min(lowest_of(at, used), end);
+        }
+        return end;
+    }
+
+    /// The lowest cell that begins `n` free ones in a row, or -1. `n` from 1.
+    Cell find_run(std::int32_t n) const {
+        if (longest_run() < n) return -1;
+        std::int64_t node = 1;
+        std::int64_t first = 0;
+        for (std::int64_t half = leaves_ * 32; node < leaves_; half /= 2) {
+            const Node& left = nodes_at(2 * node);
+            const Node& right = nodes_at(2 * node + 1);
+            if (left.longest >= n) {
+                node = 2 * node;
+            } else if (left.suffix + right.prefix >= n) {
+                return static_cast<Cell>(first + half - left.suffix);
+            } else {
+                node = 2 * node + 1;
+                first += half;
+            }
+        }
+        return static_cast<Cell>(first + std::countr_zero(run_starts(word(node - leaves_), n)));
+    }
+
+    /// [first, first + n), all free, are no longer.
+    void take(Cell first, std::int32_t n) {
+        detail::for_each_word(first, n, [&](std::int64_t at, Word mask) { word(at) &= ~mask; });
+        count_ -= n;
+        refresh(first / 64, (first + n - 1) / 64);
+    }
+
+    /// [first, first + n), none of them free, become free.
+    void give(Cell first, std::int32_t n) {
+        if (n == 0) return;
+        detail::for_each_word(first, n, [&](std::int64_t at, Word mask) { word(at) |= mask; });
+        count_ += n;
+        refresh(first / 64, (first + n - 1) / 64);
+    }
+
+private:
+    using Word = detail::Word;
+
+    struct Node {
+        std::int32_t prefix = 0;  ///< free cells at the start of the span
+        std::int32_t suffix = 0;  ///< and at its end
+        std::int32_t longest = 0; ///< the longest run inside
+
+        bool operator==(const Node&) const = default;
+    };
+
+    static Cell lowest_of(std::int64_t at, Word bits) { return static_cast<Cell>(at * 64 + std::countr_zero(bits)); }
+
+    // The bits at which n ones in a row begin: runs of 1, 2, 4, ... ones are joined.
+    static Word run_starts(Word bits, std::int32_t n) {
+        for (std::int32_t have = 1; have < n;) {
+            const std::int32_t more = std::min(have, n - have);
+            bits &= bits >> more;
+            have += more;
+        }
+        return bits;
+    }
+
+    static std::int32_t longest_run_of(Word bits) {
+        if (bits == ~Word{0}) return 64;
+        Word starts[6] = {bits}; // starts[k]: where 2^k ones in a row begin
+        for (int k = 1; k < 6; ++k) starts[k] = starts[k - 1] & (starts[k - 1] >> (1 << (k - 1)));
+        Word found = ~Word{0};
+        std::int32_t length = 0;
+        for (int k = 5; k >= 0; --k) {
+            const Word longer = found & (starts[k] >> length);
+            if (longer == 0) continue;
+            found = longer;
+            length += 1 << k;
+        }
+        return length;
+    }
+
+    static Node leaf(Word bits) { return {std::countr_one(bits), std::countl_one(bits), longest_run_of(bits)}; }
+
+    static Node join(const Node& left, const Node& right, std::int64_t half) {
+        return {left.prefix == half ? left.prefix + right.prefix : left.prefix,
+                right.suffix == half ? right.suffix + left.suffix : right.suffix,
+                std::max({left.longest, right.longest, left.suffix + right.prefix})};
+    }
+
+    // Brings the nodes above the words [first, last] up to date, level by level, until nothing
+    // changes any more.
+    void refresh(std::int64_t first, std::int64_t last) {
+        for (std::int64_t at = first; at <= last; ++at) nodes_at(leaves_ + at) = leaf(word(at));
+        first += leaves_;
+        last += leaves_;
+        bool changed = true;
+        for (std::int64_t half = 64; changed && first > 1; half *= 2) {
+            first /= 2;
+            last /= 2;
+            changed = false;
+            for (std::int64_t node = first; node <= last; ++node) {
+                const Node joined = join(nodes_at(2 * node), nodes_at(2 * node + 1), half);
+                changed = changed || joined != nodes_at(node);
+                nodes_at(node) = joined;
+            }
+        }
+    }
+
+    Word& word(std::int64_t at) { return words_[static_cast<std::size_t>(at)]; }
+    const Word& word(std::int64_t at) const { return words_[static_cast<std::size_t>(at)]; }
+    Node& nodes_at(std::int64_t node) { return nodes_[static_cast<std::size_t>(node)]; }
+    const Node& nodes_at(std::int64_t node) const { return nodes_[static_cast<std::size_t>(node)]; }
+
+    std::int64_t leaves_;
+    std::vector<Word> words_;
+    std::vector<Node> nodes_; // a heap: node k has the children 2k and 2k + 1, the leaves stand at leaves_
+    std::int32_t count_ = 0;
+};
+
+} // namespace cellar

@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <cellar/base/contract.hpp>
+#include <cellar/base/plan.hpp>
+#include <cellar/base/result.hpp>
+#include <cellar/book/defragmentation.hpp>
+#include <cellar/book/free_cells.hpp>
+#include <cellar/book/owner_count.hpp>
+#include <cellar/book/sequence_record.hpp>
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+namespace cellar {
+
+/// Which cells each sequence owns, and which nobody does. It knows nothing of windows and passes:
+/// `Book` does. Only `remove` and `defragment`, and `reserve` when a sequence outgrows its share,
+/// allocate; they do so before they change anything.
+class Ledger {
+public:
+    /// `share`: the tokens that one sequence is planned to have; `pinned`: first positions that are
+    /// always seen.
+    Ledger(Cell cells, std::int32_t sequences, std::int64_t share, std::int32_t pinned)
+        : cells_{cells}, free_{cells}, owners_{cells, sequences} {
+        sequences_.reserve(static_cast<std::size_t>(sequences));
+        for (std::int32_t s = 0; s < sequences; ++s) sequences_.emplace_back(cells, share, pinned);
+    }
+
+    Cell cells() const { return cells_; }
+    const FreeCells& free() const { return free_; }
+    const OwnerCount& owners() const { return owners_; }
+    std::int32_t sequences() const { return static_cast<std::int32_t>(sequences_.size()); }
+
+    bool has(Sequence s) const { return s.value >= 0 && s.value < sequences(); }
+
+    const detail::SequenceRecord& record(Sequence s) const {
+        CELLAR_EXPECTS(has(s), "sequence ", s, ", expected 0 to ", sequences() - 1);
+        return sequences_[static_cast<std::size_t>(s.value)];
+    }
+    detail::SequenceRecord& record(Sequence s) {
+        return const_cast<detail::SequenceRecord&>(std::as_const(*this).record(s));
+    }
+
+    /// Takes n free cells, in ascending order: the lowest run of n, else the n lowest. O(n log
+    /// cells).
+    void take(std::int32_t n, std::vector<Cell>& taken) {
+        if (n == 0) return;
+        const Cell run = free_.find_run(n);
+        if (run >= 0) {
+            for (std::int32_t i = 0; i < n; ++i) taken.push_back(run + i);
+            free_.take(run, n);
+            return;
+        }
+        for (Cell cell = free_.next(0); n > 0; --n, cell = free_.next(cell)) {
+            free_.take(cell, 1);
+            taken.push_back(cell);
+        }
+    }
+
+    /// The taken cells [cell, cell + n) hold the tokens of s at [position, position + n). Needs
+    /// room in its runs.
+    void enter(Sequence s, Position position, Cell cell, std::int32_t n) {
+        detail::SequenceRecord& r = record(s);
+        r.runs.insert(position, cell, n);
+        r.visible.inserted(position, cell, n);
+        owners_.add(cell, n);
+    }
+
+    /// Undoes `take` and `enter` of one token.
+    void take_back(Sequence s, Position position, Cell cell) {
+        detail::SequenceRecord& r = record(s);
+        r.runs.erase_one(position, cell);
+        disown(r, cell, 1);
+    }
+
+    /// s no longer owns its cells at positions [from, to). Needs room for one more run.
+    void forget(Sequence s, Position from, Position to) { forget(record(s), from, to); }
+
+    /// `to` gets the cells of `from` below position `length` in place of its own; no data moves. If
+    /// both are the same sequence nothing happens.
+    void copy_prefix(Sequence from, Sequence to, std::int32_t length) {
+        CELLAR_EXPECTS(length >= 0, "copy_prefix: the length is ", length, ", expected 0 or more");
+        const detail::SequenceRecord& source = record(from);
+        detail::SequenceRecord& target = record(to);
+        if (from == to) return;
+        target.runs.reserve(source.runs.runs() - target.runs.runs() + 2);
+        forget(target, {0}, end_of_time);
+        source.runs.for_each({0}, {length}, [&](Position p, Cell cell, std::int32_t n) {
+            target.runs.insert(p, cell, n);
+            owners_.add(cell, n);
+        });
+        target.visible.assign(source.visible);
+        target.visible.truncate(source.runs, {length});
+    }
+
+    /// Drops positions [begin, end) of s and closes the gap. The plan says which keys the memory
+    /// has to copy and turn.
+    Result<Plan> remove(Sequence s, Position begin, Position end, bool can_shift) {
+        CELLAR_EXPECTS(begin.value >= 0 && begin <= end, "remove: positions [", begin, ", ", end,
+                       "), expected 0 <= begin <= end");
+        detail::SequenceRecord& r = record(s);
+        Plan plan;
+        if (begin == end || r.runs.empty() || r.runs.last() < begin) return plan;
+        if (r.runs.last() < end) {
+            r.runs.reserve(1);
+            forget(r, begin, end_of_time);
+            return plan;
+        }
+        if (!can_shift) return Refusal::cannot_shift;
+        const std::int32_t copies = count_shared(r.runs, end, end_of_time);
+        const std::int32_t dropped = count_tokens(r.runs, begin, end) - count_shared(r.runs, begin, end);
+        if (copies > free_.count() + dropped) return Refusal::full;
+        close_gap(r, begin, end, copies, plan);
+        return plan;
+    }
+
+    /// Afterwards the cells in use are [0, n). The plan has the fewest moves of cells, neighbours
+    /// joined.
+    Plan defragment() {
+        const Defragmentation defragmentation{free_, cells_};
+        if (defragmentation.moves().empty()) return {};
+        Plan plan{defragmentation.moves(), {}};
+        std::vector<PositionRuns> moved; // of the sequences that have tokens
+        for (const detail::SequenceRecord& r : sequences_)
+            if (!r.runs.empty()) moved.push_back(defragmentation.applied_to(r.runs));
+        for (const Move& move : plan.moves) {
+            for (std::int32_t i = 0; i < move.count; ++i) owners_.transfer(move.from + i, move.to + i);
+            free_.take(move.to, move.count);
+            free_.give(move.from, move.count);
+        }
+        auto next = moved.begin();
+        for (detail::SequenceRecord& r : sequences_) {
+            if (r.runs.empty()) continue;
+            r.runs = std::move(*next++);
+            r.visible.reset();
+        }
+        return plan;
+    }
+
+private:
+    void forget(detail::SequenceRecord& r, Position from, Position to) {
+        r.runs.for_each(from, to, [&](Position, Cell cell, std::int32_t n) { disown(r, cell, n); });
+        r.runs.erase(from, to);
+    }
+
+    void disown(detail::SequenceRecord& r, Cell cell, std::int32_t n) {
+        r.visible.erased(cell, n);
+        owners_.drop(cell, n, [&](Cell freed, std::int32_t count) { free_.give(freed, count); });
+    }
+
+    std::int32_t count_shared(const PositionRuns& runs, Position from, Position to) const {
+        std::int32_t count = 0;
+        runs.for_each(from, to, [&](Position, Cell cell, std::int32_t n) { count += owners_.shared(cell, n); });
+        return count;
+    }
+
+    static std::int32_t count_tokens(const PositionRuns& runs, Position from, Position to) {
+        std::int32_t count = 0;
+        runs.for_each(from, to, [&](Position, Cell, std::int32_t n) { count += n; });
+        return count;
+    }
+
+    struct Piece {
+        Position position;
+        Cell cell;
+        std::int32_t count;
+    };
+
+    // Positions [begin, end) go and the later ones move down to `begin`; of these, cells that
+    // others own too are copied first, so that the others keep what they had.
+    void close_gap(detail::SequenceRecord& r, Position begin, Position end, std::int32_t copies, Plan& plan) {
+        const std::int64_t most = r.runs.runs() + 2 * std::int64_t{copies} + 1;
+        std::vector<Piece> later;
+        later.reserve(static_cast<std::size_t>(most));
+        plan.turns.reserve(static_cast<std::size_t>(most));
+        plan.moves.reserve(static_cast<std::size_t>(copies));
+        r.runs.reserve(most);
+        // Nothing throws from here on.
+        forget(r, begin, end);
+        r.runs.for_each(end, end_of_time, [&](Position p, Cell cell, std::int32_t n) {
+            for (std::int32_t i = 0, count = 0; i < n; i += count) {
+                count = owners_.uniform(cell + i, n - i);
+                const bool shared = owners_.is_shared(cell + i);
+                if (shared) count = copy_cells(cell + i, count, plan);
+                later.push_back({p + i - (end - begin), shared ? plan.moves.back().to : cell + i, count});
+            }
+        });
+        r.runs.erase(begin, end_of_time);
+        r.visible.reset();
+        for (const Piece& piece : later) {
+            r.runs.insert(piece.position, piece.cell, piece.count);
+            add_turn(plan, {piece.cell, piece.count, begin - end});
+        }
+    }
+
+    // Moves the caller's ownership of up to n cells, as many as find room side by side, to fresh
+    // cells; how many.
+    std::int32_t copy_cells(Cell from, std::int32_t n, Plan& plan) {
+        Cell to = free_.find_run(n);
+        if (to < 0) {
+            to = free_.next(0);
+            std::int32_t room = 1;
+            while (to + room < cells_ && free_.contains(to + room)) ++room;
+            n = room;
+        }
+        free_.take(to, n);
+        owners_.add(to, n);
+        owners_.drop(from, n, [](Cell, std::int32_t) {});
+        plan.moves.push_back({from, to, n});
+        return n;
+    }
+
+    static void add_turn(Plan& plan, Turn turn) {
+        if (!plan.turns.empty() && plan.turns.back().first + plan.turns.back().count == turn.first) {
+            plan.turns.back().count += turn.count;
+        } else {
+            plan.turns.push_back(turn);
+        }
+    }
+
+    Cell cells_;
+    FreeCells free_;
+    OwnerCount owners_;
+    std::vector<detail::SequenceRecord> sequences_;
+};
+
+} // namespace cellar

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <cellar/base/zeroed.hpp>
+#include <cellar/book/words.hpp>
+
+#include <bit>
+#include <cstdint>
+#include <vector>
+
+namespace cellar {
+
+/// How many sequences own each cell, counted 64 cells at a time: plane k holds bit k of every
+/// cell's count, so that adding an owner to a run of cells is a ripple-carry addition on whole
+/// words. A change of n neighbouring cells costs O(n / 64) words, twice that on average for the
+/// carries.
+class OwnerCount {
+public:
+    /// Nobody owns anything. `owners` is the largest count that can occur.
+    OwnerCount(Cell cells, std::int32_t owners) {
+        const auto planes = static_cast<int>(std::bit_width(static_cast<std::uint32_t>(owners)));
+        for (int k = 0; k < planes; ++k) planes_.emplace_back(detail::words_for(cells));
+    }
+
+    /// One owner more for each of [first, first + n).
+    void add(Cell first, std::int32_t n) {
+        detail::for_each_word(first, n, [&](std::int64_t at, Word carry) {
+            for (std::size_t k = 0; carry != 0; ++k) {
+                const Word plane = planes_[k][at];
+                planes_[k][at] = plane ^ carry;
+                carry &= plane;
+            }
+        });
+    }
+
+    /// One owner less for each of [first, first + n), all owned. Calls `freed(cell, count)` for the
+    /// runs that nobody owns any more.
+    template <class Freed>
+    void drop(Cell first, std::int32_t n, Freed freed) {
+        Cell run = 0;
+        std::int32_t length = 0;
+        detail::for_each_word(first, n, [&](std::int64_t at, Word mask) {
+            Word borrow = mask;
+            for (std::size_t k = 0; borrow != 0; ++k) {
+                const Word plane = planes_[k][at] ^ borrow;
+                planes_[k][at] = plane;
+                borrow &= plane;
+            }
+            Word gone = mask & ~owned(at);
+            while (gone != 0) {
+                const int begin = std::countr_zero(gone);
+                const int count = std::countr_one(gone >> begin);
+                gone &= ~detail::bit_range(begin, count);
+                const Cell cell = static_cast<Cell>(at * detail::word_bits + begin);
+                if (length != 0 && run + length == cell) {
+                    length += count;
+                } else {
+                    if (length != 0) freed(run, length);
+                    run = cell;
+                    length = count;
+                }
+            }
+        });
+        if (length != 0) freed(run, length);
+    }
+
+    /// The owners of `from` own `to`, so far nobody's, instead.
+    void transfer(Cell from, Cell to) {
+        for (ZeroedArray<Word>& plane : planes_) {
+            const Word bit = plane[from / 64] >> (from % 64) & 1;
+            plane[from / 64] &= ~(Word{1} << (from % 64));
+            plane[to / 64] |= bit << (to % 64);
+        }
+    }
+
+    /// How many of [first, first + n) have more than one owner.
+    std::int32_t shared(Cell first, std::int32_t n) const {
+        std::int32_t count = 0;
+        detail::for_each_word(first, n,
+                              [&](std::int64_t at, Word mask) { count += std::popcount(mask & shared_word(at)); });
+        return count;
+    }
+
+    /// How many cells from `first` on, at most n, are alike: all shared or all not.
+    std::int32_t uniform(Cell first, std::int32_t n) const {
+        const std::int32_t count = shared(first, n);
+        if (count == 0 || count == n) return n;
+        const bool expected = is_shared(first);
+        std::int32_t alike = 1;
+        while (is_shared(first + alike) == expected) ++alike;
+        return alike;
+    }
+
+    bool is_shared(Cell cell) const { return shared(cell, 1) != 0; }
+
+    /// The owners of one cell.
+    std::int32_t count(Cell cell) const {
+        std::int32_t owners = 0;
+        for (std::size_t k = 0; k < planes_.size(); ++k)
+            owners |= static_cast<std::int32_t>(planes_[k][cell / 64] >> (cell % 64) & 1) << k;
+        return owners;
+    }
+
+private:
+    using Word = detail::Word;
+
+    Word owned(std::int64_t at) const {
+        Word any = 0;
+        for (const auto& plane : planes_) any |= plane[at];
+        return any;
+    }
+
+    Word shared_word(std::int64_t at) const {
+        Word any = 0;
+        for (std::size_t k = 1; k < planes_.size(); ++k) any |= planes_[k][at];
+        return any;
+    }
+
+    std::vector<ZeroedArray<Word>> planes_;
+};
+
+} // namespace cellar

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <cellar/book/cell_set.hpp>
+#include <cellar/book/position_runs.hpp>
+
+#include <algorithm>
+#include <cstdint>
+
+namespace cellar {
+
+/// The cells of one sequence that a query sees, as a bitmap that slides along with the queries:
+/// from one token to the next only the cells that come into sight or fall out of it are touched.
+class VisibleCells {
+public:
+    VisibleCells(Cell cells, std::int32_t pinned) : set_{cells}, pinned_{pinned} {}
+
+    const CellSet& cells() const { return set_; }
+
+    /// Afterwards the set holds the cells whose positions lie in [from, to), or in [0, to) and
+    /// among the pinned ones. Costs as many cells (in words, where they lie together) as change
+    /// their place in it.
+    void slide(const PositionRuns& runs, Position from, Position to) {
+        slide(runs, pinned_seen_, {{0}, {std::min(pinned_, to.value)}});
+        const std::int32_t begin = std::max(from.value, pinned_);
+        slide(runs, window_seen_, {{begin}, {std::max(begin, to.value)}});
+    }
+
+    /// The sequence got tokens at [position, position + n), in [cell, cell + n).
+    void inserted(Position position, Cell cell, std::int32_t n) {
+        for (const Span& seen : {pinned_seen_, window_seen_}) {
+            const Position begin = std::max(position, seen.from);
+            const Position end = std::min(position + n, seen.to);
+            if (begin < end) set_.add(cell + (begin - position), end - begin);
+        }
+    }
+
+    /// The sequence lost the cells [cell, cell + n).
+    void erased(Cell cell, std::int32_t n) { set_.remove(cell, n); }
+
+    /// Positions or cells of the sequence have changed: the next slide starts anew.
+    void reset() {
+        set_.clear();
+        pinned_seen_ = window_seen_ = {};
+    }
+
+    void assign(const VisibleCells& other) {
+        set_.assign(other.set_);
+        pinned_seen_ = other.pinned_seen_;
+        window_seen_ = other.window_seen_;
+    }
+
+    /// The sequence lost its tokens from position `end` on; `runs` still has them.
+    void truncate(const PositionRuns& runs, Position end) {
+        slide(runs, pinned_seen_, {pinned_seen_.from, std::min(pinned_seen_.to, end)});
+        slide(runs, window_seen_, {window_seen_.from, std::min(window_seen_.to, std::max(end, window_seen_.from))});
+    }
+
+private:
+    struct Span {
+        Position from;
+        Position to;
+    };
+
+    void slide(const PositionRuns& runs, Span& seen, Span next) {
+        if (next.from >= seen.to || next.to <= seen.from) {
+            hide(runs, seen);
+            show(runs, next);
+        } else {
+            hide(runs, {seen.from, next.from});
+            hide(runs, {next.to, seen.to});
+            show(runs, {next.from, seen.from});
+            show(runs, {seen.to, next.to});
+        }
+        seen = next;
+    }
+
+    void show(const PositionRuns& runs, Span span) {
+        if (span.from >= span.to) return;
+        runs.for_each(span.from, span.to, [&](Position, Cell cell, std::int32_t n) { set_.add(cell, n); });
+    }
+
+    void hide(const PositionRuns& runs, Span span) {
+        if (span.from >= span.to) return;
+        runs.for_each(span.from, span.to, [&](Position, Cell cell, std::int32_t n) { set_.remove(cell, n); });
+    }
+
+    CellSet set_;
+    std::int32_t pinned_;
+    Span pinned_seen_; // the set holds exactly the sequence's cells within these two spans
+    Span window_seen_;
+};
+
+} // namespace cellar
