@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+/// Everything that needs nothing but the standard library.
+
+#include <cellar/backend/host.hpp>
+#include <cellar/base/version.hpp>
+#include <cellar/cache.hpp>
+#include <cellar/layout/layout.hpp>
+#include <cellar/shift/frequencies.hpp>
+#include <cellar/shift/no_shift.hpp>
+#include <cellar/shift/rope_shift.hpp>
+#include <cellar/window/chunked_attention.hpp>
+#include <cellar/window/full_causal.hpp>
+#include <cellar/window/sliding_window.hpp>

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <cellar/base/contract.hpp>
+#include <cellar/base/view.hpp>
+#include <cellar/book/mask.hpp>
+#include <cellar/layout/element.hpp>
+
+#include <concepts>
+#include <cstdint>
+#include <iterator>
+#include <span>
+#include <type_traits>
+#include <utility>
+
+namespace cellar {
+
+template <>
+struct MaskValues<half> {
+    static constexpr half visible = half::from_bits(0);
+    static constexpr half hidden = half::from_bits(0xFC00);
+};
+
+/// What attention in one layer reads.
+template <class Keys, class Values, class Mask>
+struct History {
+    Keys keys;
+    Values values;
+    Mask mask;
+};
+
+/// One forward pass over a batch: filled layer by layer with `put`, read with `get`, then committed. A pass that is
+/// destroyed without `commit` never happened. One pass at a time may be open; it must not outlive its cache.
+template <class State>
+class [[nodiscard]] Pass {
+    using Store = typename State::Store;
+
+public:
+    Pass(Pass&& other) noexcept
+        : state_{std::exchange(other.state_, nullptr)},
+          tokens_{other.tokens_},
+          history_{other.history_},
+          reserved_{other.reserved_},
+          mask_of_{other.mask_of_} {}
+    Pass& operator=(Pass&&) = delete;
+    ~Pass() { drop(); }
+
+    std::int32_t tokens() const { return tokens_; }
+
+    /// The smallest range of cells that holds all that the batch may see, aligned to `Limits::padding`. Cells in it that
+    /// nobody sees may hold anything that was once put.
+    CellRange history() const { return history_; }
+
+    /// The cell of each token; empty for a reserved pass.
+    std::span<const Cell> cells() const {
+        return reserved_ ? std::span<const Cell>{} : std::span<const Cell>{state().book.pass().cells};
+    }
+
+    /// Enqueues: keys [tokens, kv_heads, key_dim] and values [tokens, kv_heads, value_dim] of the batch's tokens, in the
+    /// stored element type or float: a `StridedView` of any strides, or a dense contiguous range such as a vector. For
+    /// layers that share another's memory put there. A wrong extent is a violation.
+    template <class K, class V>
+    void put(int layer, const K& k, const V& v) {
+        Store& store = state().store(layer);
+        const LayerShape& shape = state().shape[layer];
+        CELLAR_EXPECTS(shape.shares < 0, "put: layer ", layer, " reads the memory of layer ", shape.shares,
+                       ", expected to be put there");
+        const auto keys = rows("keys", layer, k, shape.kv_heads, shape.key_dim);
+        const auto values = rows("values", layer, v, shape.kv_heads, shape.value_dim);
+        if (!reserved_) store.put(state().backend, cells(), keys, values);
+    }
+
+    /// The keys of the history in place, [history, kv_heads, key_dim] as StandardV and PermutedV store them.
+    auto keys(int layer) const { return state().store(layer).keys(history_); }
+
+    /// The values of the history in place: [history, kv_heads, value_dim] for StandardV, [kv_heads, value_dim, history]
+    /// for PermutedV.
+    auto values(int layer) const { return state().store(layer).values(history_); }
+
+    /// The mask [tokens, history] of float or half: 0 where visible, -infinity where hidden; of bool: true where visible.
+    /// It is the same for all layers and written once a pass, at the first call, in O(tokens * history). It stays valid
+    /// until the next mask of this cache; its address stays the same once `Cache::reserve` has sized it.
+    template <class T = float>
+    StridedView<const T, 2> mask() {
+        const std::int64_t size = std::int64_t{tokens_} * history_.count;
+        state().reserve_mask(size * static_cast<std::int64_t>(sizeof(T)));
+        T* const values = reinterpret_cast<T*>(state().mask.data());
+        if (mask_of_ != &detail::mask_of_byte<T>) {
+            mask_of_ = &detail::mask_of_byte<T>;
+            if (reserved_) {
+                for (std::int64_t i = 0; i < size; ++i) values[i] = MaskValues<T>::visible;
+            } else {
+                state().book.write_mask(values);
+            }
+        }
+        return contiguous_view(static_cast<const T*>(values), tokens_, history_.count);
+    }
+
+    /// Keys, values and mask for one layer, to be taken apart by a structured binding.
+    template <class MaskElement = float>
+    auto get(int layer) {
+        using Mask = StridedView<const MaskElement, 2>;
+        return History<decltype(keys(layer)), decltype(values(layer)), Mask>{keys(layer), values(layer),
+                                                                             mask<MaskElement>()};
+    }
+
+    /// The batch's tokens belong to their sequences from now on, and what fell out of the retention is forgotten. A
+    /// reserved pass stores nothing. The pass is over; views stay readable until the next operation of the cache.
+    void commit() {
+        if (!reserved_) state().book.commit();
+        close();
+    }
+
+    /// Ends the pass as if it had never begun, which the destructor does too.
+    void drop() {
+        if (state_ == nullptr) return;
+        if (!reserved_) state().book.drop();
+        close();
+    }
+
+private:
+    template <layout_policy, window_policy, shift_policy, backend>
+    friend class Cache;
+
+    Pass(State& state, std::int32_t tokens, CellRange history, bool reserved)
+        : state_{&state}, tokens_{tokens}, history_{history}, reserved_{reserved} {
+        state.pass_open = true;
+    }
+
+    State& state() const {
+        CELLAR_EXPECTS(state_ != nullptr, "the pass is over, expected one that was neither committed nor dropped");
+        return *state_;
+    }
+
+    void close() {
+        state_->pass_open = false;
+        state_ = nullptr;
+    }
+
+    template <class T>
+    auto rows(const char* what, int layer, const StridedView<T, 3>& view, int heads, int dim) const {
+        CELLAR_EXPECTS((view.extent(0) == tokens_ && view.extent(1) == heads && view.extent(2) == dim)
+                           || (dim == 0 && view.size() == 0),
+                       "put: the ", what, " of layer ", layer, " are [", view.extent(0), ", ", view.extent(1), ", ",
+                       view.extent(2), "], expected [", tokens_, " tokens, ", heads, " heads, ", dim, "]");
+        return view;
+    }
+
+    template <class Range>
+        requires requires(const Range& range) {
+            std::data(range), std::size(range);
+        }
+    auto rows(const char* what, int layer, const Range& range, int heads, int dim) const {
+        const std::int64_t expected = std::int64_t{tokens_} * heads * dim;
+        CELLAR_EXPECTS(static_cast<std::int64_t>(std::size(range)) == expected, "put: the ", what, " of layer ", layer,
+                       " are ", std::size(range), " elements, expected ", expected, " for [", tokens_, " tokens, ",
+                       heads, " heads, ", dim, "]");
+        return contiguous_view(std::data(range), tokens_, heads, dim);
+    }
+
+    State* state_;
+    std::int32_t tokens_;
+    CellRange history_;
+    bool reserved_;
+    const void* mask_of_ = nullptr; // names the element type that the mask has been written in
+};
+
+} // namespace cellar
