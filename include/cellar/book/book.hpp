@@ -113,8 +113,10 @@ private:
         return static_cast<Cell>(padded);
     }
 
-    // The tokens that one sequence is planned to have at most, those of a pass included.
-    std::int64_t share() const { return window_.cells(1, limits_.capacity, limits_.batch) + limits_.batch; }
+    // The runs that one sequence is planned to have at most, with the room that a pass asks for.
+    std::int64_t share() const {
+        return window_.cells(1, limits_.capacity, limits_.batch) + 2 * std::int64_t{limits_.batch} + 2;
+    }
 
     void check(const Batch& batch) const {
         CELLAR_EXPECTS(batch.sequences.size() == batch.positions.size(), "begin: ", batch.sequences.size(),

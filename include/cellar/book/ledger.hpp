@@ -88,10 +88,8 @@ public:
         if (from == to) return;
         target.runs.reserve(source.runs.runs() - target.runs.runs() + 2);
         forget(target, {0}, end_of_time);
-        source.runs.for_each({0}, {length}, [&](Position p, Cell cell, std::int32_t n) {
-            target.runs.insert(p, cell, n);
-            owners_.add(cell, n);
-        });
+        target.runs.assign(source.runs, {length});
+        target.runs.for_each({0}, {length}, [&](Position, Cell cell, std::int32_t n) { owners_.add(cell, n); });
         target.visible.assign(source.visible);
         target.visible.truncate(source.runs, {length});
     }

@@ -34,7 +34,7 @@ public:
     /// Makes room for `more` runs. Allocates only if more runs are held than were ever planned for.
     void reserve(std::int64_t more) {
         if (head_ + size_ + more <= room_) return;
-        if (2 * (size_ + more) <= room_) {
+        if (size_ + more <= planned()) {
             move_to(0);
         } else {
             reallocate(2 * (size_ + more));
@@ -70,7 +70,7 @@ public:
     void erase(Position from, Position to) {
         std::int64_t begin = first_ending_at(from.value);
         std::int64_t end = first_starting_at(to.value);
-        if (end <= begin) return;
+        if (to <= from || end <= begin) return;
         for (std::int64_t i = begin; i < end; ++i) tokens_ -= run(i).count;
         const Run left = run(begin);
         const Run right = run(end - 1);
@@ -114,11 +114,15 @@ public:
         recompute_coverage(i - 1);
     }
 
-    void clear() {
-        size_ = 0;
+    /// Becomes `other` without its tokens from position `end` on. Needs room for as many runs.
+    void assign(const PositionRuns& other, Position end) {
         head_ = 0;
+        size_ = other.first_starting_at(end.value);
+        std::copy(other.begin(), other.begin() + size_, begin());
+        forgotten_ = other.forgotten_;
+        if (size_ != 0 && last() >= end) run(size_ - 1).count -= last() - end + 1;
         tokens_ = 0;
-        forgotten_ = 0;
+        for (std::int64_t i = 0; i < size_; ++i) tokens_ += run(i).count;
     }
 
     /// True if every position in [from, to) has a token. O(log runs).

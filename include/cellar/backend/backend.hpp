@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <cellar/base/ids.hpp>
+#include <cellar/base/plan.hpp>
+#include <cellar/base/view.hpp>
+#include <cellar/layout/element.hpp>
+#include <cellar/layout/mapping.hpp>
+#include <cellar/shift/rope_shift.hpp>
+
+#include <concepts>
+#include <cstdint>
+#include <span>
+
+namespace cellar {
+
+// The requirements are asked with one mapping, one shift policy and one outside type as witnesses;
+// a backend offers its verbs for all of them.
+
+template <class B, class E>
+concept has_buffer =
+    std::movable<typename B::template Buffer<E>> && !std::copyable<typename B::template Buffer<
+        E>> && requires(typename B::template Buffer<E> & buffer, const typename B::template Buffer<E>& constant) {
+    { buffer.data() } -> std::same_as<E*>;
+    { constant.data() } -> std::same_as<const E*>;
+    { constant.size() } -> std::same_as<std::int64_t>;
+};
+template <class B, class E>
+concept has_allocate = requires(B& b, std::int64_t n) {
+    { b.template allocate<E>(n) } -> std::same_as<typename B::template Buffer<E>>;
+};
+template <class B, class E>
+concept has_scatter = requires(B& b, const CellsHeadsDims& mapping, typename B::template Buffer<E>& buffer,
+                               std::span<const Cell> cells, StridedView<const float, 3> rows) {
+    b.scatter(mapping, buffer, cells, rows);
+};
+template <class B, class E>
+concept has_gather = requires(B& b, const CellsHeadsDims& mapping, const typename B::template Buffer<E>& buffer,
+                              std::span<const Cell> cells, StridedView<float, 3> rows) {
+    b.gather(mapping, buffer, cells, rows);
+};
+template <class B, class E>
+concept has_move = requires(B& b, const CellsHeadsDims& mapping, typename B::template Buffer<E>& buffer,
+                            std::span<const Move> moves) {
+    b.move(mapping, buffer, moves);
+};
+template <class B, class E>
+concept has_turns = requires(B& b, const CellsHeadsDims& mapping, typename B::template Buffer<E>& buffer,
+                             const RopeShift<>& shift, int layer, std::span<const Turn> turns) {
+    b.turn(mapping, buffer, shift, layer, turns);
+};
+template <class B, class E>
+concept has_host_copies = requires(B& b, typename B::template Buffer<E>& buffer,
+                                   const typename B::template Buffer<E>& constant, std::int64_t first, std::span<E> to,
+                                   std::span<const E> from) {
+    b.copy_to_host(constant, first, to);
+    b.copy_from_host(from, buffer, first);
+};
+template <class B>
+concept has_fence = requires(B& b) {
+    b.fence();
+};
+
+template <class B, class E>
+concept serves_element = has_buffer<B, E> && has_allocate<B, E> && has_scatter<B, E> && has_gather<B, E> && has_move<
+    B, E> && has_turns<B, E> && has_host_copies<B, E>;
+
+/// Where memory lies, and who works on it. A value; the work it is given is done in order.
+///
+/// - `Buffer<E>`: move-only; `data()`, which never changes, not even when the buffer is moved, and `size()`.
+/// - `allocate<E>(n)`: n elements, all zero.
+/// - `scatter(mapping, buffer, cells, rows)`: enqueues; row i of `rows` [tokens, heads, dim] goes to `cells[i]`. No cell
+///   is named twice.
+/// - `gather(mapping, buffer, cells, rows)`: enqueues; the row of `cells[i]` comes to row i.
+/// - `move(mapping, buffer, moves)`: enqueues; each move as memmove does. No move writes a cell that another one reads.
+/// - `turn(mapping, buffer, shift, layer, turns)`: enqueues; reckons in float and rounds once. No cell is turned twice.
+/// - `copy_to_host(buffer, first, to)`, `copy_from_host(from, buffer, first)`: blocks; elements [first, first + size of
+///   the span), in the order of memory. Beyond the buffer: a violation.
+/// - `fence()`: blocks until all work is done.
+///
+/// Spans are host memory, and may change once the verb returned. `rows` lie where the backend's buffers do, with any
+/// strides, hold the stored element or float, and stay as they are until the work is done.
+///
+/// Law: equal to the Eigen backend, bit for bit where elements only move or convert (a NaN stays a NaN), and where keys
+/// are turned to within 2^-22 of the length of the pair, and the element's own rounding.
+template <class B>
+concept backend =
+    std::movable<B> && serves_element<B, float> && serves_element<B, half> && serves_element<B,
+                                                                                             bfloat16> && has_fence<B>;
+
+} // namespace cellar

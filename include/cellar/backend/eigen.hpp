@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <cellar/backend/backend.hpp>
+#include <cellar/base/contract.hpp>
+#include <cellar/base/zeroed.hpp>
+
+#include <Eigen/Core>
+
+#include <cstdint>
+#include <span>
+#include <type_traits>
+
+namespace cellar {
+
+namespace detail {
+
+/// What lies in memory, and what Eigen takes it for.
+template <class E>
+struct EigenElement {
+    using Stored = std::uint16_t;
+    using Scalar = std::conditional_t<std::is_same_v<E, half>, Eigen::half, Eigen::bfloat16>;
+};
+template <>
+struct EigenElement<float> {
+    using Stored = float;
+    using Scalar = float;
+};
+
+} // namespace detail
+
+/// The reference: host memory, and every verb as Eigen expressions over the offsets that the
+/// mapping gives. It uses neither the kernels nor the conversions of the element types, so that it
+/// can judge both, and is clear rather than fast: every verb allocates. Nothing is enqueued.
+class EigenBackend {
+public:
+    template <element E>
+    using Buffer = ZeroedArray<E>;
+
+    template <element E>
+    Buffer<E> allocate(std::int64_t n) const {
+        return Buffer<E>{n};
+    }
+
+    template <mapping Mapping, element E, class T>
+    void scatter(const Mapping& mapping, Buffer<E>& buffer, std::span<const Cell> cells,
+                 StridedView<const T, 3> rows) const {
+        for (Eigen::Index i = 0; i < std::ssize(cells); ++i) {
+            const List<Stored<T>> row = plane(rows, i).template reshaped<Eigen::RowMajor>();
+            memory(buffer)(offsets(mapping, cells[static_cast<std::size_t>(i)])) = convert<T, E>(row);
+        }
+    }
+
+    template <mapping Mapping, element E, class T>
+    void gather(const Mapping& mapping, const Buffer<E>& buffer, std::span<const Cell> cells,
+                StridedView<T, 3> rows) const {
+        for (Eigen::Index i = 0; i < std::ssize(cells); ++i) {
+            const List<Stored<E>> row = memory(buffer)(offsets(mapping, cells[static_cast<std::size_t>(i)]));
+            plane(rows, i).template reshaped<Eigen::RowMajor>() = convert<E, T>(row);
+        }
+    }
+
+    /// All cells of a run are read before the first is written.
+    template <mapping Mapping, element E>
+    void move(const Mapping& mapping, Buffer<E>& buffer, std::span<const Move> moves) const {
+        for (const Move& run : moves) {
+            const List<Stored<E>> rows = memory(buffer)(offsets(mapping, run.from, run.count));
+            memory(buffer)(offsets(mapping, run.to, run.count)) = rows;
+        }
+    }
+
+    template <mapping Mapping, element E, shift_policy Shift>
+    void turn(const Mapping& mapping, Buffer<E>& buffer, const Shift& shift, int layer,
+              std::span<const Turn> turns) const {
+        const auto rotation = shift.rotation(layer);
+        for (const Turn& run : turns) {
+            for (int pair = 0; pair < rotation.pairs(); ++pair) {
+                const auto factor = shift.factor(layer, pair, run.delta);
+                const Offsets first = offsets(mapping, run, rotation.first(pair));
+                const Offsets second = offsets(mapping, run, rotation.second(pair));
+                List<float> a = convert<E, float>(memory(buffer)(first));
+                List<float> b = convert<E, float>(memory(buffer)(second));
+                for (Eigen::Index i = 0; i < a.size(); ++i) rotation.turn(a[i], b[i], factor);
+                memory(buffer)(first) = convert<float, E>(a);
+                memory(buffer)(second) = convert<float, E>(b);
+            }
+        }
+    }
+
+    template <element E>
+    void copy_to_host(const Buffer<E>& buffer, std::int64_t first, std::span<E> to) const {
+        expect_within(buffer.size(), first, std::ssize(to));
+        flat(to.data(), std::ssize(to)) = memory(buffer).segment(first, std::ssize(to));
+    }
+
+    template <element E>
+    void copy_from_host(std::span<const E> from, Buffer<E>& buffer, std::int64_t first) const {
+        expect_within(buffer.size(), first, std::ssize(from));
+        memory(buffer).segment(first, std::ssize(from)) = flat(from.data(), std::ssize(from));
+    }
+
+    void fence() const {}
+
+private:
+    template <class T>
+    using Stored = typename detail::EigenElement<T>::Stored;
+    template <class T>
+    using Scalar = typename detail::EigenElement<T>::Scalar;
+    template <class S>
+    using List = Eigen::Array<S, Eigen::Dynamic, 1>;
+    template <class S>
+    using Plane = Eigen::Array<S, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
+    using Offsets = List<Eigen::Index>;
+    using Strides = Eigen::Stride<Eigen::Dynamic, Eigen::Dynamic>;
+
+    static void expect_within(std::int64_t size, std::int64_t first, std::int64_t count) {
+        CELLAR_EXPECTS(first >= 0 && first <= size - count, "EigenBackend: a copy of elements [", first, ", ",
+                       first + count, "), expected within the ", size, " of the buffer");
+    }
+
+    template <class E>
+    static Eigen::Map<List<Stored<E>>> flat(E* data, std::int64_t n) {
+        return {reinterpret_cast<Stored<E>*>(data), n};
+    }
+    template <class E>
+    static Eigen::Map<const List<Stored<E>>> flat(const E* data, std::int64_t n) {
+        return {reinterpret_cast<const Stored<E>*>(data), n};
+    }
+    static auto memory(auto& buffer) { return flat(buffer.data(), buffer.size()); }
+
+    /// Row i of the view as [heads, dim].
+    template <class T>
+    static auto plane(const StridedView<T, 3>& rows, Eigen::Index i) {
+        using S = Stored<std::remove_const_t<T>>;
+        using Pointer = std::conditional_t<std::is_const_v<T>, const S*, S*>;
+        using Values = std::conditional_t<std::is_const_v<T>, const Plane<S>, Plane<S>>;
+        return Eigen::Map<Values, Eigen::Unaligned, Strides>{
+            reinterpret_cast<Pointer>(rows.pointer + i * rows.stride(0)), rows.extent(1), rows.extent(2),
+            Strides{rows.stride(1), rows.stride(2)}};
+    }
+
+    /// Where the rows of `count` cells lie: cell after cell, head after head.
+    template <class Mapping>
+    static Offsets offsets(const Mapping& mapping, Cell first, std::int64_t count = 1) {
+        const Eigen::Index heads = mapping.heads();
+        const Eigen::Index dim = mapping.dim();
+        return Offsets::NullaryExpr(count * heads * dim, [=](Eigen::Index i) {
+            return Eigen::Index{mapping(first + i / dim / heads, i / dim % heads, i % dim)};
+        });
+    }
+
+    /// Where element d of every head of the cells of a run lies.
+    template <class Mapping>
+    static Offsets offsets(const Mapping& mapping, const Turn& run, int d) {
+        const Eigen::Index heads = mapping.heads();
+        return Offsets::NullaryExpr(run.count * heads, [=](Eigen::Index i) {
+            return Eigen::Index{mapping(run.first + i / heads, i % heads, d)};
+        });
+    }
+
+    template <class From, class To>
+    static List<Stored<To>> convert(const List<Stored<From>>& list) {
+        if constexpr (std::is_same_v<From, To>) {
+            return list;
+        } else if constexpr (std::is_same_v<From, float>) {
+            return list.template cast<Scalar<To>>().unaryExpr(
+                [](Scalar<To> value) { return Eigen::numext::bit_cast<std::uint16_t>(value); });
+        } else {
+            return list.unaryExpr([](std::uint16_t bits) { return Eigen::numext::bit_cast<Scalar<From>>(bits); })
+                .template cast<float>();
+        }
+    }
+};
+
+} // namespace cellar

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <cellar/backend/backend.hpp>
+#include <cellar/backend/host_rows.hpp>
+#include <cellar/backend/host_runs.hpp>
+#include <cellar/base/contract.hpp>
+#include <cellar/base/zeroed.hpp>
+#include <cellar/shift/shift.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace cellar {
+
+/// The memory of this process and the calling thread; needs nothing but the standard library.
+/// Nothing is enqueued: every verb is done when it returns.
+class HostBackend {
+public:
+    /// Memory that the system commits, as zeros, when it is first touched.
+    template <element E>
+    using Buffer = ZeroedArray<E>;
+
+    template <element E>
+    Buffer<E> allocate(std::int64_t n) const {
+        return Buffer<E>{n};
+    }
+
+    /// Where rows lie together in memory, a run of cells is one copy or one conversion.
+    template <mapping Mapping, element E, class T>
+    void scatter(const Mapping& mapping, Buffer<E>& buffer, std::span<const Cell> cells,
+                 StridedView<const T, 3> rows) const {
+        detail::scatter_rows(mapping, buffer.data(), cells, rows);
+    }
+
+    template <mapping Mapping, element E, class T>
+    void gather(const Mapping& mapping, const Buffer<E>& buffer, std::span<const Cell> cells,
+                StridedView<T, 3> rows) const {
+        detail::gather_rows(mapping, buffer.data(), cells, rows);
+    }
+
+    template <mapping Mapping, element E>
+    void move(const Mapping& mapping, Buffer<E>& buffer, std::span<const Move> moves) const {
+        for (const Move& run : moves) detail::move_run(mapping, buffer.data(), run);
+    }
+
+    /// Allocates a factor per pair.
+    template <mapping Mapping, element E, shift_policy Shift>
+    void turn(const Mapping& mapping, Buffer<E>& buffer, const Shift& shift, int layer,
+              std::span<const Turn> turns) const {
+        const auto rotation = shift.rotation(layer);
+        std::vector<typename Shift::Factor> factors;
+        for (std::size_t i = 0; i < turns.size(); ++i) {
+            if (i == 0 || turns[i].delta != turns[i - 1].delta) {
+                factors.clear();
+                for (int pair = 0; pair < rotation.pairs(); ++pair)
+                    factors.push_back(shift.factor(layer, pair, turns[i].delta));
+            }
+            detail::turn_run(mapping, buffer.data(), rotation, factors.data(), turns[i]);
+        }
+    }
+
+    template <element E>
+    void copy_to_host(const Buffer<E>& buffer, std::int64_t first, std::span<E> to) const {
+        expect_within(buffer.size(), first, std::ssize(to));
+        detail::convert(buffer.data() + first, to.data(), std::ssize(to));
+    }
+
+    template <element E>
+    void copy_from_host(std::span<const E> from, Buffer<E>& buffer, std::int64_t first) const {
+        expect_within(buffer.size(), first, std::ssize(from));
+        detail::convert(from.data(), buffer.data() + first, std::ssize(from));
+    }
+
+    void fence() const {}
+
+private:
+    static void expect_within(std::int64_t size, std::int64_t first, std::int64_t count) {
+        CELLAR_EXPECTS(first >= 0 && first <= size - count, "HostBackend: a copy of elements [", first, ", ",
+                       first + count, "), expected within the ", size, " of the buffer");
+    }
+};
+
+} // namespace cellar

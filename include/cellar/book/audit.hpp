@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <cellar/base/contract.hpp>
+#include <cellar/book/ledger.hpp>
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace cellar {
+
+/// Recounts a ledger from its sequences and says what does not agree, or nothing. For tests and for debugging; O(cells *
+/// sequences).
+inline std::string audit(const Ledger& ledger) {
+    using detail::text;
+    std::vector<std::int32_t> owners(static_cast<std::size_t>(ledger.cells()));
+    for (std::int32_t s = 0; s < ledger.sequences(); ++s) {
+        const PositionRuns& runs = ledger.record({s}).runs;
+        std::int32_t tokens = 0;
+        Position last{-1};
+        std::string fault;
+        runs.for_each({0}, end_of_time, [&](Position p, Cell cell, std::int32_t n) {
+            if (p < last) fault = "sequence " + text(s) + ": position " + text(p) + " comes after " + text(last);
+            if (cell < 0 || cell + n > ledger.cells()) fault = "sequence " + text(s) + ": no such cell " + text(cell);
+            last = p + (n - 1);
+            tokens += n;
+            for (Cell c = cell; fault.empty() && c < cell + n; ++c) ++owners[static_cast<std::size_t>(c)];
+        });
+        if (!fault.empty()) return fault;
+        if (tokens != runs.tokens())
+            return "sequence " + text(s) + ": " + text(tokens) + " tokens, counted as " + text(runs.tokens());
+    }
+    std::int32_t free = 0;
+    std::int32_t run = 0;
+    std::int32_t longest = 0;
+    for (Cell c = 0; c < ledger.cells(); ++c) {
+        const std::int32_t expected = owners[static_cast<std::size_t>(c)];
+        if (ledger.owners().count(c) != expected)
+            return "cell " + text(c) + ": " + text(expected) + " owners, counted as " + text(ledger.owners().count(c));
+        if (ledger.free().contains(c) != (expected == 0))
+            return "cell " + text(c) + ": " + text(expected) + " owners, but marked as "
+                   + (expected == 0 ? "used" : "free");
+        run = expected == 0 ? run + 1 : 0;
+        longest = std::max(longest, run);
+        free += expected == 0 ? 1 : 0;
+    }
+    if (free != ledger.free().count()) return text(free) + " free cells, counted as " + text(ledger.free().count());
+    if (longest != ledger.free().longest_run())
+        return text(longest) + " free cells in a row, found " + text(ledger.free().longest_run());
+    return {};
+}
+
+} // namespace cellar

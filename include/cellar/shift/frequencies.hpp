@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <cellar/base/contract.hpp>
+
+#include <cmath>
+#include <cstddef>
+#include <vector>
+
+/// Frequencies of rotary position embeddings, in radians per position, one for each pair of
+/// elements. The scalings take the frequencies a model was trained with and give those of a longer
+/// context.
+namespace cellar {
+
+/// base^(-2i / rotary_dims) for pair i (RoFormer, arXiv:2104.09864, section 3.2.2).
+inline std::vector<double> rope_frequencies(int rotary_dims, double base = 10000.0) {
+    CELLAR_EXPECTS(rotary_dims > 0 && rotary_dims % 2 == 0, "rope_frequencies: ", rotary_dims,
+                   " rotary elements, expected an even number above 0");
+    std::vector<double> frequencies;
+    for (int i = 0; i < rotary_dims; i += 2) frequencies.push_back(std::pow(base, -double(i) / rotary_dims));
+    return frequencies;
+}
+
+/// All divided by the factor (position interpolation, arXiv:2306.15595).
+inline std::vector<double> linear_scaled(std::vector<double> frequencies, double factor) {
+    for (double& frequency : frequencies) frequency /= factor;
+    return frequencies;
+}
+
+/// The same as rope_frequencies with the base times factor^(d / (d - 2)), d rotary elements
+/// ("NTK-aware" interpolation, in arXiv:2309.00071, section 3.1): the lowest frequency is divided
+/// by the factor, the highest stays.
+inline std::vector<double> ntk_scaled(std::vector<double> frequencies, double factor) {
+    const double last = static_cast<double>(frequencies.size()) - 1.0;
+    for (std::size_t i = 1; i < frequencies.size(); ++i)
+        frequencies[i] *= std::pow(factor, -static_cast<double>(i) / last);
+    return frequencies;
+}
+
+namespace detail {
+
+inline constexpr double two_pi = 6.283185307179586476925286766559;
+
+/// `kept` = 1: as trained; 0: divided by the factor.
+inline double interpolated(double frequency, double factor, double kept) {
+    kept = kept < 0.0 ? 0.0 : kept > 1.0 ? 1.0 : kept;
+    return frequency * (kept + (1.0 - kept) / factor);
+}
+
+} // namespace detail
+
+struct Llama3Scaling {
+    double factor = 8.0;
+    double original_context = 8192.0;
+    double low_frequency_factor = 1.0;
+    double high_frequency_factor = 4.0;
+};
+
+/// Interpolation by parts: pairs that turn fewer than `low_frequency_factor` times within the
+/// original context are divided by the factor, those that turn more than `high_frequency_factor`
+/// times stay, with a ramp linear in the number of turns between them (Llama 3.1,
+/// arXiv:2407.21783; the code that Meta published with it).
+inline std::vector<double> llama3_scaled(std::vector<double> frequencies, const Llama3Scaling& scaling) {
+    for (double& frequency : frequencies) {
+        const double turns = scaling.original_context * frequency / detail::two_pi;
+        const double kept =
+            (turns - scaling.low_frequency_factor) / (scaling.high_frequency_factor - scaling.low_frequency_factor);
+        frequency = detail::interpolated(frequency, scaling.factor, kept);
+    }
+    return frequencies;
+}
+
+struct YarnScaling {
+    double factor;
+    double original_context;
+    double beta_fast = 32.0;
+    double beta_slow = 1.0;
+    bool whole_pairs = true; ///< the ramp begins and ends at whole pairs; gpt-oss has it false
+};
+
+/// YaRN (arXiv:2309.00071): pairs that turn more than `beta_fast` times within the original context
+/// stay, those that turn fewer than `beta_slow` times are divided by the factor. Between them the
+/// ramp is linear in the pair's index, as in the authors' code and in the engines that followed it;
+/// the paper's text has it linear in the number of turns, which is `llama3_scaled` with the factors
+/// 1 and 32. `base` is that of the frequencies. The attention factor is the model's own affair.
+inline std::vector<double> yarn_scaled(std::vector<double> frequencies, double base, const YarnScaling& scaling) {
+    const auto pairs = static_cast<double>(frequencies.size());
+    const auto pair_that_turns = [&](double times) {
+        return pairs * std::log(scaling.original_context / (times * detail::two_pi)) / std::log(base);
+    };
+    double begin = pair_that_turns(scaling.beta_fast);
+    double end = pair_that_turns(scaling.beta_slow);
+    if (scaling.whole_pairs) {
+        begin = std::floor(begin);
+        end = std::ceil(end);
+    }
+    begin = std::fmax(begin, 0.0);
+    end = std::fmin(end, 2.0 * pairs - 1.0);
+    if (begin == end) end += 0.001; // as the authors do
+    for (std::size_t i = 0; i < frequencies.size(); ++i) {
+        const double kept = 1.0 - (static_cast<double>(i) - begin) / (end - begin);
+        frequencies[i] = detail::interpolated(frequencies[i], scaling.factor, kept);
+    }
+    return frequencies;
+}
+
+} // namespace cellar

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "violations.hpp"
+#include <cellar/base/plan.hpp>
+#include <cellar/base/result.hpp>
+#include <cellar/base/version.hpp>
+#include <cellar/base/view.hpp>
+#include <cellar/base/zeroed.hpp>
+
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <memory>
+#include <numeric>
+#include <vector>
+
+using namespace cellar;
+
+TEST_CASE("positions: ordered, and moved by counts of tokens") {
+    static_assert(Position{3} < Position{4});
+    static_assert(Position{3} + 2 == Position{5});
+    static_assert(Position{3} - 2 == Position{1});
+    static_assert(Position{7} - Position{3} == 4);
+    static_assert(Position{INT32_MAX - 1} < end_of_time);
+    CHECK(CELLAR_VERSION == 100);
+}
+
+TEST_CASE("result: a value or a reason") {
+    Result<std::unique_ptr<int>> value{std::make_unique<int>(3)};
+    REQUIRE(value);
+    CHECK(**value == 3);
+    CHECK(violation_of([&] { (void)value.error(); }) == "error() was asked of a result that has a value");
+
+    const Result<int> refused{Refusal::full};
+    CHECK_FALSE(refused);
+    CHECK(refused.error() == Refusal::full);
+    CHECK(violation_of([&] { (void)refused.value(); })
+          == "a refused result has no value: full: fewer cells are free than the operation needs");
+
+    CHECK(Result<void>{}.has_value());
+    CHECK(Result<void>{Refusal::cannot_shift}.error() == Refusal::cannot_shift);
+    CHECK(violation_of([] { (void)Result<void>{}.error(); }) == "error() was asked of a result that has a value");
+    for (const Refusal refusal : {Refusal::full, Refusal::batch_too_long, Refusal::cannot_shift})
+        CHECK(to_string(refusal) != to_string(static_cast<Refusal>(99)));
+}
+
+TEST_CASE("contract: the message is put together only after a failure") {
+    int built = 0;
+    const auto part = [&] {
+        ++built;
+        return 7;
+    };
+    CELLAR_EXPECTS(true, "never ", part());
+    CHECK(built == 0);
+    const auto message = violation_of([&] { CELLAR_EXPECTS(false, "given ", part(), ", expected ", Position{3}); });
+    CHECK(message == "given 7, expected 3");
+    CHECK(built == 1);
+}
+
+TEST_CASE("view: strides in elements, contiguous or not") {
+    std::vector<int> data(24);
+    std::iota(data.begin(), data.end(), 0);
+    const auto dense = contiguous_view(data.data(), 2, 3, 4);
+    CHECK(dense.is_contiguous());
+    CHECK(dense.size() == 24);
+    CHECK(dense(1, 2, 3) == 23);
+    CHECK(&dense(1, 0, 0) - dense.data_handle() == dense.stride(0));
+
+    const StridedView<int, 2> column{data.data() + 1, {6, 2}, {4, 1}};
+    CHECK_FALSE(column.is_contiguous());
+    CHECK(column(5, 1) == 22);
+
+    const StridedView<const int, 2> constant = column;
+    CHECK(constant(5, 1) == 22);
+    CHECK(constant.extent(0) == 6);
+    static_assert(decltype(constant)::rank() == 2);
+    static_assert(std::is_trivially_copyable_v<StridedView<float, 3>>);
+
+    // An extent of one has no step to take, whatever its stride.
+    const StridedView<int, 2> row{data.data(), {1, 4}, {99, 1}};
+    CHECK(row.is_contiguous());
+}
+
+TEST_CASE("zeroed array: zeros, aligned, never moving, and refusing what cannot be had") {
+    ZeroedArray<std::int32_t> array{1000};
+    for (std::int64_t i = 0; i < array.size(); ++i) REQUIRE(array[i] == 0);
+    CHECK(reinterpret_cast<std::uintptr_t>(array.data()) % 64 == 0);
+    array[999] = 5;
+    const auto* const address = array.data();
+    ZeroedArray<std::int32_t> other{std::move(array)};
+    CHECK(other.data() == address);
+    ZeroedArray<std::int32_t> assigned;
+    assigned = std::move(other);
+    CHECK(assigned.data() == address);
+    CHECK(assigned[999] == 5);
+    CHECK(ZeroedArray<char>{0}.size() == 0);
+    CHECK_THROWS_AS(ZeroedArray<std::int64_t>{INT64_MAX / 4}, std::bad_alloc);
+}

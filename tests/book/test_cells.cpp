@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The sets of cells against plain vectors.
+#include <cellar/book/cell_set.hpp>
+#include <cellar/book/defragmentation.hpp>
+#include <cellar/book/free_cells.hpp>
+#include <cellar/book/mask.hpp>
+#include <cellar/book/owner_count.hpp>
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <random>
+#include <vector>
+
+using namespace cellar;
+
+namespace {
+
+using Flags = std::vector<bool>;
+
+struct Random {
+    std::mt19937 engine;
+    int operator()(int least, int most) { return std::uniform_int_distribution<int>{least, most}(engine); }
+};
+
+Cell naive_run(const Flags& free, int n) {
+    int length = 0;
+    for (std::size_t c = 0; c < free.size(); ++c) {
+        length = free[c] ? length + 1 : 0;
+        if (length == n) return static_cast<Cell>(c) - n + 1;
+    }
+    return -1;
+}
+
+Cell naive_next(const Flags& flags, Cell from) {
+    for (auto c = static_cast<std::size_t>(from); c < flags.size(); ++c)
+        if (flags[c]) return static_cast<Cell>(c);
+    return -1;
+}
+
+} // namespace
+
+TEST_CASE("free cells: every question is answered as by a scan") {
+    for (const Cell cells : {1, 2, 63, 64, 65, 127, 128, 129, 300, 1000}) {
+        CAPTURE(cells);
+        Random random{std::mt19937{static_cast<unsigned>(cells)}};
+        FreeCells free{cells};
+        Flags model(static_cast<std::size_t>(cells), true);
+        for (int step = 0; step < 2000; ++step) {
+            const int first = random(0, cells - 1);
+            const bool state = model[static_cast<std::size_t>(first)];
+            int n = 1;
+            while (first + n < cells && model[static_cast<std::size_t>(first + n)] == state && n < 100) ++n;
+            n = random(1, n);
+            std::fill_n(model.begin() + first, n, !state);
+            state ? free.take(first, n) : free.give(first, n);
+            REQUIRE(free.count() == static_cast<Cell>(std::count(model.begin(), model.end(), true)));
+            const int asked = random(1, cells);
+            REQUIRE(free.find_run(asked) == naive_run(model, asked));
+            REQUIRE(free.find_run(1) == naive_run(model, 1));
+            const int from = random(0, cells - 1);
+            REQUIRE(free.next(from) == naive_next(model, from));
+            REQUIRE(free.contains(from) == model[static_cast<std::size_t>(from)]);
+            Flags used = model;
+            used.flip();
+            const Cell next_used = naive_next(used, from);
+            REQUIRE(free.next_used(from, cells) == (next_used < 0 ? cells : next_used));
+            const std::int32_t longest = free.longest_run();
+            REQUIRE(naive_run(model, longest + 1) == -1);
+            REQUIRE((longest == 0 || naive_run(model, longest) >= 0));
+        }
+        CHECK(free.next(cells) == -1);
+        CHECK(free.next(cells + 5000) == -1);
+    }
+}
+
+TEST_CASE("owner count: 64 cells at a time counts as one at a time") {
+    for (const std::int32_t owners : {1, 2, 3, 7, 64, 1000}) {
+        CAPTURE(owners);
+        constexpr Cell cells = 200;
+        Random random{std::mt19937{static_cast<unsigned>(owners)}};
+        OwnerCount counts{cells, owners};
+        std::vector<int> model(cells);
+        for (int step = 0; step < 4000; ++step) {
+            const int first = random(0, cells - 1);
+            const int n = random(1, cells - first);
+            const auto begin = model.begin() + first;
+            const bool room = *std::max_element(begin, begin + n) < owners;
+            const bool owned = *std::min_element(begin, begin + n) > 0;
+            if (room && (!owned || random(0, 1) == 0)) {
+                counts.add(first, n);
+                std::for_each(begin, begin + n, [](int& c) { ++c; });
+            } else if (owned) {
+                Flags expected(cells);
+                for (int c = first; c < first + n; ++c)
+                    expected[static_cast<std::size_t>(c)] = --model[static_cast<std::size_t>(c)] == 0;
+                Flags freed(cells);
+                Cell end_of_last = -1;
+                counts.drop(first, n, [&](Cell cell, std::int32_t count) {
+                    REQUIRE(cell > end_of_last); // joined where they touch
+                    end_of_last = cell + count;
+                    std::fill_n(freed.begin() + cell, count, true);
+                });
+                REQUIRE(freed == expected);
+            }
+            const Cell probe = random(0, cells - 1);
+            REQUIRE(counts.count(probe) == model[static_cast<std::size_t>(probe)]);
+            REQUIRE(counts.is_shared(probe) == (model[static_cast<std::size_t>(probe)] > 1));
+            REQUIRE(counts.shared(first, n) == std::count_if(begin, begin + n, [](int c) { return c > 1; }));
+            const std::int32_t alike = counts.uniform(first, n);
+            for (int i = 0; i < alike; ++i) REQUIRE((begin[i] > 1) == (begin[0] > 1));
+            if (alike < n) REQUIRE((begin[alike] > 1) != (begin[0] > 1));
+        }
+    }
+}
+
+TEST_CASE("owner count: owners move with a cell") {
+    OwnerCount counts{128, 5};
+    for (int i = 0; i < 5; ++i) counts.add(70, 1);
+    counts.add(71, 1);
+    counts.transfer(70, 3);
+    CHECK(counts.count(70) == 0);
+    CHECK(counts.count(3) == 5);
+    CHECK(counts.count(71) == 1);
+}
+
+TEST_CASE("cell set: lowest, highest and bits as in a plain vector") {
+    for (const Cell cells : {1, 64, 65, 4096, 5000}) {
+        CAPTURE(cells);
+        Random random{std::mt19937{static_cast<unsigned>(cells)}};
+        CellSet set{cells};
+        CellSet copy{cells};
+        Flags model(static_cast<std::size_t>(cells));
+        for (int step = 0; step < 1000; ++step) {
+            const int first = random(0, cells - 1);
+            const int n = random(1, std::min(cells - first, 200));
+            const bool value = random(0, 2) == 0;
+            std::fill_n(model.begin() + first, n, value);
+            value ? set.add(first, n) : set.remove(first, n);
+            REQUIRE(set.lowest() == naive_next(model, 0));
+            Flags reversed{model.rbegin(), model.rend()};
+            const Cell from_end = naive_next(reversed, 0);
+            REQUIRE(set.highest() == (from_end < 0 ? -1 : cells - 1 - from_end));
+            REQUIRE(set.contains(first) == value);
+            const detail::Word bits = set.bits_from(first);
+            for (int i = 0; i < 64; ++i) {
+                const bool expected = first + i < cells && model[static_cast<std::size_t>(first + i)];
+                REQUIRE((bits >> i & 1) == (expected ? 1U : 0U));
+            }
+            if (step % 50 == 0) {
+                copy.assign(set);
+                REQUIRE(copy.lowest() == set.lowest());
+                REQUIRE(copy.bits_from(first) == bits);
+            }
+        }
+        set.clear();
+        CHECK(set.lowest() == -1);
+        CHECK(set.highest() == -1);
+        CHECK(set.bits_from(0) == 0);
+    }
+}
+
+TEST_CASE("mask: a row says of each cell of the history whether it is in the set") {
+    constexpr Cell cells = 500;
+    Random random{std::mt19937{7}};
+    CellSet set{cells};
+    for (int i = 0; i < 60; ++i) set.add(random(0, cells - 9), random(1, 8));
+    for (int trial = 0; trial < 500; ++trial) {
+        const CellRange history{random(0, cells - 1), 0};
+        const CellRange range{history.first, random(0, cells - history.first)};
+        constexpr float untouched = 5.0F;
+        std::vector<float> row(static_cast<std::size_t>(range.count) + 1, untouched);
+        write_mask_row(set, range, row.data());
+        for (std::int32_t i = 0; i < range.count; ++i)
+            REQUIRE(row[static_cast<std::size_t>(i)]
+                    == (set.contains(range.first + i) ? MaskValues<float>::visible : MaskValues<float>::hidden));
+        REQUIRE(row.back() == untouched);
+    }
+}
+
+TEST_CASE("defragmentation: the fewest moves, none of which overwrites what another reads") {
+    Random random{std::mt19937{3}};
+    for (int trial = 0; trial < 300; ++trial) {
+        const Cell cells = random(1, 300);
+        FreeCells free{cells};
+        Flags used(static_cast<std::size_t>(cells));
+        for (Cell c = 0; c < cells; ++c)
+            if (random(0, 2) != 0) {
+                free.take(c, 1);
+                used[static_cast<std::size_t>(c)] = true;
+            }
+        const auto n = static_cast<Cell>(std::count(used.begin(), used.end(), true));
+        const Defragmentation defragmentation{free, cells};
+        Cell moved = 0;
+        const Move* before = nullptr;
+        for (const Move& move : defragmentation.moves()) {
+            REQUIRE(move.from >= n);
+            REQUIRE(move.to + move.count <= n);
+            if (before != nullptr)
+                REQUIRE((before->from + before->count != move.from || before->to + before->count != move.to));
+            for (Cell i = 0; i < move.count; ++i) {
+                REQUIRE(used[static_cast<std::size_t>(move.from + i)]);
+                REQUIRE_FALSE(used[static_cast<std::size_t>(move.to + i)]);
+                used[static_cast<std::size_t>(move.from + i)] = false;
+                used[static_cast<std::size_t>(move.to + i)] = true;
+            }
+            moved += move.count;
+            before = &move;
+        }
+        REQUIRE(std::count(used.begin(), used.begin() + n, true) == n);
+        REQUIRE(moved <= n);
+    }
+}

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The runs of a sequence against a plain list of (position, cell).
+#include <cellar/book/position_runs.hpp>
+#include <cellar/book/visible_cells.hpp>
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <random>
+#include <set>
+#include <vector>
+
+using namespace cellar;
+
+namespace {
+
+struct Token {
+    std::int32_t position;
+    Cell cell;
+    bool operator==(const Token&) const = default;
+};
+
+struct Random {
+    std::mt19937 engine;
+    int operator()(int least, int most) { return std::uniform_int_distribution<int>{least, most}(engine); }
+};
+
+std::vector<Token> listed(const PositionRuns& runs, std::int32_t from, std::int32_t to) {
+    std::vector<Token> tokens;
+    runs.for_each({from}, {to}, [&](Position p, Cell cell, std::int32_t n) {
+        for (std::int32_t i = 0; i < n; ++i) tokens.push_back({p.value + i, cell + i});
+    });
+    return tokens;
+}
+
+// Beside the runs, the same tokens in a vector ordered by position.
+struct Mirror {
+    PositionRuns runs{4};
+    std::vector<Token> tokens;
+    Cell next_cell = 0;
+
+    void insert(std::int32_t position, std::int32_t n) {
+        runs.reserve(2 * n + 1);
+        runs.insert({position}, next_cell, n);
+        for (std::int32_t i = 0; i < n; ++i) {
+            const auto after = std::upper_bound(tokens.begin(), tokens.end(), position + i,
+                                                [](std::int32_t p, const Token& t) { return p < t.position; });
+            tokens.insert(after, {position + i, next_cell + i});
+        }
+        next_cell += n;
+    }
+
+    void erase(std::int32_t from, std::int32_t to) {
+        runs.reserve(1);
+        runs.erase({from}, {to});
+        std::erase_if(tokens, [=](const Token& t) { return from <= t.position && t.position < to; });
+    }
+
+    bool covers(std::int32_t from, std::int32_t to) const {
+        std::set<std::int32_t> positions;
+        for (const Token& t : tokens)
+            if (from <= t.position && t.position < to) positions.insert(t.position);
+        return to <= from || static_cast<std::int32_t>(positions.size()) == to - from;
+    }
+};
+
+void compare(const Mirror& mirror, Random& random) {
+    const PositionRuns& runs = mirror.runs;
+    REQUIRE(listed(runs, 0, INT32_MAX) == mirror.tokens);
+    REQUIRE(runs.tokens() == static_cast<std::int32_t>(mirror.tokens.size()));
+    REQUIRE(runs.empty() == mirror.tokens.empty());
+    if (!runs.empty()) {
+        REQUIRE(runs.first().value == mirror.tokens.front().position);
+        REQUIRE(runs.last().value == mirror.tokens.back().position);
+    }
+    for (int probe = 0; probe < 6; ++probe) {
+        const int from = random(0, 70);
+        const int to = random(0, 70);
+        CAPTURE(from);
+        CAPTURE(to);
+        REQUIRE(runs.covers({from}, {to}) == mirror.covers(from, to));
+        std::vector<Token> within;
+        for (const Token& t : mirror.tokens)
+            if (from <= t.position && t.position < to) within.push_back(t);
+        REQUIRE(listed(runs, from, to) == within);
+    }
+}
+
+} // namespace
+
+TEST_CASE("position runs: random changes as in an ordered list") {
+    for (unsigned seed = 0; seed < 200; ++seed) {
+        CAPTURE(seed);
+        Random random{std::mt19937{seed}};
+        Mirror mirror;
+        for (int step = 0; step < 60; ++step) {
+            CAPTURE(step);
+            const std::int32_t end = mirror.tokens.empty() ? 0 : mirror.tokens.back().position + 1;
+            switch (random(0, 7)) {
+            case 0:
+            case 1:
+            case 2:
+                mirror.insert(end, random(1, 6));
+                break;
+            case 3:
+                mirror.insert(random(0, 60), random(1, 3));
+                break;
+            case 4:
+                mirror.erase(random(0, 60), random(0, 70));
+                break;
+            case 5:
+                mirror.erase(random(0, 4), random(0, end + 1));
+                break; // as a window forgets
+            case 6:
+                mirror.erase(random(0, 60), INT32_MAX);
+                break;
+            case 7: {
+                mirror.next_cell += random(0, 2);
+                if (mirror.tokens.empty()) break;
+                const auto i = random(0, static_cast<int>(mirror.tokens.size()) - 1);
+                const Token token = mirror.tokens[static_cast<std::size_t>(i)];
+                mirror.runs.reserve(1);
+                mirror.runs.erase_one({token.position}, token.cell);
+                mirror.tokens.erase(mirror.tokens.begin() + i);
+                break;
+            }
+            }
+            compare(mirror, random);
+        }
+    }
+}
+
+TEST_CASE("position runs: neighbours are one run, and stay few while a window moves on") {
+    PositionRuns runs{8};
+    for (std::int32_t p = 0; p < 10000; ++p) {
+        runs.reserve(3);
+        runs.insert({p}, p % 64, 1);
+        if (p >= 64) runs.erase({0}, {p - 62});
+        REQUIRE(runs.runs() <= 2);
+    }
+    CHECK(runs.covers({9937}, {10000}));
+    CHECK(runs.planned() == 8);
+}
+
+TEST_CASE("visible cells: wherever it slides, the set holds what the definition says") {
+    for (unsigned seed = 0; seed < 100; ++seed) {
+        CAPTURE(seed);
+        Random random{std::mt19937{seed}};
+        constexpr Cell cells = 4096;
+        const std::int32_t pinned = random(0, 1) * random(1, 6);
+        Mirror mirror;
+        VisibleCells visible{cells, pinned};
+        std::int32_t from = 0;
+        std::int32_t to = 0;
+        for (int step = 0; step < 60; ++step) {
+            const int choice = random(0, 5);
+            if (choice <= 1) {
+                const int n = random(1, 5);
+                const int position = random(0, 60);
+                visible.inserted({position}, mirror.next_cell, n);
+                mirror.insert(position, n);
+            } else if (choice == 2) {
+                const int begin = random(0, 60);
+                const int end = random(begin, 70);
+                for (const Token& t : listed(mirror.runs, begin, end)) visible.erased(t.cell, 1);
+                mirror.erase(begin, end);
+            } else if (choice == 3 && random(0, 9) == 0) {
+                visible.reset();
+            } else {
+                from = random(0, 60);
+                to = random(0, 3) == 0 ? INT32_MAX : random(from, 70);
+            }
+            visible.slide(mirror.runs, {from}, {to});
+            std::set<Cell> expected;
+            for (const Token& t : mirror.tokens)
+                if ((t.position < pinned || t.position >= from) && t.position < to) expected.insert(t.cell);
+            for (Cell c = 0; c < mirror.next_cell; ++c)
+                REQUIRE(visible.cells().contains(c) == (expected.count(c) == 1));
+            REQUIRE(visible.cells().lowest() == (expected.empty() ? -1 : *expected.begin()));
+        }
+    }
+}

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "violations.hpp"
+#include <cellar/window/chunked_attention.hpp>
+#include <cellar/window/full_causal.hpp>
+#include <cellar/window/sliding_window.hpp>
+
+#include <doctest/doctest.h>
+
+#include <cstdint>
+
+using namespace cellar;
+
+namespace {
+
+template <window_policy W>
+void obeys_the_laws(const W& window) {
+    Position visible{0};
+    Position kept{0};
+    for (std::int32_t p = 0; p < 500; ++p) {
+        CAPTURE(p);
+        const Position now_visible = window.oldest_visible({p});
+        const Position now_kept = window.oldest_kept({p});
+        REQUIRE(Position{0} <= now_kept);
+        REQUIRE(now_kept <= now_visible);
+        REQUIRE(now_visible <= Position{p});
+        REQUIRE(visible <= now_visible);
+        REQUIRE(kept <= now_kept);
+        visible = now_visible;
+        kept = now_kept;
+    }
+}
+
+} // namespace
+
+TEST_CASE("window: every policy obeys the laws, before and after it is fitted") {
+    for (const std::int32_t sequences : {1, 3}) {
+        for (const std::int32_t capacity : {4, 20, 1000}) {
+            obeys_the_laws(FullCausal{}.fitted(sequences, capacity));
+            obeys_the_laws(SlidingWindow<1>{}.fitted(sequences, capacity));
+            obeys_the_laws(SlidingWindow<7>{}.fitted(sequences, capacity));
+            obeys_the_laws(SlidingWindow<>{12, {.retention = 30, .pinned = 4}}.fitted(sequences, capacity));
+            obeys_the_laws(ChunkedAttention<8>{}.fitted(sequences, capacity));
+            obeys_the_laws(ChunkedAttention<>{5, {.retention = 40}}.fitted(sequences, capacity));
+        }
+    }
+    obeys_the_laws(SlidingWindow<7>{});
+    obeys_the_laws(ChunkedAttention<8>{});
+}
+
+TEST_CASE("sliding window: sees as many tokens as its width, itself included") {
+    const SlidingWindow<4> window;
+    CHECK(window.oldest_visible({0}) == Position{0});
+    CHECK(window.oldest_visible({3}) == Position{0});
+    CHECK(window.oldest_visible({4}) == Position{1});
+    CHECK(SlidingWindow<>{4}.oldest_visible({9}) == SlidingWindow<4>{}.oldest_visible({9}));
+    CHECK(SlidingWindow<>{4}.width() == 4);
+}
+
+TEST_CASE("sliding window: one more is kept where several sequences take turns") {
+    CHECK(SlidingWindow<4>{}.fitted(1, 100).oldest_kept({9}) == Position{6});
+    CHECK(SlidingWindow<4>{}.fitted(2, 100).oldest_kept({9}) == Position{5});
+    CHECK(SlidingWindow<4>{{.retention = 8}}.fitted(2, 100).oldest_kept({9}) == Position{2});
+}
+
+TEST_CASE("sliding window: everything is kept once that costs no more") {
+    const auto all = SlidingWindow<4>{{.retention = 8}}.fitted(1, 8);
+    CHECK(all.oldest_kept({1000}) == Position{0});
+    CHECK(all.cells(1, 8, 512) == 8);
+    const auto some = SlidingWindow<4>{{.retention = 8}}.fitted(1, 9);
+    CHECK(some.oldest_kept({1000}) == Position{993});
+    CHECK(some.cells(1, 9, 512) == 8 + 512);
+    // Pinned positions count.
+    CHECK(SlidingWindow<4>{{.retention = 6, .pinned = 2}}.fitted(1, 8).oldest_kept({1000}) == Position{0});
+}
+
+TEST_CASE("window: cells for a context and a batch") {
+    CHECK(FullCausal{}.fitted(3, 100).cells(3, 100, 16) == 300);
+    CHECK(SlidingWindow<10>{}.fitted(1, 100).cells(1, 100, 16) == 10 + 16);
+    CHECK(SlidingWindow<10>{}.fitted(3, 100).cells(3, 100, 16) == 3 * 11 + 16);
+    CHECK(SlidingWindow<10>{{.pinned = 4}}.fitted(3, 100).cells(3, 100, 16) == 3 * 15 + 16);
+    CHECK(ChunkedAttention<10>{}.fitted(3, 100).cells(3, 100, 16) == 3 * 11 + 16);
+}
+
+TEST_CASE("chunked attention: sees from the start of its chunk") {
+    const ChunkedAttention<4> window;
+    CHECK(window.oldest_visible({3}) == Position{0});
+    CHECK(window.oldest_visible({4}) == Position{4});
+    CHECK(window.oldest_visible({7}) == Position{4});
+    CHECK(ChunkedAttention<>{4}.oldest_visible({7}) == Position{4});
+    CHECK(ChunkedAttention<>{4}.size() == 4);
+    // With a retention that ends inside the chunk, what is visible is kept all the same.
+    CHECK(ChunkedAttention<4>{}.fitted(1, 100).oldest_kept({7}) == Position{4});
+    CHECK(ChunkedAttention<4>{}.fitted(1, 100).oldest_kept({8}) == Position{5});
+}
+
+TEST_CASE("window: what makes no sense is named") {
+    CHECK(violation_of([] { (void)SlidingWindow<>{0}; }) == "SlidingWindow: the width is 0, expected at least 1");
+    CHECK(violation_of([] { (void)ChunkedAttention<>{-3}; })
+          == "ChunkedAttention: the size is -3, expected at least 1");
+    CHECK(violation_of([] { (void)SlidingWindow<4>{{.pinned = -1}}; })
+          == "SlidingWindow: -1 pinned positions, expected none or more");
+    CHECK(violation_of([] { (void)ChunkedAttention<4>{{.pinned = -1}}; })
+          == "ChunkedAttention: -1 pinned positions, expected none or more");
+    CHECK(violation_of([] { (void)SlidingWindow<4>{{.retention = 3}}.fitted(1, 100); })
+          == "window: the retention is 3 tokens, expected at least the width 4");
+}
