@@ -1,0 +1,44 @@
+# What the scripts share: saying what happens, and installing what is missing. Source it first.
+set -euo pipefail
+
+project=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+cd "$project"
+export CMAKE_BUILD_PARALLEL_LEVEL=${CMAKE_BUILD_PARALLEL_LEVEL:-$(nproc)}
+export CTEST_PARALLEL_LEVEL=${CTEST_PARALLEL_LEVEL:-$(nproc)}
+
+say() { printf '\n== %s\n' "$*"; }
+fail() {
+    printf 'error: %s\n' "$*" >&2
+    exit 1
+}
+
+# The comment at the head of a script is its help.
+help() { sed -n '2,/^$/ s/^# \{0,1\}//p' "$0"; }
+wrong_argument() { fail "unknown argument '$1'; '$0 --help' lists what there is"; }
+
+as_root() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi; }
+can_be_root() { [ "$(id -u)" = 0 ] || { command -v sudo >/dev/null && sudo -v; }; }
+
+is_installed() { [ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" = installed ]; }
+
+# need PACKAGE...: installs with apt those Debian packages that are missing.
+need() {
+    if ! command -v dpkg-query >/dev/null; then
+        say "this is not a Debian system: taking it that it has what these packages bring: $*"
+        return
+    fi
+    local package missing=()
+    for package in "$@"; do is_installed "$package" || missing+=("$package"); done
+    [ ${#missing[@]} -gt 0 ] || return 0
+    can_be_root || fail "missing Debian packages, and neither root nor sudo to install them: ${missing[*]}"
+    say "installing ${missing[*]}"
+    as_root apt-get update -q
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends "${missing[@]}"
+}
+
+# build PRESET [configure option...]: configures and builds.
+build() {
+    say "building: preset $1"
+    cmake --preset "$@"
+    cmake --build --preset "$1"
+}

@@ -1,0 +1,144 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Checks the rules of docs/design.md that no compiler checks: which room of include/cellar/ may
+include which, who may name Eigen and Kokkos, and what every header has.
+
+usage: check.py <the folder that holds cellar/>
+"""
+import re
+import sys
+from pathlib import Path
+
+# A room may include itself and these. Headers that lie in no room are the front: they may include
+# every room, and no room includes them.
+ROOMS = {
+    "base": [],
+    "window": ["base"],
+    "layout": ["base"],
+    "shift": ["base"],
+    "book": ["base", "window"],
+    "kernel": ["base", "layout", "shift"],
+    "backend": ["base", "layout", "shift", "kernel"],
+    "store": ["base", "layout", "shift", "backend"],
+}
+FRONT = "front"
+
+# Named only in headers that are called after them, or that lie in a folder called after them.
+OPT_IN = {"eigen": "Eigen", "kokkos": "Kokkos"}
+
+# What these reach must hold none of the rooms named: the Eigen backend is an oracle because it
+# shares no arithmetic with the kernels.
+NEVER_REACHES = {"backend/eigen.hpp": ["kernel"]}
+
+LICENCE = "// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception"
+MAX_LINES = 300
+
+
+def room_of(header):
+    return header.split("/")[0] if "/" in header else FRONT
+
+
+def opted_into(header, name):
+    return header.split("/")[-1] == f"{name}.hpp" or name in header.split("/")[:-1]
+
+
+def without_comments(text):
+    return re.sub(r"//[^\n]*|/\*.*?\*/", "", text, flags=re.S)
+
+
+def includes_of(code):
+    return re.findall(r'^[ \t]*#[ \t]*include[ \t]*([<"][^>"]+[>"])', code, flags=re.M)
+
+
+def check_form(header, text):
+    lines = text.splitlines()
+    if not lines or lines[0] != LICENCE:
+        yield f"{header}: the first line is not '{LICENCE}'"
+    if "#pragma once" not in lines[:3]:
+        yield f"{header}: no '#pragma once' below the licence"
+    if len(lines) > MAX_LINES:
+        yield f"{header}: {len(lines)} lines, expected at most {MAX_LINES}"
+
+
+def check_outside(header, code, include):
+    """One include of something that is not ours."""
+    if include.startswith('"'):
+        yield f"{header}: includes {include}, expected <cellar/...>"
+    elif not re.fullmatch(r"<[a-z_0-9]+>", include):
+        if not any(include.startswith(f"<{OPT_IN[o]}") for o in OPT_IN if opted_into(header, o)):
+            yield f"{header}: includes {include}, which is not of the standard library"
+
+
+def check_names(header, code):
+    for opt_in, name in OPT_IN.items():
+        if opted_into(header, opt_in):
+            continue
+        found = re.search(rf"\b{name}\b|\b{name}_|\b{name.upper()}_", code)
+        if found:
+            yield f"{header}: names {name}, which only {opt_in}.hpp may"
+
+
+def check_arrow(header, other, headers):
+    """One include of another header of ours."""
+    if other not in headers:
+        yield f"{header}: includes <cellar/{other}>, which does not exist"
+        return
+    here, there = room_of(header), room_of(other)
+    if here != FRONT and there != here and there not in ROOMS.get(here, []):
+        yield f"{header}: {here}/ must not include {there}/ (<cellar/{other}>)"
+    for opt_in in OPT_IN:
+        if opted_into(other, opt_in) and not opted_into(header, opt_in):
+            yield f"{header}: includes the opt-in header <cellar/{other}>"
+
+
+def reached_from(header, arrows):
+    reached, todo = set(), [header]
+    while todo:
+        for other in arrows.get(todo.pop(), []):
+            if other not in reached:
+                reached.add(other)
+                todo.append(other)
+    return reached
+
+
+def check_reach(arrows):
+    for header in arrows:
+        reached = reached_from(header, arrows)
+        if header in reached:
+            yield f"{header}: includes itself in a circle"
+        for room in NEVER_REACHES.get(header, []):
+            for other in sorted(o for o in reached if room_of(o) == room):
+                yield f"{header}: must not reach {room}/, and reaches <cellar/{other}>"
+
+
+def check(include_folder):
+    """All broken rules, a line each."""
+    root = Path(include_folder) / "cellar"
+    texts = {str(p.relative_to(root)): p.read_text() for p in sorted(root.rglob("*")) if p.is_file()}
+    if not texts:
+        yield f"{root}: no headers"
+    arrows = {}
+    for header, text in texts.items():
+        if not header.endswith(".hpp"):
+            yield f"{header}: is not a header (.hpp)"
+        if room_of(header) not in [FRONT, *ROOMS]:
+            yield f"{header}: {room_of(header)}/ is not among the rooms of {Path(__file__).name}"
+        code = without_comments(text)
+        yield from check_form(header, text)
+        yield from check_names(header, code)
+        arrows[header] = []
+        for include in includes_of(code):
+            if include.startswith("<cellar/"):
+                arrows[header].append(include[len("<cellar/") : -1])
+                yield from check_arrow(header, arrows[header][-1], texts)
+            else:
+                yield from check_outside(header, code, include)
+    yield from check_reach(arrows)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit(__doc__)
+    broken = list(check(sys.argv[1]))
+    print("\n".join(broken) if broken else "all rules hold")
+    sys.exit(1 if broken else 0)

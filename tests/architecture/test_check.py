@@ -1,0 +1,94 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Breaks each rule of check.py once, in a small tree made for it, and expects to be told."""
+import tempfile
+import unittest
+from pathlib import Path
+
+import check
+
+HEAD = f"{check.LICENCE}\n#pragma once\n"
+
+SOUND = {
+    "base/ids.hpp": HEAD + "#include <cstdint>\n// Kokkos and Eigen in a comment are words\n",
+    "window/window.hpp": HEAD + "#include <cellar/base/ids.hpp>\n",
+    "kernel/turn.hpp": HEAD + "#include <cellar/base/ids.hpp>\n",
+    "book/book.hpp": HEAD + "#include <cellar/window/window.hpp>\n",
+    "backend/backend.hpp": HEAD,
+    "backend/host.hpp": HEAD + "#include <cellar/kernel/turn.hpp>\n",
+    "backend/eigen.hpp": HEAD + "#include <Eigen/Core>\nusing M = Eigen::MatrixXf;\n",
+    "store/layer_store.hpp": HEAD + "#include <cellar/backend/backend.hpp>\n",
+    "cache.hpp": HEAD + "#include <cellar/book/book.hpp>\n#include <cellar/store/layer_store.hpp>\n",
+}
+
+
+def broken_rules(**changes):
+    """What the check says of the sound tree with some files changed or added."""
+    with tempfile.TemporaryDirectory() as folder:
+        for name, text in {**SOUND, **changes}.items():
+            path = Path(folder) / "cellar" / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        return list(check.check(folder))
+
+
+class Rules(unittest.TestCase):
+    def expect(self, words, name, text):
+        broken = broken_rules(**{name: text})
+        self.assertEqual(len(broken), 1, broken)
+        self.assertIn(words, broken[0])
+
+    def test_sound_tree(self):
+        self.assertEqual(broken_rules(), [])
+
+    def test_every_arrow_that_is_not_in_the_table(self):
+        rooms = [*check.ROOMS]
+        for here in rooms:
+            for there in [*rooms, check.FRONT]:
+                if there == here or there in check.ROOMS[here]:
+                    continue
+                other = "leaf.hpp" if there == check.FRONT else f"{there}/leaf.hpp"
+                broken = broken_rules(
+                    **{other: HEAD, f"{here}/new.hpp": HEAD + f"#include <cellar/{other}>\n"}
+                )
+                self.assertEqual(len(broken), 1, broken)
+                self.assertIn(f"{here}/ must not include {there}/", broken[0])
+
+    def test_oracle_reaches_a_kernel_through_another_header(self):
+        text = SOUND["backend/eigen.hpp"] + "#include <cellar/backend/host.hpp>\n"
+        self.expect("must not reach kernel/", "backend/eigen.hpp", text)
+
+    def test_opt_in_header_included(self):
+        text = HEAD + "#include <cellar/backend/eigen.hpp>\n"
+        self.expect("includes the opt-in header", "cellar.hpp", text)
+
+    def test_library_named_outside(self):
+        self.expect("names Kokkos", "cellar.hpp", HEAD + "KOKKOS_FUNCTION void f();\n")
+        self.expect("names Eigen", "base/ids.hpp", HEAD + "using M = Eigen::MatrixXf;\n")
+        self.expect("names Eigen", "backend/kokkos.hpp", HEAD + "using M = Eigen::MatrixXf;\n")
+
+    def test_include_from_outside(self):
+        words = "not of the standard library"
+        self.expect(words, "base/ids.hpp", HEAD + "#include <nlohmann/json.hpp>\n")
+        self.expect(words, "base/ids.hpp", HEAD + "#include <sys/mman.h>\n")
+        self.expect("expected <cellar/...>", "book/book.hpp", HEAD + '#include "free_cells.hpp"\n')
+
+    def test_missing_header(self):
+        self.expect("does not exist", "cellar.hpp", HEAD + "#include <cellar/book/gone.hpp>\n")
+
+    def test_circle(self):
+        text = HEAD + "#include <cellar/base/ids.hpp>\n"
+        self.expect("in a circle", "base/ids.hpp", text)
+
+    def test_unknown_room(self):
+        self.expect("not among the rooms", "attic/box.hpp", HEAD)
+
+    def test_form(self):
+        self.expect("the first line", "base/ids.hpp", "\n" + HEAD)
+        self.expect("#pragma once", "base/ids.hpp", check.LICENCE + "\n")
+        self.expect("301 lines", "base/ids.hpp", HEAD + "\n" * 299)
+        self.expect("is not a header", "base/ids.cpp", HEAD)
+
+
+if __name__ == "__main__":
+    unittest.main()

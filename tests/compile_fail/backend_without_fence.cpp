@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// error: has_fence
+// error: fence()
+#include <cellar/backend/host.hpp>
+
+struct Restless : private cellar::HostBackend {
+    template <class E>
+    using Buffer = cellar::HostBackend::Buffer<E>;
+    using cellar::HostBackend::allocate;
+    using cellar::HostBackend::copy_from_host;
+    using cellar::HostBackend::copy_to_host;
+    using cellar::HostBackend::gather;
+    using cellar::HostBackend::move;
+    using cellar::HostBackend::scatter;
+    using cellar::HostBackend::turn;
+#ifdef CORRECTED
+    using cellar::HostBackend::fence;
+#endif
+};
+
+template <cellar::backend>
+struct User {};
+
+User<Restless>* user;

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// A copied cache would be twice the memory, or an alias of the same.
+// error: deleted
+#include <cellar/cellar.hpp>
+
+int main() {
+    cellar::Cache<> cache{cellar::Shape{1, 1, 4, 4}, {.sequences = 1, .capacity = 8, .batch = 4}};
+#ifdef CORRECTED
+    cellar::Cache<> other = static_cast<cellar::Cache<>&&>(cache);
+#else
+    cellar::Cache<> other = cache;
+#endif
+    return other.cells();
+}

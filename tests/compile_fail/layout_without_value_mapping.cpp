@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// error: has_mappings
+// error: value_mapping
+#include <cellar/layout/layout.hpp>
+
+struct KeysOnly {
+    using key_element = float;
+    using value_element = float;
+    using key_mapping = cellar::CellsHeadsDims;
+#ifdef CORRECTED
+    using value_mapping = cellar::CellsHeadsDims;
+#endif
+};
+
+template <cellar::layout_policy>
+struct User {};
+
+User<KeysOnly> user;

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// error: has_offset
+#include <cellar/layout/mapping.hpp>
+
+struct Nowhere {
+    static constexpr bool contiguous_rows = false;
+    static constexpr bool contiguous_cells = false;
+    Nowhere(std::int64_t, int, int) {}
+    std::int64_t cells() const { return 1; }
+    int heads() const { return 1; }
+    int dim() const { return 1; }
+    std::int64_t required_size() const { return 1; }
+#ifdef CORRECTED
+    std::int64_t operator()(std::int64_t, std::int64_t, std::int64_t) const {
+        return 0;
+    }
+#endif
+    template <class T>
+    T* view(T* data, cellar::CellRange) const {
+        return data;
+    }
+};
+
+template <cellar::mapping>
+struct User {};
+
+User<Nowhere>* user;

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// error: window_policy
+// error: has_oldest_visible
+#include <cellar/cellar.hpp>
+
+#ifdef CORRECTED
+using Cache = cellar::Cache<cellar::StandardV<float>, cellar::SlidingWindow<4>, cellar::NoShift>;
+#else
+using Cache = cellar::Cache<cellar::StandardV<float>, cellar::NoShift, cellar::SlidingWindow<4>>;
+#endif
+
+int bytes(const Cache& cache) {
+    return static_cast<int>(cache.bytes());
+}

@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// error: nodiscard
+#include <cellar/cellar.hpp>
+
+void remove(cellar::Cache<>& cache) {
+#ifdef CORRECTED
+    if (!cache.remove({0}, {0}, cellar::end_of_time)) return;
+#else
+    cache.remove({0}, {0}, cellar::end_of_time);
+#endif
+}

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// A window that does not say what is kept for later tokens. Each compiler must name the verb.
+// error: has_oldest_kept
+// error: oldest_kept(p)
+#include <cellar/window/window.hpp>
+
+struct Forgetful {
+    cellar::Position oldest_visible(cellar::Position p) const { return p; }
+#ifdef CORRECTED
+    cellar::Position oldest_kept(cellar::Position p) const {
+        return p;
+    }
+#endif
+    std::int32_t pinned() const {
+        return 0;
+    }
+    Forgetful fitted(std::int32_t, std::int32_t) const {
+        return *this;
+    }
+    std::int64_t cells(std::int32_t, std::int32_t, std::int32_t) const {
+        return 0;
+    }
+};
+
+template <cellar::window_policy>
+struct User {};
+
+User<Forgetful> user;

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Compiled by nvcc where there is one, and never run: a cache in host code of a CUDA program.
+#include <cellar/cellar.hpp>
+
+#include <vector>
+
+namespace cellar_test {
+
+template <class Layout, class Window, class Shift>
+int use(const Window& window, const Shift& shift) {
+    cellar::Cache<Layout, Window, Shift> cache{
+        cellar::Shape{2, 2, 8, 8}, {.sequences = 2, .capacity = 16, .batch = 4}, window, shift};
+    const std::vector<cellar::Position> positions{{0}, {1}};
+    const std::vector<cellar::Sequence> sequences{{0}, {0}};
+    const std::vector<float> rows(2 * 2 * 8);
+    if (auto pass = cache.begin({positions, sequences})) {
+        pass->put(0, rows, rows);
+        auto [keys, values, mask] = pass->get(0);
+        pass->commit();
+    }
+    cache.copy_prefix({0}, {1}, 2);
+    if (!cache.remove({0}, {0}, {1})) return 1;
+    cache.defragment();
+    return cache.can_resume({1}, {2}) ? cache.cells() : 0;
+}
+
+int use_all() {
+    const cellar::RopeShift<> rope{{1.0, 0.5}};
+    return use<cellar::StandardV<float>>(cellar::FullCausal{}, cellar::NoShift{})
+           + use<cellar::PermutedV<cellar::half>>(cellar::SlidingWindow<8>{}, rope)
+           + use<cellar::StandardV<cellar::bf16, float>>(cellar::ChunkedAttention<>{4}, rope);
+}
+
+} // namespace cellar_test

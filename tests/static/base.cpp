@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include <cellar/base/ids.hpp>
+#include <cellar/base/plan.hpp>
+#include <cellar/base/result.hpp>
+#include <cellar/base/version.hpp>
+#include <cellar/base/view.hpp>
+
+#include <memory>
+#include <type_traits>
+
+using namespace cellar;
+
+static_assert(CELLAR_VERSION == CELLAR_VERSION_MAJOR * 10000 + CELLAR_VERSION_MINOR * 100 + CELLAR_VERSION_PATCH);
+
+// A position is no sequence, and neither is made from a bare number unasked.
+static_assert(!std::is_convertible_v<Position, Sequence>);
+static_assert(!std::is_convertible_v<Sequence, Position>);
+static_assert(!std::is_convertible_v<int, Position>);
+static_assert(!std::is_convertible_v<int, Sequence>);
+static_assert(Position{3} < Position{4} && Position{3} + 1 == Position{4});
+static_assert(Position{7} - Position{3} == 4);
+
+// Plans and views go to devices as they are.
+static_assert(std::is_trivially_copyable_v<Move> && std::is_standard_layout_v<Move>);
+static_assert(std::is_trivially_copyable_v<Turn> && std::is_standard_layout_v<Turn>);
+static_assert(std::is_trivially_copyable_v<StridedView<float, 3>>);
+static_assert(std::is_standard_layout_v<StridedView<float, 3>>);
+
+// A view gives constness, and does not take it away.
+static_assert(std::is_convertible_v<StridedView<float, 2>, StridedView<const float, 2>>);
+static_assert(!std::is_convertible_v<StridedView<const float, 2>, StridedView<float, 2>>);
+static_assert(!std::is_convertible_v<StridedView<float, 2>, StridedView<float, 3>>);
+static_assert(contiguous_view(static_cast<float*>(nullptr), 2, 3, 4).stride(0) == 12);
+static_assert(contiguous_view(static_cast<float*>(nullptr), 2, 3, 4).is_contiguous());
+
+// A result holds what can only be moved, and is not taken for a bool by accident.
+static_assert(std::is_move_constructible_v<Result<std::unique_ptr<int>>>);
+static_assert(!std::is_convertible_v<Result<int>, bool>);
+static_assert(!std::is_convertible_v<Result<void>, bool>);
+static_assert(std::is_convertible_v<Refusal, Result<int>>);
+static_assert(std::is_convertible_v<Refusal, Result<void>>);

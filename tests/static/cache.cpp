@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include <cellar/backend/eigen.hpp>
+#include <cellar/cellar.hpp>
+
+#include <type_traits>
+
+using namespace cellar;
+
+// One owner of the memory: moving is cheap and cannot fail, copying does not exist.
+static_assert(std::is_nothrow_move_constructible_v<Cache<>>);
+static_assert(std::is_nothrow_move_assignable_v<Cache<>>);
+static_assert(!std::is_copy_constructible_v<Cache<>> && !std::is_copy_assignable_v<Cache<>>);
+
+using CachePass = decltype(std::declval<Cache<>&>().reserve(1));
+static_assert(std::is_nothrow_move_constructible_v<CachePass>);
+static_assert(!std::is_copy_constructible_v<CachePass>);
+static_assert(!std::is_default_constructible_v<CachePass>);
+
+// The defaults.
+static_assert(std::is_same_v<Cache<>, Cache<StandardV<float>, FullCausal, NoShift, HostBackend>>);
+
+// What has no default must be given.
+using Sliding = Cache<StandardV<half>, SlidingWindow<>, RopeShift<>, EigenBackend>;
+static_assert(std::is_constructible_v<Cache<>, Shape, Limits>);
+static_assert(std::is_constructible_v<Sliding, Shape, Limits, SlidingWindow<>, RopeShift<>>);
+
+// The views are of the elements stored.
+static_assert(std::is_same_v<decltype(std::declval<CachePass&>().keys(0)), StridedView<const float, 3>>);
+static_assert(std::is_same_v<decltype(std::declval<CachePass&>().mask<half>()), StridedView<const half, 2>>);

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include <cellar/window/chunked_attention.hpp>
+#include <cellar/window/full_causal.hpp>
+#include <cellar/window/sliding_window.hpp>
+
+#include <type_traits>
+
+using namespace cellar;
+
+static_assert(window_policy<FullCausal>);
+static_assert(window_policy<SlidingWindow<4096>>);
+static_assert(window_policy<SlidingWindow<>>);
+static_assert(window_policy<ChunkedAttention<8192>>);
+static_assert(window_policy<ChunkedAttention<>>);
+
+// Values: they may be copied, and go to devices.
+static_assert(std::is_trivially_copyable_v<FullCausal>);
+static_assert(std::is_trivially_copyable_v<SlidingWindow<>>);
+static_assert(std::is_trivially_copyable_v<ChunkedAttention<>>);
+
+// A width is given either at compile time or at run time, and never converted from a number.
+static_assert(std::is_default_constructible_v<SlidingWindow<8>>);
+static_assert(!std::is_default_constructible_v<SlidingWindow<>>);
+static_assert(!std::is_constructible_v<SlidingWindow<8>, int>);
+static_assert(std::is_constructible_v<SlidingWindow<>, int>);
+static_assert(!std::is_convertible_v<int, SlidingWindow<>>);
+static_assert(!std::is_default_constructible_v<ChunkedAttention<>>);
+static_assert(!std::is_convertible_v<int, ChunkedAttention<>>);
+
+// The laws hold at compile time.
+static_assert(SlidingWindow<4>{}.oldest_visible({9}) == Position{6});
+static_assert(SlidingWindow<4>{}.oldest_visible({2}) == Position{0});
+static_assert(ChunkedAttention<4>{}.oldest_visible({9}) == Position{8});
+static_assert(FullCausal{}.oldest_kept({9}) == Position{0});
+
+namespace {
+
+// A window as a user would write it, and the same with each part wrong or missing.
+struct Mine {
+    Position oldest_visible(Position p) const { return p; }
+    Position oldest_kept(Position p) const { return p; }
+    std::int32_t pinned() const { return 0; }
+    Mine fitted(std::int32_t, std::int32_t) const { return *this; }
+    std::int64_t cells(std::int32_t, std::int32_t, std::int32_t) const { return 0; }
+};
+struct NumberForPosition : Mine {
+    std::int32_t oldest_visible(Position p) const { return p.value; }
+};
+struct ChangesItself : Mine {
+    Position oldest_kept(Position p) { return p; }
+};
+struct PinnedMissing : Mine {
+    std::int32_t pinned() const = delete;
+};
+struct FittedToAnother : Mine {};
+struct NotCopyable : Mine {
+    NotCopyable(NotCopyable&&) = default;
+    NotCopyable fitted(std::int32_t, std::int32_t) const;
+};
+
+} // namespace
+
+static_assert(window_policy<Mine>);
+static_assert(!window_policy<NumberForPosition>);
+static_assert(!window_policy<ChangesItself>);
+static_assert(!window_policy<PinnedMissing>);
+static_assert(!window_policy<FittedToAnother>);
+static_assert(!window_policy<NotCopyable>);
+static_assert(!window_policy<int>);
