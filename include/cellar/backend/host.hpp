@@ -8,10 +8,8 @@
 #include <cellar/base/zeroed.hpp>
 #include <cellar/shift/shift.hpp>
 
-#include <cstddef>
 #include <cstdint>
 #include <span>
-#include <vector>
 
 namespace cellar {
 
@@ -46,20 +44,10 @@ public:
         for (const Move& run : moves) detail::move_run(mapping, buffer.data(), run);
     }
 
-    /// Allocates a factor per pair.
     template <mapping Mapping, element E, shift_policy Shift>
     void turn(const Mapping& mapping, Buffer<E>& buffer, const Shift& shift, int layer,
               std::span<const Turn> turns) const {
-        const auto rotation = shift.rotation(layer);
-        std::vector<typename Shift::Factor> factors;
-        for (std::size_t i = 0; i < turns.size(); ++i) {
-            if (i == 0 || turns[i].delta != turns[i - 1].delta) {
-                factors.clear();
-                for (int pair = 0; pair < rotation.pairs(); ++pair)
-                    factors.push_back(shift.factor(layer, pair, turns[i].delta));
-            }
-            detail::turn_run(mapping, buffer.data(), rotation, factors.data(), turns[i]);
-        }
+        detail::turn_runs(mapping, buffer.data(), shift, layer, turns);
     }
 
     template <element E>

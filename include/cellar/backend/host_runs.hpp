@@ -6,9 +6,11 @@
 #include <cellar/kernel/turn.hpp>
 #include <cellar/layout/mapping.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <span>
 
 namespace cellar::detail {
 
@@ -33,18 +35,54 @@ void move_run(const Mapping& mapping, E* memory, const Move& run) {
     }
 }
 
-/// One turn, along the index that is fastest in memory.
+/// One turn of pairs [begin, end), along the index that is fastest in memory.
 template <class Mapping, class E, class Rotation, class Factor>
-void turn_run(const Mapping& mapping, E* memory, const Rotation& rotation, const Factor* factors, const Turn& run) {
-    const kernel::Turn<Mapping, E, Rotation, Factor> turn{mapping, memory, rotation, factors, run.first};
+void turn_pairs(const Mapping& mapping, E* memory, const Rotation& rotation, const Factor* factors, const Turn& run,
+                int begin, int end) {
+    const kernel::Turn<Mapping, E, Rotation, Factor> turn{mapping, memory, rotation, factors, run.first, begin};
     if constexpr (Mapping::contiguous_cells) {
         for (std::int64_t head = 0; head < mapping.heads(); ++head)
-            for (int pair = 0; pair < rotation.pairs(); ++pair)
+            for (int pair = begin; pair < end; ++pair)
                 for (std::int64_t i = 0; i < run.count; ++i) turn(i, head, pair);
     } else {
         for (std::int64_t i = 0; i < run.count; ++i)
             for (std::int64_t head = 0; head < mapping.heads(); ++head)
-                for (int pair = 0; pair < rotation.pairs(); ++pair) turn(i, head, pair);
+                for (int pair = begin; pair < end; ++pair) turn(i, head, pair);
+    }
+}
+
+/// The same for heads of 16-bit elements that lie together, by way of floats: conversions of whole heads become vector
+/// code, those of single elements on the way in and out of a pair do not.
+template <class E, class Rotation, class Factor>
+void turn_by_way_of_floats(const CellsHeadsDims& mapping, E* memory, const Rotation& rotation, const Factor* factors,
+                           const Turn& run, int begin, int end) {
+    float floats[longest_head];
+    const CellsHeadsDims one_head{1, 1, mapping.dim()};
+    for (std::int64_t i = 0; i < run.count; ++i) {
+        for (std::int64_t head = 0; head < mapping.heads(); ++head) {
+            E* const elements = memory + mapping(run.first + i, head, 0);
+            convert(elements, floats, mapping.dim());
+            turn_pairs(one_head, floats, rotation, factors, Turn{0, 1, run.delta}, begin, end);
+            convert(floats, elements, mapping.dim());
+        }
+    }
+}
+
+/// All turns, the pairs in blocks whose factors fit on the stack: with nothing to allocate, nothing can fail half-way.
+/// A head of 512 elements and less is one block, so that its keys are swept once.
+template <class Mapping, class E, class Shift>
+void turn_runs(const Mapping& mapping, E* memory, const Shift& shift, int layer, std::span<const Turn> turns) {
+    constexpr int block = 256;
+    const auto rotation = shift.rotation(layer);
+    typename Shift::Factor factors[block];
+    for (int begin = 0; begin < rotation.pairs(); begin += block) {
+        const int end = std::min(begin + block, rotation.pairs());
+        for (std::size_t i = 0; i < turns.size(); ++i) {
+            if (i == 0 || turns[i].delta != turns[i - 1].delta)
+                for (int pair = begin; pair < end; ++pair)
+                    factors[pair - begin] = shift.factor(layer, pair, turns[i].delta);
+            turn_pairs(mapping, memory, rotation, factors, turns[i], begin, end);
+        }
     }
 }
 

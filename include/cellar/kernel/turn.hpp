@@ -8,25 +8,31 @@
 
 namespace cellar::kernel {
 
-/// Turns one pair of one head of one cell's key: reckoned in float, rounded once. Pairs are
-/// independent: any order.
+/// Turns one pair of one head of one cell's key: reckoned in float, rounded once. Pairs are independent: any order.
 template <class Mapping, class Element, class Rotation, class Factor>
 struct Turn {
     Mapping mapping;
     Element* memory;
     Rotation rotation;
-    const Factor* factors; ///< [pairs]
+    const Factor* factors; ///< of pairs first_pair, first_pair + 1, ...
     Cell first_cell;
+    int first_pair = 0;
 
     CELLAR_FUNCTION void operator()(std::int64_t i, std::int64_t head, int pair) const {
-        Element& first = memory[mapping(first_cell + i, head, rotation.first(pair))];
-        Element& second = memory[mapping(first_cell + i, head, rotation.second(pair))];
-        float a = static_cast<float>(first);
-        float b = static_cast<float>(second);
-        rotation.turn(a, b, factors[pair]);
-        first = static_cast<Element>(a);
-        second = static_cast<Element>(b);
+        float a = static_cast<float>(first(i, head, pair));
+        float b = static_cast<float>(second(i, head, pair));
+        rotation.turn(a, b, factor(pair));
+        first(i, head, pair) = static_cast<Element>(a);
+        second(i, head, pair) = static_cast<Element>(b);
     }
+
+    CELLAR_FUNCTION Element& first(std::int64_t i, std::int64_t head, int pair) const {
+        return memory[mapping(first_cell + i, head, rotation.first(pair))];
+    }
+    CELLAR_FUNCTION Element& second(std::int64_t i, std::int64_t head, int pair) const {
+        return memory[mapping(first_cell + i, head, rotation.second(pair))];
+    }
+    CELLAR_FUNCTION const Factor& factor(int pair) const { return factors[pair - first_pair]; }
 };
 
 } // namespace cellar::kernel

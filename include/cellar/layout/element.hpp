@@ -8,12 +8,10 @@
 
 namespace cellar {
 
-/// IEEE 754 binary16: 5 bits of exponent, 10 of fraction. A storage type: arithmetic is done in
-/// float.
+/// IEEE 754 binary16: 5 bits of exponent, 10 of fraction. A storage type: arithmetic is done in float.
 ///
-/// Conversion from float rounds to nearest, ties to even, and keeps infinities, subnormals and the
-/// sign of zero; a NaN stays a NaN. Both conversions are free of branches, so that loops over them
-/// become vector code.
+/// Conversion from float rounds to nearest, ties to even, and keeps infinities, subnormals and the sign of zero; a NaN
+/// stays a NaN.
 struct half {
     std::uint16_t bits;
 
@@ -21,32 +19,33 @@ struct half {
 
     CELLAR_FUNCTION constexpr explicit half(float value) : bits{} {
         const std::uint32_t word = __builtin_bit_cast(std::uint32_t, value);
-        const std::uint32_t magnitude = word & 0x7fffffffu;
-        // The exponent moves from bias 127 to 15; adding half a unit, less one where the result is
-        // even, rounds what the shift drops.
-        const std::uint32_t odd = (magnitude >> 13) & 1u;
-        const std::uint32_t normal = (magnitude - (112u << 23) + 0xfffu + odd) >> 13;
-        // Below 2^-14 a half counts units of 2^-24, and so does the fraction of a float in
-        // [0.5, 1): the addition rounds.
-        const float sum = __builtin_bit_cast(float, magnitude) + 0.5f;
-        const std::uint32_t subnormal = __builtin_bit_cast(std::uint32_t, sum) - 0x3f000000u;
-        const std::uint32_t nan = 0x7e00u | (magnitude >> 13 & 0x1ffu);
-        std::uint32_t result = magnitude < (113u << 23) ? subnormal : normal;
-        result = magnitude >= 0x47800000u ? 0x7c00u : result; // 2^16 and more
-        result = magnitude > 0x7f800000u ? nan : result;
-        bits = static_cast<std::uint16_t>(word >> 16 & 0x8000u) | static_cast<std::uint16_t>(result);
+        const auto magnitude = static_cast<std::int32_t>(word & 0x7fffffffu);
+        const std::int32_t finite = magnitude < two_to_16 ? magnitude : two_to_16; // which becomes infinity
+        const std::int32_t exponent = finite & 0x7f800000;
+        const std::int32_t unit = exponent > two_to_minus_14 ? exponent : two_to_minus_14;
+        // The unit has 10 bits of fraction. In a sum with a number 2^13 times as large those are the last that a float
+        // holds, so that the addition rounds to them and leaves their count in its fraction.
+        const std::int32_t large = unit + (13 << 23);
+        const float sum = __builtin_bit_cast(float, finite) + __builtin_bit_cast(float, large);
+        const std::int32_t count = __builtin_bit_cast(std::int32_t, sum) - large;
+        const std::int32_t number = ((unit - two_to_minus_14) >> 13) + count;
+        const std::int32_t is_nan = (infinity - magnitude) >> 31;
+        const std::int32_t nan = 0x7e00 | (magnitude >> 13 & 0x1ff);
+        const std::int32_t result = (number & ~is_nan) | (nan & is_nan);
+        bits = static_cast<std::uint16_t>((word >> 16 & 0x8000u) | static_cast<std::uint32_t>(result));
     }
 
     CELLAR_FUNCTION constexpr explicit operator float() const {
-        const std::uint32_t magnitude = static_cast<std::uint32_t>(bits & 0x7fffu) << 13;
-        const std::uint32_t normal = magnitude + (112u << 23);
-        const float shifted = __builtin_bit_cast(float, magnitude + (113u << 23));
-        const float difference = shifted - 0x1p-14f;
-        const std::uint32_t subnormal = __builtin_bit_cast(std::uint32_t, difference);
-        std::uint32_t result = magnitude < (1u << 23) ? subnormal : normal;
-        result = magnitude >= (31u << 23) ? magnitude + (224u << 23) : result; // infinity, NaN
-        result |= static_cast<std::uint32_t>(bits & 0x8000u) << 16;
-        return __builtin_bit_cast(float, result);
+        const std::int32_t magnitude = (bits & 0x7fff) << 13;
+        // A subnormal lacks the leading one that a float's exponent implies: it gets one, which is taken off again.
+        const std::int32_t subnormal = (magnitude - (1 << 23)) >> 31;
+        const std::int32_t larger = magnitude + (112 << 23) + (subnormal & (1 << 23));
+        const std::int32_t taken_off = subnormal & two_to_minus_14;
+        const float number = __builtin_bit_cast(float, larger) - __builtin_bit_cast(float, taken_off);
+        const std::int32_t special = ((31 << 23) - 1 - magnitude) >> 31 & infinity; // an infinity or a NaN
+        const std::uint32_t sign = static_cast<std::uint32_t>(bits & 0x8000) << 16;
+        return __builtin_bit_cast(float, __builtin_bit_cast(std::uint32_t, number) | static_cast<std::uint32_t>(special)
+                                             | sign);
     }
 
     CELLAR_FUNCTION static constexpr half from_bits(std::uint16_t bits) {
@@ -54,10 +53,16 @@ struct half {
         value.bits = bits;
         return value;
     }
+
+private:
+    // As words of a float. All conditions above are on integers and choose between integers, so that loops over
+    // conversions have no branch and become vector code.
+    static constexpr std::int32_t two_to_minus_14 = 113 << 23; // the smallest normal half
+    static constexpr std::int32_t two_to_16 = 143 << 23;       // twice the largest power of two
+    static constexpr std::int32_t infinity = 255 << 23;
 };
 
-/// The upper half of a float: its 8 bits of exponent, 7 of fraction. A storage type: arithmetic is
-/// done in float.
+/// The upper half of a float: its 8 bits of exponent, 7 of fraction. A storage type: arithmetic is done in float.
 ///
 /// Conversion from float rounds to nearest, ties to even; a NaN stays a NaN.
 struct bfloat16 {

@@ -29,8 +29,9 @@ concept has_possible = requires {
     { S::possible } -> std::convertible_to<bool>;
 };
 template <class S>
-concept has_factor = std::is_trivially_copyable_v<typename S::Factor> && requires(const S s, int layer, int pair,
-                                                                                  std::int32_t delta) {
+concept has_factor =
+    std::is_trivially_copyable_v<typename S::Factor> && std::default_initializable<typename S::Factor> && requires(
+        const S s, int layer, int pair, std::int32_t delta) {
     { s.factor(layer, pair, delta) } -> std::same_as<typename S::Factor>;
 };
 template <class S>

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "jobs.hpp"
+#include "steps.hpp"
+
+#include <optional>
+
+/// The bookkeeping of `defragment` after every second sequence has ended. `single`: two sequences came token by token in
+/// turn, so that every second cell is a hole; `blocks`: 64 sequences came with a prompt each.
+namespace cellar::bench {
+namespace {
+
+constexpr int rebuilds = 10; // a cache is defragmented only once: it is filled anew for each time
+
+Book<FullCausal> with_holes(const Scene& scene) {
+    Book<FullCausal> book{limits_of(scene), FullCausal{}};
+    if (scene.sequences == 2) {
+        decode(book, scene.sequences, scene.tokens());
+    } else {
+        for (std::int32_t s = 0; s < scene.sequences; ++s) prefill(book, {s}, {0}, scene.tokens());
+    }
+    for (std::int32_t s = 0; s < scene.sequences; s += 2) (void)book.remove({s}, {0}, end_of_time, false).has_value();
+    return book;
+}
+
+void measure_cellar(benchmark::State& state, const Scene& scene) {
+    measure(state, [&](Stopwatch& watch) {
+        Book<FullCausal> book = with_holes(scene);
+        watch.start();
+        benchmark::DoNotOptimize(book.defragment());
+        watch.stop();
+    });
+}
+
+void measure_scan(benchmark::State& state, const Scene& scene) {
+    Book<FullCausal> book = with_holes(scene);
+    const ScanCache<FullCausal> holes{book.ledger(), FullCausal{}};
+    const std::vector<Move> moves = book.defragment().moves;
+    measure(state, [&](Stopwatch& watch) {
+        ScanCache<FullCausal> scan = holes;
+        watch.start();
+        const std::vector<Move> found = scan.defragment();
+        watch.stop();
+        expect(found == moves, "defragment: the scan has other moves");
+        expect_same_tokens(book.ledger(), scan, "defragment");
+    });
+}
+
+} // namespace
+
+void add_defragmentation() {
+    for (const Cell cells : capacities) {
+        for (const Scene& scene : {Scene{2, cells}, Scene{64, cells}}) {
+            const std::string name =
+                (scene.sequences == 2 ? "defragment/single/" : "defragment/blocks/") + scene.name();
+            add(
+                name + "/cellar", [=](benchmark::State& state) { measure_cellar(state, scene); }, rebuilds);
+            add(
+                name + "/scan", [=](benchmark::State& state) { measure_scan(state, scene); }, rebuilds);
+        }
+    }
+}
+
+} // namespace cellar::bench

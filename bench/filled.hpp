@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include "scan_cache.hpp"
+#include <cellar/cellar.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+namespace cellar::bench {
+
+/// A benchmark that measures the wrong thing is worse than none.
+inline void expect(bool holds, const std::string& what) {
+    if (holds) return;
+    std::fprintf(stderr, "cellar_bench: %s\n", what.c_str());
+    std::exit(1);
+}
+
+/// The bookkeeping with as little memory behind it as a cache can have.
+template <window_policy Window>
+using Bookkeeping = Cache<StandardV<float>, Window>;
+
+/// The cells of a cache, how many sequences have tokens in it, and how full it is.
+struct Scene {
+    std::int32_t sequences = 1;
+    Cell cells = 0;
+    std::int32_t percent = 90;
+
+    std::string name() const { return std::to_string(sequences) + "/" + std::to_string(cells / 1024) + "k"; }
+    /// Of one sequence.
+    std::int32_t tokens() const { return static_cast<std::int32_t>(std::int64_t{cells} * percent / 100) / sequences; }
+};
+
+inline constexpr std::int32_t longest_batch = 512;
+
+inline void store(Book<FullCausal>& book, const Batch& batch) {
+    expect(book.begin(batch).has_value(), "the cache is too small for the scene");
+    book.commit();
+}
+template <class Memory>
+void store(Memory& cache, const Batch& batch) {
+    auto pass = cache.begin(batch);
+    expect(pass.has_value(), "the cache is too small for the scene");
+    pass->commit();
+}
+
+/// The batches of a model at work: `prompt` tokens of one sequence, or one token for each of several.
+class Tokens {
+public:
+    static Tokens prompt(Sequence s, Position from, std::int32_t n) {
+        Tokens tokens;
+        for (std::int32_t i = 0; i < n; ++i) tokens.add(s, from + i);
+        return tokens;
+    }
+    /// The next token of each of sequences [0, n).
+    static Tokens step(const Ledger& ledger, std::int32_t n) {
+        Tokens tokens;
+        for (std::int32_t s = 0; s < n; ++s) {
+            const PositionRuns& runs = ledger.record({s}).runs;
+            tokens.add({s}, runs.empty() ? Position{0} : runs.last() + 1);
+        }
+        return tokens;
+    }
+
+    Batch batch() const { return {positions_, sequences_}; }
+    void advance(std::int32_t n) {
+        for (Position& p : positions_) p = p + n;
+    }
+
+private:
+    void add(Sequence s, Position p) {
+        sequences_.push_back(s);
+        positions_.push_back(p);
+    }
+
+    std::vector<Position> positions_;
+    std::vector<Sequence> sequences_;
+};
+
+template <class Memory>
+void prefill(Memory& memory, Sequence s, Position from, std::int32_t n) {
+    const std::int32_t most = std::min(longest_batch, memory.limits().batch);
+    for (std::int32_t done = 0; done < n; done += most)
+        store(memory, Tokens::prompt(s, from + done, std::min(most, n - done)).batch());
+}
+
+template <class Memory>
+void decode(Memory& memory, std::int32_t sequences, std::int32_t steps) {
+    Tokens tokens = Tokens::step(memory.ledger(), sequences);
+    for (std::int32_t i = 0; i < steps; ++i, tokens.advance(1)) store(memory, tokens.batch());
+}
+
+/// Each sequence has a prompt that lies together; the other half came in turn with the other sequences' tokens, so that
+/// its cells lie `sequences` apart.
+template <class Memory>
+void fill(Memory& memory, const Scene& scene) {
+    const std::int32_t prompt = scene.sequences == 1 ? scene.tokens() : scene.tokens() / 2;
+    for (std::int32_t s = 0; s < scene.sequences; ++s) prefill(memory, {s}, {0}, prompt);
+    decode(memory, scene.sequences, scene.tokens() - prompt);
+}
+
+/// `more`: sequences without tokens.
+inline Limits limits_of(const Scene& scene, std::int32_t more = 0) {
+    return {.sequences = scene.sequences + more,
+            .capacity = scene.cells / (scene.sequences + more),
+            .batch = longest_batch};
+}
+
+template <window_policy Window>
+Bookkeeping<Window> filled(const Scene& scene);
+
+template <>
+inline Bookkeeping<FullCausal> filled(const Scene& scene) {
+    Bookkeeping<FullCausal> cache{Shape{1, 1, 1}, limits_of(scene)};
+    fill(cache, scene);
+    return cache;
+}
+
+/// The windows are as wide as the share of a sequence. Every sequence has forgotten its prompt.
+template <>
+inline Bookkeeping<SlidingWindow<>> filled(const Scene& scene) {
+    const std::int32_t width = scene.tokens() - 1;
+    const Limits limits{.sequences = scene.sequences,
+                        .capacity = scene.cells,
+                        .batch = scene.cells - (width + (scene.sequences > 1 ? 1 : 0)) * scene.sequences};
+    Bookkeeping<SlidingWindow<>> cache{Shape{1, 1, 1}, limits, SlidingWindow<>{width}};
+    expect(cache.cells() == scene.cells, "the window does not fill the cache as meant");
+    fill(cache, scene);
+    if (scene.sequences > 1) decode(cache, scene.sequences, width);
+    return cache;
+}
+
+/// Both ways know the same tokens in the same cells.
+template <window_policy Window>
+void expect_same_tokens(const Ledger& ledger, const ScanCache<Window>& scan, const std::string& job) {
+    std::int64_t owners = 0;
+    for (std::int32_t s = 0; s < ledger.sequences(); ++s)
+        ledger.record({s}).runs.for_each({0}, end_of_time, [&](Position p, Cell cell, std::int32_t n) {
+            for (std::int32_t i = 0; i < n; ++i)
+                expect(scan.owns({s}, cell + i, p + i), job + ": the scan has other tokens or cells");
+            owners += n;
+        });
+    expect(owners == scan.owners(), job + ": the scan has more tokens");
+}
+
+} // namespace cellar::bench

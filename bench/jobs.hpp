@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include "stopwatch.hpp"
+#include <cellar/base/ids.hpp>
+
+/// The names of the benchmarks are job/state/sequences/cells/way; 512 for "sequences" is a prompt of 512 tokens.
+namespace cellar::bench {
+
+inline constexpr Cell capacities[] = {4 * 1024, 32 * 1024, 128 * 1024};
+
+void add_passes();
+void add_masks();
+void add_sharing();
+void add_removal();
+void add_defragmentation();
+void add_limits();
+
+} // namespace cellar::bench

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "jobs.hpp"
+
+int main(int argc, char** argv) {
+    cellar::bench::add_passes();
+    cellar::bench::add_masks();
+    cellar::bench::add_sharing();
+    cellar::bench::add_removal();
+    cellar::bench::add_defragmentation();
+    cellar::bench::add_limits();
+    benchmark::Initialize(&argc, argv);
+    if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
+    benchmark::RunSpecifiedBenchmarks();
+    benchmark::Shutdown();
+}

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "jobs.hpp"
+#include "steps.hpp"
+
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+/// Taking the newest token back (`remove_tail`), and making room in the middle: the older half of a sequence behind its
+/// first 64 tokens goes, the newer half moves down (`remove_shift` is the bookkeeping, `remove_shift_data` also turns
+/// the keys).
+namespace cellar::bench {
+namespace {
+
+constexpr std::int32_t head = 64;
+constexpr int rebuilds = 15; // a gap closes only once: the cache is filled anew for each time
+
+Book<FullCausal> filled_book(const Scene& scene) {
+    Book<FullCausal> book{limits_of(scene), FullCausal{}};
+    if (scene.sequences == 1) {
+        fill(book, scene);
+    } else {
+        decode(book, scene.sequences, scene.tokens());
+    }
+    return book;
+}
+
+void measure_tail(benchmark::State& state, const Scene& scene) {
+    Book<FullCausal> book = filled_book(scene);
+    const Tokens last = Tokens::prompt({0}, {scene.tokens() - 1}, 1);
+    measure(state, [&](Stopwatch& watch) {
+        watch.start();
+        (void)book.remove({0}, {scene.tokens() - 1}, end_of_time, false).has_value();
+        watch.stop();
+        store(book, last.batch());
+    });
+}
+
+void measure_tail_by_scan(benchmark::State& state, const Scene& scene) {
+    const Book<FullCausal> book = filled_book(scene);
+    ScanCache<FullCausal> scan{book.ledger(), FullCausal{}};
+    const Tokens last = Tokens::prompt({0}, {scene.tokens() - 1}, 1);
+    measure(state, [&](Stopwatch& watch) {
+        watch.start();
+        scan.remove({0}, {scene.tokens() - 1}, end_of_time);
+        watch.stop();
+        scan.begin(last.batch(), Search::from_first);
+    });
+    expect_same_tokens(book.ledger(), scan, "remove_tail");
+}
+
+Position half_of(const Scene& scene) {
+    return {head + (scene.tokens() - head) / 2};
+}
+
+void measure_shift(benchmark::State& state, const Scene& scene) {
+    measure(state, [&](Stopwatch& watch) {
+        Book<FullCausal> book = filled_book(scene);
+        watch.start();
+        benchmark::DoNotOptimize(book.remove({0}, {head}, half_of(scene), true));
+        watch.stop();
+    });
+}
+
+void measure_shift_by_scan(benchmark::State& state, const Scene& scene) {
+    Book<FullCausal> book = filled_book(scene);
+    const ScanCache<FullCausal> filled{book.ledger(), FullCausal{}};
+    (void)book.remove({0}, {head}, half_of(scene), true).has_value();
+    measure(state, [&](Stopwatch& watch) {
+        ScanCache<FullCausal> scan = filled;
+        watch.start();
+        scan.remove({0}, {head}, half_of(scene));
+        watch.stop();
+        expect_same_tokens(book.ledger(), scan, "remove_shift");
+    });
+}
+
+// One layer of 8 heads of 128 elements in half precision: 2 KiB of keys a token.
+constexpr int heads = 8;
+constexpr int dim = 128;
+
+void measure_turning(benchmark::State& state, const Scene& scene) {
+    using Turned = Cache<StandardV<half>, FullCausal, RopeShift<Neox>>;
+    Turned cache{Shape{1, heads, dim, 0}, limits_of(scene), FullCausal{},
+                 RopeShift<Neox>{rope_frequencies(dim, 10000)}};
+    std::vector<float> keys(std::size_t{longest_batch} * heads * dim);
+    for (std::size_t i = 0; i < keys.size(); ++i) keys[i] = std::sin(static_cast<float>(i));
+    const std::int32_t tokens = scene.tokens() / longest_batch * longest_batch;
+    const auto store_keys = [&](Position from) {
+        for (Position p = from; p.value < tokens; p = p + longest_batch) {
+            const std::int32_t n = std::min(longest_batch, tokens - p.value);
+            auto pass = cache.begin(Tokens::prompt({0}, p, n).batch());
+            pass->put(0, contiguous_view(keys.data(), n, heads, dim), StridedView<const float, 3>{});
+            pass->commit();
+        }
+    };
+    store_keys({0});
+    measure(state, [&](Stopwatch& watch) {
+        watch.start();
+        (void)cache.remove({0}, {head}, half_of(scene)).has_value();
+        watch.stop();
+        store_keys(cache.ledger().record({0}).runs.last() + 1);
+    });
+}
+
+void measure_copying(benchmark::State& state, const Scene& scene) {
+    const std::int32_t turned = scene.tokens() / longest_batch * longest_batch - half_of(scene).value;
+    const std::size_t bytes = static_cast<std::size_t>(turned) * heads * dim * sizeof(half);
+    const std::vector<char> from(bytes, 1);
+    std::vector<char> to(bytes, 2);
+    measure(state, [&](Stopwatch& watch) {
+        watch.start();
+        std::memcpy(to.data(), from.data(), bytes);
+        watch.stop();
+    });
+}
+
+} // namespace
+
+void add_removal() {
+    for (const Cell cells : capacities) {
+        for (const Scene& scene : {Scene{1, cells}, Scene{8, cells}}) {
+            const std::string shape = (scene.sequences == 1 ? "contiguous/" : "in_turn/") + scene.name();
+            add("remove_tail/" + shape + "/cellar", [=](benchmark::State& state) { measure_tail(state, scene); });
+            add("remove_tail/" + shape + "/scan", [=](benchmark::State& state) { measure_tail_by_scan(state, scene); });
+            add(
+                "remove_shift/" + shape + "/cellar", [=](benchmark::State& state) { measure_shift(state, scene); },
+                rebuilds);
+            add(
+                "remove_shift/" + shape + "/scan",
+                [=](benchmark::State& state) { measure_shift_by_scan(state, scene); }, rebuilds);
+        }
+        if (cells > 32 * 1024) continue;
+        const Scene scene{1, cells};
+        add(
+            "remove_shift_data/contiguous/" + scene.name() + "/cellar",
+            [=](benchmark::State& state) { measure_turning(state, scene); }, rebuilds);
+        add(
+            "remove_shift_data/contiguous/" + scene.name() + "/memcpy",
+            [=](benchmark::State& state) { measure_copying(state, scene); }, rebuilds);
+    }
+}
+
+} // namespace cellar::bench

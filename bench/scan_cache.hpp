@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <cellar/cellar.hpp>
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace cellar::bench {
+
+/// Where the search for free cells begins.
+enum class Search {
+    from_first, ///< at cell 0
+    from_head,  ///< behind the cells that were taken last
+};
+
+/// The bookkeeping as caches do it that have one record for each cell, {position, owners}, and test cell by cell. It is
+/// what cellar is measured against, so it is written to be fast: 16 bytes a cell, owners as one word (64 sequences at
+/// most), no branch on a cell where the result is written anyway, and the range of cells of each sequence kept so that
+/// masks and windows scan no more than that.
+template <window_policy Window>
+class ScanCache {
+public:
+    /// The same tokens in the same cells.
+    ScanCache(const Ledger& ledger, const Window& window)
+        : window_{window}, cells_(static_cast<std::size_t>(ledger.cells())), ranges_(64), newest_(64) {
+        for (std::int32_t s = 0; s < ledger.sequences(); ++s)
+            ledger.record({s}).runs.for_each({0}, end_of_time, [&](Position p, Cell cell, std::int32_t n) {
+                for (std::int32_t i = 0; i < n; ++i) enter({s}, p + i, cell + i);
+            });
+    }
+
+    /// Takes a cell for each token: a run of free ones if there is one, else the first ones found. False if too few are
+    /// free. What fell out of the windows of the batch's sequences is forgotten before.
+    bool begin(const Batch& batch, Search search) {
+        history_ = {};
+        find_history(batch);
+        find_free(batch.tokens(), search == Search::from_head ? head_ : 0);
+        if (taken_.size() < batch.positions.size()) return false;
+        for (std::size_t i = 0; i < taken_.size(); ++i) {
+            enter(batch.sequences[i], batch.positions[i], taken_[i]);
+            history_.include(taken_[i]);
+        }
+        if (!taken_.empty()) head_ = taken_.back() + 1;
+        return true;
+    }
+
+    std::span<const Cell> taken() const { return taken_; }
+    CellRange history() const { return {history_.first, history_.last - history_.first + 1}; }
+
+    /// The tokens in these cells never came. Not for measuring.
+    void take_back(std::span<const Cell> cells) {
+        for (const Cell cell : cells) at(cell).owners = 0;
+        head_ = cells.empty() ? head_ : cells.front();
+    }
+
+    /// [tokens, history], last index fastest.
+    template <class T>
+    void write_mask(const Batch& batch, T* out) const {
+        const ScanCell* const first = cells_.data() + history_.first;
+        const std::int32_t n = history().count;
+        for (std::size_t i = 0; i < batch.positions.size(); ++i, out += n) {
+            const Position to = batch.positions[i];
+            const Position from = window_.oldest_visible(to);
+            const int s = batch.sequences[i].value;
+            for (std::int32_t c = 0; c < n; ++c) {
+                const bool visible = static_cast<bool>(
+                    (first[c].owners >> s & 1) & unsigned{first[c].position >= from && first[c].position <= to});
+                out[c] = visible ? MaskValues<T>::visible : MaskValues<T>::hidden;
+            }
+        }
+    }
+
+    void copy_prefix(Sequence from, Sequence to, std::int32_t length) {
+        ranges_[index(to)] = {};
+        for (std::size_t c = 0; c < cells_.size(); ++c) {
+            ScanCell& cell = cells_[c];
+            cell.owners &= ~bit(to);
+            if ((cell.owners & bit(from)) == 0 || cell.position.value >= length) continue;
+            cell.owners |= bit(to);
+            ranges_[index(to)].include(static_cast<Cell>(c));
+        }
+    }
+
+    /// For cells that are not shared.
+    void remove(Sequence s, Position begin, Position end) {
+        ranges_[index(s)] = {};
+        for (std::size_t c = 0; c < cells_.size(); ++c) {
+            ScanCell& cell = cells_[c];
+            if ((cell.owners & bit(s)) == 0) continue;
+            if (cell.position >= begin && cell.position < end) {
+                cell.owners &= ~bit(s);
+                continue;
+            }
+            if (cell.position >= end) cell.position = cell.position - (end - begin);
+            ranges_[index(s)].include(static_cast<Cell>(c));
+        }
+    }
+
+    bool can_resume(Sequence s, Position p) const {
+        const Position from = window_.oldest_visible(p);
+        std::int32_t found = 0;
+        for (Cell c = ranges_[index(s)].first; c <= ranges_[index(s)].last; ++c)
+            found += (at(c).owners & bit(s)) != 0 && at(c).position >= from && at(c).position < p ? 1 : 0;
+        return found == p - from;
+    }
+
+    /// Brings the cells in use to [0, n).
+    std::vector<Move> defragment() {
+        std::vector<Move> moves;
+        const auto used = static_cast<Cell>(std::count_if(cells_.begin(), cells_.end(), is_used));
+        Cell to = 0;
+        for (Cell from = used; from < size(); ++from) {
+            if (at(from).owners == 0) continue;
+            while (at(to).owners != 0) ++to;
+            at(to) = at(from);
+            at(from).owners = 0;
+            if (!moves.empty() && moves.back().from + moves.back().count == from
+                && moves.back().to + moves.back().count == to) {
+                ++moves.back().count;
+            } else {
+                moves.push_back({from, to, 1});
+            }
+        }
+        ranges_.assign(ranges_.size(), {});
+        for (Cell c = 0; c < used; ++c)
+            for (std::uint64_t rest = at(c).owners; rest != 0; rest &= rest - 1)
+                ranges_[static_cast<std::size_t>(std::countr_zero(rest))].include(c);
+        return moves;
+    }
+
+    Cell size() const { return static_cast<Cell>(cells_.size()); }
+    bool owns(Sequence s, Cell cell, Position p) const {
+        return (at(cell).owners & bit(s)) != 0 && at(cell).position == p;
+    }
+    std::int64_t owners() const {
+        std::int64_t sum = 0;
+        for (const ScanCell& cell : cells_) sum += std::popcount(cell.owners);
+        return sum;
+    }
+
+private:
+    struct ScanCell {
+        Position position;
+        std::uint64_t owners = 0;
+    };
+
+    struct Range {
+        Cell first = INT32_MAX;
+        Cell last = -1;
+
+        void include(Cell cell) {
+            first = std::min(first, cell);
+            last = std::max(last, cell);
+        }
+    };
+
+    static std::size_t index(Sequence s) { return static_cast<std::size_t>(s.value); }
+    static std::uint64_t bit(Sequence s) { return std::uint64_t{1} << s.value; }
+    static bool is_used(const ScanCell& cell) { return cell.owners != 0; }
+
+    ScanCell& at(Cell cell) { return cells_[static_cast<std::size_t>(cell)]; }
+    const ScanCell& at(Cell cell) const { return cells_[static_cast<std::size_t>(cell)]; }
+
+    void enter(Sequence s, Position p, Cell cell) {
+        at(cell).position = p;
+        at(cell).owners |= bit(s);
+        ranges_[index(s)].include(cell);
+        newest_[index(s)] = std::max(newest_[index(s)], p);
+    }
+
+    // Without a window every cell that a sequence has is seen; with one, a scan of the cells tells which are.
+    void find_history(const Batch& batch) {
+        std::uint64_t members = 0;
+        Range all;
+        for (std::size_t i = 0; i < batch.sequences.size(); ++i) {
+            const Sequence s = batch.sequences[i];
+            seen_from_[index(s)] =
+                (members & bit(s)) == 0 ? batch.positions[i] : std::min(seen_from_[index(s)], batch.positions[i]);
+            members |= bit(s);
+            all.include(ranges_[index(s)].first);
+            all.include(ranges_[index(s)].last);
+        }
+        if (window_.oldest_kept(end_of_time) == Position{0}) {
+            history_ = all;
+            return;
+        }
+        for (std::uint64_t rest = members; rest != 0; rest &= rest - 1) {
+            const auto s = static_cast<std::size_t>(std::countr_zero(rest));
+            seen_from_[s] = window_.oldest_visible(seen_from_[s]);
+            kept_from_[s] = window_.oldest_kept(newest_[s]);
+            ranges_[s] = {};
+        }
+        for (Cell c = all.first; c <= all.last; ++c) see(c, members);
+    }
+
+    void see(Cell c, std::uint64_t members) {
+        ScanCell& cell = at(c);
+        for (std::uint64_t rest = cell.owners & members; rest != 0; rest &= rest - 1) {
+            const auto s = static_cast<std::size_t>(std::countr_zero(rest));
+            if (cell.position < kept_from_[s]) {
+                cell.owners &= ~(std::uint64_t{1} << s);
+                continue;
+            }
+            ranges_[s].include(c);
+            if (cell.position >= seen_from_[s]) history_.include(c);
+        }
+    }
+
+    void find_free(std::int32_t n, Cell start) {
+        taken_.clear();
+        std::int32_t run = 0;
+        for (Cell k = 0, c = start; k < size(); ++k, ++c) {
+            if (c >= size()) {
+                c = 0;
+                run = 0;
+            }
+            if (at(c).owners != 0) {
+                run = 0;
+                continue;
+            }
+            if (static_cast<std::int32_t>(taken_.size()) < n) taken_.push_back(c);
+            if (++run < n) continue;
+            for (std::int32_t i = 0; i < n; ++i) taken_[static_cast<std::size_t>(i)] = c - n + 1 + i;
+            return;
+        }
+    }
+
+    Window window_;
+    std::vector<ScanCell> cells_;
+    std::vector<Range> ranges_;
+    std::vector<Position> newest_;
+    std::vector<Cell> taken_;
+    Position seen_from_[64] = {};
+    Position kept_from_[64] = {};
+    Range history_;
+    Cell head_ = 0;
+};
+
+} // namespace cellar::bench

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "jobs.hpp"
+#include "steps.hpp"
+
+#include <optional>
+
+/// Forking a sequence at its end (`copy_prefix`), giving the fork up again (`remove_all`), and the question whether a
+/// sequence can go on from a position (`can_resume`). `contiguous`: one sequence fills the cache from one prompt;
+/// `in_turn`: eight sequences came token by token in turn, so that no two cells of one are neighbours.
+namespace cellar::bench {
+namespace {
+
+struct Fork {
+    explicit Fork(const Scene& the_scene)
+        : scene{the_scene}, book{limits_of(scene, scene.sequences), FullCausal{}}, target{scene.sequences} {
+        if (scene.sequences == 1) {
+            fill(book, scene);
+        } else {
+            decode(book, scene.sequences, scene.tokens());
+        }
+    }
+
+    Scene scene;
+    Book<FullCausal> book;
+    Sequence target;
+};
+
+void measure_cellar(benchmark::State& state, const Scene& scene, bool copies) {
+    Fork fork{scene};
+    measure(state, [&](Stopwatch& watch) {
+        if (copies) watch.start();
+        fork.book.copy_prefix({0}, fork.target, scene.tokens());
+        if (copies) watch.stop();
+        if (!copies) watch.start();
+        (void)fork.book.remove(fork.target, {0}, end_of_time, false).has_value();
+        if (!copies) watch.stop();
+    });
+}
+
+void measure_scan(benchmark::State& state, const Scene& scene, bool copies) {
+    Fork fork{scene};
+    ScanCache<FullCausal> scan{fork.book.ledger(), FullCausal{}};
+    scan.copy_prefix({0}, fork.target, scene.tokens());
+    fork.book.copy_prefix({0}, fork.target, scene.tokens());
+    expect_same_tokens(fork.book.ledger(), scan, "copy_prefix");
+    measure(state, [&](Stopwatch& watch) {
+        if (copies) watch.start();
+        scan.copy_prefix({0}, fork.target, scene.tokens());
+        if (copies) watch.stop();
+        if (!copies) watch.start();
+        scan.remove(fork.target, {0}, end_of_time);
+        if (!copies) watch.stop();
+    });
+}
+
+constexpr std::int32_t questions = 64;
+
+// Questions about the newest tokens: some can be answered with yes, and behind a window the older ones with no.
+template <window_policy Window>
+void measure_resume(benchmark::State& state, const Scene& scene) {
+    const Bookkeeping<Window> cache = filled<Window>(scene);
+    const Position end = cache.ledger().record({0}).runs.last() + 1;
+    measure(state, [&](Stopwatch& watch) {
+        int yes = 0;
+        watch.start();
+        for (std::int32_t i = 0; i < questions; ++i) yes += cache.can_resume({0}, end - i) ? 1 : 0;
+        benchmark::DoNotOptimize(yes);
+        watch.stop(questions);
+    });
+}
+
+template <window_policy Window>
+void measure_resume_by_scan(benchmark::State& state, const Scene& scene) {
+    const Bookkeeping<Window> cache = filled<Window>(scene);
+    const ScanCache<Window> scan{cache.ledger(), cache.window()};
+    const Position end = cache.ledger().record({0}).runs.last() + 1;
+    for (std::int32_t i = 0; i < questions; ++i)
+        expect(scan.can_resume({0}, end - i) == cache.can_resume({0}, end - i), "can_resume: the scan says otherwise");
+    measure(state, [&](Stopwatch& watch) {
+        watch.start();
+        benchmark::DoNotOptimize(scan.can_resume({0}, end));
+        watch.stop();
+    });
+}
+
+template <window_policy Window>
+void add_resume(const std::string& window, const Scene& scene) {
+    const std::string name = "can_resume/" + window + "/" + scene.name();
+    add(name + "/cellar", [=](benchmark::State& state) { measure_resume<Window>(state, scene); });
+    add(name + "/scan", [=](benchmark::State& state) { measure_resume_by_scan<Window>(state, scene); });
+}
+
+} // namespace
+
+void add_sharing() {
+    for (const Cell cells : capacities) {
+        for (const Scene& scene : {Scene{1, cells}, Scene{8, cells}}) {
+            const std::string shape = (scene.sequences == 1 ? "contiguous/" : "in_turn/") + scene.name();
+            for (const bool copies : {true, false}) {
+                const std::string name = (copies ? "copy_prefix/" : "remove_all/") + shape;
+                add(name + "/cellar", [=](benchmark::State& state) { measure_cellar(state, scene, copies); });
+                add(name + "/scan", [=](benchmark::State& state) { measure_scan(state, scene, copies); });
+            }
+        }
+        add_resume<FullCausal>("full", {1, cells});
+        add_resume<FullCausal>("full", {8, cells});
+        add_resume<SlidingWindow<>>("window", {8, cells});
+    }
+}
+
+} // namespace cellar::bench

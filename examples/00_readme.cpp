@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+// The example of the README. Where a model would compute, there is a stand-in.
+#include <cellar/cellar.hpp>
+
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <vector>
+
+namespace {
+
+constexpr int layers = 2;
+constexpr int heads = 2;
+constexpr int dim = 4;
+
+/// What a model computes of the batch in one layer: [tokens, heads, dim].
+std::vector<float> project(std::int32_t tokens, int layer) {
+    std::vector<float> rows(static_cast<std::size_t>(tokens * heads * dim));
+    for (std::size_t i = 0; i < rows.size(); ++i) rows[i] = std::sin(static_cast<float>(i) + static_cast<float>(layer));
+    return rows;
+}
+
+/// Attention of one head for every token; false if an output is not finite.
+template <class Keys, class Values, class Mask>
+bool attend(const std::vector<float>& q, const Keys& keys, const Values& values, const Mask& mask) {
+    for (std::int64_t t = 0; t < mask.extent(0); ++t) {
+        float sum = 0;
+        float weights = 0;
+        for (std::int64_t c = 0; c < mask.extent(1); ++c) {
+            float score = mask(t, c);
+            for (std::int64_t d = 0; d < dim; ++d)
+                score += q[static_cast<std::size_t>(t * heads * dim + d)] * static_cast<float>(keys(c, 0, d));
+            sum += std::exp(score) * static_cast<float>(values(c, 0, 0));
+            weights += std::exp(score);
+        }
+        if (!std::isfinite(sum / weights)) return false;
+    }
+    return true;
+}
+
+bool check(bool holds, const char* what) {
+    if (!holds) std::fprintf(stderr, "expected: %s\n", what);
+    return holds;
+}
+
+} // namespace
+
+int main() {
+    const std::vector<cellar::Position> positions{{0}, {1}, {2}, {3}, {4}};
+    const std::vector<cellar::Sequence> sequences(5);
+    bool finite = true;
+
+    // [readme]
+    using Memory = cellar::Cache<cellar::StandardV<cellar::half>,  // how keys and values are stored
+                                 cellar::SlidingWindow<4096>,      // what a token may see
+                                 cellar::RopeShift<cellar::Neox>>; // what moving a position does to a key
+
+    Memory memory{{layers, heads, dim}, // all memory is taken here
+                  {.sequences = 8, .capacity = 32768, .batch = 512},
+                  cellar::SlidingWindow<4096>{},
+                  cellar::RopeShift<cellar::Neox>{cellar::rope_frequencies(dim)}};
+
+    auto pass = memory.begin({positions, sequences}); // one entry per token
+    if (!pass) return 1;                              // refused, say Refusal::full: nothing has changed
+    for (int layer = 0; layer < layers; ++layer) {
+        const auto rows = project(pass->tokens(), layer);    // q, k and v of your model
+        pass->put(layer, rows, rows);                        // k and v: [tokens, heads, dim]
+        const auto [keys, values, mask] = pass->get(layer);  // views of the history, in place
+        finite = attend(rows, keys, values, mask) && finite; // attention of your own
+    }
+    pass->commit(); // a pass that is not committed never happened
+
+    memory.copy_prefix({0}, {1}, 4);                   // sequence 1 shares four tokens; no data moves
+    const auto removed = memory.remove({1}, {1}, {3}); // and drops two: what follows moves down
+    // [/readme]
+
+    bool good = check(finite, "a finite output for every token");
+    good = check(removed.has_value(), "room for the shift") && good;
+    good = check(memory.tokens({0}) == 5 && memory.tokens({1}) == 2, "five tokens and two") && good;
+    good = check(memory.statistics().shared == 1, "position 0 is still shared") && good;
+    return good ? 0 : 1;
+}

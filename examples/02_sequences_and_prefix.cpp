@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+// Several conversations in one cache, two of which begin with the same words.
+#include "expect.hpp"
+#include <cellar/cellar.hpp>
+
+#include <cmath>
+#include <vector>
+
+namespace {
+
+/// One pass over the batch; a key tells which token wrote it.
+template <class Memory>
+void feed(Memory& memory, const cellar::Batch& batch, const std::vector<float>& words) {
+    auto pass = memory.begin(batch);
+    expect(pass.has_value());
+    pass->put(0, words, words); // one head of one element
+    pass->commit();
+}
+
+} // namespace
+
+int main() {
+    // [cache]
+    cellar::Cache<> memory{{1, 1, 1}, {.sequences = 3, .capacity = 16, .batch = 8}};
+    const cellar::Sequence alice{0};
+    const cellar::Sequence bob{1};
+    // [/cache]
+
+    // [share]
+    const std::vector<cellar::Position> prompt{{0}, {1}, {2}, {3}};
+    feed(memory, {prompt, std::vector<cellar::Sequence>(4, alice)}, {10, 11, 12, 13});
+
+    memory.copy_prefix(alice, bob, 3); // the first three tokens are bob's too; no data moves
+    expect(memory.tokens(bob) == 3);
+    expect(memory.statistics().shared == 3);
+    expect(memory.statistics().cells - memory.statistics().free == 4); // not seven
+    // [/share]
+
+    // [batch]
+    // One pass takes tokens of any sequences: each goes on from where its own ends.
+    const std::vector<cellar::Position> positions{{4}, {3}};
+    const std::vector<cellar::Sequence> sequences{alice, bob};
+    auto pass = memory.begin({positions, sequences});
+    expect(pass.has_value());
+    pass->put(0, std::vector<float>{14, 23}, std::vector<float>{14, 23});
+    const auto [keys, values, mask] = pass->get(0);
+    float seen[2] = {0, 0}; // the sum of what each of the two sees
+    for (int token = 0; token < 2; ++token)
+        for (int cell = 0; cell < keys.extent(0); ++cell)
+            if (mask(token, cell) == 0) seen[token] += keys(cell, 0, 0);
+    expect(seen[0] == 10 + 11 + 12 + 13 + 14); // alice
+    expect(seen[1] == 10 + 11 + 12 + 23);      // bob
+    pass->commit();
+    // [/batch]
+}

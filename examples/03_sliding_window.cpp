@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+// A window keeps the newest tokens and forgets the rest, so that a text may go on without end.
+#include "expect.hpp"
+#include <cellar/cellar.hpp>
+
+#include <vector>
+
+namespace {
+
+/// Tokens 0 to n - 1 of sequence 0, one by one.
+template <class Memory>
+void feed(Memory& memory, int n) {
+    const cellar::Sequence sequence{0};
+    for (cellar::Position position{0}; position.value < n; position = position + 1) {
+        auto pass = memory.begin({{&position, 1}, {&sequence, 1}});
+        expect(pass.has_value());
+        pass->put(0, std::vector<float>{1}, std::vector<float>{1});
+        pass->commit();
+    }
+}
+
+} // namespace
+
+int main() {
+    const cellar::Shape shape{1, 1, 1};
+    const cellar::Limits limits{.capacity = 1000};
+    const cellar::Sequence text{0};
+
+    // [window]
+    cellar::Cache<cellar::StandardV<float>, cellar::SlidingWindow<3>> memory{shape, limits};
+    expect(memory.cells() == 3 + 1); // the window and one batch, whatever the capacity
+    feed(memory, 500);
+    expect(memory.tokens(text) == 3);
+    expect(memory.range(text)->first.value == 497 && memory.range(text)->last.value == 499);
+    // [/window]
+
+    // [resume]
+    expect(memory.can_resume(text, {500}));  // sees 498 and 499, and itself
+    expect(memory.can_resume(text, {499}));  // sees 497 and 498: the last token can be replaced
+    expect(!memory.can_resume(text, {498})); // would see 496, which is gone
+    // [/resume]
+
+    // [options]
+    // Keep more than is seen, to be able to go back; and keep the first tokens for good.
+    using Window = cellar::SlidingWindow<>; // the width is given at run time
+    cellar::Cache<cellar::StandardV<float>, Window> more{shape, limits, Window{3, {.retention = 10, .pinned = 2}}};
+    feed(more, 500);
+    expect(more.tokens(text) == 2 + 10);
+    expect(more.can_resume(text, {492}) && !more.can_resume(text, {491}));
+    expect(more.range(text)->first.value == 0);
+    // [/options]
+}

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+// How keys and values lie in memory, what elements they have, and how they come in.
+#include "expect.hpp"
+#include <cellar/cellar.hpp>
+
+#include <cstdint>
+#include <vector>
+
+namespace {
+
+constexpr int heads = 2;
+constexpr int dim = 4;
+constexpr int tokens = 3;
+const std::vector<cellar::Position> positions{{0}, {1}, {2}};
+const std::vector<cellar::Sequence> sequences(tokens);
+const cellar::Limits limits{.capacity = 8, .batch = tokens};
+
+} // namespace
+
+int main() {
+    std::vector<float> k(tokens * heads * dim);
+    for (std::size_t i = 0; i < k.size(); ++i) k[i] = static_cast<float>(i) / 4;
+
+    // [permuted]
+    cellar::Cache<cellar::StandardV<float>> standard{{1, heads, dim}, limits};
+    cellar::Cache<cellar::PermutedV<cellar::half>> permuted{{1, heads, dim}, limits};
+    auto a = standard.begin({positions, sequences});
+    auto b = permuted.begin({positions, sequences});
+    expect(a && b);
+    a->put(0, k, k);
+    b->put(0, k, k); // floats are rounded to the cache's elements
+
+    const auto rows = a->values(0);    // [history, heads, dim]
+    const auto columns = b->values(0); // [heads, dim, history]
+    for (int token = 0; token < tokens; ++token) expect(rows(token, 1, 2) == static_cast<float>(columns(1, 2, token)));
+    expect(rows.stride(2) == 1 && columns.stride(2) == 1); // the last index is the fastest
+    expect(standard.bytes() == 2 * permuted.bytes());
+    a->commit();
+    b->commit();
+    // [/permuted]
+
+    // [strides]
+    // Many models compute queries, keys and values as one row: a view of any strides will do.
+    std::vector<float> fused(tokens * 3 * heads * dim); // [tokens, q k v, heads, dim]
+    for (std::size_t i = 0; i < fused.size(); ++i) fused[i] = static_cast<float>(i);
+    const std::int64_t row = 3 * heads * dim;
+    const cellar::StridedView<const float, 3> keys{&fused[heads * dim], {tokens, heads, dim}, {row, dim, 1}};
+    const cellar::StridedView<const float, 3> values{&fused[2 * heads * dim], {tokens, heads, dim}, {row, dim, 1}};
+    cellar::Cache<> memory{{1, heads, dim}, limits};
+    auto pass = memory.begin({positions, sequences});
+    pass->put(0, keys, values);
+    expect(pass->keys(0)(2, 1, 3) == fused[2 * row + heads * dim + dim + 3]);
+    pass->commit();
+    // [/strides]
+}

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include "memory.hpp"
+#include "model.hpp"
+#include "reference.hpp"
+#include "weights.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <limits>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace llama {
+
+struct SessionLimits {
+    int context = 0;    ///< tokens that the text may have in memory
+    int batch = 64;     ///< most tokens of one forward pass
+    int keep = 4;       ///< first tokens that stay when the text outgrows the context
+    int keep_every = 1; ///< `check` looks at a token in so many
+};
+
+/// Logits with the cache against those without it.
+struct Check {
+    int positions = 0;     ///< compared
+    int after_shift = 0;   ///< of these, reached after the text had been shifted
+    double difference = 0; ///< largest of all logits; NaN if one of them is
+    double scale = 0;      ///< largest logit without the cache
+    double bound = 0;      ///< the difference that rounding explains
+
+    bool passed() const { return difference <= bound; }
+};
+
+/// A text that grows through a cache, however long it becomes: when the context is full, the older
+/// half of it goes, but for the first tokens, and the rest moves up.
+class Session {
+public:
+    Session(Llama& model, TextMemory& memory, SessionLimits limits)
+        : model_{model}, memory_{memory}, limits_{limits}, reference_{model.config(), limits.context} {
+        limits_.keep = std::min(limits_.keep, limits_.context / 2); // there must be something to remove
+    }
+
+    /// The logits that follow the last of `tokens`; valid until the next call.
+    const Matrix& feed(std::span<const int> tokens) {
+        const Matrix* logits = nullptr;
+        for (std::size_t done = 0; done < tokens.size();) {
+            if (length_ == limits_.context) make_room();
+            const int left = static_cast<int>(tokens.size() - done);
+            const int count = std::min({left, limits_.batch, limits_.context - length_});
+            logits = &pass(tokens.subspan(done, static_cast<std::size_t>(count)));
+            done += static_cast<std::size_t>(count);
+        }
+        return *logits;
+    }
+
+    int shifts() const { return shifts_; }
+
+    /// Computes the whole text again without a cache and compares the logits that were kept.
+    Check check() const {
+        Reference reference = reference_;
+        std::vector<int> wanted;
+        for (const Probe& probe : probes_) wanted.push_back(probe.token);
+        const Matrix expected = model_.forward(reference.tokens(), reference, wanted);
+        Check result;
+        result.positions = static_cast<int>(probes_.size());
+        result.scale = expected.cwiseAbs().maxCoeff();
+        Eigen::Index row = 0;
+        for (const Probe& probe : probes_) {
+            const RowVector difference = probe.logits - expected.row(row++);
+            result.difference = difference.allFinite()
+                                    ? std::max<double>(result.difference, difference.cwiseAbs().maxCoeff())
+                                    : std::numeric_limits<double>::quiet_NaN();
+            result.after_shift += probe.shifted ? 1 : 0;
+        }
+        result.bound = relative_bound(memory_.unit_roundoff()) * result.scale;
+        return result;
+    }
+
+private:
+    struct Probe {
+        int token; // in the order of feeding
+        bool shifted;
+        RowVector logits;
+    };
+
+    /// The largest difference that rounding explains, relative to the largest logit. `u` is the
+    /// largest relative error of one rounding.
+    ///
+    /// Sums are taken in float, in another order with the cache than without it: each of them is off
+    /// by a few u of float, and a dozen blocks follow one another. A stored key or value is rounded
+    /// to the cache's elements, and a key once more when it is shifted: what a token attends to is
+    /// off by about u of the element, in every layer. How the model amplifies that is measured: over
+    /// thousands of positions 14 u of float, and 0.5 u of half and bfloat16 (2.1 u at the most
+    /// sensitive). Faults are far beyond: keys turned the wrong way, by one position too far or not
+    /// at all, or a window that is off by one give 0.02 to 0.7 of the largest logit, and this allows
+    /// 1.6e-5 for float, 0.004 for half and 0.03 for bfloat16.
+    static double relative_bound(double u) {
+        constexpr double of_float = 0x1p-24;
+        return 256 * of_float + 8 * u;
+    }
+
+    void make_room() {
+        const int end = limits_.keep + (limits_.context - limits_.keep + 1) / 2;
+        expect(memory_.remove(limits_.keep, end), "remove tokens");
+        reference_.remove(limits_.keep, end);
+        length_ -= end - limits_.keep;
+        ++shifts_;
+        probe_next_ = true;
+    }
+
+    const Matrix& pass(std::span<const int> tokens) {
+        const int count = static_cast<int>(tokens.size());
+        expect(memory_.begin(length_, count), "take " + std::to_string(count) + " tokens");
+        const int last = count - 1;
+        const Matrix& logits = model_.forward(tokens, memory_, {&last, 1});
+        memory_.commit();
+        reference_.append(tokens);
+        length_ += count;
+        keep_for_check(logits);
+        return logits;
+    }
+
+    void keep_for_check(const Matrix& logits) {
+        const int token = static_cast<int>(reference_.tokens().size()) - 1;
+        if (!probe_next_ && token - last_probe_ < limits_.keep_every) return;
+        probes_.push_back({token, shifts_ > 0, logits.row(0)});
+        last_probe_ = token;
+        probe_next_ = false;
+    }
+
+    static void expect(const cellar::Result<void>& result, const std::string& what) {
+        if (result) return;
+        throw std::runtime_error{"the cache refused to " + what + ": " + std::string{to_string(result.error())}};
+    }
+
+    Llama& model_;
+    TextMemory& memory_;
+    SessionLimits limits_;
+    Reference reference_;
+    int length_ = 0; // tokens in memory, and the position of the next one
+    int shifts_ = 0;
+    int last_probe_ = 0;
+    bool probe_next_ = true;
+    std::vector<Probe> probes_;
+};
+
+} // namespace llama

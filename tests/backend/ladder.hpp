@@ -1,0 +1,352 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include "backend/memory.hpp"
+#include "shift/archetypes.hpp"
+#include "violations.hpp"
+#include <cellar/backend/backend.hpp>
+#include <cellar/shift/frequencies.hpp>
+#include <cellar/shift/rope_shift.hpp>
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <numeric>
+#include <random>
+#include <span>
+#include <utility>
+#include <vector>
+
+// The ladder that every backend climbs. A rung relies on what the rungs below it have shown, so the first that breaks is
+// the diagnosis. A backend climbs it by a source file that says
+//
+//     #define CELLAR_BACKEND cellar::HostBackend
+//     #include "backend/ladder.hpp"
+
+static_assert(cellar::backend<CELLAR_BACKEND>);
+TYPE_TO_STRING(CELLAR_BACKEND);
+
+namespace cellar_test {
+
+/// All numbers below n, in a random order.
+inline std::vector<cellar::Cell> shuffled(std::mt19937& random, int n) {
+    std::vector<cellar::Cell> cells(static_cast<std::size_t>(n));
+    std::iota(cells.begin(), cells.end(), 0);
+    std::shuffle(cells.begin(), cells.end(), random);
+    return cells;
+}
+
+/// What a backend may differ by from a pair turned in double and rounded once: a few roundings of 2^-24 of the pair's
+/// length, and half a unit of the element's last place.
+template <class E>
+bool is_turned(E given, double exact, double length) {
+    constexpr double epsilon = std::is_same_v<E, float> ? 0x1p-24 : std::is_same_v<E, cellar::half> ? 0x1p-11 : 0x1p-8;
+    constexpr double smallest = std::is_same_v<E, cellar::half> ? 0x1p-25 : 0.0;
+    const double error = std::abs(static_cast<double>(static_cast<float>(given)) - exact);
+    return error <= 0x1p-22 * length + std::max(epsilon * std::abs(exact) * (1 + 0x1p-10), smallest);
+}
+
+/// Turns the expected image in double and compares; afterwards the image is what the memory holds.
+template <class Shift, class Memory>
+bool is_turned_by(Memory& memory, const std::vector<double>& frequencies, const Shift& shift,
+                  const std::vector<cellar::Turn>& turns) {
+    const auto before = memory.image;
+    memory.image = memory.read();
+    auto untouched = before;
+    bool right = true;
+    for (const auto& turn : turns) {
+        for (cellar::Cell cell = turn.first; cell < turn.first + turn.count; ++cell) {
+            for (int head = 0; head < memory.mapping.heads(); ++head) {
+                for (int pair = 0; pair < std::ssize(frequencies); ++pair) {
+                    const auto rotation = shift.rotation(0);
+                    const auto i = static_cast<std::size_t>(memory.mapping(cell, head, rotation.first(pair)));
+                    const auto j = static_cast<std::size_t>(memory.mapping(cell, head, rotation.second(pair)));
+                    const double angle = turn.delta * frequencies[static_cast<std::size_t>(pair)];
+                    const double a = static_cast<float>(before[i]);
+                    const double b = static_cast<float>(before[j]);
+                    const double length = std::hypot(a, b);
+                    right = right && is_turned(memory.image[i], a * std::cos(angle) - b * std::sin(angle), length)
+                            && is_turned(memory.image[j], a * std::sin(angle) + b * std::cos(angle), length);
+                    untouched[i] = memory.image[i];
+                    untouched[j] = memory.image[j];
+                }
+            }
+        }
+    }
+    return right && same(untouched, memory.image);
+}
+
+} // namespace cellar_test
+
+TEST_CASE_TEMPLATE("01 allocate zeroes", Backend, CELLAR_BACKEND) {
+    cellar_test::for_all_kinds([]<class Kind>(Kind) {
+        using E = typename Kind::Element;
+        Backend backend;
+        const auto buffer = backend.template allocate<E>(1000);
+        CHECK(buffer.size() == 1000);
+        std::vector<E> elements(1000, static_cast<E>(1.0f));
+        backend.copy_to_host(buffer, 0, std::span<E>{elements});
+        CHECK(cellar_test::same(elements, std::vector<E>(1000, E{})));
+        CHECK(backend.template allocate<E>(0).size() == 0);
+    });
+}
+
+TEST_CASE_TEMPLATE("02 host round trip", Backend, CELLAR_BACKEND) {
+    cellar_test::for_all_kinds([]<class Kind>(Kind) {
+        using E = typename Kind::Element;
+        std::mt19937 random{2};
+        Backend backend;
+        auto buffer = backend.template allocate<E>(100);
+        const auto elements = cellar_test::random_elements<E>(random, 30);
+        backend.copy_from_host(std::span<const E>{elements}, buffer, 50);
+        std::vector<E> expected(100, E{});
+        std::copy(elements.begin(), elements.end(), expected.begin() + 50);
+        std::vector<E> all(100);
+        backend.copy_to_host(buffer, 0, std::span<E>{all});
+        CHECK(cellar_test::same(all, expected));
+        std::vector<E> some(30);
+        backend.copy_to_host(buffer, 50, std::span<E>{some});
+        CHECK(cellar_test::same(some, elements));
+        backend.copy_from_host(std::span<const E>{}, buffer, 100);
+        backend.copy_to_host(buffer, 100, std::span<E>{});
+    });
+}
+
+TEST_CASE_TEMPLATE("03 scatter then gather", Backend, CELLAR_BACKEND) {
+    cellar_test::for_all_kinds([]<class Kind>(Kind) {
+        using E = typename Kind::Element;
+        std::mt19937 random{3};
+        cellar_test::Memory<Backend, typename Kind::Mapping, E> memory{40, 3, 6};
+        const auto cells = cellar_test::shuffled(random, 40);
+        const auto elements = cellar_test::random_elements<E>(random, 40 * memory.row());
+        memory.scatter(cells, elements);
+        CHECK(cellar_test::same(memory.gather(cells), elements));
+    });
+}
+
+TEST_CASE_TEMPLATE("04 scatter writes where the mapping says, and nowhere else", Backend, CELLAR_BACKEND) {
+    cellar_test::for_all_kinds([]<class Kind>(Kind) {
+        using E = typename Kind::Element;
+        std::mt19937 random{4};
+        cellar_test::Memory<Backend, typename Kind::Mapping, E> memory{40, 3, 6};
+        memory.fill(random);
+        const std::vector<cellar::Cell> cells{39, 5, 6, 7, 0, 38, 20};
+        const auto elements = cellar_test::random_elements<E>(random, std::ssize(cells) * memory.row());
+        memory.scatter(cells, elements);
+        for (std::size_t i = 0; i < cells.size(); ++i)
+            memory.expect_row(cells[i], elements.data() + static_cast<std::int64_t>(i) * memory.row());
+        CHECK(memory.is_as_expected());
+    });
+}
+
+TEST_CASE_TEMPLATE("05 rows come and go with any strides", Backend, CELLAR_BACKEND) {
+    cellar_test::for_all_kinds([]<class Kind>(Kind) {
+        using E = typename Kind::Element;
+        std::mt19937 random{5};
+        for (const auto order : cellar_test::all_orders) {
+            CAPTURE(static_cast<int>(order));
+            cellar_test::Memory<Backend, typename Kind::Mapping, E> memory{40, 3, 6};
+            const std::vector<cellar::Cell> cells{30, 31, 32, 4, 9, 8};
+            const auto elements = cellar_test::random_elements<E>(random, std::ssize(cells) * memory.row());
+            memory.scatter(cells, elements, order);
+            CHECK(cellar_test::same(memory.gather(cells), elements));
+            CHECK(cellar_test::same(memory.gather(cells, order), elements));
+        }
+    });
+}
+
+TEST_CASE_TEMPLATE("06 float rows are rounded once and come back", Backend, CELLAR_BACKEND) {
+    cellar_test::for_all_kinds([]<class Kind>(Kind) {
+        using E = typename Kind::Element;
+        std::mt19937 random{6};
+        for (const auto order : cellar_test::all_orders) {
+            CAPTURE(static_cast<int>(order));
+            cellar_test::Memory<Backend, typename Kind::Mapping, E> memory{40, 3, 6};
+            const std::vector<cellar::Cell> cells{17, 3, 4, 5, 39};
+            const auto floats = cellar_test::random_elements<float>(random, std::ssize(cells) * memory.row());
+            memory.scatter(cells, floats, order);
+            std::vector<E> rounded;
+            std::vector<float> rounded_floats;
+            for (const float value : floats) {
+                rounded.push_back(static_cast<E>(value));
+                rounded_floats.push_back(static_cast<float>(rounded.back()));
+            }
+            CHECK(cellar_test::same(memory.gather(cells), rounded));
+            CHECK(cellar_test::same(memory.template gather<float>(cells, order), rounded_floats));
+        }
+    });
+}
+
+TEST_CASE_TEMPLATE("07 moves", Backend, CELLAR_BACKEND) {
+    cellar_test::for_all_kinds([]<class Kind>(Kind) {
+        std::mt19937 random{7};
+        cellar_test::Memory<Backend, typename Kind::Mapping, typename Kind::Element> memory{40, 3, 6};
+        memory.fill(random);
+        const std::vector<cellar::Move> moves{{30, 2, 5}, {20, 10, 1}, {35, 15, 5}, {7, 39, 1}};
+        for (const auto& move : moves)
+            for (int i = 0; i < move.count; ++i)
+                memory.expect_row(move.to + i, memory.expected_row(move.from + i).data());
+        memory.move(moves);
+        CHECK(memory.is_as_expected());
+    });
+}
+
+TEST_CASE_TEMPLATE("08 moves that overlap themselves", Backend, CELLAR_BACKEND) {
+    cellar_test::for_all_kinds([]<class Kind>(Kind) {
+        std::mt19937 random{8};
+        for (const cellar::Move move : {cellar::Move{10, 9, 20}, {9, 10, 20}, {0, 7, 33}, {7, 0, 33}, {5, 5, 10}}) {
+            CAPTURE(move.from);
+            CAPTURE(move.to);
+            cellar_test::Memory<Backend, typename Kind::Mapping, typename Kind::Element> memory{40, 3, 6};
+            memory.fill(random);
+            std::vector<std::vector<typename Kind::Element>> rows;
+            for (int i = 0; i < move.count; ++i) rows.push_back(memory.expected_row(move.from + i));
+            for (int i = 0; i < move.count; ++i)
+                memory.expect_row(move.to + i, rows[static_cast<std::size_t>(i)].data());
+            memory.move({move});
+            CHECK(memory.is_as_expected());
+        }
+    });
+}
+
+TEST_CASE_TEMPLATE("09 a user's own shift turns exactly, in its layer", Backend, CELLAR_BACKEND) {
+    cellar_test::for_all_kinds([]<class Kind>(Kind) {
+        using E = typename Kind::Element;
+        cellar_test::Memory<Backend, typename Kind::Mapping, E> memory{40, 3, 6};
+        const cellar_test::AddShift shift{2};
+        memory.turn(shift, 1, {{3, 2, 5}, {8, 1, -4}});
+        for (const auto& [cell, delta] : {std::pair{3, 10}, {4, 10}, {8, -8}}) {
+            for (int head = 0; head < 3; ++head) {
+                for (int d = 0; d < 4; ++d) {
+                    const int sum = d % 2 == 0 ? delta : 2 * delta;
+                    memory.expected(cell, head, d) = static_cast<E>(static_cast<float>(sum));
+                }
+            }
+        }
+        CHECK(memory.is_as_expected());
+    });
+}
+
+TEST_CASE_TEMPLATE("10 rotary keys turn, Neox pairing", Backend, CELLAR_BACKEND) {
+    cellar_test::for_all_kinds([]<class Kind>(Kind) {
+        std::mt19937 random{10};
+        cellar_test::Memory<Backend, typename Kind::Mapping, typename Kind::Element> memory{40, 3, 16};
+        memory.fill(random);
+        const auto frequencies = cellar::rope_frequencies(16);
+        const cellar::RopeShift<cellar::Neox> shift{frequencies};
+        const std::vector<cellar::Turn> turns{{0, 7, -3}, {20, 20, -3}, {9, 1, 100000}, {12, 2, 0}};
+        memory.turn(shift, 0, turns);
+        CHECK(cellar_test::is_turned_by(memory, frequencies, shift, turns));
+    });
+}
+
+TEST_CASE_TEMPLATE("11 rotary keys turn, interleaved pairing", Backend, CELLAR_BACKEND) {
+    cellar_test::for_all_kinds([]<class Kind>(Kind) {
+        std::mt19937 random{11};
+        cellar_test::Memory<Backend, typename Kind::Mapping, typename Kind::Element> memory{40, 3, 16};
+        memory.fill(random);
+        const auto frequencies = cellar::rope_frequencies(16);
+        const cellar::RopeShift<cellar::Interleaved> shift{frequencies};
+        const std::vector<cellar::Turn> turns{{0, 7, -3}, {20, 20, -3}, {9, 1, 100000}, {12, 2, 0}};
+        memory.turn(shift, 0, turns);
+        CHECK(cellar_test::is_turned_by(memory, frequencies, shift, turns));
+    });
+}
+
+TEST_CASE_TEMPLATE("12 only the rotary part of a head turns", Backend, CELLAR_BACKEND) {
+    cellar_test::for_all_kinds([]<class Kind>(Kind) {
+        std::mt19937 random{12};
+        cellar_test::Memory<Backend, typename Kind::Mapping, typename Kind::Element> memory{40, 3, 16};
+        memory.fill(random);
+        const auto frequencies = cellar::rope_frequencies(6);
+        const std::vector<cellar::Turn> turns{{0, 40, 11}};
+        const cellar::RopeShift<cellar::Neox> first{frequencies};
+        memory.turn(first, 0, turns);
+        CHECK(cellar_test::is_turned_by(memory, frequencies, first, turns));
+        const cellar::RopeShift<cellar::Interleaved> last{frequencies, 10};
+        memory.turn(last, 0, turns);
+        CHECK(cellar_test::is_turned_by(memory, frequencies, last, turns));
+    });
+}
+
+TEST_CASE_TEMPLATE("13 nothing to do", Backend, CELLAR_BACKEND) {
+    cellar_test::for_all_kinds([]<class Kind>(Kind) {
+        using E = typename Kind::Element;
+        std::mt19937 random{13};
+        cellar_test::Memory<Backend, typename Kind::Mapping, E> memory{40, 3, 6};
+        memory.fill(random);
+        memory.scatter({}, std::vector<E>{});
+        memory.scatter({}, std::vector<float>{});
+        CHECK(memory.gather({}).empty());
+        memory.move({});
+        memory.move({{3, 9, 0}});
+        const auto none = cellar::RopeShift<>::per_layer({{}, {1.0}});
+        memory.turn(none, 1, {});
+        memory.turn(none, 1, {{3, 0, 7}});
+        memory.turn(none, 0, {{3, 4, 7}});
+        CHECK(memory.is_as_expected());
+    });
+}
+
+TEST_CASE_TEMPLATE("14 addresses stay when a buffer moves", Backend, CELLAR_BACKEND) {
+    cellar_test::for_all_kinds([]<class Kind>(Kind) {
+        using E = typename Kind::Element;
+        Backend backend;
+        auto buffer = backend.template allocate<E>(10);
+        const std::vector<E> one(1, static_cast<E>(1.0f));
+        backend.copy_from_host(std::span<const E>{one}, buffer, 9);
+        E* const address = buffer.data();
+        std::vector<typename Backend::template Buffer<E>> buffers;
+        for (int i = 0; i < 10; ++i) buffers.push_back(backend.template allocate<E>(i));
+        buffers.push_back(std::move(buffer));
+        buffers.reserve(1000);
+        Backend moved = std::move(backend);
+        CHECK(buffers.back().data() == address);
+        std::vector<E> read(1);
+        moved.copy_to_host(buffers.back(), 9, std::span<E>{read});
+        CHECK(cellar_test::same(read, one));
+    });
+}
+
+TEST_CASE_TEMPLATE("15 work is done in the order in which it was given", Backend, CELLAR_BACKEND) {
+    cellar_test::for_all_kinds([]<class Kind>(Kind) {
+        using E = typename Kind::Element;
+        using Memory = cellar_test::Memory<Backend, typename Kind::Mapping, E>;
+        Memory memory{200, 4, 32};
+        const std::vector<E> zeros(static_cast<std::size_t>(200 * memory.row()), E{});
+        const auto cells = [] {
+            std::vector<cellar::Cell> all(200);
+            std::iota(all.begin(), all.end(), 0);
+            return all;
+        }();
+        cellar_test::Rows<Backend, E> in{memory.backend, cellar_test::Order::dense, 200, memory.mapping};
+        cellar_test::Rows<Backend, E> out{memory.backend, cellar_test::Order::dense, 200, memory.mapping};
+        in.write(memory.backend, zeros);
+        for (int round = 1; round <= 10; ++round) {
+            memory.backend.scatter(memory.mapping, memory.buffer, std::span<const cellar::Cell>{cells}, in.constant());
+            memory.turn(cellar_test::AddShift{16}, 0, {{0, 100, round}});
+            memory.move({{0, 100, 100}});
+            memory.turn(cellar_test::AddShift{16}, 0, {{100, 100, 1}});
+            memory.backend.gather(memory.mapping, memory.buffer, std::span<const cellar::Cell>{cells}, out.view());
+        }
+        const auto rows = out.read(memory.backend);
+        CHECK(static_cast<float>(rows.front()) == 10.0f);
+        CHECK(static_cast<float>(rows.back()) == 22.0f);
+    });
+}
+
+TEST_CASE_TEMPLATE("16 host copies stay inside of the buffer", Backend, CELLAR_BACKEND) {
+    Backend backend;
+    auto buffer = backend.template allocate<float>(10);
+    std::vector<float> four(4);
+    const auto read = [&](std::int64_t first) { backend.copy_to_host(buffer, first, std::span<float>{four}); };
+    const auto write = [&](std::int64_t first) { backend.copy_from_host(std::span<const float>{four}, buffer, first); };
+    CHECK(violation_of([&] { read(6); }) == "none");
+    CHECK(violation_of([&] { write(6); }) == "none");
+    for (const std::int64_t first : {-1, 7, 11}) {
+        CHECK(violation_of([&] { read(first); }) != "none");
+        CHECK(violation_of([&] { write(first); }) != "none");
+    }
+}

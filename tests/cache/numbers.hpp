@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <cellar/cellar.hpp>
+#include <cellar/describe.hpp>
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+/// Caches in which a token is a number x: in every layer all elements of its key and of its value are x.
+namespace numbers {
+
+struct Token {
+    int sequence;
+    int position;
+    float x;
+    bool bidirectional = false;
+};
+using Tokens = std::vector<Token>;
+using Values = std::vector<float>;
+using Held = std::vector<std::pair<float, float>>; ///< value and key of each token, in ascending order
+
+/// Tokens of one sequence at consecutive positions.
+inline Tokens prompt(int sequence, int first, const Values& values) {
+    Tokens tokens;
+    for (const float x : values) tokens.push_back({sequence, first++, x});
+    return tokens;
+}
+
+inline Tokens operator+(Tokens a, const Tokens& b) {
+    a.insert(a.end(), b.begin(), b.end());
+    return a;
+}
+
+template <class Cache>
+auto begin(Cache& cache, const Tokens& tokens) {
+    std::vector<cellar::Position> positions;
+    std::vector<cellar::Sequence> sequences;
+    const std::unique_ptr<bool[]> flags{new bool[tokens.size() + 1]{}};
+    for (std::size_t i = 0; i < tokens.size(); ++i) {
+        positions.push_back({tokens[i].position});
+        sequences.push_back({tokens[i].sequence});
+        flags[i] = tokens[i].bidirectional;
+    }
+    return cache.begin({positions, sequences, std::span<const bool>{flags.get(), tokens.size()}});
+}
+
+/// Writes the batch's rows in all layers that have a memory.
+template <class Pass>
+void put(Pass& pass, const cellar::Shape& shape, const Tokens& tokens) {
+    for (int layer = 0; layer < shape.layers(); ++layer) {
+        if (shape[layer].shares >= 0) continue;
+        std::vector<float> k;
+        std::vector<float> v;
+        for (const Token& t : tokens) {
+            k.insert(k.end(), static_cast<std::size_t>(shape[layer].kv_heads * shape[layer].key_dim), t.x);
+            v.insert(v.end(), static_cast<std::size_t>(shape[layer].kv_heads * shape[layer].value_dim), t.x);
+        }
+        pass.put(layer, k, v);
+    }
+}
+
+/// A whole pass that must not be refused.
+template <class Cache>
+void feed(Cache& cache, const Tokens& tokens) {
+    auto pass = begin(cache, tokens);
+    REQUIRE(pass.has_value());
+    put(*pass, cache.shape(), tokens);
+    pass->commit();
+}
+
+/// What one token of an open pass sees, own row included if it was put.
+template <class L, class W, class S, class B, class Pass>
+Held seen(const cellar::Cache<L, W, S, B>&, Pass& pass, int query, int layer = 0) {
+    const auto [keys, values, mask] = pass.get(layer);
+    Held found;
+    for (int c = 0; c < pass.history().count; ++c) {
+        if (mask(query, c) != 0) continue;
+        constexpr bool permuted = std::is_same_v<typename L::value_mapping, cellar::HeadsDimsCells>;
+        found.emplace_back(static_cast<float>(permuted ? values(0, 0, c) : values(c, 0, 0)),
+                           static_cast<float>(keys(c, 0, 0)));
+    }
+    std::sort(found.begin(), found.end());
+    return found;
+}
+
+inline Values values_of(const Held& held) {
+    Values values;
+    for (const auto& [value, key] : held) values.push_back(value);
+    return values;
+}
+
+/// The values that one token of an open pass sees.
+template <class Cache, class Pass>
+Values sees(const Cache& cache, Pass& pass, int query) {
+    return values_of(seen(cache, pass, query));
+}
+
+/// All that a sequence holds, seen by a pass that is dropped. Needs a free cell.
+template <class Cache>
+Held held(Cache& cache, int sequence) {
+    constexpr float own = -12345;
+    const Tokens probe{{sequence, 0, own, true}};
+    auto pass = begin(cache, probe);
+    REQUIRE(pass.has_value());
+    put(*pass, cache.shape(), probe);
+    Held found = seen(cache, *pass, 0);
+    std::erase_if(found, [](const auto& token) { return token.first == own; });
+    return found;
+}
+
+template <class Cache>
+Values values(Cache& cache, int sequence) {
+    return values_of(held(cache, sequence));
+}
+
+/// Everything that can be seen of a cache from outside, with the content of all its cells.
+template <class Cache>
+std::string portrait(Cache& cache) {
+    std::string all = cellar::describe(cache);
+    for (int s = 0; s < cache.limits().sequences; ++s)
+        for (int p = 0; p < 40; ++p) all += cache.can_resume({s}, {p}) ? 'y' : 'n';
+    auto pass = cache.reserve(1);
+    for (int layer = 0; layer < cache.shape().layers(); ++layer)
+        for (int c = 0; c < cache.cells(); ++c)
+            all += ' ' + std::to_string(static_cast<float>(pass.keys(layer)(c, 0, 0)));
+    return all;
+}
+
+/// A shift that adds the delta to every element of a key: turned keys stay readable.
+struct Adding {
+    static constexpr bool possible = true;
+
+    struct Factor {
+        float added;
+    };
+    struct Rotation {
+        CELLAR_FUNCTION int pairs() const { return 1; }
+        CELLAR_FUNCTION int first(int) const { return 0; }
+        CELLAR_FUNCTION int second(int) const { return 1; }
+        CELLAR_FUNCTION void turn(float& a, float& b, Factor factor) const {
+            a += factor.added;
+            b += factor.added;
+        }
+    };
+
+    Rotation rotation(int) const { return {}; }
+    Factor factor(int, int, std::int32_t delta) const { return {static_cast<float>(delta)}; }
+};
+
+template <class Window = cellar::FullCausal, class Layout = cellar::StandardV<float>>
+using Cache = cellar::Cache<Layout, Window, Adding>;
+
+inline const cellar::Shape small{1, 1, 2, 1};
+
+} // namespace numbers

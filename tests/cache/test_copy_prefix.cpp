@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "../violations.hpp"
+#include "numbers.hpp"
+
+using namespace cellar;
+using numbers::feed;
+using numbers::Held;
+using numbers::prompt;
+using numbers::Values;
+using numbers::values;
+
+TEST_CASE("a copied prefix is shared, takes no cells, and is continued apart") {
+    numbers::Cache<> cache{numbers::small, {.sequences = 3, .capacity = 6, .batch = 6}};
+    feed(cache, prompt(0, 0, {1, 2, 3, 4}));
+    cache.copy_prefix({0}, {1}, 2);
+    CHECK(cache.statistics().free == 14);
+    CHECK(cache.statistics().shared == 2);
+    CHECK(cache.statistics().tokens == 6);
+    CHECK(cache.range({1}) == PositionRange{{0}, {1}});
+    feed(cache, prompt(1, 2, {5}) + prompt(0, 4, {6}));
+    CHECK(values(cache, 0) == Values{1, 2, 3, 4, 6});
+    CHECK(values(cache, 1) == Values{1, 2, 5});
+    CHECK(values(cache, 2) == Values{});
+}
+
+TEST_CASE("a copy replaces what the target had, and frees it") {
+    numbers::Cache<> cache{numbers::small, {.sequences = 2, .capacity = 6, .batch = 6}};
+    feed(cache, prompt(0, 0, {1, 2}) + prompt(1, 0, {3, 4, 5, 6}));
+    cache.copy_prefix({0}, {1}, 2);
+    CHECK(values(cache, 1) == Values{1, 2});
+    CHECK(cache.statistics().free == 10);
+    cache.copy_prefix({0}, {1}, 0);
+    CHECK(values(cache, 1) == Values{});
+    CHECK(cache.tokens({1}) == 0);
+    CHECK(values(cache, 0) == Values{1, 2});
+    CHECK(cache.statistics().shared == 0);
+}
+
+TEST_CASE("a copy longer than its source is the whole source, and one of nothing is nothing") {
+    numbers::Cache<> cache{numbers::small, {.sequences = 2, .capacity = 6, .batch = 6}};
+    feed(cache, prompt(0, 0, {1, 2}));
+    cache.copy_prefix({0}, {1}, 100);
+    CHECK(values(cache, 1) == Values{1, 2});
+    REQUIRE(cache.remove({0}, {0}, end_of_time));
+    CHECK(values(cache, 1) == Values{1, 2});
+    cache.copy_prefix({0}, {1}, 100);
+    CHECK(values(cache, 1) == Values{});
+    CHECK(cache.statistics().free == 12);
+}
+
+TEST_CASE("a copy onto itself changes nothing, whatever its length") {
+    numbers::Cache<> cache{numbers::small, {.sequences = 2, .capacity = 6, .batch = 6}};
+    feed(cache, prompt(0, 0, {1, 2, 3}));
+    const std::string before = numbers::portrait(cache);
+    for (const int length : {0, 2, 3, 100}) cache.copy_prefix({0}, {0}, length);
+    CHECK(numbers::portrait(cache) == before);
+}
+
+TEST_CASE("a copy chooses positions, not tokens in the order in which they came") {
+    numbers::Cache<> cache{numbers::small, {.sequences = 2, .capacity = 8, .batch = 6}};
+    feed(cache, {{0, 5, 1}, {0, 0, 2}, {0, 3, 3}, {0, 3, 4}});
+    cache.copy_prefix({0}, {1}, 4);
+    CHECK(values(cache, 1) == Values{2, 3, 4});
+    CHECK(cache.range({1}) == PositionRange{{0}, {3}});
+}
+
+TEST_CASE("copies of what a window has kept") {
+    numbers::Cache<SlidingWindow<2>> cache{numbers::small, {.sequences = 2, .capacity = 30, .batch = 6}};
+    feed(cache, prompt(0, 0, {1, 2, 3, 4, 5}));
+    cache.copy_prefix({0}, {1}, 4);
+    CHECK(cache.range({1}) == PositionRange{{2}, {3}});
+    CHECK(cache.can_resume({1}, {4}));
+    CHECK(!cache.can_resume({1}, {2}));
+    feed(cache, prompt(1, 4, {6}));
+    CHECK(values(cache, 0) == Values{3, 4, 5});
+    CHECK(values(cache, 1) == Values{3, 4, 6});
+}
+
+TEST_CASE("broken copies are violations") {
+    numbers::Cache<> cache{numbers::small, {.sequences = 2, .capacity = 6, .batch = 6}};
+    CHECK(violation_of([&] { cache.copy_prefix({0}, {2}, 1); }) == "sequence 2, expected 0 to 1");
+    CHECK(violation_of([&] { cache.copy_prefix({-1}, {0}, 1); }) == "sequence -1, expected 0 to 1");
+    CHECK(violation_of([&] { cache.copy_prefix({0}, {1}, -1); })
+          == "copy_prefix: the length is -1, expected 0 or more");
+}
+
+TEST_CASE("a sequence can be resumed where all that would be seen is kept") {
+    numbers::Cache<SlidingWindow<3>> cache{numbers::small, {.sequences = 2, .capacity = 30, .batch = 12}};
+    CHECK(cache.can_resume({0}, {0}));
+    CHECK(!cache.can_resume({0}, {1}));
+    feed(cache, prompt(0, 0, Values(10))); // keeps 6 to 9: one more than the window
+    CHECK(cache.range({0}) == PositionRange{{6}, {9}});
+    const std::vector<int> yes{0, 8, 9, 10};
+    for (int p = 0; p < 14; ++p)
+        CHECK(cache.can_resume({0}, {p}) == (std::find(yes.begin(), yes.end(), p) != yes.end()));
+    REQUIRE(cache.remove({0}, {8}, end_of_time));
+    CHECK(cache.can_resume({0}, {8}));
+    CHECK(!cache.can_resume({0}, {9}));
+    CHECK(cache.can_resume({0}, {0}));
+}
+
+TEST_CASE("a sequence cannot be resumed beyond its end, even where nothing would be seen") {
+    numbers::Cache<SlidingWindow<1>> one{numbers::small, {.capacity = 30, .batch = 12}};
+    feed(one, prompt(0, 0, Values(3)));
+    CHECK(one.can_resume({0}, {3}));
+    CHECK(!one.can_resume({0}, {4}));
+    numbers::Cache<ChunkedAttention<4>> chunks{numbers::small, {.capacity = 30, .batch = 12}};
+    feed(chunks, prompt(0, 0, Values(3)));
+    CHECK(chunks.can_resume({0}, {3}));
+    CHECK(!chunks.can_resume({0}, {4}));
+    CHECK(!chunks.can_resume({0}, {8}));
+    feed(chunks, prompt(0, 3, Values(1)));
+    CHECK(chunks.can_resume({0}, {4}));
+    CHECK(!chunks.can_resume({0}, {8}));
+}
+
+TEST_CASE("a missing position in between prevents resuming behind it") {
+    numbers::Cache<> cache{numbers::small, {.capacity = 30, .batch = 12}};
+    feed(cache, {{0, 0, 1}, {0, 1, 2}, {0, 3, 3}, {0, 4, 4}});
+    CHECK(cache.can_resume({0}, {2}));
+    CHECK(!cache.can_resume({0}, {3}));
+    CHECK(!cache.can_resume({0}, {5}));
+    feed(cache, {{0, 2, 5}});
+    CHECK(cache.can_resume({0}, {5}));
+}
+
+TEST_CASE("questions about sequences that are none are violations") {
+    numbers::Cache<> cache{numbers::small, {.sequences = 2, .capacity = 6, .batch = 6}};
+    CHECK(violation_of([&] { static_cast<void>(cache.can_resume({2}, {0})); }) == "sequence 2, expected 0 to 1");
+    CHECK(violation_of([&] { static_cast<void>(cache.can_resume({0}, {-1})); })
+          == "can_resume: position -1, expected 0 or more");
+    CHECK(violation_of([&] { static_cast<void>(cache.range({-1})); }) == "sequence -1, expected 0 to 1");
+    CHECK(violation_of([&] { static_cast<void>(cache.tokens({2})); }) == "sequence 2, expected 0 to 1");
+}

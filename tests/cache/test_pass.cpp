@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "../violations.hpp"
+#include "numbers.hpp"
+
+#include <cmath>
+
+using namespace cellar;
+using numbers::feed;
+using numbers::prompt;
+using numbers::Tokens;
+using numbers::Values;
+
+namespace {
+
+const Limits limits{.sequences = 2, .capacity = 8, .batch = 8};
+
+} // namespace
+
+TEST_CASE("rows come as views of any strides, as spans and as vectors, in the stored element or in float") {
+    Cache<StandardV<half>> cache{Shape{1, 2, 3, 1}, limits};
+    auto pass = numbers::begin(cache, prompt(0, 0, {0, 0}));
+    REQUIRE(pass);
+    const auto key = [&](int token, int head, int d) { return static_cast<float>(pass->keys(0)(token, head, d)); };
+    const auto value = [&](int token, int head) { return static_cast<float>(pass->values(0)(token, head, 0)); };
+
+    const std::vector<float> k{0, 1, 2, 10, 11, 12, 100, 101, 102, 110, 111, 112};
+    const std::vector<float> v{5, 6, 7, 8};
+    pass->put(0, k, v);
+    CHECK(key(0, 1, 2) == 12);
+    CHECK(key(1, 0, 1) == 101);
+    CHECK(value(1, 0) == 7);
+
+    std::vector<half> halves;
+    for (const float x : k) halves.push_back(half{x + 1});
+    pass->put(0, std::span<const half>{halves}, std::span<const float>{v});
+    CHECK(key(0, 1, 2) == 13);
+    CHECK(key(1, 1, 0) == 111);
+
+    // [heads, dim, tokens] and [tokens, heads], both backwards.
+    const std::vector<float> turned{0, 100, 1, 101, 2, 102, 10, 110, 11, 111, 12, 112};
+    const StridedView<const float, 3> keys{turned.data(), {2, 2, 3}, {1, 6, 2}};
+    const StridedView<const float, 3> values{v.data() + 3, {2, 2, 1}, {-2, -1, 1}};
+    pass->put(0, keys, values);
+    CHECK(key(0, 1, 2) == 12);
+    CHECK(key(1, 0, 1) == 101);
+    CHECK(value(0, 0) == 8);
+    CHECK(value(1, 1) == 5);
+}
+
+TEST_CASE("PermutedV gives values as heads by dims by cells") {
+    Cache<PermutedV<float>> cache{Shape{1, 2, 1, 3}, limits};
+    auto pass = numbers::begin(cache, prompt(0, 0, {0, 0}));
+    pass->put(0, std::vector<float>{1, 2, 3, 4}, std::vector<float>{0, 1, 2, 10, 11, 12, 100, 101, 102, 110, 111, 112});
+    const auto [keys, values, mask] = pass->get(0);
+    CHECK(keys.extent(0) == 2);
+    CHECK(values.extent(0) == 2);
+    CHECK(values.extent(1) == 3);
+    CHECK(values.extent(2) == 2);
+    CHECK(values(1, 2, 0) == 12);
+    CHECK(values(0, 1, 1) == 101);
+    CHECK(values.stride(2) == 1);
+}
+
+TEST_CASE("rows of a wrong extent, or for a wrong layer, are a violation") {
+    Cache<> cache{Shape{{{2, 3, 1}, {2, 3, 1, 0}, {1, 4, 0}}}, limits};
+    auto pass = numbers::begin(cache, prompt(0, 0, {0, 0}));
+    const std::vector<float> k(12);
+    const std::vector<float> v(4);
+    const std::vector<float> wrong(11);
+    const StridedView<const float, 3> view = contiguous_view(k.data(), 2, 3, 2);
+    CHECK(violation_of([&] { pass->put(0, wrong, v); })
+          == "put: the keys of layer 0 are 11 elements, expected 12 for [2 tokens, 2 heads, 3]");
+    CHECK(violation_of([&] { pass->put(0, k, k); })
+          == "put: the values of layer 0 are 12 elements, expected 4 for [2 tokens, 2 heads, 1]");
+    CHECK(violation_of([&] { pass->put(0, view, v); })
+          == "put: the keys of layer 0 are [2, 3, 2], expected [2 tokens, 2 heads, 3]");
+    CHECK(violation_of([&] { pass->put(1, k, v); })
+          == "put: layer 1 reads the memory of layer 0, expected to be put there");
+    CHECK(violation_of([&] { pass->put(3, k, v); }) == "layer 3, expected 0 to 2");
+    CHECK(violation_of([&] { pass->put(-1, k, v); }) == "layer -1, expected 0 to 2");
+    CHECK(violation_of([&] { static_cast<void>(pass->get(3)); }) == "layer 3, expected 0 to 2");
+    pass->put(2, std::vector<float>(8), std::vector<float>{}); // keys alone
+    CHECK(violation_of([&] { pass->put(2, std::vector<float>(8), v); })
+          == "put: the values of layer 2 are 4 elements, expected 0 for [2 tokens, 1 heads, 0]");
+}
+
+TEST_CASE("masks of float, half and bool say the same, in any order within one pass") {
+    numbers::Cache<SlidingWindow<2>> cache{numbers::small, {.sequences = 2, .capacity = 30, .batch = 20}};
+    feed(cache, prompt(1, 0, {1, 2, 3}));
+    auto pass = numbers::begin(cache, prompt(0, 0, Values(9)) + prompt(1, 3, Values(9)));
+    const auto check = [&] {
+        std::vector<bool> expected;
+        const auto floats = pass->mask<float>();
+        for (int i = 0; i < floats.extent(0); ++i)
+            for (int c = 0; c < floats.extent(1); ++c) {
+                const float x = floats(i, c);
+                CHECK((x == 0 || (std::isinf(x) && x < 0)));
+                expected.push_back(x == 0);
+            }
+        const auto bools = pass->mask<bool>();
+        for (int i = 0; i < bools.extent(0); ++i)
+            for (int c = 0; c < bools.extent(1); ++c)
+                CHECK(bools(i, c) == expected[static_cast<std::size_t>(i * bools.extent(1) + c)]);
+        const auto halves = pass->mask<half>();
+        for (int i = 0; i < halves.extent(0); ++i)
+            for (int c = 0; c < halves.extent(1); ++c)
+                CHECK(halves(i, c).bits == (expected[static_cast<std::size_t>(i * halves.extent(1) + c)] ? 0 : 0xFC00));
+    };
+    check();
+    check();
+}
+
+TEST_CASE("the history starts and ends at multiples of the padding") {
+    numbers::Cache<> cache{numbers::small, {.sequences = 2, .capacity = 9, .batch = 9, .padding = 8}};
+    CHECK(cache.cells() == 24);
+    feed(cache, prompt(0, 0, Values(9)));
+    CHECK(numbers::begin(cache, prompt(1, 0, {1}))->history() == CellRange{8, 8});
+    CHECK(numbers::begin(cache, prompt(0, 9, {1}))->history() == CellRange{0, 16});
+    feed(cache, prompt(1, 0, Values(7)));
+    auto pass = numbers::begin(cache, prompt(1, 7, {1}));
+    CHECK(pass->history() == CellRange{8, 16});
+    CHECK(pass->mask().extent(1) == 16);
+    CHECK(pass->keys(0).extent(0) == 16);
+}
+
+TEST_CASE("the history is the smallest range that holds what the batch sees") {
+    numbers::Cache<SlidingWindow<2>> cache{numbers::small, {.sequences = 2, .capacity = 100, .batch = 10}};
+    feed(cache, prompt(0, 0, Values(3)) + prompt(1, 0, Values(3)));
+    CHECK(numbers::begin(cache, prompt(0, 3, {1}))->history().count <= 7);
+    CHECK(numbers::begin(cache, {{1, 3, 1}})->history() == CellRange{0, 6}); // goes to cell 0
+    CHECK(numbers::begin(cache, {{1, 50, 1}})->history() == CellRange{0, 1});
+}
+
+TEST_CASE("a dropped pass never happened") {
+    numbers::Cache<SlidingWindow<3>> cache{numbers::small, {.sequences = 2, .capacity = 20, .batch = 8}};
+    feed(cache, prompt(0, 0, {1, 2, 3, 4, 5}) + prompt(1, 0, {6, 7}));
+    const auto before = cache.statistics();
+    const auto contents = numbers::held(cache, 0);
+    for (const bool explicitly : {true, false}) {
+        const Tokens tokens = prompt(0, 5, {8, 9, 10}) + prompt(1, 1, {11});
+        auto pass = numbers::begin(cache, tokens);
+        numbers::put(*pass, cache.shape(), tokens);
+        if (explicitly) pass->drop();
+    }
+    CHECK(cache.statistics() == before);
+    CHECK(cache.range({0}) == PositionRange{{1}, {4}});
+    CHECK(numbers::held(cache, 0) == contents);
+    CHECK(numbers::values(cache, 1) == Values{6, 7});
+}
+
+TEST_CASE("a pass that is over cannot be used, but be dropped again") {
+    numbers::Cache<> cache{numbers::small, limits};
+    auto pass = numbers::begin(cache, prompt(0, 0, {1}));
+    numbers::put(*pass, cache.shape(), prompt(0, 0, {1}));
+    pass->commit();
+    const std::string over = "the pass is over, expected one that was neither committed nor dropped";
+    CHECK(violation_of([&] { pass->put(0, Values(2), Values(1)); }) == over);
+    CHECK(violation_of([&] { static_cast<void>(pass->get(0)); }) == over);
+    CHECK(violation_of([&] { static_cast<void>(pass->mask<bool>()); }) == over);
+    CHECK(violation_of([&] { static_cast<void>(pass->cells()); }) == over);
+    CHECK(violation_of([&] { pass->commit(); }) == over);
+    pass->drop();
+    CHECK(numbers::values(cache, 0) == Values{1});
+}
+
+TEST_CASE("a pass may move, and the cache under it") {
+    numbers::Cache<> first{numbers::small, limits};
+    const Tokens tokens = prompt(0, 0, {1, 2});
+    auto begun = numbers::begin(first, tokens);
+    const float* const memory = begun->keys(0).data_handle();
+    auto pass = std::move(*begun);
+    CHECK(violation_of([&] { begun->commit(); }) != "none");
+    numbers::Cache<> cache{std::move(first)};
+    numbers::put(pass, cache.shape(), tokens);
+    CHECK(pass.keys(0).data_handle() == memory);
+    pass.commit();
+    CHECK(numbers::values(cache, 0) == Values{1, 2});
+    numbers::Cache<> assigned{numbers::small, limits};
+    assigned = std::move(cache);
+    CHECK(numbers::values(assigned, 0) == Values{1, 2});
+}
+
+TEST_CASE("memory stays where it is whatever happens") {
+    numbers::Cache<> cache{numbers::small, {.sequences = 2, .capacity = 8, .batch = 8}};
+    const float* const keys = cache.reserve(1).keys(0).data_handle();
+    const float* const values = cache.reserve(1).values(0).data_handle();
+    feed(cache, prompt(0, 0, {1, 2, 3, 4}));
+    cache.copy_prefix({0}, {1}, 4);
+    REQUIRE(cache.remove({0}, {1}, {2}));
+    cache.defragment();
+    CHECK(cache.reserve(8).keys(0).data_handle() == keys);
+    CHECK(cache.reserve(8).values(0).data_handle() == values);
+}
+
+TEST_CASE("a reserved pass is the worst case and stores nothing") {
+    numbers::Cache<> cache{numbers::small, {.sequences = 2, .capacity = 8, .batch = 4}};
+    feed(cache, prompt(0, 0, {1, 2, 3, 4}));
+    const std::string before = numbers::portrait(cache);
+    {
+        auto pass = cache.reserve(4);
+        CHECK(pass.tokens() == 4);
+        CHECK(pass.history() == CellRange{0, 16});
+        CHECK(pass.cells().empty());
+        numbers::put(pass, cache.shape(), prompt(1, 0, {9, 9, 9, 9}));
+        CHECK(violation_of([&] { pass.put(0, Values(3), Values(4)); }) != "none");
+        const auto [keys, values, mask] = pass.get(0);
+        CHECK(keys.extent(0) == 16);
+        CHECK(values.extent(0) == 16);
+        CHECK(mask.extent(0) == 4);
+        CHECK(mask.extent(1) == 16);
+        for (int i = 0; i < 4; ++i)
+            for (int c = 0; c < 16; ++c) CHECK(mask(i, c) == 0);
+        pass.commit();
+    }
+    CHECK(numbers::portrait(cache) == before);
+    feed(cache, prompt(0, 4, Values(4)));
+    feed(cache, prompt(0, 8, Values(4)));
+    feed(cache, prompt(0, 12, Values(4)));
+    CHECK(cache.reserve(4).history() == CellRange{0, 16}); // also when no cell is free
+    CHECK(violation_of([&] { static_cast<void>(cache.reserve(5)); }) == "reserve: 5 tokens, expected 0 to 4");
+    CHECK(violation_of([&] { static_cast<void>(cache.reserve(-1)); }) == "reserve: -1 tokens, expected 0 to 4");
+}
+
+TEST_CASE("after a reserve the mask of no pass moves") {
+    numbers::Cache<> cache{numbers::small, {.sequences = 2, .capacity = 8, .batch = 4}};
+    const void* const mask = cache.reserve(4).mask().data_handle();
+    for (int p = 0; p < 8; p += 4) {
+        auto pass = numbers::begin(cache, prompt(0, p, Values(4)));
+        CHECK(pass->mask<float>().data_handle() == mask);
+        CHECK(static_cast<const void*>(pass->mask<bool>().data_handle()) == mask);
+        pass->put(0, Values(8), Values(4));
+        pass->commit();
+    }
+}

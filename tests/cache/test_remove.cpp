@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "../violations.hpp"
+#include "numbers.hpp"
+
+#include <cmath>
+
+using namespace cellar;
+using numbers::feed;
+using numbers::Held;
+using numbers::held;
+using numbers::prompt;
+using numbers::Values;
+using numbers::values;
+
+TEST_CASE("removing the end only drops") {
+    numbers::Cache<> cache{numbers::small, {.sequences = 2, .capacity = 8, .batch = 8}};
+    feed(cache, prompt(0, 0, {1, 2, 3, 4}) + prompt(1, 0, {5}));
+    REQUIRE(cache.remove({0}, {2}, end_of_time));
+    CHECK(held(cache, 0) == Held{{1, 1}, {2, 2}});
+    CHECK(cache.range({0}) == PositionRange{{0}, {1}});
+    CHECK(cache.statistics().free == 13);
+    REQUIRE(cache.remove({0}, {1}, {1000})); // an end beyond the sequence's
+    CHECK(held(cache, 0) == Held{{1, 1}});
+    REQUIRE(cache.remove({0}, {0}, end_of_time));
+    CHECK(cache.range({0}) == std::nullopt);
+    CHECK(values(cache, 1) == Values{5});
+}
+
+TEST_CASE("removing the middle shifts what follows and turns its keys, not its values") {
+    numbers::Cache<> cache{numbers::small, {.sequences = 2, .capacity = 8, .batch = 8}};
+    feed(cache, prompt(0, 0, {10, 20, 30, 40, 50}) + prompt(1, 0, {5, 6, 7}));
+    REQUIRE(cache.remove({0}, {1}, {3}));
+    CHECK(held(cache, 0) == Held{{10, 10}, {40, 38}, {50, 48}});
+    CHECK(cache.range({0}) == PositionRange{{0}, {2}});
+    CHECK(held(cache, 1) == Held{{5, 5}, {6, 6}, {7, 7}});
+    REQUIRE(cache.remove({0}, {0}, {1}));
+    CHECK(held(cache, 0) == Held{{40, 37}, {50, 47}});
+    feed(cache, prompt(0, 2, {60}));
+    CHECK(held(cache, 0) == Held{{40, 37}, {50, 47}, {60, 60}});
+}
+
+TEST_CASE("removing where nothing lies still closes the gap") {
+    numbers::Cache<> cache{numbers::small, {.capacity = 8, .batch = 8}};
+    feed(cache, {{0, 0, 10}, {0, 7, 20}});
+    REQUIRE(cache.remove({0}, {2}, {5}));
+    CHECK(held(cache, 0) == Held{{10, 10}, {20, 17}});
+    CHECK(cache.range({0}) == PositionRange{{0}, {4}});
+}
+
+TEST_CASE("removing nothing does nothing") {
+    numbers::Cache<> cache{numbers::small, {.sequences = 2, .capacity = 8, .batch = 8}};
+    feed(cache, prompt(0, 0, {1, 2, 3}));
+    const std::string before = numbers::portrait(cache);
+    CHECK(cache.remove({0}, {1}, {1}));
+    CHECK(cache.remove({0}, {3}, {9}));
+    CHECK(cache.remove({0}, {3}, end_of_time));
+    CHECK(cache.remove({0}, end_of_time, end_of_time));
+    CHECK(cache.remove({1}, {0}, end_of_time));
+    CHECK(cache.remove({1}, {0}, {5}));
+    CHECK(numbers::portrait(cache) == before);
+}
+
+TEST_CASE("shifting shared cells copies them first: the others keep what they had") {
+    numbers::Cache<> cache{numbers::small, {.sequences = 3, .capacity = 8, .batch = 8}};
+    feed(cache, prompt(0, 0, {10, 20, 30, 40}));
+    cache.copy_prefix({0}, {1}, 4);
+    cache.copy_prefix({0}, {2}, 3);
+    feed(cache, prompt(0, 4, {50}));
+    REQUIRE(cache.remove({0}, {1}, {2}));
+    CHECK(held(cache, 0) == Held{{10, 10}, {30, 29}, {40, 39}, {50, 49}});
+    CHECK(held(cache, 1) == Held{{10, 10}, {20, 20}, {30, 30}, {40, 40}});
+    CHECK(held(cache, 2) == Held{{10, 10}, {20, 20}, {30, 30}});
+    CHECK(cache.statistics().free == 24 - 7);
+    CHECK(cache.statistics().shared == 3);
+}
+
+TEST_CASE("cells that a remove frees are room for the copies it needs") {
+    numbers::Cache<> cache{numbers::small, {.sequences = 2, .capacity = 3, .batch = 6}};
+    feed(cache, prompt(0, 0, {10, 20, 30, 40}));
+    cache.copy_prefix({0}, {1}, 4);
+    feed(cache, prompt(0, 4, {50, 60})); // full: six of six
+    CHECK(cache.statistics().free == 0);
+
+    const std::string before = numbers::portrait(cache);
+    CHECK(cache.remove({0}, {1}, {3}).error() == Refusal::full); // needs a copy of 40, and frees nothing
+    CHECK(numbers::portrait(cache) == before);
+
+    REQUIRE(cache.remove({1}, {3}, end_of_time)); // 40 is no longer shared
+    REQUIRE(cache.remove({0}, {1}, {3}));
+    REQUIRE(cache.remove({0}, {2}, {3})); // 50, so that one cell is free
+    CHECK(held(cache, 0) == Held{{10, 10}, {40, 38}, {60, 57}});
+    CHECK(held(cache, 1) == Held{{10, 10}, {20, 20}, {30, 30}});
+}
+
+TEST_CASE("a remove that frees one cell and needs one copy fits a full cache") {
+    numbers::Cache<> cache{numbers::small, {.sequences = 2, .capacity = 2, .batch = 4}};
+    feed(cache, {{0, 0, 10}, {0, 2, 30}});
+    cache.copy_prefix({0}, {1}, 3);
+    feed(cache, {{0, 1, 20}, {1, 3, 40}});
+    CHECK(cache.statistics().free == 0);
+    REQUIRE(cache.remove({0}, {1}, {2}));
+    REQUIRE(cache.remove({1}, {3}, end_of_time)); // a free cell to look through
+    CHECK(held(cache, 0) == Held{{10, 10}, {30, 29}});
+    CHECK(held(cache, 1) == Held{{10, 10}, {30, 30}});
+}
+
+TEST_CASE("NoShift refuses to move a token, and only that") {
+    Cache<> cache{Shape{1, 1, 2, 1}, {.sequences = 2, .capacity = 8, .batch = 8}};
+    feed(cache, prompt(0, 0, {1, 2, 3, 4}) + prompt(1, 0, {5}));
+    const std::string before = numbers::portrait(cache);
+    CHECK(cache.remove({0}, {1}, {2}).error() == Refusal::cannot_shift);
+    CHECK(cache.remove({0}, {0}, {3}).error() == Refusal::cannot_shift);
+    CHECK(numbers::portrait(cache) == before);
+    CHECK(cache.remove({0}, {1}, {1}));
+    CHECK(cache.remove({0}, {3}, {4}));
+    CHECK(cache.remove({0}, {1}, {50}));
+    CHECK(values(cache, 0) == Values{1});
+}
+
+TEST_CASE("broken ranges are violations") {
+    numbers::Cache<> cache{numbers::small, {.sequences = 2, .capacity = 8, .batch = 8}};
+    const auto remove = [&](int s, int begin, int end) {
+        return violation_of([&] { static_cast<void>(cache.remove({s}, {begin}, {end})); });
+    };
+    CHECK(remove(0, 3, 2) == "remove: positions [3, 2), expected 0 <= begin <= end");
+    CHECK(remove(0, -1, 2) == "remove: positions [-1, 2), expected 0 <= begin <= end");
+    CHECK(remove(2, 0, 1) == "sequence 2, expected 0 to 1");
+}
+
+TEST_CASE("a rotary shift leaves keys as if they had been computed at their new positions") {
+    const std::vector<double> frequencies{1.0, 0.25};
+    const auto key_at = [&](int position) {
+        const float plain[4] = {1, -2, 3, 0.5F};
+        std::vector<float> key(4);
+        for (std::size_t i = 0; i < 2; ++i) {
+            const double angle = position * frequencies[i];
+            key[i] = static_cast<float>(plain[i] * std::cos(angle) - plain[i + 2] * std::sin(angle));
+            key[i + 2] = static_cast<float>(plain[i] * std::sin(angle) + plain[i + 2] * std::cos(angle));
+        }
+        return key;
+    };
+    Cache<StandardV<float>, FullCausal, RopeShift<Neox>> cache{
+        Shape{1, 1, 4, 1}, {.capacity = 16, .batch = 16}, {}, RopeShift<Neox>{frequencies}};
+    auto pass = numbers::begin(cache, prompt(0, 0, Values(10)));
+    std::vector<float> k;
+    for (int p = 0; p < 10; ++p)
+        for (const float x : key_at(p)) k.push_back(x);
+    pass->put(0, k, Values(10));
+    pass->commit();
+    REQUIRE(cache.remove({0}, {2}, {7}));
+    auto after = numbers::begin(cache, prompt(0, 5, {0}));
+    const Cell cells[] = {0, 1, 7, 8, 9};
+    for (int p = 0; p < 5; ++p)
+        for (std::size_t d = 0; d < 4; ++d)
+            CHECK(after->keys(0)(cells[p] - after->history().first, 0, d)
+                  == doctest::Approx(key_at(p)[d]).epsilon(1e-5));
+}

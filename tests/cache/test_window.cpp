@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What windows make a cache forget, and when.
+#include "numbers.hpp"
+
+using namespace cellar;
+using numbers::feed;
+using numbers::prompt;
+using numbers::sees;
+using numbers::Tokens;
+using numbers::Values;
+using numbers::values;
+
+TEST_CASE("a window forgets at commit and not before") {
+    numbers::Cache<SlidingWindow<2>> cache{numbers::small, {.capacity = 20, .batch = 4}};
+    feed(cache, prompt(0, 0, {1, 2, 3, 4}));
+    CHECK(cache.range({0}) == PositionRange{{2}, {3}});
+    {
+        auto pass = numbers::begin(cache, prompt(0, 4, {5, 6, 7}));
+        CHECK(cache.range({0}) == PositionRange{{2}, {6}});
+    }
+    CHECK(cache.range({0}) == PositionRange{{2}, {3}});
+    feed(cache, prompt(0, 4, {5, 6, 7}));
+    CHECK(values(cache, 0) == Values{6, 7});
+    CHECK(cache.statistics().free == cache.cells() - 2);
+}
+
+TEST_CASE("a batch longer than the window sees what it must, then is cut to the window") {
+    numbers::Cache<SlidingWindow<3>> cache{numbers::small, {.capacity = 20, .batch = 8}};
+    feed(cache, prompt(0, 0, {1, 2, 3}));
+    const Tokens tokens = prompt(0, 3, {4, 5, 6, 7, 8});
+    auto pass = numbers::begin(cache, tokens);
+    numbers::put(*pass, cache.shape(), tokens);
+    CHECK(sees(cache, *pass, 0) == Values{2, 3, 4});
+    CHECK(sees(cache, *pass, 4) == Values{6, 7, 8});
+    pass->commit();
+    CHECK(values(cache, 0) == Values{6, 7, 8});
+}
+
+TEST_CASE("retention keeps more than is seen") {
+    numbers::Cache<SlidingWindow<>> cache{
+        numbers::small, {.capacity = 30, .batch = 8}, SlidingWindow<>{2, {.retention = 5}}};
+    feed(cache, prompt(0, 0, {1, 2, 3, 4, 5, 6, 7}));
+    CHECK(values(cache, 0) == Values{3, 4, 5, 6, 7});
+    const Tokens next = prompt(0, 7, {8});
+    auto pass = numbers::begin(cache, next);
+    numbers::put(*pass, cache.shape(), next);
+    CHECK(sees(cache, *pass, 0) == Values{7, 8});
+    pass->drop();
+    for (int p = 0; p < 10; ++p) CHECK(cache.can_resume({0}, {p}) == (p == 0 || (p >= 3 && p <= 7)));
+}
+
+TEST_CASE("pinned positions are kept and seen for ever") {
+    numbers::Cache<SlidingWindow<2>> cache{
+        numbers::small, {.capacity = 30, .batch = 8}, SlidingWindow<2>{{.pinned = 2}}};
+    feed(cache, prompt(0, 0, {1, 2, 3, 4, 5, 6}));
+    CHECK(values(cache, 0) == Values{1, 2, 5, 6});
+    CHECK(cache.range({0}) == PositionRange{{0}, {5}});
+    const Tokens next = prompt(0, 6, {7});
+    auto pass = numbers::begin(cache, next);
+    numbers::put(*pass, cache.shape(), next);
+    CHECK(sees(cache, *pass, 0) == Values{1, 2, 6, 7});
+    pass->drop();
+    CHECK(cache.can_resume({0}, {6}));
+    CHECK(!cache.can_resume({0}, {5}));
+    CHECK(cache.can_resume({0}, {2}));
+    REQUIRE(cache.remove({0}, {0}, {1})); // what moves to a pinned position is pinned from then on
+    feed(cache, prompt(0, 5, {7, 8, 9}));
+    CHECK(values(cache, 0) == Values{2, 8, 9});
+}
+
+TEST_CASE("chunks see from their beginning on") {
+    numbers::Cache<ChunkedAttention<4>> cache{numbers::small, {.capacity = 30, .batch = 8}};
+    const Tokens tokens = prompt(0, 0, {1, 2, 3, 4, 5, 6});
+    auto pass = numbers::begin(cache, tokens);
+    numbers::put(*pass, cache.shape(), tokens);
+    CHECK(sees(cache, *pass, 3) == Values{1, 2, 3, 4});
+    CHECK(sees(cache, *pass, 4) == Values{5});
+    CHECK(sees(cache, *pass, 5) == Values{5, 6});
+    pass->commit();
+    CHECK(values(cache, 0) == Values{3, 4, 5, 6});
+}
+
+TEST_CASE("the cells are those of all sequences, or of their retention and one batch, rounded up") {
+    const auto cells = [](auto window, Limits limits) {
+        return numbers::Cache<decltype(window)>{numbers::small, limits, window}.cells();
+    };
+    CHECK(cells(FullCausal{}, {.sequences = 3, .capacity = 100, .batch = 8}) == 300);
+    CHECK(cells(FullCausal{}, {.sequences = 3, .capacity = 100, .batch = 8, .padding = 32}) == 320);
+    CHECK(cells(SlidingWindow<10>{}, {.sequences = 1, .capacity = 100, .batch = 8}) == 18);
+    CHECK(cells(SlidingWindow<10>{}, {.sequences = 3, .capacity = 100, .batch = 8}) == 41);
+    CHECK(cells(SlidingWindow<10>{{.retention = 20}}, {.sequences = 3, .capacity = 100, .batch = 8}) == 68);
+    CHECK(cells(SlidingWindow<10>{{.pinned = 4}}, {.sequences = 1, .capacity = 100, .batch = 8}) == 22);
+    CHECK(cells(SlidingWindow<10>{}, {.sequences = 1, .capacity = 10, .batch = 8}) == 10);
+    CHECK(cells(ChunkedAttention<16>{}, {.sequences = 2, .capacity = 100, .batch = 8, .padding = 8}) == 48);
+}
+
+TEST_CASE("a window that reaches the capacity forgets nothing") {
+    numbers::Cache<SlidingWindow<8>> cache{numbers::small, {.sequences = 2, .capacity = 8, .batch = 8}};
+    feed(cache, prompt(0, 0, {1, 2, 3, 4, 5, 6, 7, 8}));
+    feed(cache, prompt(0, 8, {9, 10}));
+    CHECK(values(cache, 0) == Values{1, 2, 3, 4, 5, 6, 7, 8, 9, 10});
+    CHECK(cache.can_resume({0}, {3}));
+}
+
+TEST_CASE("a token that comes too late is not kept") {
+    numbers::Cache<SlidingWindow<2>> cache{numbers::small, {.capacity = 30, .batch = 8}};
+    feed(cache, prompt(0, 0, {1, 2, 3, 4, 5}));
+    const Tokens late{{0, 1, 6}};
+    auto pass = numbers::begin(cache, late);
+    numbers::put(*pass, cache.shape(), late);
+    CHECK(sees(cache, *pass, 0) == Values{6});
+    pass->commit();
+    CHECK(values(cache, 0) == Values{4, 5});
+}

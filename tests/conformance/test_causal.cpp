@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "../property/adding_shift.hpp"
+#include <cellar/cellar.hpp>
+
+#include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <fstream>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+// The cases in causal.json state what another implementation, a cache written in Go, does. Two of its words mean
+// something else here:
+//
+// - Its window w shows w + 1 positions, so it is a SlidingWindow<w + 1>; its memory m is a retention of m + 1 likewise.
+// - It says that a sequence cannot be resumed at position 0, nor wherever the window reaches down to it, once early
+//   positions are gone. Here position 0 can always be resumed, for a query there needs nothing that was. So its answer
+//   is `can_resume`, and that the oldest position still kept is not above max(0, position - w).
+//
+// The cells that tokens come to, and what lies in cells that nobody sees, are left to the implementation: what each
+// token of a batch sees is compared.
+
+namespace {
+
+using nlohmann::json;
+using Row = std::vector<float>;
+using Seen = std::vector<std::pair<Row, Row>>; ///< keys and values, in ascending order
+
+constexpr int to_the_end = 2147483647;
+
+struct Extents {
+    int dim;
+    int heads;
+    int tokens;
+
+    explicit Extents(const json& shape) : dim{shape[0]}, heads{shape[1]}, tokens{shape[2]} {}
+};
+
+/// Tensor [tokens, heads, dim] -> the row of one token.
+Row key_of(const json& tensor, const Extents& e, int token) {
+    Row row;
+    for (int i = 0; i < e.heads * e.dim; ++i)
+        row.push_back(tensor[static_cast<std::size_t>(token * e.heads * e.dim + i)]);
+    return row;
+}
+
+/// The same of [heads, dim, tokens].
+Row value_of(const json& tensor, const Extents& e, int token) {
+    Row row;
+    for (int i = 0; i < e.heads * e.dim; ++i) row.push_back(tensor[static_cast<std::size_t>(i * e.tokens + token)]);
+    return row;
+}
+
+template <class Layout>
+constexpr bool permuted = std::is_same_v<typename Layout::value_mapping, cellar::HeadsDimsCells>;
+
+/// One case on one cache. Keys are put with each element twice, because a shift changes pairs.
+template <class Layout, class Window, class Shift>
+class Runner {
+    using Cache = cellar::Cache<Layout, Window, Shift>;
+
+public:
+    Runner(const json& test, Window window, Shift shift)
+        : extents_{test["steps"][0]["shape"]},
+          cache_{cellar::Shape{1, extents_.heads, 2 * extents_.dim, extents_.dim}, limits(test), window, shift},
+          window_{test["cache"]["window"]} {}
+
+    void run(const json& steps) {
+        for (const json& step : steps) {
+            CAPTURE(step);
+            const std::string op = step["op"];
+            if (op == "forward") {
+                forward(step);
+            } else if (op == "remove") {
+                remove(step["seq"], step["begin"], step["end"], !step["expect"]["error"].is_null());
+            } else if (op == "copy_prefix") {
+                cache_.copy_prefix({step["src"]}, {step["dst"]}, step["len"]);
+            } else {
+                REQUIRE(op == "can_resume");
+                CHECK(can_resume({step["seq"]}, {step["pos"]}) == step["expect"].get<bool>());
+            }
+        }
+    }
+
+private:
+    /// A case may name more sequences than it announces: ids are not bounded there.
+    static cellar::Limits limits(const json& test) {
+        const json& init = test["cache"]["init"];
+        int sequences = init["max_sequences"];
+        for (const json& step : test["steps"]) {
+            if (step.contains("dst")) sequences = std::max(sequences, step["dst"].get<int>() + 1);
+            if (step.contains("sequences"))
+                for (const int s : step["sequences"]) sequences = std::max(sequences, s + 1);
+        }
+        return {.sequences = sequences,
+                .capacity = init["capacity"],
+                .batch = init["max_batch"],
+                .padding = test["cache"]["cache_padding"]};
+    }
+
+    void forward(const json& step) {
+        const Extents e{step["shape"]};
+        std::vector<cellar::Position> positions;
+        std::vector<cellar::Sequence> sequences;
+        for (const int p : step["positions"]) positions.push_back({p});
+        for (const int s : step["sequences"]) sequences.push_back({s});
+        auto pass = cache_.begin({positions, sequences});
+        REQUIRE(pass);
+        REQUIRE(step["v"] == "same");
+        Row keys;
+        Row values;
+        for (int t = 0; t < e.tokens; ++t)
+            for (const float x : key_of(step["k"], e, t)) {
+                keys.insert(keys.end(), {x, x});
+                values.push_back(x);
+            }
+        pass->put(step["layer"], keys, values);
+        if (!step["expect"].is_null()) compare(step, *pass);
+        pass->commit();
+    }
+
+    template <class Pass>
+    void compare(const json& step, Pass& pass) {
+        const json& rows = step["expect"]["mask_rows"];
+        REQUIRE(rows.size() == static_cast<std::size_t>(pass.tokens()));
+        for (int query = 0; query < pass.tokens(); ++query) {
+            CAPTURE(query);
+            const Seen expected = expected_of(step, rows[static_cast<std::size_t>(query)]);
+            const Seen found = found_of(pass, query);
+            REQUIRE(found.size() == expected.size());
+            for (std::size_t i = 0; i < found.size(); ++i) {
+                CHECK(found[i].first == expected[i].first);
+                // The values derived for a case were shifted along with the keys: true before a shift alone.
+                if (!shifted_) CHECK(found[i].second == expected[i].second);
+            }
+        }
+    }
+
+    static Seen expected_of(const json& step, const std::string& visible) {
+        const Extents e{step["expect"]["k_shape"]};
+        Seen seen;
+        for (int cell = 0; cell < e.tokens; ++cell)
+            if (visible[static_cast<std::size_t>(cell)] == '0')
+                seen.emplace_back(key_of(step["expect"]["k"], e, cell),
+                                  value_of(step["derived"]["v_permuted"], e, cell));
+        std::sort(seen.begin(), seen.end());
+        return seen;
+    }
+
+    template <class Pass>
+    Seen found_of(Pass& pass, int query) const {
+        const auto [keys, values, mask] = pass.get(0);
+        Seen seen;
+        for (int cell = 0; cell < pass.history().count; ++cell) {
+            if (mask(query, cell) != 0) continue;
+            Row key;
+            Row value;
+            for (int h = 0; h < extents_.heads; ++h)
+                for (int d = 0; d < extents_.dim; ++d) {
+                    key.push_back(static_cast<float>(keys(cell, h, 2 * d)));
+                    value.push_back(static_cast<float>(permuted<Layout> ? values(h, d, cell) : values(cell, h, d)));
+                }
+            seen.emplace_back(key, value);
+        }
+        std::sort(seen.begin(), seen.end());
+        return seen;
+    }
+
+    void remove(int sequence, int begin, int end, bool refused) {
+        CHECK(cache_.remove({sequence}, {begin}, {end}).has_value() == !refused);
+        shifted_ = shifted_ || end != to_the_end;
+    }
+
+    bool can_resume(cellar::Sequence s, cellar::Position p) const {
+        const int needed = window_.is_null() ? 0 : std::max(0, p.value - window_.get<int>());
+        const auto range = cache_.range(s);
+        return cache_.can_resume(s, p) && (!range || range->first.value <= needed);
+    }
+
+    Extents extents_;
+    Cache cache_;
+    const json& window_;
+    bool shifted_ = false;
+};
+
+template <class Layout, class Window>
+void run(const json& test, Window window) {
+    const std::string shift = test["cache"]["shift_fn"];
+    if (shift == "none") {
+        Runner<Layout, Window, cellar::NoShift>{test, window, {}}.run(test["steps"]);
+    } else {
+        const Extents extents{test["steps"][0]["shape"]};
+        const AddingShift adds{{extents.dim}, shift == "add" ? 1 : 0};
+        Runner<Layout, Window, AddingShift>{test, window, adds}.run(test["steps"]);
+    }
+}
+
+template <class Layout>
+void run(const json& test) {
+    const json& cache = test["cache"];
+    const std::string kind = cache["kind"];
+    if (kind == "swa") {
+        const int retention = cache["memory"].is_null() ? 0 : cache["memory"].get<int>() + 1;
+        run<Layout>(test, cellar::SlidingWindow<>{cache["window"].get<int>() + 1, {.retention = retention}});
+    } else if (kind == "chunked") {
+        run<Layout>(test, cellar::ChunkedAttention<>{cache["chunk"].get<int>()});
+    } else {
+        REQUIRE(kind == "causal");
+        run<Layout>(test, cellar::FullCausal{});
+    }
+}
+
+void run_case(const std::string& name) {
+    std::ifstream file{CELLAR_SOURCE_DIR "/tests/conformance/causal.json"};
+    REQUIRE(file);
+    const json all = json::parse(file);
+    CHECK(all["vectors"].size() == 10);
+    for (const json& test : all["vectors"]) {
+        if (test["name"] != name) continue;
+        CHECK(test["cache"]["permuted_v"] == json{false, true});
+        run<cellar::StandardV<cellar::half>>(test);
+        run<cellar::PermutedV<cellar::half>>(test);
+        return;
+    }
+    FAIL("causal.json has no case of that name");
+}
+
+} // namespace
+
+TEST_CASE("a batch is stored and the next one sees it") {
+    run_case("TestStore");
+}
+
+TEST_CASE("a sliding window hides and frees what lies before it") {
+    run_case("TestSWA");
+}
+
+TEST_CASE("a sliding window over batches that alternate between sequences") {
+    run_case("TestSWASeparateBatches");
+}
+
+TEST_CASE("a sliding window that keeps more than it shows") {
+    run_case("TestSWAMem");
+}
+
+TEST_CASE("chunks hide what lies before them") {
+    run_case("TestChunkedAttention");
+}
+
+TEST_CASE("sequences of one batch do not see each other") {
+    run_case("TestSequences");
+}
+
+TEST_CASE("removing the end and the middle of a sequence") {
+    run_case("TestRemove");
+}
+
+TEST_CASE("a copied prefix is seen and continued") {
+    run_case("TestCopy");
+}
+
+TEST_CASE("where a sliding window can be resumed") {
+    run_case("TestCanResume");
+}
+
+TEST_CASE("where a sliding window that keeps more can be resumed") {
+    run_case("TestCanResumeSWAMem");
+}

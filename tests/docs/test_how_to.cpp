@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+// What docs/how-to/ quotes, compiled and held to what the pages say.
+#include <cellar/cellar.hpp>
+#include <cellar/describe.hpp>
+
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+using cellar::Position;
+using cellar::Refusal;
+using cellar::Result;
+using cellar::Sequence;
+
+namespace {
+
+/// A batch that owns its lists.
+struct Tokens {
+    std::vector<Position> positions;
+    std::vector<Sequence> sequences;
+
+    Tokens& add(Sequence s, std::int32_t first, std::int32_t end) {
+        for (std::int32_t p = first; p < end; ++p) {
+            positions.push_back({p});
+            sequences.push_back(s);
+        }
+        return *this;
+    }
+    operator cellar::Batch() const { return {positions, sequences}; }
+};
+
+/// Where a model would work.
+template <class Pass>
+void run(Pass& pass) {
+    pass.put(0, std::vector<float>(static_cast<std::size_t>(pass.tokens()) * 8, 1.0F),
+             std::vector<float>(static_cast<std::size_t>(pass.tokens()) * 8, 1.0F));
+}
+
+template <class Cache>
+bool feed(Cache& cache, const Tokens& tokens) {
+    auto pass = cache.begin(tokens);
+    if (!pass) return false;
+    run(*pass);
+    pass->commit();
+    return true;
+}
+
+} // namespace
+
+TEST_CASE("windows and retention") {
+    const cellar::Shape shape{1, 2, 4};
+
+    // [windows]
+    cellar::SlidingWindow<4096> mistral;                             // the last 4096 tokens, itself included
+    cellar::SlidingWindow<> from_file{4096};                         // the same, known at run time
+    cellar::ChunkedAttention<8192> llama4_local;                     // from the beginning of its chunk
+    cellar::SlidingWindow<4096> with_sinks{{.pinned = 4}};           // and the first four
+    cellar::SlidingWindow<4096> drafts{{.retention = 4096 + 8 - 1}}; // eight drafted tokens can be taken back
+    // [/windows]
+    CHECK(mistral.oldest_visible({5000}) == from_file.oldest_visible({5000}));
+    CHECK(llama4_local.oldest_visible({8191}) == Position{0});
+    CHECK(with_sinks.pinned() == 4);
+
+    // [cells]
+    const cellar::Limits limits{.sequences = 4, .capacity = 32768, .batch = 512};
+    cellar::Cache<cellar::StandardV<cellar::half>, cellar::SlidingWindow<4096>> cache{shape, limits, drafts};
+    CHECK(cache.cells() == 4 * (4096 + 8 - 1) + 512);
+    // [/cells]
+
+    // [depth]
+    using Small = cellar::Cache<cellar::StandardV<float>, cellar::SlidingWindow<4>>;
+    Small small{shape, {.sequences = 1, .capacity = 100, .batch = 16}, cellar::SlidingWindow<4>{{.retention = 6}}};
+    feed(small, Tokens{}.add({0}, 0, 16));                        // the newest token stands at 15
+    CHECK(small.range({0}) == cellar::PositionRange{{10}, {15}}); // six are kept
+    CHECK(small.can_resume({0}, {13}));                           // three can go: 6 >= 4 + 3 - 1
+    CHECK_FALSE(small.can_resume({0}, {12}));                     // four cannot
+    // [/depth]
+}
+
+TEST_CASE("many sequences with a shared prompt") {
+    using Cache = cellar::Cache<>;
+    Cache cache{{1, 2, 4}, {.sequences = 9, .capacity = 64, .batch = 64}};
+    const std::int32_t prompt_length = 40;
+
+    // [prompt]
+    const Sequence prompt{8}; // holds the prompt and is never continued
+    feed(cache, Tokens{}.add(prompt, 0, prompt_length));
+    for (std::int32_t user = 0; user < 8; ++user) cache.copy_prefix(prompt, {user}, prompt_length);
+    CHECK(cache.statistics().shared == prompt_length); // one copy of it, nine owners
+    // [/prompt]
+
+    // [step]
+    Tokens step;
+    step.add({0}, prompt_length, prompt_length + 3); // user 0 has just asked something
+    for (std::int32_t user = 1; user < 8; ++user) step.add({user}, prompt_length, prompt_length + 1);
+    auto pass = cache.begin(step); // one pass for all
+    if (!pass) FAIL(cellar::to_string(pass.error()));
+    run(*pass);
+    pass->commit();
+    // [/step]
+
+    // [next]
+    CHECK(cache.can_resume({3}, {prompt_length}));
+    CHECK(
+        cache.remove({3}, {prompt_length}, cellar::end_of_time)); // the next user gets sequence 3 and keeps the prompt
+    // [/next]
+    CHECK(cache.tokens({3}) == prompt_length);
+    CHECK(cache.tokens({0}) == prompt_length + 3);
+}
+
+TEST_CASE("a long chat") {
+    const std::int32_t context = 32;
+
+    // [shift]
+    using Cache = cellar::Cache<cellar::StandardV<float>, cellar::FullCausal, cellar::RopeShift<cellar::Neox>>;
+    Cache cache{{1, 2, 4},
+                {.sequences = 1, .capacity = context, .batch = 16},
+                {},
+                cellar::RopeShift<cellar::Neox>{cellar::rope_frequencies(4, 10000.0)}};
+    // [/shift]
+
+    // [room]
+    const std::int32_t keep = 4; // first tokens that always stay
+    std::int32_t position = 0;   // of the next token
+    const auto make_room = [&](std::int32_t tokens) {
+        if (position + tokens <= context) return Result<void>{};
+        const std::int32_t half = (position - keep) / 2;
+        const Result<void> removed = cache.remove({0}, {keep}, {keep + half}); // later keys are turned by -half
+        if (removed) position -= half;
+        return removed;
+    };
+    // [/room]
+
+    for (int i = 0; i < 100; ++i) {
+        REQUIRE(make_room(1));
+        REQUIRE(feed(cache, Tokens{}.add({0}, position, position + 1)));
+        ++position;
+        CHECK(cache.tokens({0}) == position);
+        CHECK(cache.range({0}) == cellar::PositionRange{{0}, {position - 1}});
+    }
+}
+
+TEST_CASE("a shift of shared cells") {
+    using Shift = cellar::RopeShift<cellar::Neox>;
+    const Shift shift{cellar::rope_frequencies(4)};
+    cellar::Cache<cellar::StandardV<float>, cellar::FullCausal, Shift> cache{
+        {1, 2, 4}, {.sequences = 2, .capacity = 16, .batch = 16}, {}, shift};
+
+    // [shared]
+    const Sequence alice{0};
+    const Sequence bob{1};
+    feed(cache, Tokens{}.add(alice, 0, 5));
+    cache.copy_prefix(alice, bob, 5);
+    CHECK(cache.statistics().shared == 5);
+
+    CHECK(cache.remove(bob, {1}, {3})); // his tokens 3 and 4 are copied, and stand at 1 and 2
+    CHECK(cache.tokens(bob) == 3);
+    CHECK(cache.tokens(alice) == 5);       // she has what she had, at the positions where it was
+    CHECK(cache.statistics().shared == 1); // the first token
+    // [/shared]
+
+    auto pass = cache.begin(Tokens{}.add(alice, 5, 6));
+    CHECK(pass->keys(0)(4, 1, 3) == 1.0F); // as it was put
+}
+
+TEST_CASE("the cell map") {
+    // [map]
+    cellar::Cache<> cache{{1, 2, 4}, {.sequences = 2, .capacity = 8, .batch = 8}};
+    feed(cache, Tokens{}.add({0}, 0, 4));
+    cache.copy_prefix({0}, {1}, 3);
+    feed(cache, Tokens{}.add({1}, 3, 5));
+    feed(cache, Tokens{}.add({0}, 4, 5));
+
+    CHECK(cellar::describe(cache)
+          == "7 of 16 cells used, 3 shared, longest free run 9, 1024 bytes in 1 layers\n"
+             " 0  ***0110.........\n"
+             "0  sequence 0: 5 tokens, positions 0 to 4\n"
+             "1  sequence 1: 5 tokens, positions 0 to 4\n");
+    // [/map]
+}
+
+// The map, the history and the masks that docs/concepts.md draws.
+TEST_CASE("the map on the page of concepts") {
+    const auto rows = [](const auto& window) {
+        using Window = std::remove_cvref_t<decltype(window)>;
+        const cellar::Limits limits{.sequences = 2, .capacity = 5, .batch = 4};
+        cellar::Cache<cellar::StandardV<float>, Window> cache{{1, 2, 4}, limits, window};
+        feed(cache, Tokens{}.add({0}, 0, 4));
+        cache.copy_prefix({0}, {1}, 3);
+        feed(cache, Tokens{}.add({1}, 3, 5));
+        feed(cache, Tokens{}.add({0}, 4, 5));
+        auto pass = cache.begin(Tokens{}.add({0}, 5, 6).add({1}, 5, 6));
+        const auto mask = pass->template mask<bool>();
+        std::string drawn = std::to_string(pass->history().first) + ":";
+        for (std::int64_t t = 0; t < 2; ++t) {
+            drawn += ' ';
+            for (std::int64_t c = 0; c < mask.extent(1); ++c) drawn += mask(t, c) ? 'o' : '-';
+        }
+        return drawn;
+    };
+    CHECK(rows(cellar::FullCausal{}) == "0: oooo--oo- ooo-oo--o");
+    CHECK(rows(cellar::SlidingWindow<3>{{.retention = 5}}) == "3: o--oo- -oo--o");
+}

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+// What docs/how-to/write-your-own-policy.md quotes: policies as a user writes them, in a cache.
+#include <cellar/cellar.hpp>
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+// [window]
+/// A token sees its own block of positions and the one before (block-local attention).
+class TwoBlocks {
+public:
+    explicit TwoBlocks(std::int32_t size) : size_{size} {}
+
+    cellar::Position oldest_visible(cellar::Position p) const { return {std::max(0, (p.value / size_ - 1) * size_)}; }
+    cellar::Position oldest_kept(cellar::Position newest) const { return oldest_visible(newest); }
+    std::int32_t pinned() const { return 0; }
+
+    TwoBlocks fitted(std::int32_t, std::int32_t) const { return *this; }
+    std::int64_t cells(std::int32_t sequences, std::int32_t, std::int32_t batch) const {
+        return std::int64_t{sequences} * 2 * size_ + batch;
+    }
+
+private:
+    std::int32_t size_;
+};
+static_assert(cellar::window_policy<TwoBlocks>);
+// [/window]
+
+// [mapping]
+/// [heads, cells, dim]: all rows of one head lie together.
+class HeadsCellsDims {
+public:
+    static constexpr bool contiguous_rows = false;  // a row's heads lie apart
+    static constexpr bool contiguous_cells = false; // dim elements lie between one cell and the next
+
+    CELLAR_FUNCTION constexpr HeadsCellsDims(std::int64_t cells, int heads, int dim)
+        : cells_{cells}, heads_{heads}, dim_{dim} {}
+
+    CELLAR_FUNCTION constexpr std::int64_t cells() const { return cells_; }
+    CELLAR_FUNCTION constexpr int heads() const { return heads_; }
+    CELLAR_FUNCTION constexpr int dim() const { return dim_; }
+    CELLAR_FUNCTION constexpr std::int64_t required_size() const { return heads_ * cells_ * dim_; }
+
+    CELLAR_FUNCTION constexpr std::int64_t operator()(std::int64_t cell, std::int64_t head, std::int64_t d) const {
+        return (head * cells_ + cell) * dim_ + d;
+    }
+
+    /// [heads, range.count, dim]
+    template <class T>
+    CELLAR_FUNCTION constexpr cellar::StridedView<T, 3> view(T* data, cellar::CellRange range) const {
+        return {data + std::int64_t{range.first} * dim_, {heads_, range.count, dim_}, {cells_ * dim_, dim_, 1}};
+    }
+
+private:
+    std::int64_t cells_;
+    int heads_;
+    int dim_;
+};
+static_assert(cellar::mapping<HeadsCellsDims>);
+// [/mapping]
+
+// [layout]
+template <cellar::element Key, cellar::element Value = Key>
+struct ByHead {
+    using key_element = Key;
+    using value_element = Value;
+    using key_mapping = HeadsCellsDims;
+    using value_mapping = HeadsCellsDims;
+};
+static_assert(cellar::layout_policy<ByHead<cellar::half>>);
+// [/layout]
+
+// [shift]
+/// For keys that carry no position (ALiBi, NoPE): tokens may move, and no key has to be turned.
+struct FreeShift {
+    static constexpr bool possible = true;
+
+    struct Factor {};
+    struct Rotation {
+        CELLAR_FUNCTION int pairs() const { return 0; }
+        CELLAR_FUNCTION int first(int) const { return 0; }
+        CELLAR_FUNCTION int second(int) const { return 0; }
+        CELLAR_FUNCTION void turn(float&, float&, Factor) const {}
+    };
+
+    Rotation rotation(int /*layer*/) const { return {}; }
+    Factor factor(int /*layer*/, int /*pair*/, std::int32_t /*delta*/) const { return {}; }
+};
+static_assert(cellar::shift_policy<FreeShift>);
+// [/shift]
+
+// [backend]
+/// The host backend, counting the rows that are written.
+class CountingBackend : public cellar::HostBackend {
+public:
+    template <cellar::mapping Mapping, cellar::element E, class T>
+    void scatter(const Mapping& mapping, Buffer<E>& buffer, std::span<const cellar::Cell> cells,
+                 cellar::StridedView<const T, 3> rows) {
+        rows_ += std::ssize(cells);
+        HostBackend::scatter(mapping, buffer, cells, rows);
+    }
+
+    std::int64_t rows() const { return rows_; }
+
+private:
+    std::int64_t rows_ = 0;
+};
+static_assert(cellar::backend<CountingBackend>);
+// [/backend]
+
+namespace {
+
+// [cache]
+using Mine = cellar::Cache<ByHead<float>, TwoBlocks, FreeShift, CountingBackend>;
+// [/cache]
+
+void feed(Mine& cache, std::int32_t first, std::int32_t end) {
+    std::vector<cellar::Position> positions;
+    std::vector<float> rows;
+    for (std::int32_t p = first; p < end; ++p) {
+        positions.push_back({p});
+        rows.insert(rows.end(), 4, static_cast<float>(p));
+    }
+    auto pass = cache.begin({positions, std::vector<cellar::Sequence>(positions.size())});
+    REQUIRE(pass);
+    pass->put(0, rows, rows);
+    pass->commit();
+}
+
+} // namespace
+
+TEST_CASE("a cache of one's own policies") {
+    // [use]
+    Mine cache{{1, 2, 2}, {.sequences = 1, .capacity = 100, .batch = 16}, TwoBlocks{4}};
+    // [/use]
+    CHECK(cache.cells() == 24);
+    feed(cache, 0, 9);
+    CHECK(cache.range({0}) == cellar::PositionRange{{4}, {8}});
+    feed(cache, 9, 11);
+    CHECK(cache.backend().rows() == 2 * 11);
+    REQUIRE(cache.remove({0}, {5}, {7}));
+    CHECK(cache.range({0}) == cellar::PositionRange{{4}, {8}});
+
+    const cellar::Position next{9};
+    const cellar::Sequence sequence{0};
+    auto pass = cache.begin({{&next, 1}, {&sequence, 1}});
+    REQUIRE(pass);
+    pass->put(0, std::vector<float>(4, 9.0F), std::vector<float>(4, 9.0F));
+    const auto [keys, values, mask] = pass->get<bool>(0);
+    std::vector<float> seen;
+    for (std::int64_t c = 0; c < mask.extent(1); ++c)
+        if (mask(0, c)) seen.push_back(keys(1, c, 1));
+    std::sort(seen.begin(), seen.end());
+    CHECK(seen == std::vector<float>{4, 7, 8, 9, 9, 10}); // what was put at 4 and 7 to 10, and the new one at 9
+    CHECK(values.extent(0) == 2);
+}

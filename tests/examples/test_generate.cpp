@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+// The commands as a user meets them.
+#include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace {
+
+namespace fs = std::filesystem;
+
+const std::string model = CELLAR_SOURCE_DIR "/examples/models/shakespeare/model.safetensors";
+
+/// A folder that goes when the test does.
+class Scratch {
+public:
+    Scratch() {
+        std::string name = (fs::temp_directory_path() / "cellar-test-XXXXXX").string();
+        REQUIRE(::mkdtemp(name.data()) != nullptr);
+        folder_ = name;
+    }
+    ~Scratch() { fs::remove_all(folder_); }
+    Scratch(const Scratch&) = delete;
+    Scratch& operator=(const Scratch&) = delete;
+
+    std::string path(const std::string& name) const { return (folder_ / name).string(); }
+
+private:
+    fs::path folder_;
+};
+
+std::string content(const std::string& path) {
+    std::ifstream file{path, std::ios::binary};
+    return {std::istreambuf_iterator<char>{file}, {}};
+}
+
+struct Outcome {
+    int code;
+    std::string out;
+    std::string error;
+};
+
+Outcome run(const std::string& command) {
+    const Scratch scratch;
+    const std::string redirected = command + " >" + scratch.path("out") + " 2>" + scratch.path("error");
+    const int status = std::system(redirected.c_str());
+    REQUIRE(WIFEXITED(status));
+    return {WEXITSTATUS(status), content(scratch.path("out")), content(scratch.path("error"))};
+}
+
+Outcome generate(const std::string& flags) {
+    return run(CELLAR_GENERATE " " + flags);
+}
+
+/// It ends with one line on the error stream that says `words`, and prints no report.
+void check_refused(const Outcome& o, int code, const std::string& words) {
+    CAPTURE(o.error);
+    CHECK(o.code == code);
+    CHECK(o.out.empty());
+    CHECK(std::count(o.error.begin(), o.error.end(), '\n') == 1);
+    CHECK(o.error.back() == '\n');
+    CHECK(o.error.find(words) != std::string::npos);
+}
+
+} // namespace
+
+TEST_CASE("generate: wrong flags") {
+    check_refused(generate("--tokes 5"), 2, "--tokes");
+    check_refused(generate("--tokens many"), 2, "many");
+    check_refused(generate("--tokens 0"), 2, "--tokens");
+    check_refused(generate("--seed -1"), 2, "--seed");
+    check_refused(generate("--layout diagonal"), 2, "diagonal");
+    check_refused(generate("--cache-type int8"), 2, "int8");
+    check_refused(generate("--temperature -1"), 2, "--temperature");
+    check_refused(generate("--temperature nan"), 1, "--temperature is not a number");
+    check_refused(generate("--prompt ''"), 1, "--prompt is empty");
+    check_refused(generate("--context 8"), 1, "--context is 8, expected 16 to 256");
+    check_refused(generate("--context 257"), 1, "--context is 257, expected 16 to 256");
+    check_refused(generate("--json /no/such/folder/r.json --tokens 1"), 1, "/no/such/folder/r.json: cannot be written");
+}
+
+TEST_CASE("generate: files that are no model") {
+    const Scratch scratch;
+    const std::string whole = content(model);
+    std::ofstream{scratch.path("cut"), std::ios::binary} << whole.substr(0, whole.size() / 2);
+    std::ofstream{scratch.path("empty")};
+    std::ofstream{scratch.path("text")} << "These are not the weights you are looking for.\n";
+    check_refused(generate("--model /no/such/model"), 1, "/no/such/model: cannot be opened: No such file");
+    check_refused(generate("--model " + scratch.path("")), 1, "Is a directory");
+    check_refused(generate("--model " + scratch.path("cut")), 1, "of the data, which is only");
+    check_refused(generate("--model " + scratch.path("empty")), 1, "not a safetensors file: it has 0 bytes");
+    check_refused(generate("--model " + scratch.path("text")), 1, "not a safetensors file, or cut off");
+}
+
+TEST_CASE("generate: --help") {
+    const Outcome o = generate("--help");
+    CHECK(o.code == 0);
+    CHECK(o.error.empty());
+    for (const char* flag :
+         {"--prompt", "--tokens", "--seed", "--temperature", "--model", "--layout", "--context", "--json"}) {
+        CHECK(o.out.find(flag) != std::string::npos);
+    }
+}
+
+TEST_CASE("generate: a long text, and its report") {
+    const Scratch scratch;
+    const std::string json = scratch.path("report.json");
+    const Outcome o = generate("--prompt ROMEO: --tokens 2000 --context 256 --seed 3 --json " + json);
+    CAPTURE(o.error);
+    REQUIRE(o.code == 0);
+    const auto r = nlohmann::json::parse(content(json));
+    const auto text = r.at("text").get<std::string>();
+    CHECK(o.out.find("ROMEO:" + text) == 0);
+    CHECK(text.size() >= 2000); // a byte that is no UTF-8 becomes three in JSON
+    CHECK(r.at("prompt") == "ROMEO:");
+    CHECK(r.at("context") == 256);
+    CHECK(r.at("seed") == 3);
+    CHECK(r.at("layout") == "standard");
+    CHECK(r.at("prefill").at("tokens") == 6);
+    CHECK(r.at("decode").at("tokens") == 1999);
+    CHECK(r.at("decode").at("tokens_per_second") > 0);
+    CHECK(r.at("cache").at("full").at("cells") == 256);
+    CHECK(r.at("cache").at("sliding").at("cells_used") == 32);
+    CHECK(r.at("cache").at("bytes").get<int>() == (96 * 5 + 256) * 2 * 2 * 40 * 4);
+    // 2005 tokens went in, none by one shift of 126 less than the overflow
+    CHECK(r.at("shifts") == (2005 - 256 + 125) / 126);
+    CHECK(r.at("cache").at("full").at("cells_used") == 2005 - 126 * r.at("shifts").get<int>());
+    CHECK(r.at("evicted") == 2005 - 32);
+    CHECK(r.at("check").at("passed") == true);
+    CHECK(r.at("check").at("after_shift") > 20);
+    CHECK(r.at("check").at("difference") <= r.at("check").at("bound"));
+    for (const char* word : {"prefill", "decode", "cells", "memory", "evicted", "check"}) {
+        CHECK(o.out.find(std::string{"\n"} + word + " ") != std::string::npos);
+    }
+}
+
+TEST_CASE("generate: the seed decides the text, the layout does not") {
+    const Scratch scratch;
+    const auto text = [&](const std::string& flags) {
+        const std::string json = scratch.path("report.json");
+        REQUIRE(generate("--tokens 300 --context 64 --json " + json + " " + flags).code == 0);
+        return nlohmann::json::parse(content(json)).at("text").get<std::string>();
+    };
+    const std::string first = text("--seed 1");
+    CHECK(first == text("--seed 1"));
+    CHECK(first == text("--seed 1 --layout permuted"));
+    CHECK(first != text("--seed 2"));
+    CHECK(text("--temperature 0 --seed 1") == text("--temperature 0 --seed 2 --layout permuted"));
+}
+
+TEST_CASE("generate: a prompt longer than the context, in every element type") {
+    std::string prompt;
+    while (prompt.size() < 400) prompt += "What light through yonder window breaks? ";
+    for (const char* type : {"float", "half", "bf16"}) {
+        const Outcome o = generate("--prompt '" + prompt + "' --tokens 50 --context 100 --cache-type " + type);
+        CAPTURE(o.error);
+        CHECK(o.code == 0);
+    }
+}
+
+TEST_CASE("llama2c: as a command") {
+    check_refused(run(CELLAR_LLAMA2C), 2, "checkpoint is required");
+    check_refused(run(CELLAR_LLAMA2C " --layout x y"), 2, "--layout");
+    check_refused(run(CELLAR_LLAMA2C " /no/such/model"), 1, "cannot be opened");
+    check_refused(run(CELLAR_LLAMA2C " " + model), 1, "not a llama2.c checkpoint");
+}

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+// Texts that outgrow their context, through caches and without.
+#include "llama/cached.hpp"
+#include "llama/sampler.hpp"
+#include "llama/session.hpp"
+#include "memories.hpp"
+#include "tiny_model.hpp"
+#include <cellar/cellar.hpp>
+
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace {
+
+llama::Llama& tiny() {
+    static llama::Llama model{RandomWeights{5}(tiny_config())};
+    return model;
+}
+
+struct Outcome {
+    llama::Check check;
+    int shifts = 0;
+    std::vector<int> text;
+};
+
+/// A prompt of some length, and tokens after it.
+Outcome run(llama::Llama& model, llama::TextMemory& memory, const llama::SessionLimits& limits, int prompt, int tokens,
+            double temperature = 1) {
+    llama::Session session{model, memory, limits};
+    llama::Sampler sample{7, temperature};
+    std::vector<int> text;
+    for (int i = 0; i < prompt; ++i) text.push_back(i * i % model.config().vocab_size);
+    const llama::Matrix* logits = &session.feed(text);
+    for (int i = 0; i < tokens; ++i) {
+        text.push_back(sample(*logits));
+        logits = &session.feed(std::span{&text.back(), 1});
+    }
+    return {session.check(), session.shifts(), text};
+}
+
+using Rope = cellar::RopeShift<cellar::Neox>;
+
+// What could be wrong with a shift: it turns the other way, not at all, or one position too far.
+struct TurnsBack : Rope {
+    using Rope::Rope;
+    Factor factor(int layer, int pair, std::int32_t delta) const { return Rope::factor(layer, pair, -delta); }
+};
+struct TurnsNothing : Rope {
+    using Rope::Rope;
+    Factor factor(int layer, int pair, std::int32_t) const { return Rope::factor(layer, pair, 0); }
+};
+struct TurnsTooFar : Rope {
+    using Rope::Rope;
+    Factor factor(int layer, int pair, std::int32_t delta) const { return Rope::factor(layer, pair, delta - 1); }
+};
+
+template <class Shift>
+llama::Check check_with(const llama::Config& config) {
+    const llama::SessionLimits limits{.context = 32, .batch = 8};
+    const Shift shift{cellar::rope_frequencies(config.head_dim, config.rope_theta)};
+    llama::CachedMemory<cellar::StandardV<float>, Shift> memory{config, shift, limits.context, limits.batch};
+    return run(tiny(), memory, limits, 10, 100).check;
+}
+
+} // namespace
+
+TEST_CASE("session: logits with a cache equal those without, for every layout, element and context") {
+    for (const char* layout : {"standard", "permuted"}) {
+        for (const char* element : {"float", "half", "bf16"}) {
+            for (const int context : {1, 2, 3, 4, 5, 6, 7, 16, 33, 64}) {
+                for (const int batch : {1, 3, 64}) {
+                    CAPTURE(layout);
+                    CAPTURE(element);
+                    CAPTURE(context);
+                    CAPTURE(batch);
+                    const auto memory = neox_memory(tiny().config(), layout, element, context, batch);
+                    const Outcome o = run(tiny(), *memory, {.context = context, .batch = batch}, 40, 60);
+                    CHECK(o.check.passed());
+                    CHECK(o.check.positions > 60);
+                    if (context < 64) CHECK(o.check.after_shift > 0);
+                }
+            }
+        }
+    }
+}
+
+TEST_CASE("session: interleaved pairs") {
+    llama::Llama model{RandomWeights{6}(tiny_config(llama::Pairing::interleaved))};
+    for (const char* layout : {"standard", "permuted"}) {
+        const auto memory = interleaved_memory(model.config(), layout, 24, 8);
+        const Outcome o = run(model, *memory, {.context = 24, .batch = 8}, 10, 100);
+        CHECK(o.check.passed());
+        CHECK(o.shifts > 5);
+    }
+}
+
+TEST_CASE("session: models of one kind of layers") {
+    using enum llama::LayerKind;
+    for (const llama::LayerKind kind : {sliding_attention, full_attention}) {
+        llama::Config config = tiny_config();
+        config.layer_types.assign(2, kind);
+        llama::Llama model{RandomWeights{8}(config)};
+        const auto memory = neox_memory(config, "standard", "float", 24, 8);
+        const Outcome o = run(model, *memory, {.context = 24, .batch = 8}, 10, 100);
+        CHECK(o.check.passed());
+        CHECK((memory->use().sliding.layers == 0) == (kind == full_attention));
+        CHECK((memory->use().full.layers == 0) == (kind == sliding_attention));
+        CHECK((memory->use().evicted > 0) == (kind == sliding_attention));
+    }
+}
+
+TEST_CASE("session: the check finds faults") {
+    const llama::Config right = tiny_config();
+    llama::Config narrow = right;
+    llama::Config wide = right;
+    --narrow.sliding_window;
+    ++wide.sliding_window;
+    CHECK(check_with<Rope>(right).passed());
+    CHECK_FALSE(check_with<Rope>(narrow).passed());
+    CHECK_FALSE(check_with<Rope>(wide).passed());
+    CHECK_FALSE(check_with<TurnsBack>(right).passed());
+    CHECK_FALSE(check_with<TurnsNothing>(right).passed());
+    CHECK_FALSE(check_with<TurnsTooFar>(right).passed());
+}
+
+TEST_CASE("session: layouts write the same text across shifts") {
+    const llama::SessionLimits limits{.context = 24, .batch = 8};
+    const auto standard = neox_memory(tiny().config(), "standard", "float", limits.context, limits.batch);
+    const auto permuted = neox_memory(tiny().config(), "permuted", "float", limits.context, limits.batch);
+    const Outcome a = run(tiny(), *standard, limits, 10, 150);
+    const Outcome b = run(tiny(), *permuted, limits, 10, 150);
+    CHECK(a.shifts > 10);
+    CHECK(a.text == b.text);
+}
+
+TEST_CASE("memory: what is used, and what the window evicted") {
+    const auto memory = neox_memory(tiny().config(), "standard", "half", 16, 8);
+    llama::Session session{tiny(), *memory, {.context = 16, .batch = 8}};
+    const std::vector<int> tokens(16, 1);
+    session.feed(tokens);
+    llama::MemoryUse use = memory->use();
+    CHECK(use.sliding.layers == 2);
+    CHECK(use.full.layers == 1);
+    CHECK(use.sliding.cells_used == 5);
+    CHECK(use.sliding.cells == 5 + 8);
+    CHECK(use.full.cells_used == 16);
+    CHECK(use.full.cells == 16);
+    CHECK(use.full.bytes == 16 * 2 * 2 * 6 * 2); // cells, keys and values, heads, elements, bytes
+    CHECK(use.sliding.bytes == 2 * 13 * 2 * 2 * 6 * 2);
+    CHECK(use.evicted == 11);
+    session.feed(std::vector<int>{1}); // positions 4 to 9 go, which the window has left already
+    use = memory->use();
+    CHECK(session.shifts() == 1);
+    CHECK(use.full.cells_used == 11);
+    CHECK(use.sliding.cells_used == 5);
+    CHECK(use.evicted == 12);
+}
+
+TEST_CASE("memory: both caches take a batch, or neither") {
+    const auto memory = neox_memory(tiny().config(), "standard", "float", 16, 32);
+    const auto refused = memory->begin(0, 20); // the sliding cache has 5 + 32 cells, the full one 16
+    REQUIRE_FALSE(refused.has_value());
+    CHECK(refused.error() == cellar::Refusal::full);
+    CHECK(memory->begin(0, 33).error() == cellar::Refusal::batch_too_long);
+    CHECK(memory->use().sliding.cells_used == 0);
+    CHECK(memory->begin(0, 16).has_value());
+}

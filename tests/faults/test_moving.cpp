@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Faults of other caches around copies, shifts, placement and defragmentation, each as its symptom.
+#include "../cache/numbers.hpp"
+#include "../violations.hpp"
+
+using namespace cellar;
+using numbers::feed;
+using numbers::Held;
+using numbers::held;
+using numbers::prompt;
+using numbers::sees;
+using numbers::Tokens;
+using numbers::Values;
+using numbers::values;
+
+namespace {
+
+/// Cells [0, cells) in use by two sequences by turns as `pattern` says ('.': free), each token the number of its cell.
+numbers::Cache<> pattern(const std::string& owners, Placement placement = Placement::scattered) {
+    const int cells = static_cast<int>(owners.size());
+    numbers::Cache<> cache{numbers::small,
+                           {.sequences = 3, .capacity = cells, .batch = 3 * cells, .placement = placement}};
+    Tokens tokens;
+    int next[3] = {};
+    for (int c = 0; c < cells; ++c) {
+        const char owner = owners[static_cast<std::size_t>(c)];
+        const int s = owner == '.' ? 2 : owner - '0';
+        tokens.push_back({s, next[s]++, static_cast<float>(c)});
+    }
+    feed(cache, tokens);
+    REQUIRE(cache.remove({2}, {0}, end_of_time));
+    return cache;
+}
+
+} // namespace
+
+TEST_CASE("copying a sequence onto itself erases it") {
+    numbers::Cache<> cache{numbers::small, {.sequences = 2, .capacity = 8, .batch = 8}};
+    feed(cache, prompt(0, 0, {1, 2, 3}));
+    cache.copy_prefix({0}, {0}, 3);
+    cache.copy_prefix({0}, {0}, 1);
+    CHECK(values(cache, 0) == Values{1, 2, 3});
+}
+
+TEST_CASE("a copied prefix is added to what the target had") {
+    numbers::Cache<> cache{numbers::small, {.sequences = 2, .capacity = 8, .batch = 8}};
+    feed(cache, prompt(0, 0, {1, 2}) + prompt(1, 0, {3, 4, 5}));
+    cache.copy_prefix({0}, {1}, 2);
+    CHECK(values(cache, 1) == Values{1, 2});
+    cache.copy_prefix({0}, {1}, 2); // twice: nothing is counted twice
+    CHECK(cache.tokens({1}) == 2);
+    REQUIRE(cache.remove({1}, {0}, end_of_time));
+    REQUIRE(cache.remove({0}, {0}, end_of_time));
+    CHECK(cache.statistics().free == cache.cells());
+}
+
+TEST_CASE("copying and removing over and over leaks cells") {
+    numbers::Cache<> cache{numbers::small, {.sequences = 4, .capacity = 8, .batch = 8}};
+    for (int round = 0; round < 100; ++round) {
+        feed(cache, prompt(0, 0, Values(6)));
+        for (const int s : {1, 2, 3}) cache.copy_prefix({0}, {s}, 6 - s);
+        REQUIRE(cache.remove({1}, {0}, {2}));
+        feed(cache, prompt(2, 4, Values(3)));
+        for (const int s : {3, 0, 1, 2}) REQUIRE(cache.remove({s}, {0}, end_of_time));
+        REQUIRE(cache.statistics().free == cache.cells());
+    }
+}
+
+TEST_CASE("a later pass overwrites cells that another sequence still reads") {
+    numbers::Cache<SlidingWindow<2>> cache{numbers::small, {.sequences = 3, .capacity = 40, .batch = 4}};
+    feed(cache, prompt(0, 0, {1, 2, 3}));
+    cache.copy_prefix({0}, {1}, 3);
+    for (int p = 3; p < 40; ++p) feed(cache, prompt(0, p, {100}));
+    CHECK(values(cache, 1) == Values{1, 2, 3});
+    REQUIRE(cache.remove({0}, {0}, end_of_time));
+    for (int p = 0; p < 40; ++p) feed(cache, prompt(2, p, {200}));
+    CHECK(values(cache, 1) == Values{1, 2, 3});
+}
+
+TEST_CASE("a new sequence sees what the previous owner left in its cells") {
+    numbers::Cache<> cache{numbers::small, {.sequences = 2, .capacity = 4, .batch = 8}};
+    feed(cache, prompt(0, 0, {1, 2, 3, 4, 5, 6, 7, 8}));
+    REQUIRE(cache.remove({0}, {0}, end_of_time));
+    const Tokens tokens = prompt(1, 0, {9});
+    auto pass = numbers::begin(cache, tokens);
+    numbers::put(*pass, cache.shape(), tokens);
+    CHECK(sees(cache, *pass, 0) == Values{9});
+}
+
+TEST_CASE("a refused remove leaves the sequence half renumbered") {
+    numbers::Cache<> cache{numbers::small, {.sequences = 2, .capacity = 4, .batch = 8}};
+    feed(cache, prompt(0, 0, {10, 20, 30, 40, 50, 60}));
+    cache.copy_prefix({0}, {1}, 6);
+    feed(cache, prompt(0, 6, {70}));
+    const std::string before = numbers::portrait(cache);
+    CHECK(cache.remove({0}, {1}, {2}).error() == Refusal::full); // four copies, one free cell
+    CHECK(numbers::portrait(cache) == before);
+    CHECK(held(cache, 0) == Held{{10, 10}, {20, 20}, {30, 30}, {40, 40}, {50, 50}, {60, 60}, {70, 70}});
+    CHECK(held(cache, 1) == Held{{10, 10}, {20, 20}, {30, 30}, {40, 40}, {50, 50}, {60, 60}});
+
+    Cache<> rigid{Shape{1, 1, 2, 1}, {.capacity = 8, .batch = 8}};
+    feed(rigid, prompt(0, 0, {1, 2, 3}));
+    const std::string unshifted = numbers::portrait(rigid);
+    CHECK(rigid.remove({0}, {0}, {1}).error() == Refusal::cannot_shift);
+    CHECK(numbers::portrait(rigid) == unshifted);
+}
+
+TEST_CASE("a remove is refused for want of a shift although nothing follows the range") {
+    Cache<> cache{Shape{1, 1, 2, 1}, {.capacity = 8, .batch = 8}};
+    feed(cache, prompt(0, 0, {1, 2, 3}));
+    CHECK(cache.remove({0}, {1}, {3}));
+    CHECK(cache.remove({0}, {1}, {50}));
+    CHECK(values(cache, 0) == Values{1});
+}
+
+TEST_CASE("an end of minus one removes nothing or everything") {
+    numbers::Cache<> cache{numbers::small, {.capacity = 8, .batch = 8}};
+    feed(cache, prompt(0, 0, {1, 2, 3}));
+    CHECK(violation_of([&] { static_cast<void>(cache.remove({0}, {1}, {-1})); })
+          == "remove: positions [1, -1), expected 0 <= begin <= end");
+    CHECK(values(cache, 0) == Values{1, 2, 3});
+}
+
+TEST_CASE("shifting one sequence moves the keys of others that share its cells") {
+    numbers::Cache<> cache{numbers::small, {.sequences = 3, .capacity = 8, .batch = 8}};
+    feed(cache, prompt(0, 0, {10, 20, 30, 40}));
+    cache.copy_prefix({0}, {1}, 4);
+    cache.copy_prefix({0}, {2}, 3);
+    REQUIRE(cache.remove({1}, {0}, {2}));
+    CHECK(held(cache, 0) == Held{{10, 10}, {20, 20}, {30, 30}, {40, 40}});
+    CHECK(held(cache, 1) == Held{{30, 28}, {40, 38}});
+    CHECK(held(cache, 2) == Held{{10, 10}, {20, 20}, {30, 30}});
+    REQUIRE(cache.remove({0}, {0}, {1})); // now 30 is shared with one, 40 with nobody
+    CHECK(held(cache, 0) == Held{{20, 19}, {30, 29}, {40, 39}});
+    CHECK(held(cache, 2) == Held{{10, 10}, {20, 20}, {30, 30}});
+}
+
+TEST_CASE("shifting a whole context runs out of memory half-way") {
+    constexpr int tokens = 5000;
+    numbers::Cache<> cache{numbers::small, {.capacity = tokens, .batch = tokens}};
+    Tokens all;
+    for (int p = 0; p < tokens; ++p) all.push_back({0, p, static_cast<float>(p)});
+    feed(cache, all);
+    REQUIRE(cache.remove({0}, {1}, {tokens / 2}));
+    const Held after = held(cache, 0);
+    REQUIRE(after.size() == tokens / 2 + 1);
+    bool right = after[0] == std::pair{0.0F, 0.0F};
+    for (std::size_t i = 1; i < after.size(); ++i)
+        right = right && after[i].first == static_cast<float>(tokens / 2) + static_cast<float>(i) - 1
+                && after[i].second == static_cast<float>(i);
+    CHECK(right);
+}
+
+TEST_CASE("fragmentation refuses a batch or forces a defragmentation") {
+    numbers::Cache<> cache = pattern("0.0.0.0.0.0.0.0.");
+    const Tokens tokens = prompt(1, 0, {31, 32, 33, 34, 35, 36, 37, 38});
+    auto first = numbers::begin(cache, tokens);
+    REQUIRE(first);
+    numbers::put(*first, cache.shape(), tokens);
+    CHECK(sees(cache, *first, 7) == Values{31, 32, 33, 34, 35, 36, 37, 38});
+    first->commit();
+    CHECK(values(cache, 0) == Values{0, 2, 4, 6, 8, 10, 12, 14}); // read from where they were
+}
+
+TEST_CASE("one defragmentation is not enough to make room") {
+    // Moves were limited in number, and the cache gave up after one round.
+    std::string owners;
+    for (int i = 0; i < 1000; ++i) owners += "0.1.";
+    numbers::Cache<> cache = pattern(owners, Placement::contiguous);
+    const int free = cache.statistics().free;
+    auto pass = numbers::begin(cache, prompt(2, 0, Values(static_cast<std::size_t>(free))));
+    REQUIRE(pass);
+    CHECK(pass->cells().back() - pass->cells().front() == free - 1);
+}
+
+TEST_CASE("a defragmentation swaps rows or loses them") {
+    // Neighbouring moves were joined in the wrong order, or although a hole lay between them.
+    for (const std::string owners :
+         {"0.00", "00.0.00", ".00", "..00", "0..00.0", "0...0000", "01.01.01", ".0.1.0.1.0", "....01", "0.0.0.0.000",
+          "00.1100.11", "0.......1", "..01..10..01..", "000...111"}) {
+        CAPTURE(owners);
+        numbers::Cache<> cache = pattern(owners);
+        const Held before[2] = {held(cache, 0), held(cache, 1)};
+        cache.defragment();
+        CHECK(held(cache, 0) == before[0]);
+        CHECK(held(cache, 1) == before[1]);
+        for (const int s : {0, 1}) // also in the order of their positions
+            for (int p = 0; p < cache.tokens({s}); ++p) {
+                auto pass = numbers::begin(cache, {{s, p, 0}});
+                Values seen = sees(cache, *pass, 0);
+                CHECK(seen.size() == static_cast<std::size_t>(p) + 2);
+            }
+        CHECK(cache.statistics().fragmentation() == 0);
+    }
+}
+
+TEST_CASE("after a defragmentation the history still points to the old cells") {
+    numbers::Cache<SlidingWindow<3>> cache{numbers::small, {.sequences = 2, .capacity = 40, .batch = 20}};
+    feed(cache, prompt(0, 0, Values(12)) + prompt(1, 0, {1, 2, 3}));
+    REQUIRE(cache.remove({0}, {0}, end_of_time));
+    cache.defragment();
+    const Tokens next = prompt(1, 3, {4});
+    auto pass = numbers::begin(cache, next);
+    numbers::put(*pass, cache.shape(), next);
+    CHECK(pass->history() == CellRange{0, 4});
+    CHECK(sees(cache, *pass, 0) == Values{2, 3, 4});
+}
+
+TEST_CASE("more sequences than fit into one machine word") {
+    constexpr int sequences = 300;
+    numbers::Cache<> cache{numbers::small, {.sequences = sequences, .capacity = 4, .batch = 8}};
+    feed(cache, prompt(0, 0, {10, 20, 30}));
+    for (int s = 1; s < sequences; ++s) cache.copy_prefix({0}, {s}, 3);
+    CHECK(cache.statistics().free == 4 * sequences - 3);
+    REQUIRE(cache.remove({257}, {0}, {1}));
+    CHECK(held(cache, 257) == Held{{20, 19}, {30, 29}});
+    for (int s = 0; s < sequences; ++s)
+        if (s != 257) REQUIRE(cache.remove({s}, {1}, end_of_time));
+    CHECK(values(cache, 0) == Values{10});
+    CHECK(values(cache, 299) == Values{10});
+    CHECK(cache.statistics().free == 4 * sequences - 3);
+}
+
+TEST_CASE("memory is taken late and runs out in the middle of a conversation") {
+    numbers::Cache<> cache{numbers::small, {.sequences = 2, .capacity = 16, .batch = 8}};
+    const std::int64_t bytes = cache.bytes();
+    CHECK(bytes == std::int64_t{cache.cells()} * 3 * 4);
+    const void* const keys = cache.reserve(8).keys(0).data_handle();
+    for (int p = 0; p < 32; p += 8) feed(cache, prompt(0, p, Values(8)));
+    CHECK(cache.bytes() == bytes);
+    CHECK(static_cast<const void*>(cache.reserve(8).keys(0).data_handle()) == keys);
+}

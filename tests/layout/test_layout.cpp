@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "layout/archetypes.hpp"
+#include <cellar/layout/layout.hpp>
+
+#include <concepts>
+
+namespace {
+
+using cellar::bf16;
+using cellar::half;
+using cellar::layout_policy;
+using cellar::PermutedV;
+using cellar::StandardV;
+
+template <template <class, class> class Layout, class... Elements>
+constexpr bool all_pairs_are_layouts() {
+    const auto with_key = []<class Key>(Key*) { return (layout_policy<Layout<Key, Elements>> && ...); };
+    return (with_key(static_cast<Elements*>(nullptr)) && ...);
+}
+static_assert(all_pairs_are_layouts<StandardV, float, half, bf16>());
+static_assert(all_pairs_are_layouts<PermutedV, float, half, bf16>());
+static_assert(all_pairs_are_layouts<cellar_test::BackwardsLayout, float, half, bf16>());
+
+static_assert(std::same_as<StandardV<half>, StandardV<half, half>>);
+static_assert(std::same_as<PermutedV<half, float>::key_element, half>);
+static_assert(std::same_as<PermutedV<half, float>::value_element, float>);
+static_assert(std::same_as<StandardV<half>::value_mapping, cellar::CellsHeadsDims>);
+static_assert(std::same_as<PermutedV<half>::key_mapping, cellar::CellsHeadsDims>);
+static_assert(std::same_as<PermutedV<half>::value_mapping, cellar::HeadsDimsCells>);
+
+static_assert(!layout_policy<int>);
+static_assert(!layout_policy<cellar_test::BackwardsLayout<double>>);
+
+struct WithoutValues {
+    using key_element = float;
+    using key_mapping = cellar::CellsHeadsDims;
+};
+static_assert(!layout_policy<WithoutValues>);
+
+struct MappedByInt : StandardV<float> {
+    using value_mapping = int;
+};
+static_assert(!layout_policy<MappedByInt>);
+
+} // namespace

@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "inspector.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <utility>
+
+namespace property {
+
+namespace {
+
+Counts counts_of(const naive::Model& model) {
+    std::map<naive::TokenRef, int> owners;
+    Counts counts;
+    for (int s = 0; s < model.setup().sequences; ++s) {
+        for (const auto& [position, token] : model.tokens(s)) ++owners[token];
+        counts.tokens += static_cast<int>(model.tokens(s).size());
+        counts.sequences += model.tokens(s).empty() ? 0 : 1;
+    }
+    counts.used = static_cast<int>(owners.size());
+    for (const auto& [token, count] : owners) counts.shared += count > 1 ? 1 : 0;
+    return counts;
+}
+
+/// The lowest run of n free cells, else the n lowest free cells.
+std::vector<int> place(const std::set<int>& taken, int n, int cells) {
+    std::vector<int> free;
+    for (int c = 0; c < cells; ++c)
+        if (!taken.contains(c)) free.push_back(c);
+    const auto size = static_cast<std::ptrdiff_t>(n);
+    for (auto first = free.begin(); n > 0 && free.end() - first >= size; ++first)
+        if (first[size - 1] - *first == n - 1) return {first, first + size};
+    return {free.begin(), free.begin() + size};
+}
+
+} // namespace
+
+void Inspector::check_counts(const naive::Model& model, const std::set<int>& sequences) const {
+    Counts expected = counts_of(model);
+    expected.longest_free_run = subject_.counts().longest_free_run;
+    trace_.expect(subject_.counts() == expected, "the counts are ", subject_.counts(), ", expected ", expected);
+    for (const int s : sequences) {
+        const auto& tokens = model.tokens(s);
+        const int count = static_cast<int>(tokens.size());
+        trace_.expect(subject_.tokens(s) == count, "s", s, " has ", subject_.tokens(s), " tokens, expected ", count);
+        std::optional<std::pair<int, int>> range;
+        if (count > 0) range = {tokens.begin()->first, tokens.rbegin()->first};
+        trace_.expect(subject_.range(s) == range, "s", s, " has the wrong range");
+        check_resume(model, s);
+    }
+}
+
+void Inspector::check_contents(const naive::Model& model, const std::set<int>& sequences) {
+    std::erase_if(cell_of_, [](const auto& known) { return known.first.use_count() == 1; });
+    if (model.used() == model.cells()) return check_full(model);
+    const Counts before = subject_.counts();
+    for (const int s : sequences) {
+        const Batch probe{{s, 0, true, -1}};
+        trace_.expect(!subject_.begin(probe), "a pass was refused that looks at s", s);
+        check_pass(model.with(probe), probe, 0, false);
+        subject_.drop();
+    }
+    trace_.expect(subject_.counts() == before, "looking at sequences changed the counts");
+}
+
+void Inspector::check_placement(const naive::Model& model, int tokens) {
+    const std::vector<int> cells = subject_.own_cells();
+    trace_.expect(static_cast<int>(cells.size()) == tokens, "a pass of ", tokens, " tokens has ", cells.size(),
+                  " cells");
+    const std::optional<std::set<int>> taken = taken_cells(model);
+    if (!taken && contiguous_) cell_of_.clear(); // it may have defragmented itself
+    if (!taken) return;
+    std::vector<int> expected = place(*taken, tokens, model.cells());
+    if (contiguous_ && tokens > 0 && expected.back() - expected.front() + 1 != tokens) {
+        forget_cells_from(model.used());
+        for (int i = 0; i < tokens; ++i) expected[static_cast<std::size_t>(i)] = model.used() + i;
+    }
+    for (std::size_t i = 0; i < cells.size(); ++i)
+        trace_.expect(cells[i] == expected[i], "token ", i, " came to cell ", cells[i], ", expected ", expected[i]);
+}
+
+void Inspector::check_pass(const naive::Model& open, const Batch& batch, int style, bool filled) {
+    read_.clear();
+    std::vector<std::vector<bool>> visible;
+    subject_.read_mask(style, visible);
+    trace_.expect(visible.size() == batch.size(), "the mask has ", visible.size(), " rows");
+    const std::vector<int> cells = subject_.own_cells();
+    const std::set<int> own{cells.begin(), cells.end()};
+    std::set<int> seen = own;
+    for (std::size_t i = 0; i < batch.size(); ++i) {
+        trace_.expect(static_cast<int>(visible[i].size()) == subject_.history().second, "a row of the mask has ",
+                      visible[i].size(), " columns");
+        std::set<int> row;
+        for (std::size_t c = 0; c < visible[i].size(); ++c)
+            if (visible[i][c]) row.insert(subject_.history().first + static_cast<int>(c));
+        seen.insert(row.begin(), row.end());
+        check_query(open, batch[i], row, filled ? std::set<int>{} : own);
+    }
+    check_history(seen, open.setup().padding);
+}
+
+void Inspector::check_resume(const naive::Model& model, int s) const {
+    const int newest = model.newest(s);
+    for (int p = 0; p <= newest + 9; ++p) {
+        // The middle of a long sequence is all alike; asking for it every time would be slow.
+        if (p == 8 && newest > 40) p = newest - 20;
+        trace_.expect(subject_.can_resume(s, p) == model.can_resume(s, p), "can_resume(s", s, ", ", p, ") is ",
+                      subject_.can_resume(s, p) ? "true" : "false");
+    }
+}
+
+void Inspector::check_history(const std::set<int>& seen, int padding) const {
+    std::pair<int, int> expected{0, 0};
+    if (!seen.empty()) {
+        expected.first = *seen.begin() / padding * padding;
+        const int end = (*seen.rbegin() + padding) / padding * padding;
+        expected.second = end - expected.first;
+    }
+    const std::pair<int, int> history = subject_.history();
+    trace_.expect(history.second == expected.second && (history.second == 0 || history == expected), "the history is ",
+                  history.second, " cells from ", history.first, ", expected ", expected.second, " from ",
+                  expected.first);
+}
+
+void Inspector::check_query(const naive::Model& open, const naive::NewToken& query, const std::set<int>& cells,
+                            const std::set<int>& unwritten) {
+    const std::vector<naive::TokenRef> visible = open.visible(query);
+    std::set<naive::TokenRef> missing{visible.begin(), visible.end()};
+    std::size_t unread = 0;
+    for (const int cell : cells) {
+        if (unwritten.contains(cell)) {
+            ++unread;
+            continue;
+        }
+        const naive::TokenRef token = token_in(cell, query, missing);
+        trace_.expect(missing.erase(token) == 1, "the query at ", query.position, " of s", query.sequence,
+                      " sees token ", token->value, ", which it must not, or twice");
+    }
+    trace_.expect(missing.size() == unread, "the query at ", query.position, " of s", query.sequence, " misses ",
+                  missing.size() - unread, " tokens");
+}
+
+/// The token that lies in a cell. It is read and compared once in a pass: all queries see the same memory.
+naive::TokenRef Inspector::token_in(int cell, const naive::NewToken& query, const std::set<naive::TokenRef>& expected) {
+    if (const auto known = read_.find(cell); known != read_.end()) return known->second;
+    Rows rows;
+    subject_.read(0, cell - subject_.history().first, rows);
+    const int value = RowSource::value_of(rows);
+    for (const naive::TokenRef& token : expected) {
+        if (token->value != value) continue;
+        check_cell(token, cell);
+        return read_[cell] = token;
+    }
+    trace_.fail("the query at ", query.position, " of s", query.sequence, " sees token ", value, " in cell ", cell,
+                ", which it must not, or twice");
+}
+
+void Inspector::check_cell(const naive::TokenRef& token, int cell) {
+    const int known = cell_of_.try_emplace(token, cell).first->second;
+    trace_.expect(known == cell, "token ", token->value, " was in cell ", known, " and is in ", cell);
+    for (std::size_t layer = 0; layer < rows_.layers().size(); ++layer)
+        check_rows(*token, static_cast<int>(layer), cell - subject_.history().first);
+}
+
+void Inspector::check_rows(const naive::Token& token, int layer, int column) const {
+    Rows rows;
+    subject_.read(layer, column, rows);
+    trace_.expect(rows.value == rows_.put(layer, token.value).value, "token ", token.value,
+                  " has the wrong value row in layer ", layer);
+    const std::vector<double> key = rows_.key_of(token, layer);
+    trace_.expect(key.size() == rows.key.size(), "layer ", layer, " has a wrong key extent");
+    for (std::size_t i = 0; i < key.size(); ++i)
+        trace_.expect(std::abs(rows.key[i] - key[i]) <= rows_.tolerance(token), "token ", token.value, ", shifted by ",
+                      token.shifted, " in all, has key element ", i, " of layer ", layer, " = ", rows.key[i],
+                      ", expected ", key[i]);
+}
+
+/// No cell is left for a pass to look through: compares the values of all cells, in any order.
+void Inspector::check_full(const naive::Model& model) {
+    std::multiset<int> expected;
+    std::set<naive::TokenRef> distinct;
+    for (int s = 0; s < model.setup().sequences; ++s)
+        for (const auto& [position, token] : model.tokens(s))
+            if (distinct.insert(token).second) expected.insert(token->value);
+    subject_.reserve(1);
+    std::multiset<int> found;
+    for (int column = 0; column < subject_.history().second; ++column) {
+        Rows rows;
+        subject_.read(0, column, rows);
+        found.insert(RowSource::value_of(rows));
+    }
+    subject_.drop();
+    trace_.expect(found == expected, "a full cache holds other values than it should");
+}
+
+/// The cells in use, if all of them are known.
+std::optional<std::set<int>> Inspector::taken_cells(const naive::Model& model) const {
+    std::set<int> cells;
+    for (int s = 0; s < model.setup().sequences; ++s)
+        for (const auto& [position, token] : model.tokens(s)) {
+            const auto known = cell_of_.find(token);
+            if (known == cell_of_.end()) return std::nullopt;
+            cells.insert(known->second);
+        }
+    trace_.expect(static_cast<int>(cells.size()) == model.used(), "two tokens share a cell");
+    return cells;
+}
+
+} // namespace property

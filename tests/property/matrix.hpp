@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include "adapter.hpp"
+#include "adding_shift.hpp"
+#include "rows.hpp"
+#include "setting.hpp"
+#include "suite.hpp"
+#include <cellar/cellar.hpp>
+
+#include <doctest/doctest.h>
+
+#include <memory>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+namespace property {
+
+/// A layer with keys wider than values, one with another shape, one that reads the first one's
+/// memory, and one without values.
+inline std::vector<Layer> layers() {
+    return {{2, 6, 3}, {1, 3, 2}, {2, 6, 3, 0}, {3, 2, 0}};
+}
+
+// Windows: their type, and what the naive model has to know of them.
+
+struct Full {
+    using type = cellar::FullCausal;
+    static constexpr const char* name = "FullCausal";
+    static constexpr naive::Sees sees = naive::Sees::everything;
+    static constexpr int size = 0;
+    static type make(const naive::Window&) { return {}; }
+};
+
+template <template <int> class Kind, naive::Sees How, int Size>
+struct Forgetting {
+    using type = Kind<Size>;
+    static constexpr naive::Sees sees = How;
+    static constexpr int size = Size;
+    static type make(const naive::Window& w) {
+        const cellar::WindowOptions options{.retention = w.retention, .pinned = w.pinned};
+        if constexpr (Size == 0) {
+            return type{w.size, options};
+        } else {
+            return type{options};
+        }
+    }
+};
+template <int Size>
+struct Sliding : Forgetting<cellar::SlidingWindow, naive::Sees::width, Size> {
+    static constexpr const char* name = Size == 0 ? "SlidingWindow<>" : "SlidingWindow<3>";
+};
+template <int Size>
+struct Chunked : Forgetting<cellar::ChunkedAttention, naive::Sees::chunk, Size> {
+    static constexpr const char* name = Size == 0 ? "ChunkedAttention<>" : "ChunkedAttention<4>";
+};
+
+// Shifts likewise. The layers turn differently: two pairs that leave the ends of a head alone, one
+// pair, and none.
+
+struct Rigid {
+    using type = cellar::NoShift;
+    static constexpr const char* name = "NoShift";
+    static type make() { return {}; }
+    static Turning turning(double) { return {}; }
+};
+
+struct Adding {
+    using type = AddingShift;
+    static constexpr const char* name = "a shift that adds";
+    static type make() { return AddingShift{{3, 1, 3, 1}}; }
+    static Turning turning(double) {
+        return {.kind = Turning::Kind::adds, .halves = false, .first = 0, .frequencies = {}};
+    }
+};
+
+template <class Pairing>
+struct Rotating {
+    using type = cellar::RopeShift<Pairing>;
+    static constexpr bool halves = std::is_same_v<Pairing, cellar::Neox>;
+    static constexpr const char* name = halves ? "RopeShift<Neox>" : "RopeShift<Interleaved>";
+    static std::vector<std::vector<double>> frequencies() {
+        return {{1.0, 0.3}, {0.7}, {9.0, 9.0}, {}}; // the third shares the first one's memory
+    }
+    static type make() { return type::per_layer(frequencies(), 1); }
+    static Turning turning(double rounding) {
+        return {.kind = Turning::Kind::rotates,
+                .halves = halves,
+                .first = 1,
+                .frequencies = frequencies(),
+                .rounding = rounding};
+    }
+};
+
+/// Half a unit in the last place, relative.
+inline double rounding_of(float) {
+    return 0x1p-24;
+}
+inline double rounding_of(cellar::half) {
+    return 0x1p-11;
+}
+inline double rounding_of(cellar::bfloat16) {
+    return 0x1p-8;
+}
+
+template <class Layout, class Window, class Shift, class Backend>
+Combination combination(const std::string& name) {
+    return {.name = name + ", " + Window::name + ", " + Shift::name,
+            .sees = Window::sees,
+            .window_size = Window::size,
+            .can_shift = Shift::type::possible,
+            .rows = {layers(), Shift::turning(rounding_of(typename Layout::key_element{}))},
+            .make = [](const Setting& setting) -> std::unique_ptr<Subject> {
+                using Adapted = Adapter<Layout, typename Window::type, typename Shift::type, Backend>;
+                return std::make_unique<Adapted>(layers(), setting, Window::make(setting.setup.window), Shift::make());
+            }};
+}
+
+/// All windows, with their width as a constant and as a number.
+template <class Layout, class Shift, class Backend>
+void check_windows(const std::string& name) {
+    CHECK(agrees_with_model(combination<Layout, Full, Shift, Backend>(name)));
+    CHECK(agrees_with_model(combination<Layout, Sliding<3>, Shift, Backend>(name)));
+    CHECK(agrees_with_model(combination<Layout, Sliding<0>, Shift, Backend>(name)));
+    CHECK(agrees_with_model(combination<Layout, Chunked<4>, Shift, Backend>(name)));
+    CHECK(agrees_with_model(combination<Layout, Chunked<0>, Shift, Backend>(name)));
+}
+
+/// All shifts.
+template <class Layout, class Backend>
+void check_policies(const std::string& name) {
+    check_windows<Layout, Rigid, Backend>(name);
+    check_windows<Layout, Adding, Backend>(name);
+    check_windows<Layout, Rotating<cellar::Neox>, Backend>(name);
+    CHECK(agrees_with_model(combination<Layout, Sliding<0>, Rotating<cellar::Interleaved>, Backend>(name)));
+}
+
+} // namespace property

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include "../model/naive_model.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace property {
+
+struct Layer {
+    int heads;
+    int key_dim;
+    int value_dim;
+    int shares = -1; ///< reads the memory of that earlier layer
+};
+
+/// Key and value of one token in one layer, [heads, dim].
+struct Rows {
+    std::vector<float> key;
+    std::vector<float> value;
+};
+
+/// What a shift of positions does to a key, told apart from the library's own description of it:
+/// pair i is elements `first + 2i` and the next one, or (`halves`) elements `first + i` and
+/// `first + pairs + i`.
+struct Turning {
+    enum class Kind { none, adds, rotates };
+
+    Kind kind = Kind::none;
+    bool halves = false;
+    int first = 0;
+    std::vector<std::vector<double>> frequencies; ///< rotates: radians per position [layer, pair]
+    double rounding = 0;                          ///< of the element that keys are stored in
+};
+
+/// The rows that stand for a token: its number written into the first two elements of the first
+/// layer's value, elsewhere a hash of it and of the place. All are integers from 1 to 64, so that
+/// every element type holds them exactly, also after `Turning::adds`.
+class RowSource {
+public:
+    RowSource(std::vector<Layer> layers, Turning turning) : layers_{std::move(layers)}, turning_{std::move(turning)} {}
+
+    const std::vector<Layer>& layers() const { return layers_; }
+
+    Rows put(int layer, int value) const {
+        const Layer& shape = at(layer);
+        layer = memory_of(layer);
+        Rows rows;
+        for (int i = 0; i < shape.heads * shape.key_dim; ++i)
+            rows.key.push_back(static_cast<float>(hash(value, layer, 100 + i)));
+        for (int i = 0; i < shape.heads * shape.value_dim; ++i)
+            rows.value.push_back(static_cast<float>(hash(value, layer, i)));
+        if (layer == 0) {
+            rows.value[0] = static_cast<float>(1 + value % 64);
+            rows.value[1] = static_cast<float>(1 + value / 64);
+        }
+        return rows;
+    }
+
+    /// The number of the token that has these rows in the first layer.
+    static int value_of(const Rows& rows) {
+        return static_cast<int>(rows.value[0]) - 1 + 64 * (static_cast<int>(rows.value[1]) - 1);
+    }
+
+    /// What a token's key has become: by definition, from what was put, in one turn.
+    std::vector<double> key_of(const naive::Token& token, int layer) const {
+        const Rows rows = put(layer, token.value);
+        std::vector<double> key(rows.key.begin(), rows.key.end());
+        if (token.shifts == 0) return key;
+        layer = memory_of(layer);
+        const int dim = at(layer).key_dim;
+        for (int head = 0; head < at(layer).heads; ++head)
+            for (int pair = 0; pair < pairs(layer); ++pair) {
+                const int step = turning_.halves ? pairs(layer) : 1;
+                const int a = head * dim + turning_.first + (turning_.halves ? pair : 2 * pair);
+                turn(key[static_cast<std::size_t>(a)], key[static_cast<std::size_t>(a + step)], layer, pair,
+                     token.shifted);
+            }
+        return key;
+    }
+
+    /// How far a stored key may be from that: what every turn on the way rounded.
+    double tolerance(const naive::Token& token) const {
+        if (turning_.kind != Turning::Kind::rotates) return 0;
+        constexpr double largest = 64 * 1.5;
+        return token.shifts * largest * (turning_.rounding + 1e-6);
+    }
+
+    int pairs(int layer) const {
+        if (turning_.kind == Turning::Kind::rotates)
+            return static_cast<int>(turning_.frequencies[static_cast<std::size_t>(layer)].size());
+        return turning_.kind == Turning::Kind::adds ? at(layer).key_dim / 2 : 0;
+    }
+
+private:
+    const Layer& at(int layer) const { return layers_[static_cast<std::size_t>(layer)]; }
+    int memory_of(int layer) const { return at(layer).shares < 0 ? layer : at(layer).shares; }
+
+    static int hash(int value, int layer, int place) {
+        std::uint32_t h = static_cast<std::uint32_t>((value * 8 + layer) * 256 + place);
+        h = (h ^ h >> 16) * 0x45d9f3bU;
+        h = (h ^ h >> 16) * 0x45d9f3bU;
+        return 1 + static_cast<int>((h ^ h >> 16) % 64);
+    }
+
+    void turn(double& a, double& b, int layer, int pair, int by) const {
+        if (turning_.kind == Turning::Kind::adds) {
+            a += by;
+            b += by;
+            return;
+        }
+        const double angle = by * turning_.frequencies[static_cast<std::size_t>(layer)][static_cast<std::size_t>(pair)];
+        const double turned = a * std::cos(angle) - b * std::sin(angle);
+        b = a * std::sin(angle) + b * std::cos(angle);
+        a = turned;
+    }
+
+    std::vector<Layer> layers_;
+    Turning turning_;
+};
+
+} // namespace property

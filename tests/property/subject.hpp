@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include "../model/naive_model.hpp"
+#include "rows.hpp"
+
+#include <optional>
+#include <ostream>
+#include <utility>
+#include <vector>
+
+namespace property {
+
+/// How full a cache is.
+struct Counts {
+    int used = 0;             ///< cells that somebody owns
+    int shared = 0;           ///< cells that several sequences own
+    int sequences = 0;        ///< that have tokens
+    int tokens = 0;           ///< of all sequences together
+    int longest_free_run = 0; ///< of cells; 0 where a pass may change it by defragmenting
+
+    bool operator==(const Counts&) const = default;
+};
+
+inline std::ostream& operator<<(std::ostream& out, const Counts& c) {
+    return out << "{used " << c.used << ", shared " << c.shared << ", sequences " << c.sequences << ", tokens "
+               << c.tokens << ", longest free run " << c.longest_free_run << "}";
+}
+
+/// What the suite asks of a cache, whatever its policies are: so the comparison itself is compiled
+/// once, and a combination of policies costs one small adapter.
+class Subject {
+public:
+    virtual ~Subject() = default;
+
+    virtual int cells() const = 0;
+
+    // One open pass at a time.
+    virtual std::optional<naive::No> begin(const std::vector<naive::NewToken>& batch) = 0;
+    virtual void reserve(int tokens) = 0;
+    virtual void put(int layer, const std::vector<Rows>& rows, int style) = 0;
+    virtual std::pair<int, int> history() const = 0; ///< first cell, count
+    virtual std::vector<int> own_cells() const = 0;
+    virtual void read_mask(int style, std::vector<std::vector<bool>>& visible) = 0;
+    virtual void read(int layer, int column, Rows& rows) const = 0;
+    virtual void commit() = 0;
+    virtual void drop() = 0;
+
+    virtual std::optional<naive::No> remove(int sequence, int begin, int end) = 0;
+    virtual void copy_prefix(int from, int to, int length) = 0;
+    virtual bool can_resume(int sequence, int position) const = 0;
+    virtual void defragment() = 0;
+    virtual int tokens(int sequence) const = 0;
+    virtual std::optional<std::pair<int, int>> range(int sequence) const = 0;
+    virtual Counts counts() const = 0;
+};
+
+} // namespace property

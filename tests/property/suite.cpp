@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "suite.hpp"
+
+#include "generate.hpp"
+#include "trial.hpp"
+
+#include <rapidcheck.h>
+
+#include <cstdlib>
+#include <memory>
+#include <vector>
+
+namespace property {
+
+namespace {
+
+// The same series of steps in every run, so that a failure is a change in the code; ask for others
+// with RC_PARAMS="seed=...", for more with RC_PARAMS="max_success=...".
+const int settled = setenv("RC_PARAMS", "seed=20261121 max_success=50", 0);
+
+void run(const Combination& combination, const Setting& setting, const std::vector<Step>& steps) {
+    const std::unique_ptr<Subject> subject = combination.make(setting);
+    Trial trial{*subject, setting, combination.rows};
+    trial.run(steps);
+}
+
+// One token too many now and then.
+std::vector<Step> draw_steps(const Setting& setting, int length) {
+    return *steps(length, setting.setup.sequences, setting.setup.batch + 1);
+}
+
+} // namespace
+
+bool agrees_with_model(const Combination& combination) {
+    return rc::check(combination.name, [&] {
+        const Setting setting = *settings(combination.sees, combination.window_size, combination.can_shift);
+        run(combination, setting, draw_steps(setting, 120));
+    });
+}
+
+bool agrees_with_model(const Combination& combination, const Setting& setting, int length) {
+    return rc::check(combination.name, [&] { run(combination, setting, draw_steps(setting, length)); });
+}
+
+} // namespace property

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "matrix.hpp"
+#include <cellar/backend/eigen.hpp>
+
+TEST_CASE("StandardV of bfloat16 on EigenBackend agrees with the naive model") {
+    property::check_policies<cellar::StandardV<cellar::bfloat16>, cellar::EigenBackend>(
+        "EigenBackend, StandardV<bfloat16>");
+}
+
+TEST_CASE("PermutedV of bfloat16 on EigenBackend agrees with the naive model") {
+    property::check_policies<cellar::PermutedV<cellar::bfloat16>, cellar::EigenBackend>(
+        "EigenBackend, PermutedV<bfloat16>");
+}

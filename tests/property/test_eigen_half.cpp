@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "matrix.hpp"
+#include <cellar/backend/eigen.hpp>
+
+TEST_CASE("StandardV of half on EigenBackend agrees with the naive model") {
+    property::check_policies<cellar::StandardV<cellar::half>, cellar::EigenBackend>("EigenBackend, StandardV<half>");
+}
+
+TEST_CASE("PermutedV of half on EigenBackend agrees with the naive model") {
+    property::check_policies<cellar::PermutedV<cellar::half>, cellar::EigenBackend>("EigenBackend, PermutedV<half>");
+}

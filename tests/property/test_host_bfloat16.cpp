@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "matrix.hpp"
+
+TEST_CASE("StandardV of bfloat16 on HostBackend agrees with the naive model") {
+    property::check_policies<cellar::StandardV<cellar::bfloat16>, cellar::HostBackend>(
+        "HostBackend, StandardV<bfloat16>");
+}
+
+TEST_CASE("PermutedV of bfloat16 on HostBackend agrees with the naive model") {
+    property::check_policies<cellar::PermutedV<cellar::bfloat16>, cellar::HostBackend>(
+        "HostBackend, PermutedV<bfloat16>");
+}

@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "matrix.hpp"
+
+TEST_CASE("StandardV of float on HostBackend agrees with the naive model") {
+    property::check_policies<cellar::StandardV<float>, cellar::HostBackend>("HostBackend, StandardV<float>");
+}
+
+TEST_CASE("PermutedV of float on HostBackend agrees with the naive model") {
+    property::check_policies<cellar::PermutedV<float>, cellar::HostBackend>("HostBackend, PermutedV<float>");
+}

@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "matrix.hpp"
+
+TEST_CASE("StandardV of half on HostBackend agrees with the naive model") {
+    property::check_policies<cellar::StandardV<cellar::half>, cellar::HostBackend>("HostBackend, StandardV<half>");
+}
+
+TEST_CASE("PermutedV of half on HostBackend agrees with the naive model") {
+    property::check_policies<cellar::PermutedV<cellar::half>, cellar::HostBackend>("HostBackend, PermutedV<half>");
+}

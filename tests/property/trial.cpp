@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "trial.hpp"
+
+#include <climits>
+
+#include <algorithm>
+#include <cstddef>
+#include <map>
+#include <string>
+#include <utility>
+
+namespace property {
+
+Trial::Trial(Subject& subject, const Setting& setting, const RowSource& rows)
+    : subject_{subject},
+      model_{setting.setup},
+      rows_{rows},
+      setting_{setting},
+      inspector_{subject, rows, trace_, setting.contiguous} {
+    trace_.expect(subject.cells() == model_.cells(), subject.cells(), " cells, expected ", model_.cells());
+}
+
+void Trial::run(const std::vector<Step>& steps) {
+    for (const Step& step : steps) {
+        touched_ = {0, setting_.setup.sequences - 1, done_++ % setting_.setup.sequences};
+        if (setting_.setup.sequences <= 8) touch_all();
+        take(step);
+        inspector_.check_counts(model_, touched_);
+        if (done_ % setting_.look_every == 0) inspector_.check_contents(model_, touched_);
+    }
+    touch_all();
+    inspector_.check_counts(model_, touched_);
+    inspector_.check_contents(model_, touched_);
+}
+
+void Trial::touch_all() {
+    for (int s = 0; s < setting_.setup.sequences; ++s) touched_.insert(s);
+}
+
+void Trial::take(const Step& step) {
+    touched_.insert(step.sequence);
+    const Counts before = subject_.counts();
+    const bool changes = step.verb == Verb::pass     ? take_pass(step)
+                         : step.verb == Verb::remove ? take_remove(step)
+                                                     : take_other(step);
+    if (!changes)
+        trace_.expect(subject_.counts() == before, "nothing should have changed, but ", before, " became ",
+                      subject_.counts());
+}
+
+bool Trial::take_pass(const Step& step) {
+    const std::vector<naive::NewToken> batch = placed(step.tokens);
+    trace_.add("  pass({");
+    for (const naive::NewToken& t : batch)
+        trace_.add(&t == batch.data() ? "" : ", ", "{s", t.sequence, ", ", t.position,
+                   t.bidirectional ? ", bidirectional}" : "}");
+    trace_.add("}); // ", step.committed ? "commit" : "drop", ", style ", step.style, "\n");
+    const auto refused = model_.refuses(batch);
+    expect_answer(subject_.begin(batch), refused);
+    if (refused) return false;
+    inspector_.check_placement(model_, static_cast<int>(batch.size()));
+    const naive::Model open = model_.with(batch);
+    const int layers = static_cast<int>(rows_.layers().size());
+    const int filled = step.committed ? layers : std::min(layers, step.style / 15);
+    for (int layer = 0; layer < filled; ++layer) put(layer, batch, step.style);
+    inspector_.check_pass(open, batch, step.style, filled == layers);
+    step.committed ? subject_.commit() : subject_.drop();
+    if (step.committed) model_ = open.committed(batch);
+    return step.committed;
+}
+
+bool Trial::take_remove(const Step& step) {
+    const int begin = std::max(0, model_.newest(step.sequence) + 1 - step.back);
+    const int end = step.length < 0 ? INT_MAX : begin + step.length;
+    trace_.add("  remove(s", step.sequence, ", ", begin, ", ", end == INT_MAX ? "end_of_time" : std::to_string(end),
+               ");\n");
+    const auto answer = subject_.remove(step.sequence, begin, end);
+    const auto refused = model_.remove(step.sequence, begin, end);
+    expect_answer(answer, refused);
+    return !refused;
+}
+
+bool Trial::take_other(const Step& step) {
+    switch (step.verb) {
+    case Verb::copy_prefix:
+        copy(step, step.target);
+        return step.sequence != step.target;
+    case Verb::fan_out:
+        for (int s = 0; s < step.target; ++s) copy(step, s);
+        return true;
+    case Verb::defragment:
+        trace_.add("  defragment();\n");
+        subject_.defragment();
+        inspector_.forget_cells_from(model_.used());
+        return true;
+    default:
+        reserve(std::clamp(step.length + 2, 1, setting_.setup.batch));
+        return false;
+    }
+}
+
+void Trial::copy(const Step& step, int to) {
+    const int length = std::max(0, model_.newest(step.sequence) + 4 - step.back);
+    trace_.add("  copy_prefix(s", step.sequence, ", s", to, ", ", length, ");\n");
+    touched_.insert(to);
+    subject_.copy_prefix(step.sequence, to, length);
+    model_.copy_prefix(step.sequence, to, length);
+}
+
+void Trial::reserve(int tokens) {
+    trace_.add("  reserve(", tokens, ");\n");
+    subject_.reserve(tokens);
+    trace_.expect(subject_.history() == std::pair{0, model_.cells()},
+                  "the history of a reserved pass is not the whole cache");
+    subject_.drop();
+}
+
+std::vector<naive::NewToken> Trial::placed(const std::vector<Placed>& tokens) {
+    std::vector<naive::NewToken> batch;
+    std::map<int, int> newest;
+    for (const Placed& t : tokens) {
+        touched_.insert(t.sequence);
+        int& last = newest.try_emplace(t.sequence, model_.newest(t.sequence)).first->second;
+        const int position = std::max(0, last + 1 + t.offset);
+        if (position >= setting_.positions) continue;
+        batch.push_back({t.sequence, position, t.bidirectional, next_value_++ % 4096});
+        last = std::max(last, position);
+    }
+    return batch;
+}
+
+void Trial::put(int layer, const std::vector<naive::NewToken>& batch, int style) {
+    if (rows_.layers()[static_cast<std::size_t>(layer)].shares >= 0) return;
+    std::vector<Rows> rows;
+    for (const naive::NewToken& t : batch) rows.push_back(rows_.put(layer, t.value));
+    subject_.put(layer, rows, style);
+}
+
+void Trial::expect_answer(std::optional<naive::No> answer, std::optional<naive::No> expected) const {
+    const auto text = [](auto no) { return no ? naive::to_string(*no) : std::string{"yes"}; };
+    trace_.expect(answer == expected, "the answer is ", text(answer), ", expected ", text(expected));
+}
+
+} // namespace property

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "violations.hpp"
+#include <cellar/shift/frequencies.hpp>
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <cstddef>
+#include <string>
+#include <vector>
+
+namespace {
+
+void check_all(const std::vector<double>& given, const std::vector<double>& expected) {
+    REQUIRE(given.size() == expected.size());
+    for (std::size_t i = 0; i < given.size(); ++i) CHECK(given[i] == doctest::Approx(expected[i]).epsilon(1e-12));
+}
+
+} // namespace
+
+TEST_CASE("plain frequencies are powers of the base") {
+    check_all(cellar::rope_frequencies(8), {1.0, 0.1, 0.01, 0.001});
+    check_all(cellar::rope_frequencies(4, 1e6), {1.0, 0.001});
+    check_all(cellar::rope_frequencies(2), {1.0});
+}
+
+TEST_CASE("linear scaling divides all alike") {
+    check_all(cellar::linear_scaled(cellar::rope_frequencies(8), 4.0), {0.25, 0.025, 0.0025, 0.00025});
+}
+
+TEST_CASE("NTK-aware scaling keeps the highest frequency and divides the lowest by the factor") {
+    check_all(cellar::ntk_scaled(cellar::rope_frequencies(8), 8.0), {1.0, 0.05, 0.0025, 0.000125});
+    // The published form: the base times factor^(d / (d - 2)).
+    check_all(cellar::ntk_scaled(cellar::rope_frequencies(128, 5e5), 4.0),
+              cellar::rope_frequencies(128, 5e5 * std::pow(4.0, 128.0 / 126.0)));
+    check_all(cellar::ntk_scaled({1.0}, 4.0), {1.0});
+}
+
+// Llama 3.1: 128 rotary elements, base 500000, factor 8, 8192 positions. Pairs up to 28 turn more
+// than 4 times within them, those from 35 on less than once.
+TEST_CASE("Llama 3.1's scaling has a ramp over the number of turns") {
+    const auto plain = cellar::rope_frequencies(128, 5e5);
+    const auto scaled = cellar::llama3_scaled(plain, {});
+    for (std::size_t i = 0; i < 29; ++i) CHECK(scaled[i] == plain[i]);
+    CHECK(scaled[29] == doctest::Approx(0.002166570763503359).epsilon(1e-12));
+    CHECK(scaled[30] == doctest::Approx(0.0013718935677611381).epsilon(1e-12));
+    CHECK(scaled[33] == doctest::Approx(0.00031269375038406517).epsilon(1e-12));
+    CHECK(scaled[34] == doctest::Approx(0.0001785078127679964).epsilon(1e-12));
+    for (std::size_t i = 35; i < 64; ++i) CHECK(scaled[i] == doctest::Approx(plain[i] / 8).epsilon(1e-12));
+}
+
+// DeepSeek: 64 rotary elements, base 10000, factor 40, 4096 positions. 32 turns are those of pair
+// 10.47, one turn is that of pair 22.51: the ramp goes from 10 to 23.
+TEST_CASE("YaRN has a ramp over the pairs") {
+    const auto plain = cellar::rope_frequencies(64);
+    const auto scaled = cellar::yarn_scaled(plain, 1e4, {.factor = 40, .original_context = 4096});
+    for (std::size_t i = 0; i <= 10; ++i) CHECK(scaled[i] == plain[i]);
+    CHECK(scaled[11] == doctest::Approx(0.03900692656714386).epsilon(1e-12));
+    CHECK(scaled[16] == doctest::Approx(0.0055).epsilon(1e-12));
+    CHECK(scaled[22] == doctest::Approx(0.0001778279410038922).epsilon(1e-12));
+    for (std::size_t i = 23; i < 32; ++i) CHECK(scaled[i] == doctest::Approx(plain[i] / 40).epsilon(1e-12));
+}
+
+// gpt-oss: base 150000, factor 32, 4096 positions. The ramp goes from 8.09 to 17.40.
+TEST_CASE("YaRN's ramp may begin and end between pairs") {
+    const auto plain = cellar::rope_frequencies(64, 150000);
+    const auto scaled =
+        cellar::yarn_scaled(plain, 150000, {.factor = 32, .original_context = 4096, .whole_pairs = false});
+    CHECK(scaled[8] == plain[8]);
+    CHECK(scaled[9] == doctest::Approx(0.03170569618466377).epsilon(1e-12));
+    CHECK(scaled[17] == doctest::Approx(0.0001293187012450632).epsilon(1e-12));
+    CHECK(scaled[18] == doctest::Approx(plain[18] / 32).epsilon(1e-12));
+}
+
+TEST_CASE("YaRN's ramp stays inside of the pairs, and has a width") {
+    check_all(cellar::yarn_scaled(cellar::rope_frequencies(8), 1e4, {.factor = 4, .original_context = 16}),
+              {1.0, 0.025, 0.0025, 0.00025});
+    check_all(cellar::yarn_scaled(cellar::rope_frequencies(8), 1e4, {.factor = 4, .original_context = 1}),
+              {1.0, 0.025, 0.0025, 0.00025});
+}
+
+// YaRN as its paper prints it, on DeepSeek's numbers.
+TEST_CASE("the formula of YaRN's paper is Llama 3.1's with other factors") {
+    const auto plain = cellar::rope_frequencies(64);
+    const auto scaled = cellar::llama3_scaled(plain, {40, 4096, 1, 32});
+    CHECK(scaled[10] == plain[10]);
+    CHECK(scaled[11] == doctest::Approx(0.03618846976203885).epsilon(1e-12));
+    CHECK(scaled[16] == doctest::Approx(0.0019858102604251395).epsilon(1e-12));
+    CHECK(scaled[22] == doctest::Approx(5.3364242987000305e-05).epsilon(1e-12));
+    CHECK(scaled[23] == doctest::Approx(plain[23] / 40).epsilon(1e-12));
+}
+
+TEST_CASE("an odd or empty number of rotary elements is a violation") {
+    for (const int dims : {7, 0, -2})
+        CHECK(violation_of([&] { cellar::rope_frequencies(dims); })
+              == "rope_frequencies: " + std::to_string(dims) + " rotary elements, expected an even number above 0");
+}

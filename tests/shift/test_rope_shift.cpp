@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "violations.hpp"
+#include <cellar/shift/frequencies.hpp>
+#include <cellar/shift/rope_shift.hpp>
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <random>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+using cellar::Interleaved;
+using cellar::Neox;
+using cellar::RopeShift;
+
+namespace {
+
+constexpr int dim = 16;
+/// What one turn in float may be off by, as a fraction of the length of the pair: a few roundings
+/// of 2^-24 each.
+constexpr double tolerance = 0x1p-22;
+
+std::vector<float> random_key(std::mt19937& random) {
+    std::normal_distribution<float> normal;
+    std::vector<float> key(dim);
+    for (float& element : key) element = normal(random);
+    return key;
+}
+
+template <class Shift>
+void turn(const Shift& shift, int layer, std::vector<float>& key, std::int32_t delta) {
+    const auto rotation = shift.rotation(layer);
+    for (int pair = 0; pair < rotation.pairs(); ++pair)
+        rotation.turn(key[static_cast<std::size_t>(rotation.first(pair))],
+                      key[static_cast<std::size_t>(rotation.second(pair))], shift.factor(layer, pair, delta));
+}
+
+/// The two elements of a pair, from the definition of the pairing.
+std::pair<std::size_t, std::size_t> elements(Neox, std::size_t pair, std::size_t pairs) {
+    return {pair, pair + pairs};
+}
+std::pair<std::size_t, std::size_t> elements(Interleaved, std::size_t pair, std::size_t) {
+    return {2 * pair, 2 * pair + 1};
+}
+
+/// Rotary embedding of a key without position, from the definition and in double.
+template <class Pairing>
+std::vector<double> embedded(const std::vector<float>& key, const std::vector<double>& frequencies, std::size_t begin,
+                             double position) {
+    std::vector<double> result(key.begin(), key.end());
+    for (std::size_t pair = 0; pair < frequencies.size(); ++pair) {
+        const auto [i, j] = elements(Pairing{}, pair, frequencies.size());
+        const double angle = position * frequencies[pair];
+        const double a = key[begin + i];
+        const double b = key[begin + j];
+        result[begin + i] = a * std::cos(angle) - b * std::sin(angle);
+        result[begin + j] = a * std::sin(angle) + b * std::cos(angle);
+    }
+    return result;
+}
+
+template <class A, class B>
+double largest_difference(const std::vector<A>& a, const std::vector<B>& b) {
+    double largest = 0.0;
+    for (std::size_t i = 0; i < a.size(); ++i)
+        largest = std::max(largest, std::abs(static_cast<double>(a[i]) - static_cast<double>(b[i])));
+    return largest;
+}
+
+double length(const std::vector<float>& key) {
+    double sum = 0.0;
+    for (const float element : key) sum += static_cast<double>(element) * element;
+    return std::sqrt(sum);
+}
+
+struct Case {
+    std::vector<double> frequencies;
+    int begin;
+};
+
+/// A full head, a partial one, one that begins inside of the head.
+std::vector<Case> cases() {
+    return {{cellar::rope_frequencies(dim), 0},
+            {cellar::rope_frequencies(dim / 2), 0},
+            {cellar::rope_frequencies(6, 500000.0), 10}};
+}
+
+} // namespace
+
+static_assert(std::is_trivially_copyable_v<RopeShift<>::Rotation>);
+static_assert(std::is_trivially_copyable_v<RopeShift<>::Factor>);
+
+TEST_CASE_TEMPLATE("a turn by d and then by -d is the identity", Pairing, Neox, Interleaved) {
+    std::mt19937 random{1};
+    for (const Case& c : cases()) {
+        const RopeShift<Pairing> shift{c.frequencies, c.begin};
+        for (const std::int32_t delta : {0, 1, -7, 1000, -131072}) {
+            const auto key = random_key(random);
+            auto turned = key;
+            turn(shift, 0, turned, delta);
+            turn(shift, 0, turned, -delta);
+            CHECK(largest_difference(turned, key) <= 2 * tolerance * length(key));
+        }
+    }
+}
+
+TEST_CASE_TEMPLATE("a turn by a and then by b is one by a + b", Pairing, Neox, Interleaved) {
+    std::mt19937 random{2};
+    for (const Case& c : cases()) {
+        const RopeShift<Pairing> shift{c.frequencies, c.begin};
+        for (const auto& [a, b] : {std::pair{1, 1}, {-5, 3}, {4096, -4000}, {100000, 31072}}) {
+            const auto key = random_key(random);
+            auto twice = key;
+            turn(shift, 0, twice, a);
+            turn(shift, 0, twice, b);
+            auto once = key;
+            turn(shift, 0, once, a + b);
+            CHECK(largest_difference(twice, once) <= 3 * tolerance * length(key));
+        }
+    }
+}
+
+TEST_CASE_TEMPLATE("a key embedded at p and turned by d is the key embedded at p + d", Pairing, Neox, Interleaved) {
+    std::mt19937 random{3};
+    for (const Case& c : cases()) {
+        const RopeShift<Pairing> shift{c.frequencies, c.begin};
+        const auto begin = static_cast<std::size_t>(c.begin);
+        for (const auto& [p, d] : {std::pair{0, 5}, {17, -17}, {4095, -2048}, {131071, -131000}}) {
+            const auto key = random_key(random);
+            const auto at_p = embedded<Pairing>(key, c.frequencies, begin, p);
+            std::vector<float> turned(at_p.begin(), at_p.end());
+            turn(shift, 0, turned, d);
+            const auto expected = embedded<Pairing>(key, c.frequencies, begin, p + d);
+            CHECK(largest_difference(turned, expected) <= 2 * tolerance * length(key));
+        }
+    }
+}
+
+TEST_CASE_TEMPLATE("elements in no pair stay as they are", Pairing, Neox, Interleaved) {
+    std::mt19937 random{4};
+    const auto key = random_key(random);
+    auto turned = key;
+    turn(RopeShift<Pairing>{cellar::rope_frequencies(6), 4}, 0, turned, 9);
+    for (std::size_t i = 0; i < key.size(); ++i) CHECK((turned[i] != key[i]) == (i >= 4 && i < 10));
+}
+
+TEST_CASE("layers may have frequencies of their own, or none") {
+    const auto shift = RopeShift<>::per_layer({{1.0, 0.1}, {}, {0.5}});
+    CHECK(shift.rotation(0).pairs() == 2);
+    CHECK(shift.rotation(1).pairs() == 0);
+    CHECK(shift.rotation(2).pairs() == 1);
+    CHECK(shift.factor(2, 0, 3).cosine == doctest::Approx(std::cos(1.5)));
+    CHECK(shift.factor(2, 0, 3).sine == doctest::Approx(std::sin(1.5)));
+}
+
+TEST_CASE("one list of frequencies serves every layer") {
+    const RopeShift<> shift{{1.0, 0.1}};
+    CHECK(shift.rotation(0).pairs() == 2);
+    CHECK(shift.rotation(79).pairs() == 2);
+    CHECK(shift.factor(79, 1, 10).sine == doctest::Approx(std::sin(1.0)));
+}
+
+TEST_CASE("what RopeShift cannot mean is a violation") {
+    CHECK(violation_of([] {
+              RopeShift<>{{1.0}, -1};
+          })
+          == "RopeShift: the first rotary element is -1, expected 0 or more");
+    CHECK(violation_of([] { RopeShift<>::per_layer({}); }) == "RopeShift: no layer, expected at least one");
+    const auto shift = RopeShift<>::per_layer({{1.0}, {1.0}});
+    const auto rotation_of = [&](int layer) { return violation_of([&] { shift.rotation(layer); }); };
+    CHECK(rotation_of(1) == "none");
+    CHECK(rotation_of(2) == "RopeShift: layer 2, expected one of the 2 that it has frequencies for");
+    CHECK(rotation_of(-1) == "RopeShift: layer -1, expected one of the 2 that it has frequencies for");
+}

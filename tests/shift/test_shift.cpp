@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "shift/archetypes.hpp"
+#include <cellar/shift/no_shift.hpp>
+#include <cellar/shift/rope_shift.hpp>
+#include <cellar/shift/shift.hpp>
+
+#include <doctest/doctest.h>
+
+#include <type_traits>
+#include <vector>
+
+using cellar::RopeShift;
+using cellar::shift_policy;
+using cellar_test::AddShift;
+
+static_assert(shift_policy<cellar::NoShift> && !cellar::NoShift::possible);
+static_assert(shift_policy<RopeShift<>> && RopeShift<>::possible);
+static_assert(shift_policy<RopeShift<cellar::Interleaved>>);
+static_assert(shift_policy<AddShift>);
+static_assert(std::is_same_v<RopeShift<>, RopeShift<cellar::Neox>>);
+static_assert(!std::is_default_constructible_v<RopeShift<>>, "it needs the model's frequencies");
+
+namespace {
+
+struct Undecided {};
+static_assert(!shift_policy<Undecided>);
+
+struct WithoutFactor {
+    static constexpr bool possible = true;
+    AddShift::Rotation rotation(int) const { return {1}; }
+};
+static_assert(!shift_policy<WithoutFactor>);
+
+struct WithoutRotation {
+    static constexpr bool possible = true;
+    using Factor = float;
+    Factor factor(int, int, std::int32_t) const { return 0; }
+};
+static_assert(!shift_policy<WithoutRotation>);
+
+struct HoldsMemory : AddShift {
+    struct Rotation : AddShift::Rotation {
+        std::vector<int> order;
+    };
+    Rotation rotation(int) const { return {}; }
+};
+static_assert(!shift_policy<HoldsMemory>, "a rotation is carried into kernels");
+
+} // namespace
+
+TEST_CASE("the least dim is one more than the last element that turns") {
+    CHECK(cellar::least_dim(AddShift::Rotation{0}) == 0);
+    CHECK(cellar::least_dim(AddShift::Rotation{3}) == 6);
+    const std::vector<double> three(3, 1.0);
+    CHECK(cellar::least_dim(RopeShift<cellar::Neox>{three}.rotation(0)) == 6);
+    CHECK(cellar::least_dim(RopeShift<cellar::Interleaved>{three, 4}.rotation(0)) == 10);
+}
