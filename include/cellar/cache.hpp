@@ -32,14 +32,17 @@ public:
           Backend backend = Backend{})
         : state_{std::make_unique<State>(std::move(shape), limits, window, std::move(shift), std::move(backend))} {}
 
-    /// Opens a pass: gives a cell to every token. Refuses with `full` or `batch_too_long`. O(tokens), whatever the size
-    /// of the cache; with `Placement::contiguous` and no gap that is long enough, after a `defragment`.
+    /// Opens a pass: gives a cell to every token. Refuses with `full` or `batch_too_long`. O(tokens * log cells):
+    /// nothing is scanned, however large the cache. With `Placement::contiguous` and no gap that is long enough, after a
+    /// `defragment`.
     Result<Pass<State>> begin(const Batch& batch) {
         state_->expect_no_pass("begin");
         Book<Window>& book = state_->book;
-        if (book.limits().placement == Placement::contiguous && book.is_too_scattered_for(batch.tokens())) defragment();
-        const Result<void> begun = book.begin(batch);
-        if (!begun) return begun.error();
+        if (limits().placement == Placement::contiguous && book.is_too_scattered_for(batch.tokens())) {
+            if (const Result<void> admitted = book.admit(batch); !admitted) return admitted.error();
+            defragment();
+        }
+        if (const Result<void> begun = book.begin(batch); !begun) return begun.error();
         return Pass<State>{*state_, batch.tokens(), book.pass().history, false};
     }
 
@@ -55,7 +58,9 @@ public:
     }
 
     /// `to` gets the cells of `from` below position `length` in place of its own: they are shared, no data moves. If both
-    /// are the same sequence nothing happens. O(runs of `from` + cells / 64).
+    /// are the same sequence nothing happens. O(runs of both + cells / 64), a run being
+    /// neighbouring positions in neighbouring cells. Throws `std::bad_alloc`, with nothing changed, if `from` holds more runs
+    /// than `to` was planned for and there is no memory for them.
     void copy_prefix(Sequence from, Sequence to, std::int32_t length) {
         state_->expect_no_pass("copy_prefix");
         state_->book.copy_prefix(from, to, length);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-/// Everything that needs nothing but the standard library.
+/// All that it takes to run a model with nothing but the standard library. `describe.hpp` and `book/audit.hpp` are asked
+/// for by name.
 
 #include <cellar/backend/host.hpp>
 #include <cellar/base/version.hpp>

@@ -4,7 +4,9 @@
 #include <cellar/base/contract.hpp>
 #include <cellar/base/view.hpp>
 #include <cellar/book/mask.hpp>
+#include <cellar/fwd.hpp>
 #include <cellar/layout/element.hpp>
+#include <cellar/store/layer_shape.hpp>
 
 #include <concepts>
 #include <cstdint>

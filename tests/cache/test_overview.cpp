@@ -36,7 +36,7 @@ TEST_CASE("statistics count cells, sequences and tokens") {
     CHECK(s.free == 7);
     CHECK(s.shared == 0); // the shift gave sequence 1 its own copy
     CHECK(s.longest_free_run >= 3);
-    CHECK(s.fragmentation() == doctest::Approx(1 - double{s.longest_free_run} / 7));
+    CHECK(s.fragmentation() == doctest::Approx(1 - s.longest_free_run / 7.0));
 }
 
 TEST_CASE("the fragmentation of an empty, a full and a torn cache") {

@@ -163,8 +163,6 @@ public:
     }
 
     bool can_resume(int sequence, int position) const {
-        if (position == 0) return true;
-        if (position > newest(sequence) + 1) return false;
         for (int p = 0; p < position; ++p)
             if (setup_.window.visible(position, p, false) && !tokens(sequence).contains(p))
                 return false;

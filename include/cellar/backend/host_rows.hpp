@@ -8,9 +8,11 @@
 #include <cellar/layout/element.hpp>
 #include <cellar/layout/mapping.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <iterator>
 #include <span>
 #include <type_traits>
 
@@ -38,63 +40,84 @@ inline std::int64_t run_length(std::span<const Cell> cells, std::int64_t first) 
     return n;
 }
 
-/// Calls `strip(row element, memory offset, n)` for the pieces of `rows` that lie together both
-/// there and in memory; `element(i, head, d)` where there are none.
-template <class Mapping, class View, class Strip, class Element>
-void visit_strips(const Mapping& mapping, std::span<const Cell> cells, const View& rows, Strip strip, Element element) {
-    const std::int64_t row = rows.extent(1) * rows.extent(2);
+/// Calls `element(i, head, d)` for all elements: what any mapping and any strides can do.
+template <class View, class Element>
+void visit_elements(const View& rows, Element element) {
+    for (std::int64_t i = 0; i < rows.extent(0); ++i)
+        for (std::int64_t head = 0; head < rows.extent(1); ++head)
+            for (std::int64_t d = 0; d < rows.extent(2); ++d) element(i, head, d);
+}
+
+/// Calls `strip(i, head, offset, n)` for pieces that lie together both in `rows`, from (i, head, 0) on, and in memory: runs
+/// of cells where the rows are dense, else heads.
+template <class Mapping, class View, class Strip>
+void visit_strips(const Mapping& mapping, std::span<const Cell> cells, const View& rows, Strip strip) {
     const bool dense = rows.is_contiguous();
     for (std::int64_t i = 0, run = 0; i < std::ssize(cells); i += run) {
         run = dense ? run_length(cells, i) : 1;
         const Cell cell = cells[static_cast<std::size_t>(i)];
         if (dense) {
-            strip(&rows(i, 0, 0), mapping(cell, 0, 0), run * row);
-            continue;
-        }
-        for (std::int64_t head = 0; head < rows.extent(1); ++head) {
-            if (rows.stride(2) == 1) {
-                strip(&rows(i, head, 0), mapping(cell, head, 0), rows.extent(2));
-            } else {
-                for (std::int64_t d = 0; d < rows.extent(2); ++d) element(i, head, d);
-            }
+            strip(i, 0, mapping(cell, 0, 0), run * rows.extent(1) * rows.extent(2));
+        } else {
+            for (std::int64_t head = 0; head < rows.extent(1); ++head)
+                strip(i, head, mapping(cell, head, 0), rows.extent(2));
         }
     }
 }
 
-/// Calls `element(i, head, d)` so that memory is visited cell after cell, for a few rows at a time:
-/// they stay in the cache while their dims are taken one by one.
-template <class View, class Element>
-void visit_tiles(const View& rows, Element element) {
-    constexpr std::int64_t tile = 16;
-    for (std::int64_t first = 0; first < rows.extent(0); first += tile) {
-        const std::int64_t last = first + tile < rows.extent(0) ? first + tile : rows.extent(0);
-        for (std::int64_t head = 0; head < rows.extent(1); ++head)
-            for (std::int64_t d = 0; d < rows.extent(2); ++d)
-                for (std::int64_t i = first; i < last; ++i) element(i, head, d);
-    }
+inline constexpr std::int64_t block_rows = 64;
+inline constexpr std::int64_t block_dims = 32;
+
+/// Calls `block(head, first d, dims, first row, rows)` for pieces that fit on the stack. There they are turned from rows to
+/// columns: memory is visited cell after cell, and a row in pieces of a cache line and more. Without that, rows a power of
+/// two apart would push one another out of the cache for every element.
+template <class View, class Block>
+void visit_blocks(const View& rows, Block block) {
+    for (std::int64_t head = 0; head < rows.extent(1); ++head)
+        for (std::int64_t d = 0; d < rows.extent(2); d += block_dims)
+            for (std::int64_t i = 0; i < rows.extent(0); i += block_rows)
+                block(head, d, std::min(block_dims, rows.extent(2) - d), i, std::min(block_rows, rows.extent(0) - i));
 }
 
 /// Row i of `rows` to cells[i].
 template <class Mapping, class E, class T>
 void scatter_rows(const Mapping& mapping, E* memory, std::span<const Cell> cells, StridedView<const T, 3> rows) {
-    const kernel::Scatter<Mapping, E, T> element{mapping, memory, cells.data(), rows};
-    if constexpr (Mapping::contiguous_rows) {
-        const auto strip = [=](const T* row, std::int64_t offset, std::int64_t n) { convert(row, memory + offset, n); };
-        visit_strips(mapping, cells, rows, strip, element);
+    using Index = std::int64_t;
+    if (rows.stride(2) != 1) {
+        visit_elements(rows, kernel::Scatter<Mapping, E, T>{mapping, memory, cells.data(), rows});
+    } else if constexpr (Mapping::contiguous_rows) {
+        visit_strips(mapping, cells, rows, [=](Index i, Index head, Index offset, Index n) {
+            convert(&rows(i, head, 0), memory + offset, n);
+        });
     } else {
-        visit_tiles(rows, element);
+        visit_blocks(rows, [=](Index head, Index d, Index dims, Index first, Index n) {
+            E block[block_rows][block_dims];
+            const Cell* const to = cells.data() + first;
+            for (Index i = 0; i < n; ++i) convert(&rows(first + i, head, d), block[i], dims);
+            for (Index k = 0; k < dims; ++k)
+                for (Index i = 0; i < n; ++i) memory[mapping(to[i], head, d + k)] = block[i][k];
+        });
     }
 }
 
 /// The row of cells[i] to row i of `rows`.
 template <class Mapping, class E, class T>
 void gather_rows(const Mapping& mapping, const E* memory, std::span<const Cell> cells, StridedView<T, 3> rows) {
-    const kernel::Gather<Mapping, E, T> element{mapping, memory, cells.data(), rows};
-    if constexpr (Mapping::contiguous_rows) {
-        const auto strip = [=](T* row, std::int64_t offset, std::int64_t n) { convert(memory + offset, row, n); };
-        visit_strips(mapping, cells, rows, strip, element);
+    using Index = std::int64_t;
+    if (rows.stride(2) != 1) {
+        visit_elements(rows, kernel::Gather<Mapping, E, T>{mapping, memory, cells.data(), rows});
+    } else if constexpr (Mapping::contiguous_rows) {
+        visit_strips(mapping, cells, rows, [=](Index i, Index head, Index offset, Index n) {
+            convert(memory + offset, &rows(i, head, 0), n);
+        });
     } else {
-        visit_tiles(rows, element);
+        visit_blocks(rows, [=](Index head, Index d, Index dims, Index first, Index n) {
+            E block[block_rows][block_dims];
+            const Cell* const from = cells.data() + first;
+            for (Index k = 0; k < dims; ++k)
+                for (Index i = 0; i < n; ++i) block[i][k] = memory[mapping(from[i], head, d + k)];
+            for (Index i = 0; i < n; ++i) convert(block[i], &rows(first + i, head, d), dims);
+        });
     }
 }
 

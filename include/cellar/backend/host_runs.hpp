@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <cellar/backend/host_rows.hpp>
 #include <cellar/base/plan.hpp>
 #include <cellar/kernel/move.hpp>
 #include <cellar/kernel/turn.hpp>
@@ -11,6 +12,7 @@
 #include <cstdint>
 #include <cstring>
 #include <span>
+#include <type_traits>
 
 namespace cellar::detail {
 
@@ -51,12 +53,15 @@ void turn_pairs(const Mapping& mapping, E* memory, const Rotation& rotation, con
     }
 }
 
-/// The same for heads of 16-bit elements that lie together, by way of floats: conversions of whole heads become vector
-/// code, those of single elements on the way in and out of a pair do not.
-template <class E, class Rotation, class Factor>
-void turn_by_way_of_floats(const CellsHeadsDims& mapping, E* memory, const Rotation& rotation, const Factor* factors,
-                           const Turn& run, int begin, int end) {
-    float floats[longest_head];
+/// The same for heads that lie together: 16-bit elements go through floats, because conversions of whole heads become
+/// vector code, and those of single elements on the way in and out of a pair do not.
+template <class Mapping, class E, class Rotation, class Factor>
+void turn_heads(const Mapping& mapping, E* memory, const Rotation& rotation, const Factor* factors, const Turn& run,
+                int begin, int end) {
+    constexpr int longest = 1024;
+    if (std::is_same_v<E, float> || mapping.dim() > longest)
+        return turn_pairs(mapping, memory, rotation, factors, run, begin, end);
+    float floats[longest];
     const CellsHeadsDims one_head{1, 1, mapping.dim()};
     for (std::int64_t i = 0; i < run.count; ++i) {
         for (std::int64_t head = 0; head < mapping.heads(); ++head) {
@@ -81,7 +86,11 @@ void turn_runs(const Mapping& mapping, E* memory, const Shift& shift, int layer,
             if (i == 0 || turns[i].delta != turns[i - 1].delta)
                 for (int pair = begin; pair < end; ++pair)
                     factors[pair - begin] = shift.factor(layer, pair, turns[i].delta);
-            turn_pairs(mapping, memory, rotation, factors, turns[i], begin, end);
+            if constexpr (Mapping::contiguous_rows) {
+                turn_heads(mapping, memory, rotation, factors, turns[i], begin, end);
+            } else {
+                turn_pairs(mapping, memory, rotation, factors, turns[i], begin, end);
+            }
         }
     }
 }

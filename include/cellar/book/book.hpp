@@ -49,12 +49,17 @@ public:
         return n > ledger_.free().longest_run() && n <= ledger_.free().count();
     }
 
-    /// Opens a pass: the batch's tokens get cells and belong to their sequences until `commit` or
-    /// `drop`.
-    Result<void> begin(const Batch& batch) {
+    /// Whether `begin` would open a pass for this batch, or why not. O(n).
+    Result<void> admit(const Batch& batch) const {
         check(batch);
         if (batch.tokens() > limits_.batch) return Refusal::batch_too_long;
         if (batch.tokens() > ledger_.free().count()) return Refusal::full;
+        return {};
+    }
+
+    /// Opens a pass: the batch's tokens get cells and belong to their sequences until `commit` or `drop`.
+    Result<void> begin(const Batch& batch) {
+        if (const Result<void> admitted = admit(batch); !admitted) return admitted;
         for (const Sequence s : batch.sequences) ledger_.record(s).runs.reserve(2 * std::int64_t{batch.tokens()} + 1);
         pass_.start(batch);
         ledger_.take(batch.tokens(), pass_.cells);

@@ -17,8 +17,8 @@
 namespace cellar {
 
 /// Which cells each sequence owns, and which nobody does. It knows nothing of windows and passes:
-/// `Book` does. Only `remove` and `defragment`, and `reserve` when a sequence outgrows its share,
-/// allocate; they do so before they change anything.
+/// `Book` does. Only `remove` and `defragment` allocate, and what gives a sequence more runs than were planned; they do so
+/// before they change anything.
 class Ledger {
 public:
     /// `share`: the tokens that one sequence is planned to have; `pinned`: first positions that are

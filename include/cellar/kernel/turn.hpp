@@ -19,20 +19,14 @@ struct Turn {
     int first_pair = 0;
 
     CELLAR_FUNCTION void operator()(std::int64_t i, std::int64_t head, int pair) const {
-        float a = static_cast<float>(first(i, head, pair));
-        float b = static_cast<float>(second(i, head, pair));
-        rotation.turn(a, b, factor(pair));
-        first(i, head, pair) = static_cast<Element>(a);
-        second(i, head, pair) = static_cast<Element>(b);
+        Element& first = memory[mapping(first_cell + i, head, rotation.first(pair))];
+        Element& second = memory[mapping(first_cell + i, head, rotation.second(pair))];
+        float a = static_cast<float>(first);
+        float b = static_cast<float>(second);
+        rotation.turn(a, b, factors[pair - first_pair]);
+        first = static_cast<Element>(a);
+        second = static_cast<Element>(b);
     }
-
-    CELLAR_FUNCTION Element& first(std::int64_t i, std::int64_t head, int pair) const {
-        return memory[mapping(first_cell + i, head, rotation.first(pair))];
-    }
-    CELLAR_FUNCTION Element& second(std::int64_t i, std::int64_t head, int pair) const {
-        return memory[mapping(first_cell + i, head, rotation.second(pair))];
-    }
-    CELLAR_FUNCTION const Factor& factor(int pair) const { return factors[pair - first_pair]; }
 };
 
 } // namespace cellar::kernel
