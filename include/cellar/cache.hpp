@@ -20,8 +20,8 @@ namespace cellar {
 /// - `ShiftPolicy`: what moving a position does to a key (`NoShift`, `RopeShift<Neox>`).
 /// - `Backend`: where memory is and who works on it (`HostBackend`, `EigenBackend`).
 ///
-/// All memory for keys and values is taken by the constructor and stays where it is. Every verb either does all it says
-/// or refuses and leaves everything as it was. Movable, not copyable; one thread at a time.
+/// All memory for keys and values is taken by the constructor and stays where it is. Every verb either does all it
+/// says or refuses and leaves everything as it was. Movable, not copyable; one thread at a time.
 template <layout_policy Layout, window_policy Window, shift_policy ShiftPolicy, backend Backend>
 class Cache {
     using State = detail::CacheState<Layout, Window, ShiftPolicy, Backend>;
@@ -33,8 +33,8 @@ public:
         : state_{std::make_unique<State>(std::move(shape), limits, window, std::move(shift), std::move(backend))} {}
 
     /// Opens a pass: gives a cell to every token. Refuses with `full` or `batch_too_long`. O(tokens * log cells):
-    /// nothing is scanned, however large the cache. With `Placement::contiguous` and no gap that is long enough, after a
-    /// `defragment`.
+    /// nothing is scanned, however large the cache. With `Placement::contiguous` and no gap that is long enough,
+    /// after a `defragment`.
     Result<Pass<State>> begin(const Batch& batch) {
         state_->expect_no_pass("begin");
         Book<Window>& book = state_->book;
@@ -46,8 +46,9 @@ public:
         return Pass<State>{*state_, batch.tokens(), book.pass().history, false};
     }
 
-    /// A pass of `tokens` tokens that sees all cells, for sizing buffers and capturing graphs. It stores nothing: `put`
-    /// only checks extents. Its mask's memory is kept, so that no later pass of up to so many tokens allocates or moves it.
+    /// A pass of `tokens` tokens that sees all cells, for sizing buffers and capturing graphs. It stores nothing:
+    /// `put` only checks extents. Its mask's memory is kept, so that no later pass of up to so many tokens allocates
+    /// or moves it.
     Pass<State> reserve(std::int32_t tokens) {
         state_->expect_no_pass("reserve");
         CELLAR_EXPECTS(tokens >= 0 && tokens <= limits().batch, "reserve: ", tokens, " tokens, expected 0 to ",
@@ -57,10 +58,10 @@ public:
         return Pass<State>{*state_, tokens, {0, all}, true};
     }
 
-    /// `to` gets the cells of `from` below position `length` in place of its own: they are shared, no data moves. If both
-    /// are the same sequence nothing happens. O(runs of both + cells / 64), a run being
-    /// neighbouring positions in neighbouring cells. Throws `std::bad_alloc`, with nothing changed, if `from` holds more runs
-    /// than `to` was planned for and there is no memory for them.
+    /// `to` gets the cells of `from` below position `length` in place of its own: they are shared, no data moves. If
+    /// both are the same sequence nothing happens. O(runs of both + cells / 64), a run being neighbouring positions
+    /// in neighbouring cells. Throws `std::bad_alloc`, with nothing changed, if `from` holds more runs than `to` was
+    /// planned for and there is no memory for them.
     void copy_prefix(Sequence from, Sequence to, std::int32_t length) {
         state_->expect_no_pass("copy_prefix");
         state_->book.copy_prefix(from, to, length);
@@ -69,9 +70,10 @@ public:
     /// True if a query at p would find everything it may see below p still kept. O(log positions).
     bool can_resume(Sequence s, Position p) const { return state_->book.can_resume(s, p); }
 
-    /// Drops positions [begin, end) of s and closes the gap: later tokens move down by end - begin, and their keys are
-    /// turned (enqueued). `end_of_time` only drops. Cells that other sequences share are copied first, so those keep what
-    /// they had. Refuses with `cannot_shift` if tokens would move under `NoShift`, with `full` if the copies find no room.
+    /// Drops positions [begin, end) of s and closes the gap: later tokens move down by end - begin, and their keys
+    /// are turned (enqueued). `end_of_time` only drops. Cells that other sequences share are copied first, so those
+    /// keep what they had. Refuses with `cannot_shift` if tokens would move under `NoShift`, with `full` if the
+    /// copies find no room.
     Result<void> remove(Sequence s, Position begin, Position end) {
         state_->expect_no_pass("remove");
         const Result<Plan> plan = state_->book.remove(s, begin, end, ShiftPolicy::possible);

@@ -15,8 +15,8 @@
 
 namespace cellar::detail {
 
-/// What a cache consists of, at a fixed address: the cache may move while a pass points here. This is where bookkeeping
-/// and memory meet; the plans go from one to the other.
+/// What a cache consists of, at a fixed address: the cache may move while a pass points here. This is where
+/// bookkeeping and memory meet; the plans go from one to the other.
 template <layout_policy Layout, window_policy Window, shift_policy ShiftPolicy, backend Backend>
 struct CacheState {
     using Store = LayerStore<Layout, Backend>;

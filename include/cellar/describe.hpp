@@ -74,9 +74,9 @@ private:
 
 } // namespace detail
 
-/// The cell map for people: who owns which cell ('.' nobody, '*' several sequences, else the sequence's letter: 0-9, a-z,
-/// A-Z, over again), a line for each sequence that has tokens, and the numbers of `Statistics`. `colour` adds the escape
-/// codes of a terminal; `width` is the cells per row. O(cells + tokens).
+/// The cell map for people: who owns which cell ('.' nobody, '*' several sequences, else the sequence's letter: 0-9,
+/// a-z, A-Z, over again), a line for each sequence that has tokens, and the numbers of `Statistics`. `colour` adds
+/// the escape codes of a terminal; `width` is the cells per row. O(cells + tokens).
 template <class L, class W, class S, class B>
 std::string describe(const Cache<L, W, S, B>& cache, bool colour = false, std::int32_t width = 64) {
     CELLAR_EXPECTS(width > 0, "describe: a width of ", width, " cells, expected at least 1");

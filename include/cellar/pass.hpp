@@ -49,8 +49,8 @@ public:
 
     std::int32_t tokens() const { return tokens_; }
 
-    /// The smallest range of cells that holds all that the batch may see, aligned to `Limits::padding`. Cells in it that
-    /// nobody sees may hold anything that was once put.
+    /// The smallest range of cells that holds all that the batch may see, aligned to `Limits::padding`. Cells in it
+    /// that nobody sees may hold anything that was once put.
     CellRange history() const { return history_; }
 
     /// The cell of each token; empty for a reserved pass.
@@ -58,9 +58,9 @@ public:
         return reserved_ ? std::span<const Cell>{} : std::span<const Cell>{state().book.pass().cells};
     }
 
-    /// Enqueues: keys [tokens, kv_heads, key_dim] and values [tokens, kv_heads, value_dim] of the batch's tokens, in the
-    /// stored element type or float: a `StridedView` of any strides, or a dense contiguous range such as a vector. For
-    /// layers that share another's memory put there. A wrong extent is a violation.
+    /// Enqueues: keys [tokens, kv_heads, key_dim] and values [tokens, kv_heads, value_dim] of the batch's tokens, in
+    /// the stored element type or float: a `StridedView` of any strides, or a dense contiguous range such as a
+    /// vector. For layers that share another's memory put there. A wrong extent is a violation.
     template <class K, class V>
     void put(int layer, const K& k, const V& v) {
         Store& store = state().store(layer);
@@ -75,13 +75,13 @@ public:
     /// The keys of the history in place, [history, kv_heads, key_dim] as StandardV and PermutedV store them.
     auto keys(int layer) const { return state().store(layer).keys(history_); }
 
-    /// The values of the history in place: [history, kv_heads, value_dim] for StandardV, [kv_heads, value_dim, history]
-    /// for PermutedV.
+    /// The values of the history in place: [history, kv_heads, value_dim] for StandardV, [kv_heads, value_dim,
+    /// history] for PermutedV.
     auto values(int layer) const { return state().store(layer).values(history_); }
 
-    /// The mask [tokens, history] of float or half: 0 where visible, -infinity where hidden; of bool: true where visible.
-    /// It is the same for all layers and written once a pass, at the first call, in O(tokens * history). It stays valid
-    /// until the next mask of this cache; its address stays the same once `Cache::reserve` has sized it.
+    /// The mask [tokens, history] of float or half: 0 where visible, -infinity where hidden; of bool: true where
+    /// visible. It is the same for all layers and written once a pass, at the first call, in O(tokens * history). It
+    /// stays valid until the next mask of this cache; its address stays the same once `Cache::reserve` has sized it.
     template <class T = float>
     StridedView<const T, 2> mask() {
         const std::int64_t size = std::int64_t{tokens_} * history_.count;

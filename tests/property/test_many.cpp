@@ -34,12 +34,12 @@ TEST_CASE("seventy sequences agree with the naive model") {
 }
 
 TEST_CASE("a thousand sequences agree with the naive model") {
-    check_many<Full>("1000 sequences", setting({}, 1000, 1, 40, 5), 40);
+    check_many<Full>("1000 sequences", setting({}, 1000, 1, 40, 5), 100);
     const naive::Window chunked{naive::Sees::chunk, 4, 0, 0};
-    check_many<Chunked<0>>("1000 sequences", setting(chunked, 1000, 20, 40, 5), 40);
+    check_many<Chunked<0>>("1000 sequences", setting(chunked, 1000, 20, 40, 5), 100);
 }
 
-// A long series on caches whose cells fill many words of a bitmap.
+// Caches whose cells fill many words of a bitmap.
 TEST_CASE("bigger caches agree with the naive model") {
     check_many<Full>("big", setting({}, 4, 100, 60, 7), 120);
     const naive::Window sliding{naive::Sees::width, 50, 70, 3};

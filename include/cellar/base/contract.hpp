@@ -20,8 +20,7 @@ struct Violation {
     int line;
 };
 
-/// Called for every violation. It may throw (tests do) or end the process; if it returns,
-/// `std::abort` follows.
+/// Called for every violation. It may throw (tests do) or end the process; if it returns, `std::abort` follows.
 using ViolationHandler = void (*)(const Violation&);
 
 namespace detail {
@@ -45,8 +44,7 @@ inline std::string text(Sequence part) {
     return std::to_string(part.value);
 }
 
-// Cold, and the only place where a message is put together: a check that holds costs its comparison
-// alone.
+// Cold, and the only place where a message is put together: a check that holds costs its comparison alone.
 template <class... Parts>
 [[noreturn, gnu::cold, gnu::noinline]] void violated(const char* condition, const char* file, int line,
                                                      const Parts&... parts) {
@@ -63,7 +61,7 @@ inline ViolationHandler set_violation_handler(ViolationHandler handler) {
 
 } // namespace cellar
 
-/// Stops in the violation handler unless `condition` holds. The further arguments are the parts of
-/// the message (text, integers, ids): they are evaluated only after a failure.
+/// Stops in the violation handler unless `condition` holds. The further arguments are the parts of the message (text,
+/// integers, ids): they are evaluated only after a failure.
 #define CELLAR_EXPECTS(condition, ...)                                                                                 \
     ((condition) ? void() : ::cellar::detail::violated(#condition, __FILE__, __LINE__, __VA_ARGS__))

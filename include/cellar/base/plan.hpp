@@ -26,8 +26,8 @@ struct Turn {
     constexpr bool operator==(const Turn&) const = default;
 };
 
-/// What the memory has to do so that it matches the bookkeeping again: first all moves, then all
-/// turns. No move writes a cell that another move of the plan reads, so they may run in any order.
+/// What the memory has to do so that it matches the bookkeeping again: first all moves, then all turns. No move
+/// writes a cell that another move of the plan reads, so they may run in any order.
 struct Plan {
     std::vector<Move> moves;
     std::vector<Turn> turns;

@@ -29,8 +29,7 @@ constexpr std::string_view to_string(Refusal refusal) {
     return "unknown refusal";
 }
 
-/// A value or the reason why there is none. The names are those of `std::expected<T, Refusal>`,
-/// which C++20 lacks.
+/// A value or the reason why there is none. The names are those of `std::expected<T, Refusal>`, which C++20 lacks.
 template <class T>
 class [[nodiscard]] Result {
 public:

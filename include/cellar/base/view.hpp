@@ -8,8 +8,8 @@
 
 namespace cellar {
 
-/// A strided window onto memory that somebody else owns, with the accessors of `std::mdspan`.
-/// Strides count elements. Trivially copyable, and indexable in device code.
+/// A strided window onto memory that somebody else owns, with the accessors of `std::mdspan`. Strides count elements.
+/// Trivially copyable, and indexable in device code.
 template <class T, int Rank>
 struct StridedView {
     using element_type = T;

@@ -11,8 +11,8 @@
 
 namespace cellar {
 
-/// Recounts a ledger from its sequences and says what does not agree, or nothing. For tests and for debugging; O(cells + tokens of
-/// all sequences).
+/// Recounts a ledger from its sequences and says what does not agree, or nothing. For tests and for debugging;
+/// O(cells + tokens of all sequences).
 inline std::string audit(const Ledger& ledger) {
     using detail::text;
     std::vector<std::int32_t> owners(static_cast<std::size_t>(ledger.cells()));

@@ -16,12 +16,12 @@
 
 namespace cellar {
 
-/// The bookkeeping of a cache: passes, retention, visibility. It answers in integers and plans; it
-/// knows neither elements nor memory.
+/// The bookkeeping of a cache: passes, retention, visibility. It answers in integers and plans; it knows neither
+/// elements nor memory.
 ///
-/// Costs, with n tokens in the batch, m positions of one sequence, C cells: `begin`, `commit` and
-/// `drop` O(n log C) amortised; `remove` and `copy_prefix` O(m / 64) words where cells lie
-/// together, O(m) at worst; `can_resume` O(log m); the history O(C / 4096) at worst.
+/// Costs, with n tokens in the batch, m positions of one sequence, C cells: `begin`, `commit` and `drop` O(n log C)
+/// amortised; `remove` and `copy_prefix` O(m / 64) words where cells lie together, O(m) at worst; `can_resume` O(log
+/// m); the history O(C / 4096) at worst.
 template <window_policy Window>
 class Book {
 public:
@@ -68,8 +68,7 @@ public:
         return {};
     }
 
-    /// The tokens of the open pass stay, and what fell out of their sequences' retention is
-    /// forgotten.
+    /// The tokens of the open pass stay, and what fell out of their sequences' retention is forgotten.
     void commit() {
         for (const Sequence s : pass_.members) {
             const Position kept = window_.oldest_kept(ledger_.record(s).runs.last());

@@ -9,10 +9,9 @@
 
 namespace cellar {
 
-/// A set of cells: a bitmap with a summary that has one bit for each word that is not zero. Adding
-/// and removing n neighbouring cells costs O(n / 64); the lowest, the highest and emptying the set
-/// cost O(cells / 4096) beside the words that are not zero. Memory is touched only where a cell has
-/// been in the set.
+/// A set of cells: a bitmap with a summary that has one bit for each word that is not zero. Adding and removing n
+/// neighbouring cells costs O(n / 64); the lowest, the highest and emptying the set cost O(cells / 4096) beside the
+/// words that are not zero. Memory is touched only where a cell has been in the set.
 class CellSet {
 public:
     explicit CellSet(Cell cells) : words_{detail::words_for(cells)}, summary_{detail::words_for(words_.size())} {}

@@ -11,10 +11,9 @@
 
 namespace cellar {
 
-/// How to bring n cells in use to [0, n). Only the cells at n and above move, each into a hole
-/// below n: no plan moves fewer. Holes and cells are matched in ascending order, so that neighbours
-/// stay neighbours, and since every source lies above every target no move can overwrite what
-/// another still has to read: no scratch memory is needed.
+/// How to bring n cells in use to [0, n). Only the cells at n and above move, each into a hole below n: no plan moves
+/// fewer. Holes and cells are matched in ascending order, so that neighbours stay neighbours, and since every source
+/// lies above every target no move can overwrite what another still has to read: no scratch memory is needed.
 class Defragmentation {
 public:
     Defragmentation(const FreeCells& free, Cell cells) {

@@ -18,10 +18,9 @@ constexpr std::int64_t leaves_for(Cell cells) {
 
 } // namespace detail
 
-/// Which cells are free, and where n of them lie together. A tree over the words of a bitmap knows,
-/// for every span, the free cells at its start, at its end and the longest run inside; so each
-/// question and each change costs O(log cells), and a change of n neighbouring cells O(n / 64 + log
-/// cells).
+/// Which cells are free, and where n of them lie together. A tree over the words of a bitmap knows, for every span,
+/// the free cells at its start, at its end and the longest run inside; so each question and each change costs O(log
+/// cells), and a change of n neighbouring cells O(n / 64 + log cells).
 class FreeCells {
 public:
     /// All cells are free.
@@ -141,8 +140,7 @@ private:
                 std::max({left.longest, right.longest, left.suffix + right.prefix})};
     }
 
-    // Brings the nodes above the words [first, last] up to date, level by level, until nothing
-    // changes any more.
+    // Brings the nodes above the words [first, last] up to date, level by level, until nothing changes any more.
     void refresh(std::int64_t first, std::int64_t last) {
         for (std::int64_t at = first; at <= last; ++at) nodes_at(leaves_ + at) = leaf(word(at));
         first += leaves_;

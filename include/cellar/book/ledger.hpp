@@ -16,13 +16,12 @@
 
 namespace cellar {
 
-/// Which cells each sequence owns, and which nobody does. It knows nothing of windows and passes:
-/// `Book` does. Only `remove` and `defragment` allocate, and what gives a sequence more runs than were planned; they do so
-/// before they change anything.
+/// Which cells each sequence owns, and which nobody does. It knows nothing of windows and passes: `Book` does. Only
+/// `remove` and `defragment` allocate, and what gives a sequence more runs than were planned; they do so before they
+/// change anything.
 class Ledger {
 public:
-    /// `share`: the tokens that one sequence is planned to have; `pinned`: first positions that are
-    /// always seen.
+    /// `share`: the tokens that one sequence is planned to have; `pinned`: first positions that are always seen.
     Ledger(Cell cells, std::int32_t sequences, std::int64_t share, std::int32_t pinned)
         : cells_{cells}, free_{cells}, owners_{cells, sequences} {
         sequences_.reserve(static_cast<std::size_t>(sequences));
@@ -44,8 +43,7 @@ public:
         return const_cast<detail::SequenceRecord&>(std::as_const(*this).record(s));
     }
 
-    /// Takes n free cells, in ascending order: the lowest run of n, else the n lowest. O(n log
-    /// cells).
+    /// Takes n free cells, in ascending order: the lowest run of n, else the n lowest. O(n log cells).
     void take(std::int32_t n, std::vector<Cell>& taken) {
         if (n == 0) return;
         const Cell run = free_.find_run(n);
@@ -60,8 +58,7 @@ public:
         }
     }
 
-    /// The taken cells [cell, cell + n) hold the tokens of s at [position, position + n). Needs
-    /// room in its runs.
+    /// The taken cells [cell, cell + n) hold the tokens of s at [position, position + n). Needs room in its runs.
     void enter(Sequence s, Position position, Cell cell, std::int32_t n) {
         detail::SequenceRecord& r = record(s);
         r.runs.insert(position, cell, n);
@@ -79,8 +76,8 @@ public:
     /// s no longer owns its cells at positions [from, to). Needs room for one more run.
     void forget(Sequence s, Position from, Position to) { forget(record(s), from, to); }
 
-    /// `to` gets the cells of `from` below position `length` in place of its own; no data moves. If
-    /// both are the same sequence nothing happens.
+    /// `to` gets the cells of `from` below position `length` in place of its own; no data moves. If both are the same
+    /// sequence nothing happens.
     void copy_prefix(Sequence from, Sequence to, std::int32_t length) {
         CELLAR_EXPECTS(length >= 0, "copy_prefix: the length is ", length, ", expected 0 or more");
         const detail::SequenceRecord& source = record(from);
@@ -94,8 +91,8 @@ public:
         target.visible.truncate(source.runs, {length});
     }
 
-    /// Drops positions [begin, end) of s and closes the gap. The plan says which keys the memory
-    /// has to copy and turn.
+    /// Drops positions [begin, end) of s and closes the gap. The plan says which keys the memory has to copy and
+    /// turn.
     Result<Plan> remove(Sequence s, Position begin, Position end, bool can_shift) {
         CELLAR_EXPECTS(begin.value >= 0 && begin <= end, "remove: positions [", begin, ", ", end,
                        "), expected 0 <= begin <= end");
@@ -115,8 +112,7 @@ public:
         return plan;
     }
 
-    /// Afterwards the cells in use are [0, n). The plan has the fewest moves of cells, neighbours
-    /// joined.
+    /// Afterwards the cells in use are [0, n). The plan has the fewest moves of cells, neighbours joined.
     Plan defragment() {
         const Defragmentation defragmentation{free_, cells_};
         if (defragmentation.moves().empty()) return {};
@@ -167,8 +163,8 @@ private:
         std::int32_t count;
     };
 
-    // Positions [begin, end) go and the later ones move down to `begin`; of these, cells that
-    // others own too are copied first, so that the others keep what they had.
+    // Positions [begin, end) go and the later ones move down to `begin`; of these, cells that others own too are
+    // copied first, so that the others keep what they had.
     void close_gap(detail::SequenceRecord& r, Position begin, Position end, std::int32_t copies, Plan& plan) {
         const std::int64_t most = r.runs.runs() + 2 * std::int64_t{copies} + 1;
         std::vector<Piece> later;
@@ -194,8 +190,7 @@ private:
         }
     }
 
-    // Moves the caller's ownership of up to n cells, as many as find room side by side, to fresh
-    // cells; how many.
+    // Moves the caller's ownership of up to n cells, as many as find room side by side, to fresh cells; how many.
     std::int32_t copy_cells(Cell from, std::int32_t n, Plan& plan) {
         Cell to = free_.find_run(n);
         if (to < 0) {

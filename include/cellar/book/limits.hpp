@@ -11,8 +11,8 @@ enum class Placement {
     contiguous, ///< always one run; the cache defragments itself when there is none
 };
 
-/// How much a cache must hold. Cells: `sequences * capacity`; with a window that forgets,
-/// `sequences * (pinned + retention) + batch`; rounded up to the padding.
+/// How much a cache must hold. Cells: `sequences * capacity`; with a window that forgets, `sequences * (pinned +
+/// retention) + batch`; rounded up to the padding.
 struct Limits {
     std::int32_t sequences = 1; ///< sequence ids are [0, sequences)
     std::int32_t capacity = 0;  ///< tokens of one sequence; the cells are pooled, so that one may

@@ -29,8 +29,8 @@ struct MaskValues<bool> {
 
 namespace detail {
 
-// For every byte of a bitmap the eight mask values that it stands for: a row is then written by
-// copies of fixed size, without a branch on any cell.
+// For every byte of a bitmap the eight mask values that it stands for: a row is then written by copies of fixed size,
+// without a branch on any cell.
 template <class T>
 inline constexpr auto mask_of_byte = [] {
     std::array<std::array<T, 8>, 256> table{};
@@ -42,8 +42,7 @@ inline constexpr auto mask_of_byte = [] {
 
 } // namespace detail
 
-/// Writes one row of the mask, a value for each cell of `history`. O(history) at about the speed of
-/// filling the row.
+/// Writes one row of the mask, a value for each cell of `history`. O(history) at about the speed of filling the row.
 template <class T>
 void write_mask_row(const CellSet& visible, CellRange history, T* row) {
     const auto& table = detail::mask_of_byte<T>;

@@ -9,8 +9,7 @@
 
 namespace cellar::detail {
 
-/// The book's notes on the pass that is open. The vectors are as long as the largest batch and are
-/// never reallocated.
+/// The book's notes on the pass that is open. The vectors are as long as the largest batch and are never reallocated.
 struct OpenPass {
     explicit OpenPass(std::int32_t batch) {
         const auto n = static_cast<std::size_t>(batch);

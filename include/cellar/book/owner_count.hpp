@@ -10,10 +10,9 @@
 
 namespace cellar {
 
-/// How many sequences own each cell, counted 64 cells at a time: plane k holds bit k of every
-/// cell's count, so that adding an owner to a run of cells is a ripple-carry addition on whole
-/// words. A change of n neighbouring cells costs O(n / 64) words, twice that on average for the
-/// carries.
+/// How many sequences own each cell, counted 64 cells at a time: plane k holds bit k of every cell's count, so that
+/// adding an owner to a run of cells is a ripple-carry addition on whole words. A change of n neighbouring cells
+/// costs O(n / 64) words, twice that on average for the carries.
 class OwnerCount {
 public:
     /// Nobody owns anything. `owners` is the largest count that can occur.
@@ -33,8 +32,8 @@ public:
         });
     }
 
-    /// One owner less for each of [first, first + n), all owned. Calls `freed(cell, count)` for the
-    /// runs that nobody owns any more.
+    /// One owner less for each of [first, first + n), all owned. Calls `freed(cell, count)` for the runs that nobody
+    /// owns any more.
     template <class Freed>
     void drop(Cell first, std::int32_t n, Freed freed) {
         Cell run = 0;

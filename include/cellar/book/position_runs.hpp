@@ -11,12 +11,11 @@
 
 namespace cellar {
 
-/// The cells of one sequence in the order of their positions, as runs: neighbouring positions in
-/// neighbouring cells are one run. Equal positions are allowed; they keep the order in which they
-/// came.
+/// The cells of one sequence in the order of their positions, as runs: neighbouring positions in neighbouring cells
+/// are one run. Equal positions are allowed; they keep the order in which they came.
 ///
-/// Appending costs O(1) amortised, finding a position O(log runs), changing the middle O(runs).
-/// Only `reserve` allocates; every other member needs the room that was reserved.
+/// Appending costs O(1) amortised, finding a position O(log runs), changing the middle O(runs). Only `reserve`
+/// allocates; every other member needs the room that was reserved.
 class PositionRuns {
 public:
     /// Room for `runs` runs to be rewritten over and over at the end without allocating.
@@ -41,8 +40,8 @@ public:
         }
     }
 
-    /// Tokens at [position, position + n) lie in [cell, cell + n). Behind the last position: O(1).
-    /// Needs room for two more runs, and two a token when it goes into the middle.
+    /// Tokens at [position, position + n) lie in [cell, cell + n). Behind the last position: O(1). Needs room for two
+    /// more runs, and two a token when it goes into the middle.
     void insert(Position position, Cell cell, std::int32_t n) {
         // What was forgotten below the last gap is no longer all at the front: see covered_since.
         if (position.value < forgotten_) recompute_coverage(0);
@@ -144,9 +143,8 @@ private:
         Run tail(std::int32_t n) const { return {position + count - n, cell + count - n, n, covered_from}; }
     };
 
-    // Forgetting the oldest positions leaves the runs behind untouched, so what they say of
-    // coverage may reach into what was forgotten: nothing between the pinned positions and
-    // `forgotten_` is there any more.
+    // Forgetting the oldest positions leaves the runs behind untouched, so what they say of coverage may reach into
+    // what was forgotten: nothing between the pinned positions and `forgotten_` is there any more.
     std::int32_t covered_since(const Run& r) const {
         return r.position >= forgotten_ ? std::max(r.covered_from, forgotten_) : r.covered_from;
     }

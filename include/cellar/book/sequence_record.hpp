@@ -15,8 +15,7 @@ struct SequenceRecord {
 
     PositionRuns runs;
     VisibleCells visible;
-    // While it is in the open pass: positions [seen_from, seen_to) that its tokens see, pinned ones
-    // apart.
+    // While it is in the open pass: positions [seen_from, seen_to) that its tokens see, pinned ones apart.
     bool in_pass = false;
     Position seen_from{};
     Position seen_to{};

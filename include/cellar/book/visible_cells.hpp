@@ -9,17 +9,16 @@
 
 namespace cellar {
 
-/// The cells of one sequence that a query sees, as a bitmap that slides along with the queries:
-/// from one token to the next only the cells that come into sight or fall out of it are touched.
+/// The cells of one sequence that a query sees, as a bitmap that slides along with the queries: from one token to the
+/// next only the cells that come into sight or fall out of it are touched.
 class VisibleCells {
 public:
     VisibleCells(Cell cells, std::int32_t pinned) : set_{cells}, pinned_{pinned} {}
 
     const CellSet& cells() const { return set_; }
 
-    /// Afterwards the set holds the cells whose positions lie in [from, to), or in [0, to) and
-    /// among the pinned ones. Costs as many cells (in words, where they lie together) as change
-    /// their place in it.
+    /// Afterwards the set holds the cells whose positions lie in [from, to), or in [0, to) and among the pinned ones.
+    /// Costs as many cells (in words, where they lie together) as change their place in it.
     void slide(const PositionRuns& runs, Position from, Position to) {
         slide(runs, pinned_seen_, {{0}, {std::min(pinned_, to.value)}});
         const std::int32_t begin = std::max(from.value, pinned_);

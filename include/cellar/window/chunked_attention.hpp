@@ -6,8 +6,8 @@
 
 namespace cellar {
 
-/// A token sees from the beginning of its chunk of `Size` positions up to itself (Llama 4's local
-/// layers). `ChunkedAttention<>{size}` takes the size at run time.
+/// A token sees from the beginning of its chunk of `Size` positions up to itself (Llama 4's local layers).
+/// `ChunkedAttention<>{size}` takes the size at run time.
 template <std::int32_t Size = dynamic_width>
 class ChunkedAttention {
     static_assert(Size >= 0, "ChunkedAttention: the size counts positions");

@@ -10,8 +10,8 @@ namespace cellar {
 
 /// What a window keeps beyond what a token sees.
 struct WindowOptions {
-    /// Newest tokens kept per sequence, for reuse and rollback: n more than the width allow going
-    /// back n + 1 tokens. 0: the width, and one more if there are several sequences.
+    /// Newest tokens kept per sequence, for reuse and rollback: n more than the width allow going back n + 1 tokens.
+    /// 0: the width, and one more if there are several sequences.
     std::int32_t retention = 0;
     /// First positions that are always kept and seen (attention sinks, arXiv:2309.17453).
     std::int32_t pinned = 0;
@@ -19,16 +19,14 @@ struct WindowOptions {
 
 namespace detail {
 
-/// How many of the newest tokens of a sequence are kept: what the windows that forget have in
-/// common.
+/// How many of the newest tokens of a sequence are kept: what the windows that forget have in common.
 class Retention {
 public:
     /// `tokens`: 0 for the default, which `fitted` settles.
     constexpr explicit Retention(std::int32_t tokens) : tokens_{tokens} {}
 
-    /// The default is the width, and one more where several sequences take turns, so that a dropped
-    /// stop token does not break resuming. All is kept once that, and the pinned positions, would
-    /// fill the capacity anyway.
+    /// The default is the width, and one more where several sequences take turns, so that a dropped stop token does
+    /// not break resuming. All is kept once that, and the pinned positions, would fill the capacity anyway.
     constexpr Retention fitted(std::int32_t width, std::int32_t pinned, std::int32_t sequences,
                                std::int32_t capacity) const {
         const std::int32_t asked = tokens_ != 0 ? tokens_ : width + (sequences > 1 ? 1 : 0);

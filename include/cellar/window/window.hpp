@@ -32,16 +32,12 @@ concept has_cells = requires(const W w, std::int32_t n) {
 
 /// What a token may see, and what is kept for later tokens: arithmetic on positions alone.
 ///
-/// - `oldest_visible(p)`: a query at p sees positions [oldest_visible(p), p], and the pinned ones
-/// up to p.
-/// - `oldest_kept(p)`: once p is a sequence's newest position, those below are forgotten, but for
-/// the pinned ones.
+/// - `oldest_visible(p)`: a query at p sees positions [oldest_visible(p), p], and the pinned ones up to p.
+/// - `oldest_kept(p)`: once p is a sequence's newest position, those below are forgotten, but for the pinned ones.
 /// - `pinned()`: so many first positions are always kept and seen (attention sinks).
-/// - `fitted(sequences, capacity)`: the same window with its defaults settled for a cache of that
-/// size.
-/// - `cells(sequences, capacity, batch)`: the cells that such a cache needs so that it never runs
-/// full while every
-///   sequence keeps to its share; asked of a fitted window.
+/// - `fitted(sequences, capacity)`: the same window with its defaults settled for a cache of that size.
+/// - `cells(sequences, capacity, batch)`: the cells that such a cache needs so that it never runs full while every
+///   sequence keeps to its share and its tokens to positions of their own; asked of a fitted window.
 ///
 /// Laws: `oldest_kept(p) <= oldest_visible(p) <= p`, and both never fall as p grows.
 template <class W>
