@@ -20,11 +20,9 @@
 #include <exception>
 #include <fstream>
 #include <iostream>
-#include <memory>
 #include <span>
 #include <stdexcept>
 #include <string>
-#include <string_view>
 #include <vector>
 
 namespace {
@@ -44,7 +42,9 @@ struct Options {
 void declare(CLI::App& app, Options& o) {
     app.add_option("--prompt", o.prompt, "the text to go on from")->capture_default_str();
     app.add_option("--tokens", o.tokens, "bytes to generate")->check(CLI::Range(1, 10'000'000))->capture_default_str();
-    app.add_option("--seed", o.seed, "another seed, another text")->capture_default_str();
+    app.add_option("--seed", o.seed, "another seed, another text")
+        ->check(CLI::NonNegativeNumber)
+        ->capture_default_str();
     app.add_option("--temperature", o.temperature, "0 takes the most likely byte every time")
         ->check(CLI::Range(0.0, 100.0))
         ->capture_default_str();
@@ -118,9 +118,18 @@ void generate(llama::Session& session, const Options& o, llama::Report& report) 
     std::cout << "\n\n" << std::flush;
 }
 
-void write_json(const llama::Report& report, const std::string& path) {
+/// Opened before the work begins, so that a wrong path is known at once.
+std::ofstream open_for_writing(const std::string& path) {
+    std::ofstream file;
+    if (path.empty()) return file;
+    file.open(path);
+    if (!file) throw llama::FileError{path, "cannot be written"};
+    return file;
+}
+
+void write_json(const llama::Report& report, std::ofstream& file, const std::string& path) {
     using nlohmann::ordered_json;
-    std::ofstream file{path};
+    if (path.empty()) return;
     // The model may well write bytes that are no UTF-8.
     file << llama::to_json(report).dump(2, ' ', false, ordered_json::error_handler_t::replace) << '\n';
     if (!file.flush()) throw llama::FileError{path, "cannot be written"};
@@ -142,6 +151,7 @@ llama::Report describe(const Options& o, const llama::Llama& model) {
 int run(Options o) {
     llama::Llama model{llama::read_weights(llama::Safetensors::read(o.model))};
     settle(o, model.config());
+    std::ofstream json = open_for_writing(o.json);
     const llama::SessionLimits limits{
         .context = o.context, .batch = std::min(64, o.context), .keep_every = std::max(1, o.tokens / 32)};
     const auto memory =
@@ -154,7 +164,8 @@ int run(Options o) {
     report.shifts = session.shifts();
     report.check = session.check();
     print(std::cout, report);
-    if (!o.json.empty()) write_json(report, o.json);
+    if (!std::cout.flush()) throw std::runtime_error{"the standard output cannot be written"};
+    write_json(report, json, o.json);
     if (!report.check.passed()) {
         throw std::runtime_error{"the logits with the cache differ from those without it by more "
                                  "than rounding explains"};

@@ -75,8 +75,7 @@ public:
           attention_{config},
           kinds_{config.layer_types},
           kv_heads_{config.num_key_value_heads},
-          dim_{config.head_dim},
-          sequences_(static_cast<std::size_t>(batch)) {
+          dim_{config.head_dim} {
         const cellar::Limits limits{.sequences = 1, .capacity = capacity, .batch = batch};
         const int sliding = config.layers(LayerKind::sliding_attention);
         const int full = config.layers(LayerKind::full_attention);
@@ -91,13 +90,13 @@ public:
         for (const LayerKind kind : kinds_) {
             places_.push_back(next[kind == LayerKind::full_attention]++);
         }
-        positions_.reserve(sequences_.size());
     }
 
     cellar::Result<void> begin(int first, int tokens) override {
         positions_.clear();
         for (int i = 0; i < tokens; ++i) positions_.push_back({first + i});
-        const cellar::Batch batch{positions_, std::span{sequences_}.first(positions_.size())};
+        sequences_.resize(positions_.size());
+        const cellar::Batch batch{positions_, sequences_};
         if (auto begun = sliding_.begin(batch); !begun) return begun;
         if (auto begun = full_.begin(batch); !begun) {
             sliding_.drop(); // both or neither
@@ -161,7 +160,7 @@ private:
     std::vector<int> places_; // of a layer among those of its kind
     int kv_heads_;
     int dim_;
-    std::vector<cellar::Sequence> sequences_; // all 0
+    std::vector<cellar::Sequence> sequences_; // of the batch: all 0
     std::vector<cellar::Position> positions_; // of the batch
     LayerGroup<Sliding> sliding_;
     LayerGroup<Full> full_;

@@ -43,7 +43,7 @@ public:
         limits_.keep = std::min(limits_.keep, limits_.context / 2); // there must be something to remove
     }
 
-    /// The logits that follow the last of `tokens`; valid until the next call.
+    /// The logits that follow the last of `tokens`, of which there is at least one; valid until the next call.
     const Matrix& feed(std::span<const int> tokens) {
         const Matrix* logits = nullptr;
         for (std::size_t done = 0; done < tokens.size();) {

@@ -19,8 +19,8 @@
 #include <utility>
 #include <vector>
 
-// The ladder that every backend climbs. A rung relies on what the rungs below it have shown, so the first that breaks is
-// the diagnosis. A backend climbs it by a source file that says
+// The ladder that every backend climbs. A rung relies on what the rungs below it have shown, so the first that breaks
+// is the diagnosis. A backend climbs it by a source file that says
 //
 //     #define CELLAR_BACKEND cellar::HostBackend
 //     #include "backend/ladder.hpp"
@@ -287,6 +287,12 @@ TEST_CASE_TEMPLATE("13 nothing to do", Backend, CELLAR_BACKEND) {
         memory.turn(none, 1, {{3, 0, 7}});
         memory.turn(none, 0, {{3, 4, 7}});
         CHECK(memory.is_as_expected());
+
+        cellar_test::Memory<Backend, typename Kind::Mapping, E> empty{40, 3, 0};
+        empty.scatter({3, 9}, std::vector<E>{});
+        CHECK(empty.gather({3, 9}).empty());
+        empty.move({{3, 9, 5}});
+        empty.turn(none, 0, {{3, 4, 7}});
     });
 }
 

@@ -3,3 +3,16 @@
 
 #define CELLAR_BACKEND cellar::HostBackend
 #include "backend/ladder.hpp"
+
+TEST_CASE_TEMPLATE("heads longer than what the stack holds are turned all the same", E, float, cellar::half) {
+    std::mt19937 random{1};
+    for (const int dim : {514, 1024, 1300}) {
+        cellar_test::Memory<cellar::HostBackend, cellar::CellsHeadsDims, E> memory{4, 2, dim};
+        memory.fill(random);
+        const auto frequencies = cellar::rope_frequencies(dim);
+        const cellar::RopeShift<> shift{frequencies};
+        const std::vector<cellar::Turn> turns{{0, 1, 7}, {1, 1, 7}, {3, 1, -9}};
+        memory.turn(shift, 0, turns);
+        CHECK(cellar_test::is_turned_by(memory, frequencies, shift, turns));
+    }
+}

@@ -109,7 +109,7 @@ TEST_CASE("llama2.c: 200 greedy tokens and logits of stories260K") {
 
     llama::Llama model{llama::read_checkpoint(llama::read_file((folder / "stories260K.bin").string()))};
     for (const char* layout : {"standard", "permuted"}) {
-        CAPTURE(layout);
+        CAPTURE(std::string{layout});
         const auto memory = interleaved_memory(model.config(), layout, 200, 1);
         llama::Sampler most_likely{0, 0.0};
         int token = 1;

@@ -75,8 +75,8 @@ TEST_CASE("session: logits with a cache equal those without, for every layout, e
         for (const char* element : {"float", "half", "bf16"}) {
             for (const int context : {1, 2, 3, 4, 5, 6, 7, 16, 33, 64}) {
                 for (const int batch : {1, 3, 64}) {
-                    CAPTURE(layout);
-                    CAPTURE(element);
+                    CAPTURE(std::string{layout});
+                    CAPTURE(std::string{element});
                     CAPTURE(context);
                     CAPTURE(batch);
                     const auto memory = neox_memory(tiny().config(), layout, element, context, batch);

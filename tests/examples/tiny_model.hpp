@@ -60,7 +60,7 @@ private:
 
     llama::LayerWeights layer(const llama::Config& c, llama::LayerKind kind) {
         const double scale = 1 / std::sqrt(c.hidden_size);
-        const auto wide = [&](int rows) { return matrix(rows, c.hidden_size, 2 * scale); };
+        const auto wide = [&](int rows) { return matrix(rows, c.hidden_size, scale); };
         llama::LayerWeights w;
         w.kind = kind;
         w.attention_norm = norm(c.hidden_size);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Compiled by nvcc where there is one, and never run: every kernel, for every mapping and element,
-// called from device code.
+// Compiled by nvcc where there is one, and never run: every kernel, for every mapping and element, called from device
+// code.
 #include <cellar/kernel/gather.hpp>
 #include <cellar/kernel/move.hpp>
 #include <cellar/kernel/scatter.hpp>

@@ -21,8 +21,8 @@ struct OffsetView {
     }
 };
 
-/// A user's own mapping, as unlike ours as the concept allows: [dim, cells, heads] from the end of
-/// the memory, with a gap of one element between any two, and a view of a type of its own.
+/// A user's own mapping, as unlike ours as the concept allows: [dim, cells, heads] from the end of the memory, with a
+/// gap of one element between any two, and a view of a type of its own.
 class Backwards {
 public:
     static constexpr bool contiguous_rows = false;

@@ -7,6 +7,7 @@
 
 #include <rapidcheck.h>
 
+#include <cstdint>
 #include <utility>
 #include <vector>
 
@@ -99,6 +100,12 @@ inline rc::Gen<Setting> settings(naive::Sees sees, int size, bool can_shift) {
         s.look_every = every[number(0, 3)];
         return s;
     });
+}
+
+/// The same with other luck, so that combinations of policies draw different series from one seed.
+template <class T>
+rc::Gen<T> salted(std::uint64_t salt, rc::Gen<T> gen) {
+    return [=](const rc::Random& random, int size) { return gen(rc::Random{rc::Random{random}.next() ^ salt}, size); };
 }
 
 /// Up to `length` steps.

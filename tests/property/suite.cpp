@@ -6,8 +6,11 @@
 
 #include <rapidcheck.h>
 
+#include <cstdint>
 #include <cstdlib>
+#include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 namespace property {
@@ -24,24 +27,29 @@ void run(const Combination& combination, const Setting& setting, const std::vect
     trial.run(steps);
 }
 
-// One token too many now and then.
-std::vector<Step> draw_steps(const Setting& setting, int length) {
-    return *steps(length, setting.setup.sequences, setting.setup.batch + 1);
+std::uint64_t salt_of(const Combination& combination) {
+    return std::hash<std::string>{}(combination.name);
+}
+
+std::vector<Step> draw_steps(const Combination& combination, const Setting& setting, int length) {
+    const int most = setting.setup.batch + 1; // one too many now and then
+    return *salted(salt_of(combination), steps(length, setting.setup.sequences, most));
 }
 
 } // namespace
 
 bool agrees_with_model(const Combination& combination) {
     return rc::check(combination.name, [&] {
-        const Setting setting = *settings(combination.sees, combination.window_size, combination.can_shift);
-        run(combination, setting, draw_steps(setting, 120));
+        const Setting setting =
+            *salted(salt_of(combination), settings(combination.sees, combination.window_size, combination.can_shift));
+        run(combination, setting, draw_steps(combination, setting, 120));
     });
 }
 
 bool agrees_with_model(const Combination& combination, const Setting& setting, int length) {
     return rc::check(combination.name, [&] {
         const bool taken = *rc::gen::element(true, false, false, false, false);
-        if (taken) run(combination, setting, draw_steps(setting, length));
+        if (taken) run(combination, setting, draw_steps(combination, setting, length));
     });
 }
 

@@ -8,8 +8,8 @@
 
 namespace cellar_test {
 
-/// A user's own shift: every head's first elements count positions, so a shift adds delta to them;
-/// the pairs are neighbours, and the second of each counts twice. Exact in small integers.
+/// A user's own shift: every head's first elements count positions, so a shift adds delta to them; the pairs are
+/// neighbours, and the second of each counts twice. Exact in small integers.
 struct AddShift {
     static constexpr bool possible = true;
 

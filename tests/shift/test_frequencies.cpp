@@ -36,8 +36,8 @@ TEST_CASE("NTK-aware scaling keeps the highest frequency and divides the lowest 
     check_all(cellar::ntk_scaled({1.0}, 4.0), {1.0});
 }
 
-// Llama 3.1: 128 rotary elements, base 500000, factor 8, 8192 positions. Pairs up to 28 turn more
-// than 4 times within them, those from 35 on less than once.
+// Llama 3.1: 128 rotary elements, base 500000, factor 8, 8192 positions. Pairs up to 28 turn more than 4 times within
+// them, those from 35 on less than once.
 TEST_CASE("Llama 3.1's scaling has a ramp over the number of turns") {
     const auto plain = cellar::rope_frequencies(128, 5e5);
     const auto scaled = cellar::llama3_scaled(plain, {});
@@ -49,8 +49,8 @@ TEST_CASE("Llama 3.1's scaling has a ramp over the number of turns") {
     for (std::size_t i = 35; i < 64; ++i) CHECK(scaled[i] == doctest::Approx(plain[i] / 8).epsilon(1e-12));
 }
 
-// DeepSeek: 64 rotary elements, base 10000, factor 40, 4096 positions. 32 turns are those of pair
-// 10.47, one turn is that of pair 22.51: the ramp goes from 10 to 23.
+// DeepSeek: 64 rotary elements, base 10000, factor 40, 4096 positions. 32 turns are those of pair 10.47, one turn is
+// that of pair 22.51: the ramp goes from 10 to 23.
 TEST_CASE("YaRN has a ramp over the pairs") {
     const auto plain = cellar::rope_frequencies(64);
     const auto scaled = cellar::yarn_scaled(plain, 1e4, {.factor = 40, .original_context = 4096});

@@ -21,8 +21,7 @@ using cellar::RopeShift;
 namespace {
 
 constexpr int dim = 16;
-/// What one turn in float may be off by, as a fraction of the length of the pair: a few roundings
-/// of 2^-24 each.
+/// What one turn in float may be off by, as a fraction of the length of the pair: a few roundings of 2^-24 each.
 constexpr double tolerance = 0x1p-22;
 
 std::vector<float> random_key(std::mt19937& random) {

@@ -14,8 +14,8 @@
 
 namespace cellar {
 
-// The requirements are asked with one mapping, one shift policy and one outside type as witnesses;
-// a backend offers its verbs for all of them.
+// The requirements are asked with one mapping, one shift policy and one outside type as witnesses; a backend offers its
+// verbs for all of them.
 
 template <class B, class E>
 concept has_buffer =
@@ -69,8 +69,8 @@ concept serves_element = has_buffer<B, E> && has_allocate<B, E> && has_scatter<B
 ///
 /// - `Buffer<E>`: move-only; `data()`, which never changes, not even when the buffer is moved, and `size()`.
 /// - `allocate<E>(n)`: n elements, all zero.
-/// - `scatter(mapping, buffer, cells, rows)`: enqueues; row i of `rows` [tokens, heads, dim] goes to `cells[i]`. No cell
-///   is named twice.
+/// - `scatter(mapping, buffer, cells, rows)`: enqueues; row i of `rows` [tokens, heads, dim] goes to `cells[i]`. No
+///   cell is named twice.
 /// - `gather(mapping, buffer, cells, rows)`: enqueues; the row of `cells[i]` comes to row i.
 /// - `move(mapping, buffer, moves)`: enqueues; each move as memmove does. No move writes a cell that another one reads.
 /// - `turn(mapping, buffer, shift, layer, turns)`: enqueues; reckons in float and rounds once. No cell is turned twice.

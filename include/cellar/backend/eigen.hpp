@@ -8,6 +8,7 @@
 #include <Eigen/Core>
 
 #include <cstdint>
+#include <iterator>
 #include <span>
 #include <type_traits>
 
@@ -29,9 +30,9 @@ struct EigenElement<float> {
 
 } // namespace detail
 
-/// The reference: host memory, and every verb as Eigen expressions over the offsets that the
-/// mapping gives. It uses neither the kernels nor the conversions of the element types, so that it
-/// can judge both, and is clear rather than fast: every verb allocates. Nothing is enqueued.
+/// The reference: host memory, and every verb as Eigen expressions over the offsets that the mapping gives. It uses
+/// neither the kernels nor the conversions of the element types, so that it can judge both, and is clear rather than
+/// fast: every verb allocates. Nothing is enqueued.
 class EigenBackend {
 public:
     template <element E>

@@ -9,12 +9,13 @@
 #include <cellar/shift/shift.hpp>
 
 #include <cstdint>
+#include <iterator>
 #include <span>
 
 namespace cellar {
 
-/// The memory of this process and the calling thread; needs nothing but the standard library.
-/// Nothing is enqueued: every verb is done when it returns.
+/// The memory of this process and the calling thread; needs nothing but the standard library. Nothing is enqueued:
+/// every verb is done when it returns.
 class HostBackend {
 public:
     /// Memory that the system commits, as zeros, when it is first touched.

@@ -25,10 +25,10 @@ void convert(const From* from, To* to, std::int64_t n) {
         if (n > 0) std::memcpy(to, from, static_cast<std::size_t>(n) * sizeof(To));
     } else {
         constexpr std::int64_t chunk = 16; // a loop of constant length becomes vector code at -O2 too
-        std::int64_t done = 0;
-        for (; n - done >= chunk; done += chunk)
-            for (std::int64_t i = 0; i < chunk; ++i) to[done + i] = static_cast<To>(from[done + i]);
-        for (; done < n; ++done) to[done] = static_cast<To>(from[done]);
+        const std::int64_t whole = n - n % chunk;
+        for (std::int64_t i = 0; i < whole; i += chunk)
+            for (std::int64_t k = i; k < i + chunk; ++k) to[k] = static_cast<To>(from[k]);
+        for (std::int64_t i = whole; i < n; ++i) to[i] = static_cast<To>(from[i]);
     }
 }
 
@@ -48,8 +48,8 @@ void visit_elements(const View& rows, Element element) {
             for (std::int64_t d = 0; d < rows.extent(2); ++d) element(i, head, d);
 }
 
-/// Calls `strip(i, head, offset, n)` for pieces that lie together both in `rows`, from (i, head, 0) on, and in memory: runs
-/// of cells where the rows are dense, else heads.
+/// Calls `strip(i, head, offset, n)` for pieces that lie together both in `rows`, from (i, head, 0) on, and in memory:
+/// runs of cells where the rows are dense, else heads.
 template <class Mapping, class View, class Strip>
 void visit_strips(const Mapping& mapping, std::span<const Cell> cells, const View& rows, Strip strip) {
     const bool dense = rows.is_contiguous();
@@ -68,9 +68,9 @@ void visit_strips(const Mapping& mapping, std::span<const Cell> cells, const Vie
 inline constexpr std::int64_t block_rows = 64;
 inline constexpr std::int64_t block_dims = 32;
 
-/// Calls `block(head, first d, dims, first row, rows)` for pieces that fit on the stack. There they are turned from rows to
-/// columns: memory is visited cell after cell, and a row in pieces of a cache line and more. Without that, rows a power of
-/// two apart would push one another out of the cache for every element.
+/// Calls `block(head, first d, dims, first row, rows)` for pieces that fit on the stack. There they are turned from
+/// rows to columns: memory is visited cell after cell, and a row in pieces of a cache line and more. Without that, rows
+/// a power of two apart would push one another out of the cache for every element.
 template <class View, class Block>
 void visit_blocks(const View& rows, Block block) {
     for (std::int64_t head = 0; head < rows.extent(1); ++head)

@@ -19,18 +19,20 @@ namespace cellar::detail {
 /// One move, as few calls of memmove as the mapping allows.
 template <class Mapping, class E>
 void move_run(const Mapping& mapping, E* memory, const Move& run) {
-    const auto bytes = static_cast<std::size_t>(run.count) * sizeof(E);
+    const auto n = static_cast<std::size_t>(run.count);
     if constexpr (Mapping::contiguous_rows) {
-        const auto row = static_cast<std::size_t>(mapping.heads()) * static_cast<std::size_t>(mapping.dim());
-        std::memmove(memory + mapping(run.to, 0, 0), memory + mapping(run.from, 0, 0), bytes * row);
+        const std::int64_t row = std::int64_t{mapping.heads()} * mapping.dim();
+        if (row == 0) return; // there may be no memory
+        std::memmove(memory + mapping(run.to, 0, 0), memory + mapping(run.from, 0, 0),
+                     n * static_cast<std::size_t>(row) * sizeof(E));
     } else {
-        const kernel::Move<Mapping, E> elements{mapping, memory, run};
+        const kernel::Move<Mapping, E> element{mapping, memory, run};
         for (std::int64_t head = 0; head < mapping.heads(); ++head) {
             for (std::int64_t d = 0; d < mapping.dim(); ++d) {
                 if constexpr (Mapping::contiguous_cells) {
-                    std::memmove(memory + mapping(run.to, head, d), memory + mapping(run.from, head, d), bytes);
+                    std::memmove(memory + mapping(run.to, head, d), memory + mapping(run.from, head, d), n * sizeof(E));
                 } else {
-                    elements(head, d);
+                    element(head, d);
                 }
             }
         }

@@ -158,8 +158,8 @@ private:
         Cell highest = -1;
         const auto settle = [&](detail::SequenceRecord& r) {
             r.visible.slide(r.runs, r.seen_from, r.seen_to);
-            lowest = std::min(lowest, r.visible.cells().lowest());
-            highest = std::max(highest, r.visible.cells().highest());
+            lowest = r.visible.cells().lowest_below(lowest);
+            highest = r.visible.cells().highest_above(highest);
         };
         for (std::size_t i = 0; i < pass_.cells.size(); ++i) {
             detail::SequenceRecord& r = ledger_.record(pass_.sequences[i]);
@@ -185,6 +185,7 @@ private:
     }
 
     void close() {
+        ledger_.settle();
         for (const Sequence s : pass_.members) ledger_.record(s).in_pass = false;
         pass_.open = false;
     }

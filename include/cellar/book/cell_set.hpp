@@ -4,6 +4,7 @@
 #include <cellar/base/zeroed.hpp>
 #include <cellar/book/words.hpp>
 
+#include <algorithm>
 #include <bit>
 #include <cstdint>
 
@@ -37,29 +38,38 @@ public:
 
     /// Becomes equal to `other`, a set over as many cells.
     void assign(const CellSet& other) {
-        clear();
-        other.for_each_used_word([&](std::int64_t at) { words_[at] = other.words_[at]; });
-        for (std::int64_t i = 0; i < summary_.size(); ++i) summary_[i] = other.summary_[i];
+        for (std::int64_t i = 0; i < summary_.size(); ++i) {
+            const Word used = summary_[i] | other.summary_[i];
+            const Word* const from = other.words_.data() + i * 64;
+            Word* const to = words_.data() + i * 64;
+            if (used == ~Word{0}) {
+                std::copy(from, from + 64, to);
+            } else {
+                for (Word rest = used; rest != 0; rest &= rest - 1)
+                    to[std::countr_zero(rest)] = from[std::countr_zero(rest)];
+            }
+            summary_[i] = other.summary_[i];
+        }
     }
 
-    /// The lowest cell, or -1 if there is none.
-    Cell lowest() const {
-        for (std::int64_t i = 0; i < summary_.size(); ++i) {
+    /// The lowest cell below `end`, or `end` if there is none.
+    Cell lowest_below(Cell end) const {
+        for (std::int64_t i = 0; i * 4096 < end; ++i) {
             if (summary_[i] == 0) continue;
             const std::int64_t at = i * 64 + std::countr_zero(summary_[i]);
-            return static_cast<Cell>(at * 64 + std::countr_zero(words_[at]));
+            return std::min(end, static_cast<Cell>(at * 64 + std::countr_zero(words_[at])));
         }
-        return -1;
+        return end;
     }
 
-    /// The highest cell, or -1 if there is none.
-    Cell highest() const {
-        for (std::int64_t i = summary_.size() - 1; i >= 0; --i) {
+    /// The highest cell above `begin`, or `begin` if there is none.
+    Cell highest_above(Cell begin) const {
+        for (std::int64_t i = summary_.size() - 1; i >= 0 && i * 4096 + 4095 > begin; --i) {
             if (summary_[i] == 0) continue;
             const std::int64_t at = i * 64 + 63 - std::countl_zero(summary_[i]);
-            return static_cast<Cell>(at * 64 + 63 - std::countl_zero(words_[at]));
+            return std::max(begin, static_cast<Cell>(at * 64 + 63 - std::countl_zero(words_[at])));
         }
-        return -1;
+        return begin;
     }
 
     bool contains(Cell cell) const { return (words_[cell / 64] >> (cell % 64) & 1) != 0; }

@@ -32,36 +32,35 @@ public:
     /// Neighbouring cells that move to neighbouring holes are one move; in ascending order.
     const std::vector<Move>& moves() const { return moves_; }
 
-    /// The same tokens in the cells where they will lie.
-    PositionRuns applied_to(const PositionRuns& runs) const {
-        std::vector<Piece> pieces;
+    /// Calls `visit(position, cell, count)` for the same tokens in the cells where they will lie, in order.
+    template <class Visit>
+    void for_each(const PositionRuns& runs, Visit visit) const {
+        auto move = moves_.begin();
         runs.for_each({0}, end_of_time, [&](Position p, Cell cell, std::int32_t n) {
-            auto move = std::partition_point(moves_.begin(), moves_.end(),
-                                             [=](const Move& m) { return m.from + m.count <= cell; });
+            move = first_ending_behind(cell, move);
             while (n > 0) {
                 const bool inside = move != moves_.end() && move->from <= cell;
                 const Cell end = move == moves_.end() ? cell + n : move->from + (inside ? move->count : 0);
                 const std::int32_t count = std::min(n, end - cell);
-                pieces.push_back({p, inside ? move->to + (cell - move->from) : cell, count});
+                visit(p, inside ? move->to + (cell - move->from) : cell, count);
                 if (inside) ++move;
                 p = p + count;
                 cell += count;
                 n -= count;
             }
         });
-        PositionRuns moved{std::max(runs.planned(), static_cast<std::int64_t>(pieces.size()))};
-        for (const Piece& piece : pieces) moved.insert(piece.position, piece.cell, piece.count);
-        return moved;
     }
 
 private:
-    struct Piece {
-        Position position;
-        Cell cell;
-        std::int32_t count;
-    };
-
     static bool follows(const Move& m, Cell from, Cell to) { return m.from + m.count == from && m.to + m.count == to; }
+
+    // Where the last search ended is mostly where the next one does.
+    std::vector<Move>::const_iterator first_ending_behind(Cell cell, std::vector<Move>::const_iterator near) const {
+        const auto ends_before = [=](const Move& m) { return m.from + m.count <= cell; };
+        if ((near == moves_.begin() || ends_before(near[-1])) && (near == moves_.end() || !ends_before(*near)))
+            return near;
+        return std::partition_point(moves_.begin(), moves_.end(), ends_before);
+    }
 
     std::vector<Move> moves_;
 };

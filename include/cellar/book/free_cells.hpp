@@ -29,6 +29,7 @@ public:
           words_(static_cast<std::size_t>(leaves_)),
           nodes_(static_cast<std::size_t>(2 * leaves_)) {
         give(0, cells);
+        settle();
     }
 
     std::int32_t count() const { return count_; }
@@ -79,11 +80,14 @@ public:
         return static_cast<Cell>(first + std::countr_zero(run_starts(word(node - leaves_), n)));
     }
 
+    // Changes take effect with `settle`, and no question but `next`, upwards from what was taken, may be asked before:
+    // what is taken or given piece by piece in neighbouring words costs the tree one change.
+
     /// [first, first + n), all free, are no longer.
     void take(Cell first, std::int32_t n) {
         detail::for_each_word(first, n, [&](std::int64_t at, Word mask) { word(at) &= ~mask; });
         count_ -= n;
-        refresh(first / 64, (first + n - 1) / 64);
+        touch(first, n);
     }
 
     /// [first, first + n), none of them free, become free.
@@ -91,7 +95,22 @@ public:
         if (n == 0) return;
         detail::for_each_word(first, n, [&](std::int64_t at, Word mask) { word(at) |= mask; });
         count_ += n;
-        refresh(first / 64, (first + n - 1) / 64);
+        touch(first, n);
+    }
+
+    void settle() {
+        if (touched_first_ <= touched_last_) refresh(touched_first_, touched_last_);
+        touched_first_ = untouched;
+        touched_last_ = -1;
+    }
+
+    /// From now on [0, used) are in use and all others, up to `cells`, are free. O(cells / 64).
+    void pack(Cell used, Cell cells) {
+        std::fill(words_.begin(), words_.end(), Word{0});
+        std::fill(nodes_.begin(), nodes_.end(), Node{});
+        count_ = 0;
+        give(used, cells - used);
+        settle();
     }
 
 private:
@@ -140,6 +159,14 @@ private:
                 std::max({left.longest, right.longest, left.suffix + right.prefix})};
     }
 
+    void touch(Cell first, std::int32_t n) {
+        const std::int64_t from = first / 64;
+        const std::int64_t to = (first + n - 1) / 64;
+        if (to + 1 < touched_first_ || from > touched_last_ + 1) settle();
+        touched_first_ = std::min(touched_first_, from);
+        touched_last_ = std::max(touched_last_, to);
+    }
+
     // Brings the nodes above the words [first, last] up to date, level by level, until nothing changes any more.
     void refresh(std::int64_t first, std::int64_t last) {
         for (std::int64_t at = first; at <= last; ++at) nodes_at(leaves_ + at) = leaf(word(at));
@@ -167,6 +194,10 @@ private:
     std::vector<Word> words_;
     std::vector<Node> nodes_; // a heap: node k has the children 2k and 2k + 1, the leaves stand at leaves_
     std::int32_t count_ = 0;
+    // Words that the tree does not know of yet.
+    static constexpr std::int64_t untouched = INT64_MAX / 2;
+    std::int64_t touched_first_ = untouched;
+    std::int64_t touched_last_ = -1;
 };
 
 } // namespace cellar

@@ -50,12 +50,13 @@ public:
         if (run >= 0) {
             for (std::int32_t i = 0; i < n; ++i) taken.push_back(run + i);
             free_.take(run, n);
-            return;
+        } else {
+            for (Cell cell = free_.next(0); n > 0; --n, cell = free_.next(cell + 1)) {
+                free_.take(cell, 1);
+                taken.push_back(cell);
+            }
         }
-        for (Cell cell = free_.next(0); n > 0; --n, cell = free_.next(cell)) {
-            free_.take(cell, 1);
-            taken.push_back(cell);
-        }
+        free_.settle();
     }
 
     /// The taken cells [cell, cell + n) hold the tokens of s at [position, position + n). Needs room in its runs.
@@ -66,15 +67,19 @@ public:
         owners_.add(cell, n);
     }
 
-    /// Undoes `take` and `enter` of one token.
+    /// Undoes `take` and `enter` of one token. To be followed by `settle`, once for many.
     void take_back(Sequence s, Position position, Cell cell) {
         detail::SequenceRecord& r = record(s);
         r.runs.erase_one(position, cell);
         disown(r, cell, 1);
     }
 
-    /// s no longer owns its cells at positions [from, to). Needs room for one more run.
+    /// s no longer owns its cells at positions [from, to). Needs room for one more run. To be followed by `settle`, once
+    /// for many.
     void forget(Sequence s, Position from, Position to) { forget(record(s), from, to); }
+
+    /// The cells that nobody owns any more are free.
+    void settle() { free_.settle(); }
 
     /// `to` gets the cells of `from` below position `length` in place of its own; no data moves. If both are the same
     /// sequence nothing happens.
@@ -85,6 +90,7 @@ public:
         if (from == to) return;
         target.runs.reserve(source.runs.runs() - target.runs.runs() + 2);
         forget(target, {0}, end_of_time);
+        settle();
         target.runs.assign(source.runs, {length});
         target.runs.for_each({0}, {length}, [&](Position, Cell cell, std::int32_t n) { owners_.add(cell, n); });
         target.visible.assign(source.visible);
@@ -102,6 +108,7 @@ public:
         if (r.runs.last() < end) {
             r.runs.reserve(1);
             forget(r, begin, end_of_time);
+            settle();
             return plan;
         }
         if (!can_shift) return Refusal::cannot_shift;
@@ -117,18 +124,20 @@ public:
         const Defragmentation defragmentation{free_, cells_};
         if (defragmentation.moves().empty()) return {};
         Plan plan{defragmentation.moves(), {}};
-        std::vector<PositionRuns> moved; // of the sequences that have tokens
-        for (const detail::SequenceRecord& r : sequences_)
-            if (!r.runs.empty()) moved.push_back(defragmentation.applied_to(r.runs));
-        for (const Move& move : plan.moves) {
+        std::vector<Piece> pieces;
+        pieces.reserve(reserve_pieces(defragmentation));
+        // Nothing throws from here on.
+        for (const Move& move : plan.moves)
             for (std::int32_t i = 0; i < move.count; ++i) owners_.transfer(move.from + i, move.to + i);
-            free_.take(move.to, move.count);
-            free_.give(move.from, move.count);
-        }
-        auto next = moved.begin();
+        free_.pack(cells_ - free_.count(), cells_);
         for (detail::SequenceRecord& r : sequences_) {
             if (r.runs.empty()) continue;
-            r.runs = std::move(*next++);
+            pieces.clear();
+            defragmentation.for_each(r.runs, [&](Position p, Cell cell, std::int32_t n) {
+                pieces.push_back({p, cell, n});
+            });
+            r.runs.erase({0}, end_of_time);
+            for (const Piece& piece : pieces) r.runs.insert(piece.position, piece.cell, piece.count);
             r.visible.reset();
         }
         return plan;
@@ -163,6 +172,18 @@ private:
         std::int32_t count;
     };
 
+    // Makes room for the runs that a defragmentation cuts into pieces; the most pieces that one sequence has.
+    std::size_t reserve_pieces(const Defragmentation& defragmentation) {
+        std::int64_t most = 0;
+        for (detail::SequenceRecord& r : sequences_) {
+            std::int64_t pieces = 0;
+            defragmentation.for_each(r.runs, [&](Position, Cell, std::int32_t) { ++pieces; });
+            r.runs.reserve(std::max<std::int64_t>(pieces - r.runs.runs(), 0));
+            most = std::max(most, pieces);
+        }
+        return static_cast<std::size_t>(most);
+    }
+
     // Positions [begin, end) go and the later ones move down to `begin`; of these, cells that others own too are
     // copied first, so that the others keep what they had.
     void close_gap(detail::SequenceRecord& r, Position begin, Position end, std::int32_t copies, Plan& plan) {
@@ -174,10 +195,11 @@ private:
         r.runs.reserve(most);
         // Nothing throws from here on.
         forget(r, begin, end);
+        settle();
         r.runs.for_each(end, end_of_time, [&](Position p, Cell cell, std::int32_t n) {
             for (std::int32_t i = 0, count = 0; i < n; i += count) {
-                count = owners_.uniform(cell + i, n - i);
-                const bool shared = owners_.is_shared(cell + i);
+                count = copies == 0 ? n : owners_.uniform(cell + i, n - i);
+                const bool shared = copies != 0 && owners_.is_shared(cell + i);
                 if (shared) count = copy_cells(cell + i, count, plan);
                 later.push_back({p + i - (end - begin), shared ? plan.moves.back().to : cell + i, count});
             }
@@ -200,6 +222,7 @@ private:
             n = room;
         }
         free_.take(to, n);
+        free_.settle();
         owners_.add(to, n);
         owners_.drop(from, n, [](Cell, std::int32_t) {});
         plan.moves.push_back({from, to, n});

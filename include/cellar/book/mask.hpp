@@ -5,9 +5,11 @@
 #include <cellar/book/cell_set.hpp>
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <utility>
 
 namespace cellar {
 
@@ -40,24 +42,24 @@ inline constexpr auto mask_of_byte = [] {
     return table;
 }();
 
+// Eight bytes of a bitmap. Unrolled by hand, as g++ does not: as a loop it took a third longer.
+template <class T, std::size_t... Byte>
+void write_mask_word(Word bits, T* out, std::index_sequence<Byte...>) {
+    (std::memcpy(out + 8 * Byte, mask_of_byte<T>[bits >> (8 * Byte) & 0xFF].data(), 8 * sizeof(T)), ...);
+}
+
 } // namespace detail
 
 /// Writes one row of the mask, a value for each cell of `history`. O(history) at about the speed of filling the row.
 template <class T>
 void write_mask_row(const CellSet& visible, CellRange history, T* row) {
-    const auto& table = detail::mask_of_byte<T>;
-    const auto write = [&](detail::Word bits, std::int32_t from, T* out) {
-        std::memcpy(out, table[bits >> from & 0xFF].data(), 8 * sizeof(T));
-    };
+    constexpr std::make_index_sequence<8> bytes;
     std::int32_t done = 0;
-    for (; done + 64 <= history.count; done += 64) {
-        const detail::Word bits = visible.bits_from(history.first + done);
-        for (std::int32_t byte = 0; byte < 64; byte += 8) write(bits, byte, row + done + byte);
-    }
+    for (; done + 64 <= history.count; done += 64)
+        detail::write_mask_word(visible.bits_from(history.first + done), row + done, bytes);
     if (done == history.count) return;
-    const detail::Word bits = visible.bits_from(history.first + done);
     T rest[64];
-    for (std::int32_t byte = 0; byte < 64; byte += 8) write(bits, byte, rest + byte);
+    detail::write_mask_word(visible.bits_from(history.first + done), rest, bytes);
     std::memcpy(row + done, rest, static_cast<std::size_t>(history.count - done) * sizeof(T));
 }
 

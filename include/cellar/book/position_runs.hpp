@@ -195,14 +195,25 @@ private:
 
     // The first run whose last position is not below `position`; runs() if there is none.
     std::int64_t first_ending_at(std::int32_t position) const {
-        const Run* const all = begin();
-        return std::partition_point(all, all + size_, [=](const Run& r) { return r.last() < position; }) - all;
+        return first_not([=](const Run& r) { return r.last() < position; });
     }
 
     // The first run that starts at `position` or later.
     std::int64_t first_starting_at(std::int32_t position) const {
+        return first_not([=](const Run& r) { return r.position < position; });
+    }
+
+    // The first run of which `before` does not hold. Passes ask for what is at the ends: there the search touches one
+    // line of memory, not one for each halving.
+    template <class Before>
+    std::int64_t first_not(Before before) const {
         const Run* const all = begin();
-        return std::partition_point(all, all + size_, [=](const Run& r) { return r.position < position; }) - all;
+        const std::int64_t n = size_;
+        if (n == 0 || before(all[n - 1])) return n;
+        if (n == 1 || before(all[n - 2])) return n - 1;
+        if (!before(all[0])) return 0;
+        if (!before(all[1])) return 1;
+        return std::partition_point(all + 2, all + n - 2, before) - all;
     }
 
     void open(std::int64_t at, std::int64_t n) {

@@ -23,14 +23,12 @@ constexpr Word bit_range(std::int64_t first, std::int64_t count) {
 /// Calls `visit(word, mask)` for every word that [first, first + count) touches, in order.
 template <class Visit>
 constexpr void for_each_word(Cell first, std::int32_t count, Visit visit) {
-    std::int64_t at = first;
-    const std::int64_t end = at + count;
-    while (at < end) {
-        const std::int64_t bit = at % word_bits;
-        const std::int64_t here = end - at < word_bits - bit ? end - at : word_bits - bit;
-        visit(at / word_bits, bit_range(bit, here));
-        at += here;
-    }
+    if (count <= 0) return;
+    const std::int64_t last = std::int64_t{first} + count - 1;
+    const std::int64_t last_word = last / word_bits;
+    Word mask = ~Word{0} << (first % word_bits);
+    for (std::int64_t at = first / word_bits; at < last_word; ++at, mask = ~Word{0}) visit(at, mask);
+    visit(last_word, mask & (~Word{0} >> (word_bits - 1 - last % word_bits)));
 }
 
 } // namespace cellar::detail

@@ -8,8 +8,8 @@
 
 namespace cellar::kernel {
 
-/// Moves element (head, d) of all cells of a run. Cells go in the order in which none is
-/// overwritten before it was read, so the ranges may overlap; different (head, d) are independent.
+/// Moves element (head, d) of all cells of a run. Cells go in the order in which none is overwritten before it was
+/// read, so the ranges may overlap; different (head, d) are independent.
 template <class Mapping, class Element>
 struct Move {
     Mapping mapping;

@@ -9,8 +9,8 @@
 
 namespace cellar::kernel {
 
-/// Writes one element of one token's row to the token's cell. Elements are independent: any order,
-/// as long as no cell is named twice.
+/// Writes one element of one token's row to the token's cell. Elements are independent: any order, as long as no cell
+/// is named twice.
 template <class Mapping, class Element, class T>
 struct Scatter {
     Mapping mapping;

@@ -48,8 +48,8 @@ private:
     int dim_;
 };
 
-/// [heads, dim, cells], last index fastest: the products of probabilities and values read memory in
-/// order, and every write of a token touches heads * dim places.
+/// [heads, dim, cells], last index fastest: the products of probabilities and values read memory in order, and every
+/// write of a token touches heads * dim places.
 class HeadsDimsCells {
 public:
     static constexpr bool contiguous_rows = false;
@@ -113,8 +113,7 @@ concept has_contiguity = requires {
     { M::contiguous_cells } -> std::convertible_to<bool>;
 };
 
-/// Where the element (cell, head, d) lies: index arithmetic over one block of memory, as a value
-/// that kernels carry.
+/// Where the element (cell, head, d) lies: index arithmetic over one block of memory, as a value that kernels carry.
 ///
 /// - `m(cell, head, d)`: the offset in elements.
 /// - `required_size()`: the elements that the block must hold.
@@ -122,8 +121,8 @@ concept has_contiguity = requires {
 /// - `contiguous_rows`: offsets are (cell * heads + head) * dim + d.
 /// - `contiguous_cells`: for one head and d, cell c + 1 follows cell c.
 ///
-/// Laws: offsets are injective and lie in [0, required_size()). Nothing else may be assumed: a
-/// mapping may have neither kind of contiguity.
+/// Laws: offsets are injective and lie in [0, required_size()). Nothing else may be assumed: a mapping may have neither
+/// kind of contiguity.
 template <class M>
 concept mapping = std::is_trivially_copyable_v<M> && made_from_extents<M> && has_extents<M> && has_required_size<
     M> && has_offset<M> && has_view<M> && has_contiguity<M>;

@@ -7,9 +7,9 @@
 #include <cstddef>
 #include <vector>
 
-/// Frequencies of rotary position embeddings, in radians per position, one for each pair of
-/// elements. The scalings take the frequencies a model was trained with and give those of a longer
-/// context.
+// Frequencies of rotary position embeddings, in radians per position, one for each pair of elements. The scalings take
+// the frequencies a model was trained with and give those of a longer context.
+
 namespace cellar {
 
 /// base^(-2i / rotary_dims) for pair i (RoFormer, arXiv:2104.09864, section 3.2.2).
@@ -27,9 +27,8 @@ inline std::vector<double> linear_scaled(std::vector<double> frequencies, double
     return frequencies;
 }
 
-/// The same as rope_frequencies with the base times factor^(d / (d - 2)), d rotary elements
-/// ("NTK-aware" interpolation, in arXiv:2309.00071, section 3.1): the lowest frequency is divided
-/// by the factor, the highest stays.
+/// The same as rope_frequencies with the base times factor^(d / (d - 2)), d rotary elements ("NTK-aware" interpolation,
+/// in arXiv:2309.00071, section 3.1): the lowest frequency is divided by the factor, the highest stays.
 inline std::vector<double> ntk_scaled(std::vector<double> frequencies, double factor) {
     const double last = static_cast<double>(frequencies.size()) - 1.0;
     for (std::size_t i = 1; i < frequencies.size(); ++i)
@@ -56,10 +55,9 @@ struct Llama3Scaling {
     double high_frequency_factor = 4.0;
 };
 
-/// Interpolation by parts: pairs that turn fewer than `low_frequency_factor` times within the
-/// original context are divided by the factor, those that turn more than `high_frequency_factor`
-/// times stay, with a ramp linear in the number of turns between them (Llama 3.1,
-/// arXiv:2407.21783; the code that Meta published with it).
+/// Interpolation by parts: pairs that turn fewer than `low_frequency_factor` times within the original context are
+/// divided by the factor, those that turn more than `high_frequency_factor` times stay, with a ramp linear in the
+/// number of turns between them (Llama 3.1, arXiv:2407.21783; the code that Meta published with it).
 inline std::vector<double> llama3_scaled(std::vector<double> frequencies, const Llama3Scaling& scaling) {
     for (double& frequency : frequencies) {
         const double turns = scaling.original_context * frequency / detail::two_pi;
@@ -78,11 +76,11 @@ struct YarnScaling {
     bool whole_pairs = true; ///< the ramp begins and ends at whole pairs; gpt-oss has it false
 };
 
-/// YaRN (arXiv:2309.00071): pairs that turn more than `beta_fast` times within the original context
-/// stay, those that turn fewer than `beta_slow` times are divided by the factor. Between them the
-/// ramp is linear in the pair's index, as in the authors' code and in the engines that followed it;
-/// the paper's text has it linear in the number of turns, which is `llama3_scaled` with the factors
-/// 1 and 32. `base` is that of the frequencies. The attention factor is the model's own affair.
+/// YaRN (arXiv:2309.00071): pairs that turn more than `beta_fast` times within the original context stay, those that
+/// turn fewer than `beta_slow` times are divided by the factor. Between them the ramp is linear in the pair's index, as
+/// in the authors' code and in the engines that followed it; the paper's text has it linear in the number of turns,
+/// which is `llama3_scaled` with the factors 1 and 32. `base` is that of the frequencies. The attention factor is the
+/// model's own affair.
 inline std::vector<double> yarn_scaled(std::vector<double> frequencies, double base, const YarnScaling& scaling) {
     const auto pairs = static_cast<double>(frequencies.size());
     const auto pair_that_turns = [&](double times) {

@@ -25,12 +25,11 @@ struct Interleaved {
     CELLAR_FUNCTION static constexpr int second(int pair, int) { return 2 * pair + 1; }
 };
 
-/// Turns keys that carry rotary position embeddings (RoFormer, arXiv:2104.09864): moving a key by
-/// delta turns pair i by delta * frequency i, because rotations add up.
+/// Turns keys that carry rotary position embeddings (RoFormer, arXiv:2104.09864): moving a key by delta turns pair i by
+/// delta * frequency i, because rotations add up.
 ///
-/// The frequencies, in radians per position, must be those of the model (see frequencies.hpp). A
-/// constant that the model multiplies cosines and sines by (YaRN's attention factor) is kept as it
-/// is.
+/// The frequencies, in radians per position, must be those of the model (see frequencies.hpp). A constant that the
+/// model multiplies cosines and sines by (YaRN's attention factor) is kept as it is.
 template <class Pairing = Neox>
 class RopeShift {
 public:
@@ -59,8 +58,8 @@ public:
         int pairs_;
     };
 
-    /// All layers alike: one frequency per pair. Fewer pairs than half of a head leave its further
-    /// elements alone; `begin` is the first element of a head that turns.
+    /// All layers alike: one frequency per pair. Fewer pairs than half of a head leave its further elements alone;
+    /// `begin` is the first element of a head that turns.
     explicit RopeShift(std::vector<double> frequencies, int begin = 0)
         : RopeShift{std::vector<std::vector<double>>(1, std::move(frequencies)), begin, Private{}} {}
 

@@ -18,9 +18,9 @@ concept has_turn = requires(const R r, float& a, float& b, const Factor factor) 
     r.turn(a, b, factor);
 };
 
-/// How the keys of one layer are turned, as a value that kernels carry: the elements `first(pair)`
-/// and `second(pair)` of each head, for each of `pairs()` pairs, are changed together by
-/// `turn(a, b, factor)`. No element belongs to two pairs; elements in no pair stay.
+/// How the keys of one layer are turned, as a value that kernels carry: the elements `first(pair)` and `second(pair)`
+/// of each head, for each of `pairs()` pairs, are changed together by `turn(a, b, factor)`. No element belongs to two
+/// pairs; elements in no pair stay.
 template <class R, class Factor>
 concept rotation = std::is_trivially_copyable_v<R> && has_pairs<R> && has_turn<R, Factor>;
 
@@ -43,11 +43,10 @@ concept has_rotation = requires(const S s, int layer) {
 ///
 /// - `possible`: false if keys cannot be moved to another position; then nothing else is needed.
 /// - `rotation(layer)`: how that layer's keys are turned.
-/// - `factor(layer, pair, delta)`: what turns that pair by `delta` positions; asked on the host,
-///   once per layer, pair and delta.
+/// - `factor(layer, pair, delta)`: what turns that pair by `delta` positions; asked on the host, once per layer, pair
+///   and delta.
 ///
-/// Laws: a turn by d and then by -d changes nothing, one by a and then by b is one by a + b, both
-/// to rounding.
+/// Laws: a turn by d and then by -d changes nothing, one by a and then by b is one by a + b, both to rounding.
 template <class S>
 concept shift_policy = std::copyable<S> && has_possible<S> &&(!S::possible || (has_factor<S> && has_rotation<S>));
 

@@ -12,6 +12,7 @@
 
 #include <concepts>
 #include <cstdint>
+#include <iterator>
 #include <span>
 #include <string_view>
 #include <type_traits>
@@ -20,11 +21,10 @@ namespace cellar {
 
 /// What rows outside the memory may hold, where the memory holds E.
 template <class T, class E>
-concept row_of = std::same_as<std::remove_const_t<T>, E> || std::same_as < std::remove_const_t<T>,
-float > ;
+concept row_of = std::same_as<T, E> || std::same_as<T, float>;
 
-/// The keys and values of one layer, in cells. All memory is taken by the constructor and stays
-/// where it is, also when the store is moved. The backend is the one that it was made with.
+/// The keys and values of one layer, in cells. All memory is taken by the constructor and stays where it is, also when
+/// the store is moved. The backend is the one that it was made with.
 template <layout_policy Layout, backend Backend>
 class LayerStore {
 public:
@@ -47,9 +47,8 @@ public:
                + values_.size() * static_cast<std::int64_t>(sizeof(value_element));
     }
 
-    /// Enqueues: row i of `k` [tokens, kv_heads, key_dim] and `v` [tokens, kv_heads, value_dim], of
-    /// any strides and in the stored element or float, goes to cells[i]. Without values (value_dim
-    /// 0), `v` is a view of nothing.
+    /// Enqueues: row i of `k` [tokens, kv_heads, key_dim] and `v` [tokens, kv_heads, value_dim], of any strides and in
+    /// the stored element or float, goes to cells[i]. Without values (value_dim 0), `v` is a view of nothing.
     template <class K, class V>
     void put(Backend& backend, std::span<const Cell> cells, StridedView<K, 3> k, StridedView<V, 3> v) {
         expect_rows(cells, k, v);
@@ -65,8 +64,8 @@ public:
         if (v.size() != 0) backend.gather(value_mapping_, values_, cells, v);
     }
 
-    /// The keys of a range of cells, in place: [range.count, kv_heads, key_dim] where the layout
-    /// keeps them as CellsHeadsDims, [kv_heads, key_dim, range.count] where as HeadsDimsCells.
+    /// The keys of a range of cells, in place: [range.count, kv_heads, key_dim] where the layout keeps them as
+    /// CellsHeadsDims, [kv_heads, key_dim, range.count] where as HeadsDimsCells.
     auto keys(CellRange range) const { return key_mapping_.view(keys_.data(), range); }
 
     /// The same for values.
@@ -91,7 +90,7 @@ public:
 private:
     template <class K, class V>
     void expect_rows(std::span<const Cell> cells, const StridedView<K, 3>& k, const StridedView<V, 3>& v) const {
-        static_assert(row_of<K, key_element> && row_of<V, value_element>,
+        static_assert(row_of<std::remove_const_t<K>, key_element> && row_of<std::remove_const_t<V>, value_element>,
                       "rows given to a layer hold its stored element or float");
         expect_extents("keys", key_mapping_, cells, k);
         if (value_mapping_.dim() != 0 || v.size() != 0) expect_extents("values", value_mapping_, cells, v);
