@@ -88,7 +88,7 @@ TEST_CASE("chunked attention: sees from the start of its chunk") {
     CHECK(window.oldest_visible({7}) == Position{4});
     CHECK(ChunkedAttention<>{4}.oldest_visible({7}) == Position{4});
     CHECK(ChunkedAttention<>{4}.size() == 4);
-    // With a retention that ends inside the chunk, what is visible is kept all the same.
+    // The retention is at least the size, so it reaches the start of the chunk.
     CHECK(ChunkedAttention<4>{}.fitted(1, 100).oldest_kept({7}) == Position{4});
     CHECK(ChunkedAttention<4>{}.fitted(1, 100).oldest_kept({8}) == Position{5});
 }

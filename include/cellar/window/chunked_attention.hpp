@@ -22,10 +22,8 @@ public:
     constexpr std::int32_t size() const { return size_; }
 
     constexpr Position oldest_visible(Position p) const { return p - p.value % size_; }
-    constexpr Position oldest_kept(Position p) const {
-        const Position by_retention = retention_.oldest_kept(p, size_);
-        return by_retention < oldest_visible(p) ? by_retention : oldest_visible(p);
-    }
+    /// The retention is never shorter than a chunk, so what is visible is kept.
+    constexpr Position oldest_kept(Position p) const { return retention_.oldest_kept(p, size_); }
     constexpr std::int32_t pinned() const { return pinned_; }
 
     constexpr ChunkedAttention fitted(std::int32_t sequences, std::int32_t capacity) const {

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Decode steps allocate nothing. Every allocation of this program is counted, those of `operator new` included: by
+// taking the place of malloc where the C library is glibc, by a hook under the address sanitizer.
+#include "skip.hpp"
+#include <cellar/cellar.hpp>
+
+#include <doctest/doctest.h>
+
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <vector>
+
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define CELLAR_TEST_ASAN
+#endif
+#endif
+#if defined(__SANITIZE_ADDRESS__)
+#define CELLAR_TEST_ASAN
+#endif
+
+namespace {
+
+bool counting = false;
+std::int64_t allocations = 0;
+
+void count_allocation() {
+    if (counting) ++allocations;
+}
+
+} // namespace
+
+#if defined(CELLAR_TEST_ASAN)
+extern "C" int __sanitizer_install_malloc_and_free_hooks(void (*)(const volatile void*, std::size_t),
+                                                         void (*)(const volatile void*));
+
+namespace {
+const bool installed = __sanitizer_install_malloc_and_free_hooks(
+                           [](const volatile void*, std::size_t) { count_allocation(); }, [](const volatile void*) {})
+                       != 0;
+}
+#elif defined(__GLIBC__)
+extern "C" {
+void* __libc_malloc(std::size_t);
+void* __libc_calloc(std::size_t, std::size_t);
+void* __libc_realloc(void*, std::size_t);
+void* __libc_memalign(std::size_t, std::size_t);
+void __libc_free(void*);
+
+void* malloc(std::size_t size) noexcept {
+    count_allocation();
+    return __libc_malloc(size);
+}
+void* calloc(std::size_t n, std::size_t size) noexcept {
+    count_allocation();
+    return __libc_calloc(n, size);
+}
+void* realloc(void* block, std::size_t size) noexcept {
+    count_allocation();
+    return __libc_realloc(block, size);
+}
+void* aligned_alloc(std::size_t alignment, std::size_t size) noexcept {
+    count_allocation();
+    return __libc_memalign(alignment, size);
+}
+int posix_memalign(void** block, std::size_t alignment, std::size_t size) noexcept {
+    count_allocation();
+    *block = __libc_memalign(alignment, size);
+    return *block == nullptr ? ENOMEM : 0;
+}
+void free(void* block) noexcept {
+    __libc_free(block);
+}
+}
+namespace {
+const bool installed = true;
+}
+#else
+namespace {
+const bool installed = false;
+}
+#endif
+
+namespace {
+
+using namespace cellar;
+
+constexpr int heads = 2;
+constexpr int dim = 4;
+constexpr std::int32_t capacity = 200;
+constexpr std::int32_t batch = 64;
+constexpr int layers = 2;
+
+template <window_policy Window>
+using Tested = Cache<PermutedV<half>, Window>;
+
+/// Decode steps of `sequences` sequences, each of which has one token in every batch.
+template <window_policy Window>
+struct Decoding {
+    Decoding(const Window& window, std::int32_t count)
+        : cache{Shape{layers, heads, dim}, {.sequences = count, .capacity = capacity, .batch = batch}, window},
+          keys(static_cast<std::size_t>(count) * heads * dim, 1.0F) {
+        for (std::int32_t s = 0; s < count; ++s) {
+            sequences.push_back({s});
+            positions.push_back({0});
+        }
+        cache.reserve(count).drop();
+    }
+
+    /// One pass, dropped or committed; the mask only now and then, since it costs more than all the rest.
+    void step(bool keep, bool with_mask) {
+        auto pass = cache.begin({positions, sequences});
+        refused = refused || !pass.has_value();
+        if (refused) return;
+        for (int layer = 0; layer < layers; ++layer) {
+            pass->put(layer, keys, keys);
+            seen += pass->keys(layer).size() + pass->values(layer).size();
+        }
+        if (with_mask) seen += pass->mask().size();
+        if (with_mask) seen += pass->template mask<half>().size() + pass->template mask<bool>().size();
+        if (!keep) {
+            pass->drop();
+            return;
+        }
+        pass->commit();
+        for (std::size_t i = 0; i < positions.size(); ++i) {
+            positions[i] = positions[i] + 1;
+            seen += cache.can_resume(sequences[i], positions[i] - 1) ? 1 : 0;
+        }
+    }
+
+    Tested<Window> cache;
+    std::vector<float> keys;
+    std::vector<Sequence> sequences;
+    std::vector<Position> positions;
+    bool refused = false;
+    std::int64_t seen = 0;
+};
+
+/// How many times `steps` decode steps allocate. At the end of their capacity the sequences begin anew.
+template <window_policy Window>
+std::int64_t allocations_of(const Window& window, std::int32_t sequences, int steps, bool begin_anew) {
+    Decoding<Window> decoding{window, sequences};
+    allocations = 0;
+    for (int i = 0; i < steps; ++i) {
+        counting = true;
+        if (i % 7 == 0) decoding.step(false, false);
+        decoding.step(true, i % 16 == 0);
+        counting = false;
+        if (!begin_anew || decoding.positions[0].value < capacity) continue;
+        for (const Sequence s : decoding.sequences) REQUIRE(decoding.cache.remove(s, {0}, end_of_time).has_value());
+        for (Position& p : decoding.positions) p = {0};
+    }
+    CHECK_FALSE(decoding.refused);
+    CHECK(decoding.seen > 0);
+    return allocations;
+}
+
+} // namespace
+
+TEST_CASE("allocations: what this test counts with does count") {
+    if (!installed) CELLAR_SKIP("allocations are counted with glibc or the address sanitizer only");
+    allocations = 0;
+    counting = true;
+    const ZeroedArray<int> zeros{1000};
+    const std::vector<int> vector(1000);
+    counting = false;
+    CHECK(zeros[999] == 0);
+    CHECK(vector[999] == 0);
+    CHECK(allocations == 2);
+}
+
+TEST_CASE("allocations: decode steps of a full causal cache make none, up to the last free cell") {
+    if (!installed) CELLAR_SKIP("allocations are counted with glibc or the address sanitizer only");
+    for (const std::int32_t sequences : {1, 8, 64}) {
+        CAPTURE(sequences);
+        CHECK(allocations_of(FullCausal{}, sequences, 3000, true) == 0);
+    }
+}
+
+TEST_CASE("allocations: decode steps behind a window make none, however long they go on") {
+    if (!installed) CELLAR_SKIP("allocations are counted with glibc or the address sanitizer only");
+    for (const std::int32_t sequences : {1, 8, 64}) {
+        CAPTURE(sequences);
+        CHECK(allocations_of(SlidingWindow<48>{}, sequences, 3000, false) == 0);
+        CHECK(allocations_of(SlidingWindow<48>{{.retention = 60, .pinned = 4}}, sequences, 3000, false) == 0);
+        CHECK(allocations_of(ChunkedAttention<32>{}, sequences, 3000, false) == 0);
+    }
+}
