@@ -84,14 +84,16 @@ void turn_runs(const Mapping& mapping, E* memory, const Shift& shift, int layer,
     typename Shift::Factor factors[block];
     for (int begin = 0; begin < rotation.pairs(); begin += block) {
         const int end = std::min(begin + block, rotation.pairs());
-        for (std::size_t i = 0; i < turns.size(); ++i) {
-            if (i == 0 || turns[i].delta != turns[i - 1].delta)
+        const Turn* before = nullptr; // the turn that the factors were made for
+        for (const Turn& turn : turns) {
+            if (before == nullptr || turn.delta != before->delta)
                 for (int pair = begin; pair < end; ++pair)
-                    factors[pair - begin] = shift.factor(layer, pair, turns[i].delta);
+                    factors[pair - begin] = shift.factor(layer, pair, turn.delta);
+            before = &turn;
             if constexpr (Mapping::contiguous_rows) {
-                turn_heads(mapping, memory, rotation, factors, turns[i], begin, end);
+                turn_heads(mapping, memory, rotation, factors, turn, begin, end);
             } else {
-                turn_pairs(mapping, memory, rotation, factors, turns[i], begin, end);
+                turn_pairs(mapping, memory, rotation, factors, turn, begin, end);
             }
         }
     }
