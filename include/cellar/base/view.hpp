@@ -50,7 +50,9 @@ struct StridedView {
     }
 
     /// A view of mutable elements is also one of constant elements.
-    CELLAR_FUNCTION constexpr operator StridedView<const T, Rank>() const requires(!std::is_const_v<T>) {
+    template <class Constant>
+        requires(std::is_same_v<Constant, const T> && !std::is_const_v<T>)
+    CELLAR_FUNCTION constexpr operator StridedView<Constant, Rank>() const {
         StridedView<const T, Rank> view;
         view.pointer = pointer;
         for (int r = 0; r < Rank; ++r) {
