@@ -76,29 +76,34 @@ public:
     }
 
     void copy_prefix(Sequence from, Sequence to, std::int32_t length) {
-        ranges_[index(to)] = {};
-        for (std::size_t c = 0; c < cells_.size(); ++c) {
-            ScanCell& cell = cells_[c];
-            cell.owners &= ~bit(to);
-            if ((cell.owners & bit(from)) == 0 || cell.position.value >= length) continue;
-            cell.owners |= bit(to);
-            ranges_[index(to)].include(static_cast<Cell>(c));
+        const std::uint64_t source = bit(from);
+        const std::uint64_t target = bit(to);
+        Range range;
+        for (Cell c = 0; c < size(); ++c) {
+            ScanCell& cell = at(c);
+            cell.owners &= ~target;
+            if ((cell.owners & source) == 0 || cell.position.value >= length) continue;
+            cell.owners |= target;
+            range.include(c);
         }
+        ranges_[index(to)] = range;
     }
 
     /// For cells that are not shared.
     void remove(Sequence s, Position begin, Position end) {
-        ranges_[index(s)] = {};
-        for (std::size_t c = 0; c < cells_.size(); ++c) {
-            ScanCell& cell = cells_[c];
-            if ((cell.owners & bit(s)) == 0) continue;
+        const std::uint64_t owner = bit(s);
+        Range range;
+        for (Cell c = 0; c < size(); ++c) {
+            ScanCell& cell = at(c);
+            if ((cell.owners & owner) == 0) continue;
             if (cell.position >= begin && cell.position < end) {
-                cell.owners &= ~bit(s);
+                cell.owners &= ~owner;
                 continue;
             }
             if (cell.position >= end) cell.position = cell.position - (end - begin);
-            ranges_[index(s)].include(static_cast<Cell>(c));
+            range.include(c);
         }
+        ranges_[index(s)] = range;
     }
 
     bool can_resume(Sequence s, Position p) const {

@@ -2,14 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Turns what cellar_bench measured into a table of ratios.
 
-Reads Google Benchmark's JSON. A benchmark is called <job>/<setting>/<size>/<cells>/<way>: rows with the same job,
-setting and size stand beside each other, and `cellar` is compared with every other way of doing the same job:
+Reads Google Benchmark's JSON. A benchmark is called job/state/sequences/cells/way; rows with the same first four stand
+beside each other, and `cellar` is compared with every other way of doing the same job. Figures are medians over the
+repetitions.
 
-  scan, head     the peers' way: an array of {position, owners} scanned cell by cell (head: from where the last search
-                 ended); the ratio says how many times longer it takes
-  fill, memcpy   the limit: the same memory filled, or copied; the percentage says how much of that speed is reached
-
-`growth` is the cost at the largest number of cells over that at the smallest.
+  scan, head     the peers' way: an array of {position, owners} scanned cell by cell (head: free cells are looked for
+                 from where the last ones were found); how many times longer it takes
+  fill, memcpy   the limit: the same memory filled, or as many bytes copied; how much of that speed is reached
+  growth         the cost with 128k cells over that with 4k
 """
 
 import argparse
@@ -19,105 +19,141 @@ import statistics
 import sys
 
 LIMITS = ("fill", "memcpy")
+COLUMNS = ("scan", "head", *LIMITS, "growth")
+MOST, LEAST = "128k", "4k"
 
-# What is aimed at with 128k cells: (job, column, test, description).
-TARGETS = [
-    ("begin", "scan", lambda r: r >= 100, "at least 100 times faster than the scan"),
-    ("begin", "growth", lambda r: r <= 1.5, "within 1.5 times of the cost at 4k cells"),
-    ("copy_prefix", "scan", lambda r: r >= 20, "at least 20 times faster than the scan"),
-    ("mask_float", "fill", lambda r: r >= 0.6, "at 60 % of filling the same memory, or more"),
+
+class Row:
+    def __init__(self, job, state, sequences, cells):
+        self.job, self.state, self.sequences, self.cells = job, state, sequences, cells
+        self.ns = {}  # way: nanoseconds
+        self.ratios = {}  # column: ratio
+
+    def name(self):
+        return f"{self.job}/{self.state}/{self.sequences}/{self.cells}"
+
+    def as_json(self):
+        return {"job": self.job, "state": self.state, "sequences": self.sequences, "cells": self.cells, "ns": self.ns,
+                "ratios": self.ratios}
+
+
+# (kind, which rows, what of a row, whether it will do, in words). A target has to be reached, an aim is to be.
+GOALS = [
+    ("target", lambda r: r.job == "begin" and r.cells == MOST and r.sequences != "512",
+     lambda r: r.ratios.get("scan"), lambda v: v >= 100, "at least 100 times faster than the scan"),
+    ("target", lambda r: r.job == "begin" and r.cells == MOST,
+     lambda r: r.ratios.get("growth"), lambda v: v <= 1.5, "at most 1.5 times its cost with 4k cells"),
+    ("target", lambda r: r.job == "copy_prefix" and r.cells == MOST,
+     lambda r: r.ratios.get("scan"), lambda v: v >= 20, "at least 20 times faster than the scan"),
+    ("target", lambda r: r.job.startswith("mask_float") and r.cells == MOST,
+     lambda r: r.ratios.get("fill"), lambda v: v >= 0.6, "at least 0.6 of the speed of filling the same memory"),
+    ("aim", lambda r: r.job == "begin" and r.sequences == "1",
+     lambda r: r.ns["cellar"] / 1e3, lambda v: v <= 0.5, "at most 0.5 us"),
+    ("aim", lambda r: r.job == "begin" and r.sequences == "64",
+     lambda r: r.ns["cellar"] / 1e3, lambda v: v <= 10, "at most 10 us"),
 ]
 
 
-def medians(results):
-    """{(job, setting, size, cells): {way: nanoseconds}}"""
-    samples = collections.defaultdict(lambda: collections.defaultdict(list))
-    for run in results["benchmarks"]:
-        if run.get("run_type") == "aggregate":
-            continue  # the median is taken here, over the repetitions
-        parts = run["run_name"].split("/")
-        if len(parts) < 5 or parts[0] == "limit":
-            continue
-        samples[tuple(parts[:4])][parts[4]].append(run["real_time"])
-    return {key: {way: statistics.median(times) for way, times in ways.items()} for key, ways in samples.items()}
+def read(path):
+    """The rows in the order in which they were first measured, and the limits by name, in nanoseconds."""
+    samples = collections.defaultdict(list)
+    with open(path, encoding="utf-8") as file:
+        for run in json.load(file)["benchmarks"]:
+            if run.get("run_type") != "aggregate" and "ns" in run:
+                samples[run["name"]].append(run["ns"])
+    rows, limits = {}, {}
+    for name, figures in samples.items():
+        parts = name.split("/")
+        if parts[0] == "limit":
+            limits[parts[1]] = statistics.median(figures)
+        else:
+            row = rows.setdefault(tuple(parts[:4]), Row(*parts[:4]))
+            row.ns[parts[4]] = statistics.median(figures)
+    return [row for row in rows.values() if "cellar" in row.ns], limits
 
 
-def cells_of(name):
-    return int(name.removesuffix("k")) * (1024 if name.endswith("k") else 1)
-
-
-def table(found):
-    rows = []
-    for (job, setting, size, cells), ways in sorted(found.items(), key=lambda item: (*item[0][:3], cells_of(item[0][3]))):
-        if "cellar" not in ways:
-            continue
-        row = {"job": job, "setting": setting, "size": size, "cells": cells, "ratios": {}}
-        for way, time in ways.items():
-            if way != "cellar":
-                row["ratios"][way] = time / ways["cellar"]
-        sizes = [key[3] for key in found if key[:3] == (job, setting, size)]
-        least, most = min(sizes, key=cells_of), max(sizes, key=cells_of)
-        if cells == most and least != most:
-            row["ratios"]["growth"] = ways["cellar"] / found[(job, setting, size, least)]["cellar"]
-        rows.append(row)
-    return rows
-
-
-def judged(rows):
-    """What was aimed at and whether it was reached, for the rows with 128k cells."""
+def compare(rows):
+    least = {(r.job, r.state, r.sequences): r for r in rows if r.cells == LEAST}
     for row in rows:
-        if row["cells"] != "128k":
-            continue
-        for job, column, holds, words in TARGETS:
-            if row["job"] == job and column in row["ratios"]:
-                yield {**{k: row[k] for k in ("job", "setting", "size")}, "target": words,
-                       "ratio": row["ratios"][column], "met": bool(holds(row["ratios"][column]))}
+        ours = row.ns["cellar"]
+        row.ratios = {way: ns / ours for way, ns in row.ns.items() if way != "cellar"}
+        small = least.get((row.job, row.state, row.sequences))
+        if row.cells == MOST and small is not None:
+            row.ratios["growth"] = ours / small.ns["cellar"]
 
 
-def cell(row, column):
-    ratio = row["ratios"].get(column)
+def cells_of(row):
+    return int(row.cells.removesuffix("k"))
+
+
+def in_order(rows):
+    jobs = list(dict.fromkeys(r.job for r in sorted(rows, key=lambda r: r.job)))
+    return sorted(rows, key=lambda r: (jobs.index(r.job), r.state, int(r.sequences), cells_of(r)))
+
+
+def judge(rows):
+    for kind, concerns, value_of, holds, words in GOALS:
+        for row in rows:
+            value = value_of(row) if concerns(row) else None
+            if value is not None:
+                yield {"kind": kind, "name": row.name(), "words": words, "value": value, "met": bool(holds(value))}
+
+
+def time_text(ns):
+    for unit, size in (("s", 1e9), ("ms", 1e6), ("us", 1e3)):
+        if ns >= size:
+            return f"{ns / size:.3g} {unit}"
+    return f"{ns:.3g} ns"
+
+
+def ratio_text(column, ratio):
     if ratio is None:
         return ""
-    return f"{100 * ratio:.0f} %" if column in LIMITS else f"{ratio:.2f}" if ratio < 10 else f"{ratio:.0f}"
+    if column in LIMITS:
+        return f"{100 * ratio:.0f} %"
+    return f"{ratio:.0f}" if ratio >= 100 else f"{ratio:.3g}" if ratio >= 10 else f"{ratio:.2f}"
 
 
-def print_table(rows, targets):
-    columns = [c for c in ("scan", "head", "fill", "memcpy", "growth") if any(c in r["ratios"] for r in rows)]
-    head = ["job", "setting", "size", "cells", *columns]
-    lines = [[r["job"], r["setting"], r["size"], r["cells"], *(cell(r, c) for c in columns)] for r in rows]
+def print_table(rows, limits):
+    columns = [c for c in COLUMNS if any(c in r.ratios for r in rows)]
+    head = ["job", "state", "sequences", "cells", "cellar", *columns]
+    lines = [[r.job, r.state, r.sequences, r.cells, time_text(r.ns["cellar"]),
+              *(ratio_text(c, r.ratios.get(c)) for c in columns)] for r in rows]
     widths = [max(len(line[i]) for line in [head, *lines]) for i in range(len(head))]
+    aligned = ["<"] * 2 + [">"] * (len(head) - 2)
+    for line in [head, ["-" * (w - (a == ">")) + ":" * (a == ">") for w, a in zip(widths, aligned)], *lines]:
+        print("| " + " | ".join(f"{text:{a}{w}}" for text, a, w in zip(line, aligned, widths)) + " |")
+    print()
+    for name, ns in limits.items():
+        print(f"{name}: {time_text(ns)}")
 
-    def show(line):
-        return "| " + " | ".join(text.ljust(w) if i < 4 else text.rjust(w)
-                                 for i, (text, w) in enumerate(zip(line, widths))) + " |"
 
-    print(show(head))
-    print("|" + "|".join("-" * (w + 1) + ("-" if i < 4 else ":") for i, w in enumerate(widths)) + "|")
-    for line in lines:
-        print(show(line))
-    print("\nscan, head: times as long as cellar takes. fill, memcpy: of that speed. growth: cost at most cells / at least.\n")
-    for t in targets:
-        print(f"{'met    ' if t['met'] else 'NOT met'}  {t['job']}/{t['setting']}/{t['size']} at 128k cells: "
-              f"{t['target']} ({t['ratio']:.2f})")
+def print_goals(goals):
+    for goal in goals:
+        print(f"{'met' if goal['met'] else 'NOT MET':8}{goal['kind']:8}{goal['name']:34} {goal['words']}: "
+              f"{goal['value']:.3g}")
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("results", help="what cellar_bench wrote with --benchmark_out")
-    parser.add_argument("--json", help="a file for the table")
+    parser.add_argument("--json", metavar="FILE", help="write the table to this file too")
     arguments = parser.parse_args()
     try:
-        with open(arguments.results, encoding="utf-8") as file:
-            rows = table(medians(json.load(file)))
-    except (OSError, ValueError, KeyError) as error:
+        rows, limits = read(arguments.results)
+    except (OSError, ValueError, KeyError, IndexError) as error:
         sys.exit(f"bench_table: {arguments.results}: {error}")
     if not rows:
-        sys.exit(f"bench_table: {arguments.results}: no benchmark of cellar beside another way")
-    targets = list(judged(rows))
-    print_table(rows, targets)
+        sys.exit(f"bench_table: {arguments.results}: nothing measured")
+    rows = in_order(rows)
+    compare(rows)
+    goals = list(judge(rows))
+    print_table(rows, limits)
+    print()
+    print_goals(goals)
     if arguments.json:
         with open(arguments.json, "w", encoding="utf-8") as file:
-            json.dump({"rows": rows, "targets": targets}, file, indent=2)
+            json.dump({"rows": [row.as_json() for row in rows], "limits": limits, "goals": goals}, file, indent=2)
             file.write("\n")
 
 

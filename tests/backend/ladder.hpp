@@ -2,6 +2,7 @@
 #pragma once
 
 #include "backend/memory.hpp"
+#include "backend/turned.hpp"
 #include "shift/archetypes.hpp"
 #include "violations.hpp"
 #include <cellar/backend/backend.hpp>
@@ -11,9 +12,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
-#include <numeric>
 #include <random>
 #include <span>
 #include <utility>
@@ -21,7 +20,6 @@
 
 // The ladder that every backend climbs. A rung relies on what the rungs below it have shown, so the first that breaks
 // is the diagnosis. A backend climbs it by a source file that says
-//
 //     #define CELLAR_BACKEND cellar::HostBackend
 //     #include "backend/ladder.hpp"
 
@@ -30,52 +28,17 @@ TYPE_TO_STRING(CELLAR_BACKEND);
 
 namespace cellar_test {
 
-/// All numbers below n, in a random order.
-inline std::vector<cellar::Cell> shuffled(std::mt19937& random, int n) {
-    std::vector<cellar::Cell> cells(static_cast<std::size_t>(n));
-    std::iota(cells.begin(), cells.end(), 0);
-    std::shuffle(cells.begin(), cells.end(), random);
-    return cells;
-}
-
-/// What a backend may differ by from a pair turned in double and rounded once: a few roundings of 2^-24 of the pair's
-/// length, and half a unit of the element's last place.
-template <class E>
-bool is_turned(E given, double exact, double length) {
-    constexpr double epsilon = std::is_same_v<E, float> ? 0x1p-24 : std::is_same_v<E, cellar::half> ? 0x1p-11 : 0x1p-8;
-    constexpr double smallest = std::is_same_v<E, cellar::half> ? 0x1p-25 : 0.0;
-    const double error = std::abs(static_cast<double>(static_cast<float>(given)) - exact);
-    return error <= 0x1p-22 * length + std::max(epsilon * std::abs(exact) * (1 + 0x1p-10), smallest);
-}
-
-/// Turns the expected image in double and compares; afterwards the image is what the memory holds.
-template <class Shift, class Memory>
-bool is_turned_by(Memory& memory, const std::vector<double>& frequencies, const Shift& shift,
-                  const std::vector<cellar::Turn>& turns) {
-    const auto before = memory.image;
-    memory.image = memory.read();
-    auto untouched = before;
-    bool right = true;
-    for (const auto& turn : turns) {
-        for (cellar::Cell cell = turn.first; cell < turn.first + turn.count; ++cell) {
-            for (int head = 0; head < memory.mapping.heads(); ++head) {
-                for (int pair = 0; pair < std::ssize(frequencies); ++pair) {
-                    const auto rotation = shift.rotation(0);
-                    const auto i = static_cast<std::size_t>(memory.mapping(cell, head, rotation.first(pair)));
-                    const auto j = static_cast<std::size_t>(memory.mapping(cell, head, rotation.second(pair)));
-                    const double angle = turn.delta * frequencies[static_cast<std::size_t>(pair)];
-                    const double a = static_cast<float>(before[i]);
-                    const double b = static_cast<float>(before[j]);
-                    const double length = std::hypot(a, b);
-                    right = right && is_turned(memory.image[i], a * std::cos(angle) - b * std::sin(angle), length)
-                            && is_turned(memory.image[j], a * std::sin(angle) + b * std::cos(angle), length);
-                    untouched[i] = memory.image[i];
-                    untouched[j] = memory.image[j];
-                }
-            }
-        }
-    }
-    return right && same(untouched, memory.image);
+/// Keys of random memory turn by several deltas.
+template <class Backend, class Kind, class Pairing>
+void check_rotary_keys_turn() {
+    std::mt19937 random{10};
+    Memory<Backend, typename Kind::Mapping, typename Kind::Element> memory{40, 3, 16};
+    memory.fill(random);
+    const auto frequencies = cellar::rope_frequencies(16);
+    const cellar::RopeShift<Pairing> shift{frequencies};
+    const std::vector<cellar::Turn> turns{{0, 7, -3}, {20, 20, -3}, {9, 1, 100000}, {12, 2, 0}};
+    memory.turn(shift, 0, turns);
+    CHECK(is_turned_by(memory, frequencies, shift, turns));
 }
 
 } // namespace cellar_test
@@ -119,7 +82,8 @@ TEST_CASE_TEMPLATE("03 scatter then gather", Backend, CELLAR_BACKEND) {
         using E = typename Kind::Element;
         std::mt19937 random{3};
         cellar_test::Memory<Backend, typename Kind::Mapping, E> memory{40, 3, 6};
-        const auto cells = cellar_test::shuffled(random, 40);
+        auto cells = cellar_test::first_cells(40);
+        std::shuffle(cells.begin(), cells.end(), random);
         const auto elements = cellar_test::random_elements<E>(random, 40 * memory.row());
         memory.scatter(cells, elements);
         CHECK(cellar_test::same(memory.gather(cells), elements));
@@ -230,29 +194,13 @@ TEST_CASE_TEMPLATE("09 a user's own shift turns exactly, in its layer", Backend,
 }
 
 TEST_CASE_TEMPLATE("10 rotary keys turn, Neox pairing", Backend, CELLAR_BACKEND) {
-    cellar_test::for_all_kinds([]<class Kind>(Kind) {
-        std::mt19937 random{10};
-        cellar_test::Memory<Backend, typename Kind::Mapping, typename Kind::Element> memory{40, 3, 16};
-        memory.fill(random);
-        const auto frequencies = cellar::rope_frequencies(16);
-        const cellar::RopeShift<cellar::Neox> shift{frequencies};
-        const std::vector<cellar::Turn> turns{{0, 7, -3}, {20, 20, -3}, {9, 1, 100000}, {12, 2, 0}};
-        memory.turn(shift, 0, turns);
-        CHECK(cellar_test::is_turned_by(memory, frequencies, shift, turns));
-    });
+    cellar_test::for_all_kinds(
+        []<class Kind>(Kind) { cellar_test::check_rotary_keys_turn<Backend, Kind, cellar::Neox>(); });
 }
 
 TEST_CASE_TEMPLATE("11 rotary keys turn, interleaved pairing", Backend, CELLAR_BACKEND) {
-    cellar_test::for_all_kinds([]<class Kind>(Kind) {
-        std::mt19937 random{11};
-        cellar_test::Memory<Backend, typename Kind::Mapping, typename Kind::Element> memory{40, 3, 16};
-        memory.fill(random);
-        const auto frequencies = cellar::rope_frequencies(16);
-        const cellar::RopeShift<cellar::Interleaved> shift{frequencies};
-        const std::vector<cellar::Turn> turns{{0, 7, -3}, {20, 20, -3}, {9, 1, 100000}, {12, 2, 0}};
-        memory.turn(shift, 0, turns);
-        CHECK(cellar_test::is_turned_by(memory, frequencies, shift, turns));
-    });
+    cellar_test::for_all_kinds(
+        []<class Kind>(Kind) { cellar_test::check_rotary_keys_turn<Backend, Kind, cellar::Interleaved>(); });
 }
 
 TEST_CASE_TEMPLATE("12 only the rotary part of a head turns", Backend, CELLAR_BACKEND) {
@@ -319,17 +267,11 @@ TEST_CASE_TEMPLATE("14 addresses stay when a buffer moves", Backend, CELLAR_BACK
 TEST_CASE_TEMPLATE("15 work is done in the order in which it was given", Backend, CELLAR_BACKEND) {
     cellar_test::for_all_kinds([]<class Kind>(Kind) {
         using E = typename Kind::Element;
-        using Memory = cellar_test::Memory<Backend, typename Kind::Mapping, E>;
-        Memory memory{200, 4, 32};
-        const std::vector<E> zeros(static_cast<std::size_t>(200 * memory.row()), E{});
-        const auto cells = [] {
-            std::vector<cellar::Cell> all(200);
-            std::iota(all.begin(), all.end(), 0);
-            return all;
-        }();
+        cellar_test::Memory<Backend, typename Kind::Mapping, E> memory{200, 4, 32};
+        const auto cells = cellar_test::first_cells(200);
         cellar_test::Rows<Backend, E> in{memory.backend, cellar_test::Order::dense, 200, memory.mapping};
         cellar_test::Rows<Backend, E> out{memory.backend, cellar_test::Order::dense, 200, memory.mapping};
-        in.write(memory.backend, zeros);
+        in.write(memory.backend, std::vector<E>(static_cast<std::size_t>(200 * memory.row()), E{}));
         for (int round = 1; round <= 10; ++round) {
             memory.backend.scatter(memory.mapping, memory.buffer, std::span<const cellar::Cell>{cells}, in.constant());
             memory.turn(cellar_test::AddShift{16}, 0, {{0, 100, round}});

@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <numeric>
 #include <random>
 #include <span>
 #include <type_traits>
@@ -37,6 +38,13 @@ std::vector<T> random_elements(std::mt19937& random, std::int64_t n) {
     std::vector<T> elements;
     for (std::int64_t i = 0; i < n; ++i) elements.push_back(static_cast<T>(normal(random)));
     return elements;
+}
+
+/// Cells 0 to n - 1.
+inline std::vector<cellar::Cell> first_cells(int n) {
+    std::vector<cellar::Cell> cells(static_cast<std::size_t>(n));
+    std::iota(cells.begin(), cells.end(), 0);
+    return cells;
 }
 
 /// Rows [tokens, heads, dim] with the strides of another order or with gaps, where a backend can read and write them.

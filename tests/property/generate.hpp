@@ -24,27 +24,29 @@ inline rc::Gen<int> sequence_of(int sequences) {
 
 inline rc::Gen<int> offset() {
     return rc::gen::map(rc::gen::inRange(0, 20), [](int i) {
-        constexpr int odd[] = {-1, -2, 1, -4, 2, -7};
-        return i < 14 ? 0 : odd[i - 14];
+        constexpr int odd[] = {-1, -2, 1, -3, -4, -5, 2, -7, -9, 4};
+        return i < 10 ? 0 : odd[i - 10];
     });
 }
 
+/// Half of the batches are of one sequence, and half follow on what is there, as a prompt does both.
 inline rc::Gen<std::vector<Placed>> tokens(int sequences, int most) {
     const auto placed = rc::gen::apply(
         [](int sequence, int offset, int kind) {
             return Placed{sequence, offset, kind == 7};
         },
         sequence_of(sequences), offset(), rc::gen::inRange(0, 8));
-    const auto mixed =
+    const auto any =
         rc::gen::resize(most, rc::gen::container<std::vector<Placed>>(rc::gen::resize(rc::kNominalSize, placed)));
-    // Half of the batches are of one sequence, as a prompt is.
     return rc::gen::apply(
-        [](std::vector<Placed> batch, bool one) {
-            for (Placed& t : batch)
+        [](std::vector<Placed> batch, bool one, bool follows) {
+            for (Placed& t : batch) {
                 if (one) t.sequence = batch.front().sequence;
+                if (follows) t.offset = 0;
+            }
             return batch;
         },
-        mixed, rc::gen::arbitrary<bool>());
+        any, rc::gen::arbitrary<bool>(), rc::gen::arbitrary<bool>());
 }
 
 inline rc::Gen<Verb> verb() {
@@ -91,7 +93,7 @@ inline rc::Gen<Setting> settings(naive::Sees sees, int size, bool can_shift) {
             w.pinned = number(0, 1) * number(0, 3);
         }
         s.setup.sequences = number(1, 5);
-        s.setup.capacity = number(3, 14);
+        s.setup.capacity = sees == naive::Sees::everything ? number(1, 8) : number(3, 14);
         s.setup.batch = number(1, 6);
         s.setup.padding = 1 << number(0, 3);
         s.setup.can_shift = can_shift;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "backend/memory.hpp"
 #include "layout/archetypes.hpp"
 #include "shift/archetypes.hpp"
+#include "store/mirror.hpp"
 #include "violations.hpp"
 #include <cellar/backend/eigen.hpp>
 #include <cellar/backend/host.hpp>
@@ -9,8 +9,6 @@
 
 #include <doctest/doctest.h>
 
-#include <cstddef>
-#include <cstdint>
 #include <random>
 #include <span>
 #include <string>
@@ -31,157 +29,11 @@ using cellar::StandardV;
 using cellar_test::AddShift;
 using cellar_test::BackwardsLayout;
 
-int up_to(std::mt19937& random, int least, int most) {
-    return std::uniform_int_distribution<int>{least, most}(random);
-}
-
-/// Small integers, which every element holds, also after many shifts.
-template <class T>
-std::vector<T> integers(std::mt19937& random, std::int64_t n) {
-    std::vector<T> values;
-    for (std::int64_t i = 0; i < n; ++i) values.push_back(static_cast<T>(static_cast<float>(up_to(random, -20, 20))));
-    return values;
-}
-
-/// The value at (cell, head, d), whichever order the view has.
-template <class Mapping, class View>
-float at(const View& view, int cell, int head, int d) {
-    if constexpr (std::is_same_v<Mapping, cellar::HeadsDimsCells>) {
-        return static_cast<float>(view(head, d, cell));
-    } else {
-        return static_cast<float>(view(cell, head, d));
-    }
-}
-
-/// What a layer should hold: plain arrays [cells, heads, dim].
-struct Plain {
-    std::vector<float> elements;
-    int heads;
-    int dim;
-
-    Plain(int cells, int the_heads, int the_dim)
-        : elements(static_cast<std::size_t>(cells * the_heads * the_dim)), heads{the_heads}, dim{the_dim} {}
-
-    float& operator()(int cell, int head, int d) {
-        return elements[static_cast<std::size_t>((cell * heads + head) * dim + d)];
-    }
-    void move(const cellar::Move& move) {
-        const auto before = elements;
-        const auto row = heads * dim;
-        for (int i = 0; i < move.count * row; ++i)
-            elements[static_cast<std::size_t>(move.to * row + i)] =
-                before[static_cast<std::size_t>(move.from * row + i)];
-    }
-    template <class T>
-    void put(const std::vector<Cell>& cells, const std::vector<T>& rows) {
-        auto next = rows.begin();
-        for (const Cell cell : cells)
-            for (int head = 0; head < heads; ++head)
-                for (int d = 0; d < dim; ++d) (*this)(cell, head, d) = static_cast<float>(*next++);
-    }
-};
-
-template <class Layout, class Backend>
-class Mirrored {
-    using Key = typename Layout::key_element;
-    using Value = typename Layout::value_element;
-
-public:
-    static constexpr int cells = 24;
-    static constexpr cellar::LayerShape shape{2, 6, 4};
-
-    template <class K, class V>
-    void put(std::mt19937& random) {
-        std::vector<Cell> chosen;
-        for (Cell cell = 0; cell < cells; ++cell)
-            if (up_to(random, 0, 2) != 0) chosen.push_back(cell);
-        const auto tokens = std::ssize(chosen);
-        const auto k = integers<K>(random, tokens * shape.kv_heads * shape.key_dim);
-        const auto v = integers<V>(random, tokens * shape.kv_heads * shape.value_dim);
-        store_.put(backend_, chosen, cellar::contiguous_view(k.data(), tokens, shape.kv_heads, shape.key_dim),
-                   cellar::contiguous_view(v.data(), tokens, shape.kv_heads, shape.value_dim));
-        keys_.put(chosen, k);
-        values_.put(chosen, v);
-    }
-
-    void move(std::mt19937& random) {
-        const int count = up_to(random, 0, cells);
-        const cellar::Move move{up_to(random, 0, cells - count), up_to(random, 0, cells - count), count};
-        store_.move(backend_, std::span{&move, 1});
-        keys_.move(move);
-        values_.move(move);
-    }
-
-    void turn(std::mt19937& random) {
-        const int count = up_to(random, 0, 5);
-        const cellar::Turn turn{up_to(random, 0, cells - count), count, up_to(random, -2, 2)};
-        store_.turn(backend_, AddShift{2}, 1, std::span{&turn, 1});
-        for (Cell cell = turn.first; cell < turn.first + turn.count; ++cell)
-            for (int head = 0; head < shape.kv_heads; ++head)
-                for (int d = 0; d < 4; ++d)
-                    keys_(cell, head, d) += static_cast<float>(2 * turn.delta * (d % 2 == 0 ? 1 : 2));
-    }
-
-    void check(std::mt19937& random) {
-        backend_.fence();
-        const int count = up_to(random, 0, cells);
-        const cellar::CellRange range{up_to(random, 0, cells - count), count};
-        const auto keys = store_.keys(range);
-        const auto values = store_.values(range);
-        bool right = true;
-        for (int i = 0; i < count; ++i) {
-            for (int head = 0; head < shape.kv_heads; ++head) {
-                for (int d = 0; d < shape.key_dim; ++d)
-                    right =
-                        right && at<typename Layout::key_mapping>(keys, i, head, d) == keys_(range.first + i, head, d);
-                for (int d = 0; d < shape.value_dim; ++d)
-                    right =
-                        right
-                        && at<typename Layout::value_mapping>(values, i, head, d) == values_(range.first + i, head, d);
-            }
-        }
-        CHECK(right);
-    }
-
-    void check_gather() {
-        std::vector<Cell> all;
-        for (Cell cell = 0; cell < cells; ++cell) all.push_back(cell);
-        std::vector<float> k(keys_.elements.size());
-        std::vector<float> v(values_.elements.size());
-        store_.gather(backend_, all, cellar::contiguous_view(k.data(), cells, shape.kv_heads, shape.key_dim),
-                      cellar::contiguous_view(v.data(), cells, shape.kv_heads, shape.value_dim));
-        backend_.fence();
-        CHECK(k == keys_.elements);
-        CHECK(v == values_.elements);
-    }
-
-    void act_at_random(std::mt19937& random) {
-        switch (up_to(random, 0, 5)) {
-        case 0:
-            return put<Key, Value>(random);
-        case 1:
-            return put<float, Value>(random);
-        case 2:
-            return put<float, float>(random);
-        case 3:
-            return turn(random);
-        default:
-            return move(random);
-        }
-    }
-
-private:
-    Backend backend_;
-    LayerStore<Layout, Backend> store_{backend_, cells, shape};
-    Plain keys_{cells, shape.kv_heads, shape.key_dim};
-    Plain values_{cells, shape.kv_heads, shape.value_dim};
-};
-
 template <class Layout, class Backend>
 void check_against_mirror() {
     std::mt19937 random{5};
     for (int round = 0; round < 10; ++round) {
-        Mirrored<Layout, Backend> store;
+        cellar_test::Mirrored<Layout, Backend> store;
         for (int step = 0; step < 30; ++step) {
             store.act_at_random(random);
             store.check(random);

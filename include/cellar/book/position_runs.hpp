@@ -86,7 +86,14 @@ public:
         if (empty()) {
             forgotten_ = 0;
         } else if (last() >= to) {
-            forgotten_ = std::max(forgotten_, to.value);
+            // Only one gap can be left to covered_since: that of a second one is written into the runs.
+            const bool second = forgotten_ != 0
+                                && (to.value < forgotten_ || (begin > 0 && run(begin - 1).position >= forgotten_));
+            if (second) {
+                recompute_coverage(0);
+            } else {
+                forgotten_ = to.value;
+            }
         }
     }
 
