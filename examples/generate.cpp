@@ -70,9 +70,6 @@ void settle(Options& o, const llama::Config& config) {
     }
     if (o.prompt.empty()) throw std::runtime_error{"--prompt is empty, expected at least one byte"};
     if (std::isnan(o.temperature)) throw std::runtime_error{"--temperature is not a number"};
-    if (config.rope_pairing != llama::Pairing::neox) {
-        throw std::runtime_error{o.model + ": rope_pairing is 'interleaved', expected 'neox'"};
-    }
     for (const char c : o.prompt) {
         const int token = static_cast<unsigned char>(c);
         if (token >= config.vocab_size) {
@@ -154,8 +151,7 @@ int run(Options o) {
     std::ofstream json = open_for_writing(o.json);
     const llama::SessionLimits limits{
         .context = o.context, .batch = std::min(64, o.context), .keep_every = std::max(1, o.tokens / 32)};
-    const auto memory =
-        llama::make_memory<cellar::Neox>(model.config(), o.layout, o.cache_type, limits.context, limits.batch);
+    const auto memory = llama::make_memory(model.config(), o.layout, o.cache_type, limits.context, limits.batch);
     llama::Session session{model, *memory, limits};
 
     llama::Report report = describe(o, model);

@@ -44,7 +44,7 @@ int run(const Options& o) {
     }
     const llama::SessionLimits limits{
         .context = config.max_position_embeddings, .batch = 1, .keep_every = std::max(1, o.tokens / 32)};
-    const auto memory = llama::make_memory<float, cellar::Interleaved>(config, o.layout, limits.context, limits.batch);
+    const auto memory = llama::make_memory(config, o.layout, "float", limits.context, limits.batch);
     llama::Session session{model, *memory, limits};
     llama::Sampler most_likely{0, 0.0};
     int token = o.first;

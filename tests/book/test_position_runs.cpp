@@ -93,7 +93,7 @@ void compare(const Mirror& mirror, Random& random) {
 } // namespace
 
 TEST_CASE("position runs: random changes as in an ordered list") {
-    for (unsigned seed = 0; seed < 2000; ++seed) {
+    for (unsigned seed = 0; seed < 500; ++seed) {
         CAPTURE(seed);
         Random random{std::mt19937{seed}};
         Mirror mirror;

@@ -2,7 +2,7 @@
 #include "llama/checkpoint.hpp"
 #include "llama/model.hpp"
 #include "llama/sampler.hpp"
-#include "memories.hpp"
+#include "llama/choices.hpp"
 #include "skip.hpp"
 #include "tiny_model.hpp"
 
@@ -110,7 +110,7 @@ TEST_CASE("llama2.c: 200 greedy tokens and logits of stories260K") {
     llama::Llama model{llama::read_checkpoint(llama::read_file((folder / "stories260K.bin").string()))};
     for (const char* layout : {"standard", "permuted"}) {
         CAPTURE(std::string{layout});
-        const auto memory = interleaved_memory(model.config(), layout, 200, 1);
+        const auto memory = llama::make_memory(model.config(), layout, "float", 200, 1);
         llama::Sampler most_likely{0, 0.0};
         int token = 1;
         const int last = 0;

@@ -5,7 +5,7 @@
 #include "llama/model.hpp"
 #include "llama/reference.hpp"
 #include "llama/sampler.hpp"
-#include "memories.hpp"
+#include "llama/choices.hpp"
 
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
@@ -70,7 +70,7 @@ TEST_CASE("shakespeare: logits through caches equal PyTorch's") {
         const auto positions = prompt.at("positions").get<std::vector<Eigen::Index>>();
         for (const char* layout : {"standard", "permuted"}) {
             for (const int batch : {1, 50, 256}) {
-                const auto memory = neox_memory(model().config(), layout, "float", 256, batch);
+                const auto memory = llama::make_memory(model().config(), layout, "float", 256, batch);
                 const llama::Matrix logits = feed(*memory, tokens, batch);
                 for (std::size_t i = 0; i < positions.size(); ++i) {
                     const float d = difference(logits, positions[i], prompt.at("logits").at(i));
@@ -105,7 +105,7 @@ TEST_CASE("shakespeare: the greedy text is PyTorch's") {
         if (greedy.at("min_top1_top2_gap").get<float>() < 2 * tolerance) continue;
         ++compared;
         for (const char* layout : {"standard", "permuted"}) {
-            const auto memory = neox_memory(model().config(), layout, "float", 256, 256);
+            const auto memory = llama::make_memory(model().config(), layout, "float", 256, 256);
             llama::Sampler most_likely{0, 0.0};
             const auto tokens = prompt.at("tokens").get<std::vector<int>>();
             int position = static_cast<int>(tokens.size());

@@ -4,7 +4,7 @@
 #include "llama/cached.hpp"
 #include "llama/sampler.hpp"
 #include "llama/session.hpp"
-#include "memories.hpp"
+#include "llama/choices.hpp"
 #include "tiny_model.hpp"
 #include <cellar/cellar.hpp>
 
@@ -79,7 +79,7 @@ TEST_CASE("session: logits with a cache equal those without, for every layout, e
                     CAPTURE(std::string{element});
                     CAPTURE(context);
                     CAPTURE(batch);
-                    const auto memory = neox_memory(tiny().config(), layout, element, context, batch);
+                    const auto memory = llama::make_memory(tiny().config(), layout, element, context, batch);
                     const Outcome o = run(tiny(), *memory, {.context = context, .batch = batch}, 40, 60);
                     CHECK(o.check.passed());
                     CHECK(o.check.positions > 60);
@@ -93,7 +93,7 @@ TEST_CASE("session: logits with a cache equal those without, for every layout, e
 TEST_CASE("session: interleaved pairs") {
     llama::Llama model{RandomWeights{6}(tiny_config(llama::Pairing::interleaved))};
     for (const char* layout : {"standard", "permuted"}) {
-        const auto memory = interleaved_memory(model.config(), layout, 24, 8);
+        const auto memory = llama::make_memory(model.config(), layout, "float", 24, 8);
         const Outcome o = run(model, *memory, {.context = 24, .batch = 8}, 10, 100);
         CHECK(o.check.passed());
         CHECK(o.shifts > 5);
@@ -106,7 +106,7 @@ TEST_CASE("session: models of one kind of layers") {
         llama::Config config = tiny_config();
         config.layer_types.assign(2, kind);
         llama::Llama model{RandomWeights{8}(config)};
-        const auto memory = neox_memory(config, "standard", "float", 24, 8);
+        const auto memory = llama::make_memory(config, "standard", "float", 24, 8);
         const Outcome o = run(model, *memory, {.context = 24, .batch = 8}, 10, 100);
         CHECK(o.check.passed());
         CHECK((memory->use().sliding.layers == 0) == (kind == full_attention));
@@ -131,8 +131,8 @@ TEST_CASE("session: the check finds faults") {
 
 TEST_CASE("session: layouts write the same text across shifts") {
     const llama::SessionLimits limits{.context = 24, .batch = 8};
-    const auto standard = neox_memory(tiny().config(), "standard", "float", limits.context, limits.batch);
-    const auto permuted = neox_memory(tiny().config(), "permuted", "float", limits.context, limits.batch);
+    const auto standard = llama::make_memory(tiny().config(), "standard", "float", limits.context, limits.batch);
+    const auto permuted = llama::make_memory(tiny().config(), "permuted", "float", limits.context, limits.batch);
     const Outcome a = run(tiny(), *standard, limits, 10, 150);
     const Outcome b = run(tiny(), *permuted, limits, 10, 150);
     CHECK(a.shifts > 10);
@@ -140,7 +140,7 @@ TEST_CASE("session: layouts write the same text across shifts") {
 }
 
 TEST_CASE("memory: what is used, and what the window evicted") {
-    const auto memory = neox_memory(tiny().config(), "standard", "half", 16, 8);
+    const auto memory = llama::make_memory(tiny().config(), "standard", "half", 16, 8);
     llama::Session session{tiny(), *memory, {.context = 16, .batch = 8}};
     const std::vector<int> tokens(16, 1);
     session.feed(tokens);
@@ -163,7 +163,7 @@ TEST_CASE("memory: what is used, and what the window evicted") {
 }
 
 TEST_CASE("memory: both caches take a batch, or neither") {
-    const auto memory = neox_memory(tiny().config(), "standard", "float", 16, 32);
+    const auto memory = llama::make_memory(tiny().config(), "standard", "float", 16, 32);
     const auto refused = memory->begin(0, 20); // the sliding cache has 5 + 32 cells, the full one 16
     REQUIRE_FALSE(refused.has_value());
     CHECK(refused.error() == cellar::Refusal::full);

@@ -3,11 +3,11 @@
 #include <cellar/backend/eigen.hpp>
 
 TEST_CASE("StandardV of bfloat16 on EigenBackend agrees with the naive model") {
-    property::check_policies<cellar::StandardV<cellar::bfloat16>, cellar::EigenBackend>(
+    property::check_some_policies<cellar::StandardV<cellar::bfloat16>, cellar::EigenBackend>(
         "EigenBackend, StandardV<bfloat16>");
 }
 
 TEST_CASE("PermutedV of bfloat16 on EigenBackend agrees with the naive model") {
-    property::check_policies<cellar::PermutedV<cellar::bfloat16>, cellar::EigenBackend>(
+    property::check_some_policies<cellar::PermutedV<cellar::bfloat16>, cellar::EigenBackend>(
         "EigenBackend, PermutedV<bfloat16>");
 }

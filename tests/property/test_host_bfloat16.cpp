@@ -2,11 +2,11 @@
 #include "matrix.hpp"
 
 TEST_CASE("StandardV of bfloat16 on HostBackend agrees with the naive model") {
-    property::check_policies<cellar::StandardV<cellar::bfloat16>, cellar::HostBackend>(
+    property::check_some_policies<cellar::StandardV<cellar::bfloat16>, cellar::HostBackend>(
         "HostBackend, StandardV<bfloat16>");
 }
 
 TEST_CASE("PermutedV of bfloat16 on HostBackend agrees with the naive model") {
-    property::check_policies<cellar::PermutedV<cellar::bfloat16>, cellar::HostBackend>(
+    property::check_some_policies<cellar::PermutedV<cellar::bfloat16>, cellar::HostBackend>(
         "HostBackend, PermutedV<bfloat16>");
 }

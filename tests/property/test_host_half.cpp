@@ -2,9 +2,9 @@
 #include "matrix.hpp"
 
 TEST_CASE("StandardV of half on HostBackend agrees with the naive model") {
-    property::check_policies<cellar::StandardV<cellar::half>, cellar::HostBackend>("HostBackend, StandardV<half>");
+    property::check_some_policies<cellar::StandardV<cellar::half>, cellar::HostBackend>("HostBackend, StandardV<half>");
 }
 
 TEST_CASE("PermutedV of half on HostBackend agrees with the naive model") {
-    property::check_policies<cellar::PermutedV<cellar::half>, cellar::HostBackend>("HostBackend, PermutedV<half>");
+    property::check_some_policies<cellar::PermutedV<cellar::half>, cellar::HostBackend>("HostBackend, PermutedV<half>");
 }

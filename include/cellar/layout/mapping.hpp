@@ -75,7 +75,10 @@ public:
     /// [heads, dim, range.count]
     template <class T>
     CELLAR_FUNCTION constexpr StridedView<T, 3> view(T* data, CellRange range) const {
-        return {data + range.first, {heads_, dim_, range.count}, {stride_head(), stride_dim(), stride_cell()}};
+        // A layer without values has no memory, and a null pointer takes no offset.
+        return {dim_ == 0 ? data : data + range.first,
+                {heads_, dim_, range.count},
+                {stride_head(), stride_dim(), stride_cell()}};
     }
 
 private:

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "choices.hpp"
+
+#include "cached.hpp"
+#include <cellar/cellar.hpp>
+
+#include <stdexcept>
+
+namespace llama {
+
+namespace {
+
+template <class Element, class Pairing>
+std::unique_ptr<TextMemory> make(const Config& config, const std::string& layout, int capacity, int batch) {
+    using Shift = cellar::RopeShift<Pairing>;
+    const Shift shift{cellar::rope_frequencies(config.head_dim, config.rope_theta)};
+    if (layout == "standard") {
+        return std::make_unique<CachedMemory<cellar::StandardV<Element>, Shift>>(config, shift, capacity, batch);
+    }
+    if (layout == "permuted") {
+        return std::make_unique<CachedMemory<cellar::PermutedV<Element>, Shift>>(config, shift, capacity, batch);
+    }
+    throw std::runtime_error{"layout '" + layout + "', expected 'standard' or 'permuted'"};
+}
+
+} // namespace
+
+std::unique_ptr<TextMemory> make_memory(const Config& config, const std::string& layout, const std::string& element,
+                                        int capacity, int batch) {
+    using cellar::Interleaved, cellar::Neox;
+    if (config.rope_pairing == Pairing::interleaved) {
+        if (element == "float") return make<float, Interleaved>(config, layout, capacity, batch);
+        throw std::runtime_error{"a cache of '" + element + "' for interleaved rotations, expected 'float'"};
+    }
+    if (element == "float") return make<float, Neox>(config, layout, capacity, batch);
+    if (element == "half") return make<cellar::half, Neox>(config, layout, capacity, batch);
+    if (element == "bf16") return make<cellar::bf16, Neox>(config, layout, capacity, batch);
+    throw std::runtime_error{"a cache of '" + element + "', expected 'float', 'half' or 'bf16'"};
+}
+
+} // namespace llama
