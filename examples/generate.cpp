@@ -5,6 +5,7 @@
 // cache and compares.
 #include "llama/choices.hpp"
 #include "llama/command_line.hpp"
+#include "llama/file.hpp"
 #include "llama/huggingface.hpp"
 #include "llama/model.hpp"
 #include "llama/report.hpp"
@@ -124,11 +125,9 @@ std::ofstream open_for_writing(const std::string& path) {
     return file;
 }
 
-void write_json(const llama::Report& report, std::ofstream& file, const std::string& path) {
-    using nlohmann::ordered_json;
+void save(const llama::Report& report, std::ofstream& file, const std::string& path) {
     if (path.empty()) return;
-    // The model may well write bytes that are no UTF-8.
-    file << llama::to_json(report).dump(2, ' ', false, ordered_json::error_handler_t::replace) << '\n';
+    write_json(file, report);
     if (!file.flush()) throw llama::FileError{path, "cannot be written"};
 }
 
@@ -161,7 +160,7 @@ int run(Options o) {
     report.check = session.check();
     print(std::cout, report);
     if (!std::cout.flush()) throw std::runtime_error{"the standard output cannot be written"};
-    write_json(report, json, o.json);
+    save(report, json, o.json);
     if (!report.check.passed()) {
         throw std::runtime_error{"the logits with the cache differ from those without it by more "
                                  "than rounding explains"};

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include "arithmetic.hpp"
 #include "config.hpp"
 #include "weights.hpp"
 #include <cellar/base/view.hpp>
@@ -9,7 +8,6 @@
 
 #include <Eigen/Core>
 
-#include <cmath>
 #include <type_traits>
 
 namespace llama {
@@ -21,20 +19,10 @@ using Plane = Eigen::Map<const Matrix, Eigen::Unaligned, Eigen::OuterStride<>>;
 class HeadAttention {
 public:
     /// Sets the weights to softmax(queries * keys^T / sqrt(dim) + mask).
-    void weigh(const Plane& queries, const Plane& keys, const Plane& mask) {
-        weights_.noalias() = queries * keys.transpose();
-        weights_ = weights_ / std::sqrt(static_cast<float>(queries.cols())) + mask;
-        softmax_rows(weights_);
-    }
+    void weigh(const Plane& queries, const Plane& keys, const Plane& mask);
 
     /// `values` is [history, dim], or [dim, history] if it is transposed.
-    void apply(const Plane& values, bool transposed, Eigen::Ref<Matrix> out) const {
-        if (transposed) {
-            out.noalias() = weights_ * values.transpose();
-        } else {
-            out.noalias() = weights_ * values;
-        }
-    }
+    void apply(const Plane& values, bool transposed, Eigen::Ref<Matrix> out) const;
 
 private:
     Matrix weights_; // [tokens, history]

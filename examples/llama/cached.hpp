@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include "arithmetic.hpp"
 #include "attention.hpp"
 #include "config.hpp"
 #include "memory.hpp"

@@ -2,16 +2,10 @@
 #pragma once
 
 #include <bit>
-#include <cerrno>
-#include <cmath>
-#include <cstddef>
 #include <cstring>
-#include <fstream>
-#include <ios>
 #include <stdexcept>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <vector>
 
 namespace llama {
@@ -30,24 +24,7 @@ struct File {
     std::vector<char> bytes;
 };
 
-inline File read_file(const std::string& path) {
-    errno = 0;
-    const auto reason = [] {
-        return errno == 0 ? std::string{"unknown reason"} : std::generic_category().message(errno);
-    };
-    std::ifstream stream{path, std::ios::binary};
-    if (!stream) throw FileError{path, "cannot be opened: " + reason()};
-    File file{path, {}};
-    constexpr std::size_t piece = std::size_t{1} << 20;
-    while (stream) {
-        const std::size_t size = file.bytes.size();
-        file.bytes.resize(size + piece);
-        stream.read(file.bytes.data() + size, static_cast<std::streamsize>(piece));
-        file.bytes.resize(size + static_cast<std::size_t>(stream.gcount()));
-    }
-    if (stream.bad()) throw FileError{path, "cannot be read: " + reason()};
-    return file;
-}
+File read_file(const std::string& path);
 
 /// A value from any offset, aligned or not.
 template <class T>
@@ -58,14 +35,6 @@ T load(const char* bytes) {
 }
 
 /// Text from a file as part of an error line: short, printable and in quotes.
-inline std::string in_quotes(std::string_view text) {
-    constexpr std::size_t longest = 60;
-    std::string result = "'";
-    for (const char c : text.substr(0, longest)) {
-        const bool printable = c >= ' ' && c <= '~';
-        result += printable ? c : '?';
-    }
-    return result + (text.size() > longest ? "...'" : "'");
-}
+std::string in_quotes(std::string_view text);
 
 } // namespace llama

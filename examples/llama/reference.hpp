@@ -8,11 +8,7 @@
 
 #include <Eigen/Core>
 
-#include <cmath>
-#include <cstddef>
-#include <limits>
 #include <span>
-#include <utility>
 #include <vector>
 
 namespace llama {
@@ -29,40 +25,18 @@ class Reference final : public AttentionMemory {
 public:
     /// `capacity` is that of the cache which is compared: a cache no longer than the sliding window
     /// forgets nothing.
-    Reference(const Config& config, int capacity)
-        : config_{config}, rotary_{config, capacity}, forgets_{config.sliding_window < capacity} {
-        epochs_.emplace_back();
-    }
+    Reference(const Config& config, int capacity);
 
-    void append(std::span<const int> tokens) {
-        Epoch& epoch = epochs_.back();
-        for (const int token : tokens) {
-            epoch.present.push_back({static_cast<int>(tokens_.size()), false});
-            tokens_.push_back(token);
-        }
-    }
+    void append(std::span<const int> tokens);
 
     /// Takes the tokens at positions [begin, end) out; later ones move up.
-    void remove(int begin, int end) {
-        Epoch next = epochs_.back();
-        const int newest = static_cast<int>(next.present.size()) - 1;
-        for (int p = 0; forgets_ && p <= newest - config_.sliding_window; ++p) {
-            next.present[static_cast<std::size_t>(p)].forgotten = true;
-        }
-        next.present.erase(next.present.begin() + begin, next.present.begin() + end);
-        next.first = static_cast<int>(next.present.size());
-        epochs_.push_back(std::move(next));
-    }
+    void remove(int begin, int end);
 
     /// All tokens that ever were, in the order in which they came.
     std::span<const int> tokens() const { return tokens_; }
 
     /// The batch is `tokens()`.
-    void attend(int layer, Matrix& queries, Matrix& keys, const Matrix& values, Matrix& out) override {
-        out.resize(queries.rows(), queries.cols());
-        const LayerKind kind = config_.layer_types[static_cast<std::size_t>(layer)];
-        for (const Epoch& epoch : epochs_) attend(kind, epoch, queries, keys, values, out);
-    }
+    void attend(int layer, Matrix& queries, Matrix& keys, const Matrix& values, Matrix& out) override;
 
 private:
     struct Present {
@@ -76,49 +50,10 @@ private:
     };
 
     void attend(LayerKind kind, const Epoch& epoch, const Matrix& queries, const Matrix& keys, const Matrix& values,
-                Matrix& out) const {
-        const auto present = static_cast<Eigen::Index>(epoch.present.size());
-        const Eigen::Index fresh = present - epoch.first;
-        if (fresh == 0) return;
-        const Eigen::Index from = epoch.present[static_cast<std::size_t>(epoch.first)].token;
-        Matrix q = queries.middleRows(from, fresh);
-        Matrix k = rows(keys, epoch);
-        const Matrix v = rows(values, epoch);
-        rotary_.turn(q, epoch.first);
-        rotary_.turn(k, 0);
-        const Eigen::Index dim = config_.head_dim;
-        for (int head = 0; head < config_.num_attention_heads; ++head) {
-            const int kv_head = head / config_.queries_per_key();
-            Matrix weights = q.middleCols(head * dim, dim) * k.middleCols(kv_head * dim, dim).transpose();
-            weights /= std::sqrt(static_cast<float>(dim));
-            hide(kind, epoch, weights);
-            softmax_rows(weights);
-            out.block(from, head * dim, fresh, dim) = weights * v.middleCols(kv_head * dim, dim);
-        }
-    }
-
-    static Matrix rows(const Matrix& all, const Epoch& epoch) {
-        Matrix result(static_cast<Eigen::Index>(epoch.present.size()), all.cols());
-        Eigen::Index row = 0;
-        for (const Present& p : epoch.present) result.row(row++) = all.row(p.token);
-        return result;
-    }
-
-    void hide(LayerKind kind, const Epoch& epoch, Matrix& weights) const {
-        for (Eigen::Index i = 0; i < weights.rows(); ++i) {
-            for (Eigen::Index j = 0; j < weights.cols(); ++j) {
-                if (!sees(kind, epoch, epoch.first + i, j)) {
-                    weights(i, j) = -std::numeric_limits<float>::infinity();
-                }
-            }
-        }
-    }
-
-    bool sees(LayerKind kind, const Epoch& epoch, Eigen::Index query, Eigen::Index key) const {
-        if (key > query) return false;
-        if (kind == LayerKind::full_attention) return true;
-        return key > query - config_.sliding_window && !epoch.present[static_cast<std::size_t>(key)].forgotten;
-    }
+                Matrix& out) const;
+    static Matrix rows(const Matrix& all, const Epoch& epoch);
+    void hide(LayerKind kind, const Epoch& epoch, Matrix& weights) const;
+    bool sees(LayerKind kind, const Epoch& epoch, Eigen::Index query, Eigen::Index key) const;
 
     Config config_;
     Rotary rotary_;

@@ -6,6 +6,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <random>
 #include <set>
@@ -60,6 +61,14 @@ struct Mirror {
         std::erase_if(tokens, [=](const Token& t) { return from <= t.position && t.position < to; });
     }
 
+    void close_gap(std::int32_t from, std::int32_t to) {
+        runs.reserve(1);
+        runs.close_gap({from}, {to});
+        std::erase_if(tokens, [=](const Token& t) { return from <= t.position && t.position < to; });
+        for (Token& t : tokens)
+            if (t.position >= to) t.position -= to - from;
+    }
+
     bool covers(std::int32_t from, std::int32_t to) const {
         std::set<std::int32_t> positions;
         for (const Token& t : tokens)
@@ -87,6 +96,16 @@ void compare(const Mirror& mirror, Random& random) {
         for (const Token& t : mirror.tokens)
             if (from <= t.position && t.position < to) within.push_back(t);
         REQUIRE(listed(runs, from, to) == within);
+        std::set<Cell> cells;
+        runs.for_each_word({from}, {to}, [&](std::int64_t at, detail::Word bits) {
+            REQUIRE(bits != 0);
+            for (; bits != 0; bits &= bits - 1) {
+                const bool first_time = cells.insert(static_cast<Cell>(at * 64 + std::countr_zero(bits))).second;
+                REQUIRE(first_time);
+            }
+        });
+        REQUIRE(cells.size() == within.size());
+        for (const Token& t : within) REQUIRE(cells.contains(t.cell));
     }
 }
 
@@ -101,7 +120,7 @@ TEST_CASE("position runs: random changes as in an ordered list") {
         for (int step = 0; step < 60; ++step) {
             CAPTURE(step);
             const std::int32_t end = mirror.tokens.empty() ? 0 : mirror.tokens.back().position + 1;
-            switch (random(0, 7)) {
+            switch (random(0, 8)) {
             case 0:
             case 1:
             case 2:
@@ -120,6 +139,11 @@ TEST_CASE("position runs: random changes as in an ordered list") {
                 mirror.erase(random(0, 60), INT32_MAX);
                 break;
             case 7: {
+                const int from = random(0, 60);
+                mirror.close_gap(from, from + random(0, 9));
+                break;
+            }
+            case 8: {
                 mirror.next_cell += random(0, 2);
                 if (mirror.tokens.empty()) break;
                 const auto i = random(0, static_cast<int>(mirror.tokens.size()) - 1);
@@ -180,7 +204,8 @@ TEST_CASE("visible cells: wherever it slides, the set holds what the definition 
             } else if (choice == 2) {
                 const int begin = random(0, 60);
                 const int end = random(begin, 70);
-                for (const Token& t : listed(mirror.runs, begin, end)) visible.erased(t.cell, 1);
+                for (const Token& t : listed(mirror.runs, begin, end))
+                    visible.erased_word(t.cell / 64, detail::bit_range(t.cell % 64, 1));
                 mirror.erase(begin, end);
             } else if (choice == 3 && random(0, 9) == 0) {
                 visible.reset();

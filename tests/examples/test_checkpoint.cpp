@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "llama/checkpoint.hpp"
+#include "llama/choices.hpp"
 #include "llama/model.hpp"
 #include "llama/sampler.hpp"
-#include "llama/choices.hpp"
 #include "skip.hpp"
 #include "tiny_model.hpp"
 
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <filesystem>

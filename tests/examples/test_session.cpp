@@ -2,9 +2,9 @@
 
 // Texts that outgrow their context, through caches and without.
 #include "llama/cached.hpp"
+#include "llama/choices.hpp"
 #include "llama/sampler.hpp"
 #include "llama/session.hpp"
-#include "llama/choices.hpp"
 #include "tiny_model.hpp"
 #include <cellar/cellar.hpp>
 

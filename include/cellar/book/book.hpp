@@ -45,9 +45,7 @@ public:
     }
 
     /// True if n tokens would fit, but not side by side.
-    bool is_too_scattered_for(std::int32_t n) const {
-        return n > ledger_.free().longest_run() && n <= ledger_.free().count();
-    }
+    bool is_too_scattered_for(std::int32_t n) { return ledger_.is_too_scattered_for(n); }
 
     /// Whether `begin` would open a pass for this batch, or why not. O(n).
     Result<void> admit(const Batch& batch) const {
@@ -185,7 +183,6 @@ private:
     }
 
     void close() {
-        ledger_.settle();
         for (const Sequence s : pass_.members) ledger_.record(s).in_pass = false;
         pass_.open = false;
     }

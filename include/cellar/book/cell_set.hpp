@@ -18,22 +18,38 @@ public:
     explicit CellSet(Cell cells) : words_{detail::words_for(cells)}, summary_{detail::words_for(words_.size())} {}
 
     void add(Cell first, std::int32_t n) {
-        detail::for_each_word(first, n, [&](std::int64_t at, Word mask) {
-            words_[at] |= mask;
-            summary_[at / 64] |= Word{1} << (at % 64);
-        });
+        detail::for_each_word(first, n, [&](std::int64_t at, Word cells) { add_word(at, cells); });
     }
 
     void remove(Cell first, std::int32_t n) {
-        detail::for_each_word(first, n, [&](std::int64_t at, Word mask) {
-            words_[at] &= ~mask;
-            if (words_[at] == 0) summary_[at / 64] &= ~(Word{1} << (at % 64));
-        });
+        detail::for_each_word(first, n, [&](std::int64_t at, Word cells) { remove_word(at, cells); });
+    }
+
+    /// The same for these cells of word `at`.
+    void add_word(std::int64_t at, detail::Word cells) {
+        words_[at] |= cells;
+        summary_[at / 64] |= Word{1} << (at % 64);
+    }
+
+    void remove_word(std::int64_t at, detail::Word cells) {
+        words_[at] &= ~cells;
+        if (words_[at] == 0) summary_[at / 64] &= ~(Word{1} << (at % 64));
     }
 
     void clear() {
-        for_each_used_word([&](std::int64_t at) { words_[at] = 0; });
+        for_each_word([&](std::int64_t at, Word) { words_[at] = 0; });
         for (std::int64_t i = 0; i < summary_.size(); ++i) summary_[i] = 0;
+    }
+
+    /// Calls `visit(word, cells)` for every word that has cells, in order. The visit may remove them.
+    template <class Visit>
+    void for_each_word(Visit visit) const {
+        for (std::int64_t i = 0; i < summary_.size(); ++i) {
+            for (detail::Word rest = summary_[i]; rest != 0; rest &= rest - 1) {
+                const std::int64_t at = i * 64 + std::countr_zero(rest);
+                visit(at, words_[at]);
+            }
+        }
     }
 
     /// Becomes equal to `other`, a set over as many cells.
@@ -85,12 +101,6 @@ public:
 
 private:
     using Word = detail::Word;
-
-    template <class Visit>
-    void for_each_used_word(Visit visit) const {
-        for (std::int64_t i = 0; i < summary_.size(); ++i)
-            for (Word rest = summary_[i]; rest != 0; rest &= rest - 1) visit(i * 64 + std::countr_zero(rest));
-    }
 
     ZeroedArray<Word> words_;
     ZeroedArray<Word> summary_;

@@ -16,7 +16,7 @@ namespace cellar {
 /// lies above every target no move can overwrite what another still has to read: no scratch memory is needed.
 class Defragmentation {
 public:
-    Defragmentation(const FreeCells& free, Cell cells) {
+    Defragmentation(FreeCells& free, Cell cells) {
         const Cell used = cells - free.count();
         Cell from = free.next_used(used, cells);
         for (Cell to = free.next(0); from < cells; ++to, from = free.next_used(from + 1, cells)) {

@@ -20,7 +20,8 @@ constexpr std::int64_t leaves_for(Cell cells) {
 
 /// Which cells are free, and where n of them lie together. A tree over the words of a bitmap knows, for every span,
 /// the free cells at its start, at its end and the longest run inside; so each question and each change costs O(log
-/// cells), and a change of n neighbouring cells O(n / 64 + log cells).
+/// cells), and a change of n neighbouring cells O(n / 64 + log cells). The tree is brought up to date when it is next
+/// asked, once for all changes of neighbouring words; taking the lowest cell over and over does not ask it.
 class FreeCells {
 public:
     /// All cells are free.
@@ -29,19 +30,41 @@ public:
           words_(static_cast<std::size_t>(leaves_)),
           nodes_(static_cast<std::size_t>(2 * leaves_)) {
         give(0, cells);
-        settle();
     }
 
     std::int32_t count() const { return count_; }
-    std::int32_t longest_run() const { return nodes_[1].longest; }
     bool contains(Cell cell) const { return (word(cell / 64) >> (cell % 64) & 1) != 0; }
 
+    /// The length of the longest run. O(1), or O(cells / 64) while the tree is not up to date.
+    std::int32_t longest_run() const {
+        if (touched_last_ < touched_first_) return nodes_[1].longest;
+        std::int32_t longest = 0;
+        std::int32_t run = 0;
+        for (const Word free : words_) {
+            if (free == ~Word{0}) {
+                run += 64;
+            } else {
+                longest = std::max({longest, run + std::countr_one(free), longest_run_of(free)});
+                run = std::countl_one(free);
+            }
+        }
+        return std::max(longest, run);
+    }
+
+    /// The lowest free cell, or -1.
+    Cell lowest() {
+        const Cell found = next(static_cast<Cell>(lowest_word_ * 64));
+        if (found >= 0) lowest_word_ = found / 64;
+        return found;
+    }
+
     /// The lowest free cell that is not below `from`, or -1.
-    Cell next(Cell from) const {
+    Cell next(Cell from) {
         std::int64_t at = from / 64;
         if (at >= leaves_) return -1;
         const Word rest = word(at) & (~Word{0} << (from % 64));
         if (rest != 0) return lowest_of(at, rest);
+        settle();
         std::int64_t node = leaves_ + at;
         while (node % 2 == 1 || nodes_at(node + 1).longest == 0) {
             node /= 2;
@@ -61,8 +84,9 @@ public:
     }
 
     /// The lowest cell that begins `n` free ones in a row, or -1. `n` from 1.
-    Cell find_run(std::int32_t n) const {
-        if (longest_run() < n) return -1;
+    Cell find_run(std::int32_t n) {
+        settle();
+        if (nodes_[1].longest < n) return -1;
         std::int64_t node = 1;
         std::int64_t first = 0;
         for (std::int64_t half = leaves_ * 32; node < leaves_; half /= 2) {
@@ -80,28 +104,25 @@ public:
         return static_cast<Cell>(first + std::countr_zero(run_starts(word(node - leaves_), n)));
     }
 
-    // Changes take effect with `settle`, and no question but `next`, upwards from what was taken, may be asked before:
-    // what is taken or given piece by piece in neighbouring words costs the tree one change.
-
     /// [first, first + n), all free, are no longer.
     void take(Cell first, std::int32_t n) {
-        detail::for_each_word(first, n, [&](std::int64_t at, Word mask) { word(at) &= ~mask; });
+        detail::for_each_word(first, n, [&](std::int64_t at, Word cells) { word(at) &= ~cells; });
         count_ -= n;
-        touch(first, n);
+        touch(first / 64, (first + n - 1) / 64);
     }
 
     /// [first, first + n), none of them free, become free.
     void give(Cell first, std::int32_t n) {
-        if (n == 0) return;
-        detail::for_each_word(first, n, [&](std::int64_t at, Word mask) { word(at) |= mask; });
-        count_ += n;
-        touch(first, n);
+        detail::for_each_word(first, n, [&](std::int64_t at, Word cells) { give_word(at, cells); });
     }
 
-    void settle() {
-        if (touched_first_ <= touched_last_) refresh(touched_first_, touched_last_);
-        touched_first_ = untouched;
-        touched_last_ = -1;
+    /// The same for these cells of word `at`.
+    void give_word(std::int64_t at, detail::Word cells) {
+        if (cells == 0) return;
+        word(at) |= cells;
+        count_ += cells == ~Word{0} ? 64 : std::popcount(cells); // the latter is a call on plain x86-64
+        lowest_word_ = std::min(lowest_word_, at);
+        touch(at, at);
     }
 
     /// From now on [0, used) are in use and all others, up to `cells`, are free. O(cells / 64).
@@ -109,8 +130,8 @@ public:
         std::fill(words_.begin(), words_.end(), Word{0});
         std::fill(nodes_.begin(), nodes_.end(), Node{});
         count_ = 0;
+        lowest_word_ = 0;
         give(used, cells - used);
-        settle();
     }
 
 private:
@@ -137,7 +158,7 @@ private:
     }
 
     static std::int32_t longest_run_of(Word bits) {
-        if (bits == ~Word{0}) return 64;
+        if (bits == 0 || bits == ~Word{0}) return std::popcount(bits);
         Word starts[6] = {bits}; // starts[k]: where 2^k ones in a row begin
         for (int k = 1; k < 6; ++k) starts[k] = starts[k - 1] & (starts[k - 1] >> (1 << (k - 1)));
         Word found = ~Word{0};
@@ -159,9 +180,13 @@ private:
                 std::max({left.longest, right.longest, left.suffix + right.prefix})};
     }
 
-    void touch(Cell first, std::int32_t n) {
-        const std::int64_t from = first / 64;
-        const std::int64_t to = (first + n - 1) / 64;
+    void settle() {
+        if (touched_first_ <= touched_last_) refresh(touched_first_, touched_last_);
+        touched_first_ = untouched;
+        touched_last_ = -1;
+    }
+
+    void touch(std::int64_t from, std::int64_t to) {
         if (to + 1 < touched_first_ || from > touched_last_ + 1) settle();
         touched_first_ = std::min(touched_first_, from);
         touched_last_ = std::max(touched_last_, to);
@@ -194,6 +219,7 @@ private:
     std::vector<Word> words_;
     std::vector<Node> nodes_; // a heap: node k has the children 2k and 2k + 1, the leaves stand at leaves_
     std::int32_t count_ = 0;
+    std::int64_t lowest_word_ = 0; // no cell is free in the words below
     // Words that the tree does not know of yet.
     static constexpr std::int64_t untouched = INT64_MAX / 2;
     std::int64_t touched_first_ = untouched;

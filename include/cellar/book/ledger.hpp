@@ -46,7 +46,7 @@ public:
     /// Takes n free cells, in ascending order: the lowest run of n, else the n lowest. O(n log cells).
     void take(std::int32_t n, std::vector<Cell>& taken) {
         if (n == 0) return;
-        const Cell run = free_.find_run(n);
+        const Cell run = n == 1 ? free_.lowest() : free_.find_run(n);
         if (run >= 0) {
             for (std::int32_t i = 0; i < n; ++i) taken.push_back(run + i);
             free_.take(run, n);
@@ -56,7 +56,6 @@ public:
                 taken.push_back(cell);
             }
         }
-        free_.settle();
     }
 
     /// The taken cells [cell, cell + n) hold the tokens of s at [position, position + n). Needs room in its runs.
@@ -67,19 +66,18 @@ public:
         owners_.add(cell, n);
     }
 
-    /// Undoes `take` and `enter` of one token. To be followed by `settle`, once for many.
+    /// Undoes `take` and `enter` of one token.
     void take_back(Sequence s, Position position, Cell cell) {
         detail::SequenceRecord& r = record(s);
         r.runs.erase_one(position, cell);
-        disown(r, cell, 1);
+        disown(r, cell / detail::word_bits, detail::bit_range(cell % detail::word_bits, 1));
     }
 
-    /// s no longer owns its cells at positions [from, to). Needs room for one more run. To be followed by `settle`, once
-    /// for many.
+    /// s no longer owns its cells at positions [from, to). Needs room for one more run.
     void forget(Sequence s, Position from, Position to) { forget(record(s), from, to); }
 
-    /// The cells that nobody owns any more are free.
-    void settle() { free_.settle(); }
+    /// True if n cells, more than one, are free, but not side by side. O(log cells).
+    bool is_too_scattered_for(std::int32_t n) { return n > 1 && n <= free_.count() && free_.find_run(n) < 0; }
 
     /// `to` gets the cells of `from` below position `length` in place of its own; no data moves. If both are the same
     /// sequence nothing happens.
@@ -90,9 +88,8 @@ public:
         if (from == to) return;
         target.runs.reserve(source.runs.runs() - target.runs.runs() + 2);
         forget(target, {0}, end_of_time);
-        settle();
         target.runs.assign(source.runs, {length});
-        target.runs.for_each({0}, {length}, [&](Position, Cell cell, std::int32_t n) { owners_.add(cell, n); });
+        for_each_word(source, {0}, {length}, [&](std::int64_t at, detail::Word cells) { owners_.add_word(at, cells); });
         target.visible.assign(source.visible);
         target.visible.truncate(source.runs, {length});
     }
@@ -108,7 +105,6 @@ public:
         if (r.runs.last() < end) {
             r.runs.reserve(1);
             forget(r, begin, end_of_time);
-            settle();
             return plan;
         }
         if (!can_shift) return Refusal::cannot_shift;
@@ -145,18 +141,35 @@ public:
 
 private:
     void forget(detail::SequenceRecord& r, Position from, Position to) {
-        r.runs.for_each(from, to, [&](Position, Cell cell, std::int32_t n) { disown(r, cell, n); });
+        disown(r, from, to);
         r.runs.erase(from, to);
     }
 
-    void disown(detail::SequenceRecord& r, Cell cell, std::int32_t n) {
-        r.visible.erased(cell, n);
-        owners_.drop(cell, n, [&](Cell freed, std::int32_t count) { free_.give(freed, count); });
+    void disown(detail::SequenceRecord& r, Position from, Position to) {
+        for_each_word(r, from, to, [&](std::int64_t at, detail::Word cells) { disown(r, at, cells); });
+    }
+
+    // The cells of a sequence at positions [from, to), as bits of words. Read off the visible ones, if these are all and
+    // runs are short: cells that came in turn with those of others are runs of one.
+    template <class Visit>
+    static void for_each_word(const detail::SequenceRecord& r, Position from, Position to, Visit visit) {
+        const bool short_runs = r.runs.tokens() < detail::word_bits * r.runs.runs();
+        if (short_runs && from <= r.runs.first() && r.runs.last() < to && r.visible.has_all(r.runs)) {
+            r.visible.cells().for_each_word(visit);
+        } else {
+            r.runs.for_each_word(from, to, visit);
+        }
+    }
+
+    void disown(detail::SequenceRecord& r, std::int64_t at, detail::Word cells) {
+        r.visible.erased_word(at, cells);
+        free_.give_word(at, owners_.drop_word(at, cells));
     }
 
     std::int32_t count_shared(const PositionRuns& runs, Position from, Position to) const {
         std::int32_t count = 0;
-        runs.for_each(from, to, [&](Position, Cell cell, std::int32_t n) { count += owners_.shared(cell, n); });
+        runs.for_each_word(from, to,
+                           [&](std::int64_t at, detail::Word cells) { count += owners_.shared_word(at, cells); });
         return count;
     }
 
@@ -189,27 +202,32 @@ private:
     void close_gap(detail::SequenceRecord& r, Position begin, Position end, std::int32_t copies, Plan& plan) {
         const std::int64_t most = r.runs.runs() + 2 * std::int64_t{copies} + 1;
         std::vector<Piece> later;
-        later.reserve(static_cast<std::size_t>(most));
+        later.reserve(copies == 0 ? 0 : static_cast<std::size_t>(most));
         plan.turns.reserve(static_cast<std::size_t>(most));
         plan.moves.reserve(static_cast<std::size_t>(copies));
         r.runs.reserve(most);
         // Nothing throws from here on.
-        forget(r, begin, end);
-        settle();
-        r.runs.for_each(end, end_of_time, [&](Position p, Cell cell, std::int32_t n) {
+        disown(r, begin, end);
+        r.runs.close_gap(begin, end);
+        r.visible.reset();
+        if (copies != 0) copy_shared(r.runs, begin, later, plan);
+        r.runs.for_each(begin, end_of_time, [&](Position, Cell cell, std::int32_t n) {
+            add_turn(plan, {cell, n, begin - end});
+        });
+    }
+
+    // The cells at positions `from` and behind that others own too are left to them; copies take their place.
+    void copy_shared(PositionRuns& runs, Position from, std::vector<Piece>& pieces, Plan& plan) {
+        runs.for_each(from, end_of_time, [&](Position p, Cell cell, std::int32_t n) {
             for (std::int32_t i = 0, count = 0; i < n; i += count) {
-                count = copies == 0 ? n : owners_.uniform(cell + i, n - i);
-                const bool shared = copies != 0 && owners_.is_shared(cell + i);
+                count = owners_.uniform(cell + i, n - i);
+                const bool shared = owners_.is_shared(cell + i);
                 if (shared) count = copy_cells(cell + i, count, plan);
-                later.push_back({p + i - (end - begin), shared ? plan.moves.back().to : cell + i, count});
+                pieces.push_back({p + i, shared ? plan.moves.back().to : cell + i, count});
             }
         });
-        r.runs.erase(begin, end_of_time);
-        r.visible.reset();
-        for (const Piece& piece : later) {
-            r.runs.insert(piece.position, piece.cell, piece.count);
-            add_turn(plan, {piece.cell, piece.count, begin - end});
-        }
+        runs.erase(from, end_of_time);
+        for (const Piece& piece : pieces) runs.insert(piece.position, piece.cell, piece.count);
     }
 
     // Moves the caller's ownership of up to n cells, as many as find room side by side, to fresh cells; how many.
@@ -222,9 +240,8 @@ private:
             n = room;
         }
         free_.take(to, n);
-        free_.settle();
         owners_.add(to, n);
-        owners_.drop(from, n, [](Cell, std::int32_t) {});
+        detail::for_each_word(from, n, [&](std::int64_t at, detail::Word cells) { owners_.drop_word(at, cells); });
         plan.moves.push_back({from, to, n});
         return n;
     }

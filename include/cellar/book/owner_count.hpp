@@ -5,6 +5,7 @@
 #include <cellar/book/words.hpp>
 
 #include <bit>
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -23,44 +24,27 @@ public:
 
     /// One owner more for each of [first, first + n).
     void add(Cell first, std::int32_t n) {
-        detail::for_each_word(first, n, [&](std::int64_t at, Word carry) {
-            for (std::size_t k = 0; carry != 0; ++k) {
-                const Word plane = planes_[k][at];
-                planes_[k][at] = plane ^ carry;
-                carry &= plane;
-            }
-        });
+        detail::for_each_word(first, n, [&](std::int64_t at, detail::Word cells) { add_word(at, cells); });
     }
 
-    /// One owner less for each of [first, first + n), all owned. Calls `freed(cell, count)` for the runs that nobody
-    /// owns any more.
-    template <class Freed>
-    void drop(Cell first, std::int32_t n, Freed freed) {
-        Cell run = 0;
-        std::int32_t length = 0;
-        detail::for_each_word(first, n, [&](std::int64_t at, Word mask) {
-            Word borrow = mask;
-            for (std::size_t k = 0; borrow != 0; ++k) {
-                const Word plane = planes_[k][at] ^ borrow;
-                planes_[k][at] = plane;
-                borrow &= plane;
-            }
-            Word gone = mask & ~owned(at);
-            while (gone != 0) {
-                const int begin = std::countr_zero(gone);
-                const int count = std::countr_one(gone >> begin);
-                gone &= ~detail::bit_range(begin, count);
-                const Cell cell = static_cast<Cell>(at * detail::word_bits + begin);
-                if (length != 0 && run + length == cell) {
-                    length += count;
-                } else {
-                    if (length != 0) freed(run, length);
-                    run = cell;
-                    length = count;
-                }
-            }
-        });
-        if (length != 0) freed(run, length);
+    /// One owner more for these cells of word `at`.
+    void add_word(std::int64_t at, detail::Word cells) {
+        for (std::size_t k = 0; cells != 0; ++k) {
+            const Word plane = planes_[k][at];
+            planes_[k][at] = plane ^ cells;
+            cells &= plane;
+        }
+    }
+
+    /// One owner less for these cells of word `at`, all owned. Returns those that nobody owns any more.
+    detail::Word drop_word(std::int64_t at, detail::Word cells) {
+        Word borrow = cells;
+        for (std::size_t k = 0; borrow != 0; ++k) {
+            const Word plane = planes_[k][at] ^ borrow;
+            planes_[k][at] = plane;
+            borrow &= plane;
+        }
+        return cells & ~owned(at);
     }
 
     /// The owners of `from` own `to`, so far nobody's, instead.
@@ -75,9 +59,15 @@ public:
     /// How many of [first, first + n) have more than one owner.
     std::int32_t shared(Cell first, std::int32_t n) const {
         std::int32_t count = 0;
-        detail::for_each_word(first, n,
-                              [&](std::int64_t at, Word mask) { count += std::popcount(mask & shared_word(at)); });
+        detail::for_each_word(first, n, [&](std::int64_t at, Word cells) { count += shared_word(at, cells); });
         return count;
+    }
+
+    /// The same of these cells of word `at`.
+    std::int32_t shared_word(std::int64_t at, detail::Word cells) const {
+        Word any = 0;
+        for (std::size_t k = 1; k < planes_.size(); ++k) any |= planes_[k][at];
+        return std::popcount(any & cells);
     }
 
     /// How many cells from `first` on, at most n, are alike: all shared or all not.
@@ -106,12 +96,6 @@ private:
     Word owned(std::int64_t at) const {
         Word any = 0;
         for (const auto& plane : planes_) any |= plane[at];
-        return any;
-    }
-
-    Word shared_word(std::int64_t at) const {
-        Word any = 0;
-        for (std::size_t k = 1; k < planes_.size(); ++k) any |= planes_[k][at];
         return any;
     }
 

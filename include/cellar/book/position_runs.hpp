@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cellar/base/ids.hpp>
+#include <cellar/book/words.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -65,6 +66,25 @@ public:
         }
     }
 
+    /// Calls `visit(word, cells)` for the cells at positions [from, to), as bits of words; what runs one after another
+    /// have in the same word is one call.
+    template <class Visit>
+    void for_each_word(Position from, Position to, Visit visit) const {
+        std::int64_t word = 0;
+        detail::Word cells = 0;
+        for_each(from, to, [&](Position, Cell cell, std::int32_t n) {
+            detail::for_each_word(cell, n, [&](std::int64_t at, detail::Word more) {
+                if (at != word) {
+                    if (cells != 0) visit(word, cells);
+                    word = at;
+                    cells = 0;
+                }
+                cells |= more;
+            });
+        });
+        if (cells != 0) visit(word, cells);
+    }
+
     /// Forgets all tokens at positions [from, to). Needs room for one more run.
     void erase(Position from, Position to) {
         std::int64_t begin = first_ending_at(from.value);
@@ -87,14 +107,23 @@ public:
             forgotten_ = 0;
         } else if (last() >= to) {
             // Only one gap can be left to covered_since: that of a second one is written into the runs.
-            const bool second = forgotten_ != 0
-                                && (to.value < forgotten_ || (begin > 0 && run(begin - 1).position >= forgotten_));
+            const bool second =
+                forgotten_ != 0 && (to.value < forgotten_ || (begin > 0 && run(begin - 1).position >= forgotten_));
             if (second) {
                 recompute_coverage(0);
             } else {
                 forgotten_ = to.value;
             }
         }
+    }
+
+    /// Forgets all tokens at positions [from, to); later ones move down to `from`. O(runs from there on).
+    void close_gap(Position from, Position to) {
+        erase(from, to);
+        const std::int64_t moved = first_starting_at(to.value);
+        for (std::int64_t i = moved; i < size_; ++i) run(i).position -= to - from;
+        if (moved < size_) join(moved - 1);
+        recompute_coverage(moved - 1);
     }
 
     /// Takes one token back, as if it had never been inserted.
@@ -126,9 +155,13 @@ public:
         size_ = other.first_starting_at(end.value);
         std::copy(other.begin(), other.begin() + size_, begin());
         forgotten_ = other.forgotten_;
-        if (size_ != 0 && last() >= end) run(size_ - 1).count -= last() - end + 1;
-        tokens_ = 0;
-        for (std::int64_t i = 0; i < size_; ++i) tokens_ += run(i).count;
+        tokens_ = other.tokens_;
+        for (std::int64_t i = size_; i < other.size_; ++i) tokens_ -= other.run(i).count;
+        if (size_ != 0 && last() >= end) {
+            const std::int32_t behind = last() - end + 1;
+            run(size_ - 1).count -= behind;
+            tokens_ -= behind;
+        }
     }
 
     /// True if every position in [from, to) has a token. O(log runs).

@@ -17,6 +17,12 @@ public:
 
     const CellSet& cells() const { return set_; }
 
+    /// True if the set holds all cells of the sequence, which has some.
+    bool has_all(const PositionRuns& runs) const {
+        const bool after_pinned = window_seen_.from.value <= pinned_ && pinned_seen_.to >= window_seen_.from;
+        return (after_pinned ? pinned_seen_.from : window_seen_.from) <= runs.first() && runs.last() < window_seen_.to;
+    }
+
     /// Afterwards the set holds the cells whose positions lie in [from, to), or in [0, to) and among the pinned ones.
     /// Costs as many cells (in words, where they lie together) as change their place in it.
     void slide(const PositionRuns& runs, Position from, Position to) {
@@ -34,8 +40,8 @@ public:
         }
     }
 
-    /// The sequence lost the cells [cell, cell + n).
-    void erased(Cell cell, std::int32_t n) { set_.remove(cell, n); }
+    /// The sequence lost these cells of word `at`.
+    void erased_word(std::int64_t at, detail::Word cells) { set_.remove_word(at, cells); }
 
     /// Positions or cells of the sequence have changed: the next slide starts anew.
     void reset() {
@@ -76,12 +82,13 @@ private:
 
     void show(const PositionRuns& runs, Span span) {
         if (span.from >= span.to) return;
-        runs.for_each(span.from, span.to, [&](Position, Cell cell, std::int32_t n) { set_.add(cell, n); });
+        runs.for_each_word(span.from, span.to, [&](std::int64_t at, detail::Word cells) { set_.add_word(at, cells); });
     }
 
     void hide(const PositionRuns& runs, Span span) {
         if (span.from >= span.to) return;
-        runs.for_each(span.from, span.to, [&](Position, Cell cell, std::int32_t n) { set_.remove(cell, n); });
+        runs.for_each_word(span.from, span.to,
+                           [&](std::int64_t at, detail::Word cells) { set_.remove_word(at, cells); });
     }
 
     CellSet set_;

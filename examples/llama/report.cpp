@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "report.hpp"
+
+#include <nlohmann/json.hpp>
+
+#include <iomanip>
+#include <sstream>
+
+namespace llama {
+
+namespace {
+
+nlohmann::ordered_json to_json(const Report& r) {
+    const auto pace = [](const Pace& p) {
+        return nlohmann::ordered_json{
+            {"tokens", p.tokens}, {"seconds", p.seconds}, {"tokens_per_second", p.per_second()}};
+    };
+    const auto use = [](const CacheUse& u) {
+        return nlohmann::ordered_json{
+            {"layers", u.layers}, {"cells_used", u.cells_used}, {"cells", u.cells}, {"bytes", u.bytes}};
+    };
+    return {{"model", r.model},
+            {"parameters", r.parameters},
+            {"layout", r.layout},
+            {"cache_type", r.cache_type},
+            {"context", r.context},
+            {"seed", r.seed},
+            {"temperature", r.temperature},
+            {"prompt", r.prompt},
+            {"text", r.text},
+            {"prefill", pace(r.prefill)},
+            {"decode", pace(r.decode)},
+            {"cache",
+             {{"sliding", use(r.memory.sliding)},
+              {"full", use(r.memory.full)},
+              {"bytes", r.memory.sliding.bytes + r.memory.full.bytes}}},
+            {"evicted", r.memory.evicted},
+            {"shifts", r.shifts},
+            {"check",
+             {{"positions", r.check.positions},
+              {"after_shift", r.check.after_shift},
+              {"difference", r.check.difference},
+              {"scale", r.check.scale},
+              {"bound", r.check.bound},
+              {"passed", r.check.passed()}}}};
+}
+
+} // namespace
+
+void print(std::ostream& stream, const Report& r) {
+    std::ostringstream out; // the caller's stream keeps its own format
+    const auto pace = [&](const char* name, const Pace& p) {
+        out << name << p.tokens << " tokens, " << std::fixed << std::setprecision(0) << p.per_second() << " tokens/s\n"
+            << std::defaultfloat;
+    };
+    const auto use = [&](const char* kind, const CacheUse& u) {
+        if (u.layers == 0) return;
+        out << "cells    " << u.cells_used << " of " << u.cells << " used (" << u.layers << ' ' << kind << " layers)\n";
+    };
+    pace("prefill  ", r.prefill);
+    pace("decode   ", r.decode);
+    use("sliding", r.memory.sliding);
+    use("full", r.memory.full);
+    out << "memory   " << r.memory.sliding.bytes + r.memory.full.bytes << " bytes of " << r.layout << ' '
+        << r.cache_type << " cache\n"
+        << "evicted  " << r.memory.evicted << " tokens by the window, " << r.shifts << " shifts\n"
+        << std::setprecision(2) << "check    logits with the cache and without it differ by " << r.check.difference
+        << " at most (of " << r.check.scale << ", " << r.check.positions << " positions, " << r.check.after_shift
+        << " after shifts); allowed: " << r.check.bound << '\n';
+    stream << out.str();
+}
+
+void write_json(std::ostream& stream, const Report& r) {
+    constexpr auto replace = nlohmann::ordered_json::error_handler_t::replace;
+    stream << to_json(r).dump(2, ' ', false, replace) << '\n';
+}
+
+} // namespace llama
