@@ -35,7 +35,8 @@ public:
     void reserve(std::int64_t more) {
         if (head_ + size_ + more <= room_) return;
         if (size_ + more <= planned()) {
-            move_to(0);
+            std::copy(begin(), begin() + size_, storage_.get());
+            head_ = 0;
         } else {
             reallocate(2 * (size_ + more));
         }
@@ -271,11 +272,6 @@ private:
         }
         size_ -= to - from;
         if (size_ == 0) head_ = 0;
-    }
-
-    void move_to(std::int64_t head) {
-        std::copy(begin(), begin() + size_, storage_.get() + head);
-        head_ = head;
     }
 
     void reallocate(std::int64_t room) {
