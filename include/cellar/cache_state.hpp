@@ -17,8 +17,9 @@ namespace cellar::detail {
 
 /// What a cache consists of, at a fixed address: the cache may move while a pass points here. This is where
 /// bookkeeping and memory meet; the plans go from one to the other.
-template <layout_policy Layout, window_policy Window, shift_policy ShiftPolicy, backend Backend>
+template <layout_policy Layout, window_policy Window, shift_policy ShiftPolicy, backend TheBackend>
 struct CacheState {
+    using Backend = TheBackend;
     using Store = LayerStore<Layout, Backend>;
 
     CacheState(Shape the_shape, const Limits& limits, const Window& window, ShiftPolicy the_shift, Backend the_backend)

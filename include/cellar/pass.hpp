@@ -59,8 +59,9 @@ public:
     }
 
     /// Enqueues: keys [tokens, kv_heads, key_dim] and values [tokens, kv_heads, value_dim] of the batch's tokens, in
-    /// the stored element type or float: a `StridedView` of any strides, or a dense contiguous range such as a
-    /// vector. For layers that share another's memory put there. A wrong extent is a violation.
+    /// the stored element type or float: what has strides (`StridedView`, `std::mdspan`, a view of Kokkos), or a dense
+    /// contiguous range such as a vector. For layers that share another's memory put there. A wrong extent is a
+    /// violation.
     template <class K, class V>
     void put(int layer, const K& k, const V& v) {
         Store& store = state().store(layer);
@@ -148,10 +149,17 @@ private:
         return view;
     }
 
+    template <strided View>
+    auto rows(const char* what, int layer, const View& view, int heads, int dim) const {
+        static_assert(View::rank() == 3, "put: rows have three extents, [tokens, heads, dim]");
+        if constexpr (requires { State::Backend::template reaches<typename View::memory_space>; })
+            static_assert(State::Backend::template reaches<typename View::memory_space>,
+                          "put: the backend cannot reach the memory space of the rows");
+        return rows(what, layer, strided_view(view), heads, dim);
+    }
+
     template <class Range>
-        requires requires(const Range& range) {
-            std::data(range), std::size(range);
-        }
+        requires(!strided<Range> && requires(const Range& range) { std::data(range), std::size(range); })
     auto rows(const char* what, int layer, const Range& range, int heads, int dim) const {
         const std::int64_t expected = std::int64_t{tokens_} * heads * dim;
         CELLAR_EXPECTS(static_cast<std::int64_t>(std::size(range)) == expected, "put: the ", what, " of layer ", layer,

@@ -176,7 +176,7 @@ TEST_CASE("allocations: decode steps of a full causal cache make none, up to the
     if (!installed) CELLAR_SKIP("allocations are counted with glibc or the address sanitizer only");
     for (const std::int32_t sequences : {1, 8, 64}) {
         CAPTURE(sequences);
-        CHECK(allocations_of(FullCausal{}, sequences, 3000, true) == 0);
+        CHECK(allocations_of(FullCausal{}, sequences, 1000, true) == 0);
     }
 }
 
@@ -184,8 +184,8 @@ TEST_CASE("allocations: decode steps behind a window make none, however long the
     if (!installed) CELLAR_SKIP("allocations are counted with glibc or the address sanitizer only");
     for (const std::int32_t sequences : {1, 8, 64}) {
         CAPTURE(sequences);
-        CHECK(allocations_of(SlidingWindow<48>{}, sequences, 3000, false) == 0);
-        CHECK(allocations_of(SlidingWindow<48>{{.retention = 60, .pinned = 4}}, sequences, 3000, false) == 0);
-        CHECK(allocations_of(ChunkedAttention<32>{}, sequences, 3000, false) == 0);
+        CHECK(allocations_of(SlidingWindow<48>{}, sequences, 1000, false) == 0);
+        CHECK(allocations_of(SlidingWindow<48>{{.retention = 60, .pinned = 4}}, sequences, 1000, false) == 0);
+        CHECK(allocations_of(ChunkedAttention<32>{}, sequences, 1000, false) == 0);
     }
 }

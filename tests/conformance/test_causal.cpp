@@ -14,6 +14,11 @@
 #include <utility>
 #include <vector>
 
+// The backend on which the cases are run; tests/kokkos includes this file with another one.
+#ifndef CELLAR_BACKEND
+#define CELLAR_BACKEND cellar::HostBackend
+#endif
+
 // The cases in causal.json state what another implementation, a cache written in Go, does. Two of its words mean
 // something else here:
 //
@@ -62,7 +67,7 @@ constexpr bool permuted = std::is_same_v<typename Layout::value_mapping, cellar:
 /// One case on one cache. Keys are put with each element twice, because a shift changes pairs.
 template <class Layout, class Window, class Shift>
 class Runner {
-    using Cache = cellar::Cache<Layout, Window, Shift>;
+    using Cache = cellar::Cache<Layout, Window, Shift, CELLAR_BACKEND>;
 
 public:
     Runner(const json& test, Window window, Shift shift)

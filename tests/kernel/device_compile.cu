@@ -25,7 +25,7 @@ void launch_turn(Mapping mapping, Element* memory) {
     using Shift = cellar::RopeShift<Pairing>;
     const typename Shift::Rotation rotation{0, 4};
     using Turn = cellar::kernel::Turn<Mapping, Element, typename Shift::Rotation, typename Shift::Factor>;
-    run_each<<<1, 1>>>(Turn{mapping, memory, rotation, nullptr, 0});
+    run_each<<<1, 1>>>(Turn{mapping, memory, rotation, nullptr, {0}});
 }
 
 template <class Mapping, class Element, class T>

@@ -48,7 +48,7 @@ public:
     template <mapping Mapping, element E, shift_policy Shift>
     void turn(const Mapping& mapping, Buffer<E>& buffer, const Shift& shift, int layer,
               std::span<const Turn> turns) const {
-        detail::turn_runs(mapping, buffer.data(), shift, layer, turns);
+        detail::turn_runs(mapping, buffer.data(), shift, layer, turns, 0, detail::cells_of(turns));
     }
 
     template <element E>

@@ -16,6 +16,40 @@
 
 namespace cellar::detail {
 
+/// Cells [first, first + count) of a run.
+inline Move part(const Move& run, std::int32_t first, std::int32_t count) {
+    return {run.from + first, run.to + first, count};
+}
+inline Turn part(const Turn& run, std::int32_t first, std::int32_t count) {
+    return {run.first + first, count, run.delta};
+}
+
+/// Calls `visit(run)` for those parts of the runs (of `Move` or `Turn`) that lie within [begin, end) of all their cells
+/// put one behind the other. O(runs).
+template <class Run, class Visit>
+void visit_part(std::span<const Run> runs, std::int64_t begin, std::int64_t end, Visit visit) {
+    std::int64_t first = 0;
+    for (const Run& run : runs) {
+        if (first >= end) return;
+        const std::int64_t from = std::max(begin - first, std::int64_t{0});
+        const std::int64_t to = std::min(end - first, std::int64_t{run.count});
+        if (from < to) visit(part(run, static_cast<std::int32_t>(from), static_cast<std::int32_t>(to - from)));
+        first += run.count;
+    }
+}
+
+/// Whether a run reads cells that it writes: then they have to be moved in order.
+inline bool overlaps(const Move& run) {
+    return run.from < run.to + run.count && run.to < run.from + run.count;
+}
+
+template <class Run>
+std::int64_t cells_of(std::span<const Run> runs) {
+    std::int64_t cells = 0;
+    for (const Run& run : runs) cells += run.count;
+    return cells;
+}
+
 /// One move, as few calls of memmove as the mapping allows.
 template <class Mapping, class E>
 void move_run(const Mapping& mapping, E* memory, const Move& run) {
@@ -43,7 +77,7 @@ void move_run(const Mapping& mapping, E* memory, const Move& run) {
 template <class Mapping, class E, class Rotation, class Factor>
 void turn_pairs(const Mapping& mapping, E* memory, const Rotation& rotation, const Factor* factors, const Turn& run,
                 int begin, int end) {
-    const kernel::Turn<Mapping, E, Rotation, Factor> turn{mapping, memory, rotation, factors, run.first, begin};
+    const kernel::Turn<Mapping, E, Rotation, Factor> turn{mapping, memory, rotation, factors, {run.first}, begin};
     if constexpr (Mapping::contiguous_cells) {
         for (std::int64_t head = 0; head < mapping.heads(); ++head)
             for (int pair = begin; pair < end; ++pair)
@@ -75,27 +109,31 @@ void turn_heads(const Mapping& mapping, E* memory, const Rotation& rotation, con
     }
 }
 
-/// All turns, the pairs in blocks whose factors fit on the stack: with nothing to allocate, nothing can fail half-way.
-/// A head of 512 elements and less is one block, so that its keys are swept once.
+/// The turns of cells [first_cell, last_cell) of all that are turned, the pairs in blocks whose factors fit on the
+/// stack: with nothing to allocate, nothing can fail half-way. A head of 512 elements and less is one block, so that its
+/// keys are swept once.
 template <class Mapping, class E, class Shift>
-void turn_runs(const Mapping& mapping, E* memory, const Shift& shift, int layer, std::span<const Turn> turns) {
+void turn_runs(const Mapping& mapping, E* memory, const Shift& shift, int layer, std::span<const Turn> turns,
+               std::int64_t first_cell, std::int64_t last_cell) {
     constexpr int block = 256;
     const auto rotation = shift.rotation(layer);
     typename Shift::Factor factors[block];
     for (int begin = 0; begin < rotation.pairs(); begin += block) {
         const int end = std::min(begin + block, rotation.pairs());
-        const Turn* before = nullptr; // the turn that the factors were made for
-        for (const Turn& turn : turns) {
-            if (before == nullptr || turn.delta != before->delta)
+        std::int32_t delta = 0; // that the factors are made for, if `made`
+        bool made = false;
+        visit_part(turns, first_cell, last_cell, [&](const Turn& turn) {
+            if (!made || turn.delta != delta)
                 for (int pair = begin; pair < end; ++pair)
                     factors[pair - begin] = shift.factor(layer, pair, turn.delta);
-            before = &turn;
+            made = true;
+            delta = turn.delta;
             if constexpr (Mapping::contiguous_rows) {
                 turn_heads(mapping, memory, rotation, factors, turn, begin, end);
             } else {
                 turn_pairs(mapping, memory, rotation, factors, turn, begin, end);
             }
-        }
+        });
     }
 }
 

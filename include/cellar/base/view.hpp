@@ -76,4 +76,34 @@ CELLAR_FUNCTION constexpr StridedView<T, sizeof...(Extents)> contiguous_view(T* 
     return view;
 }
 
+/// What has extents and strides, as `std::mdspan` and the views of other libraries do.
+template <class V>
+concept strided = requires(const V& v) {
+    v.extent(0);
+    v.stride(0);
+    V::rank();
+}
+&&(
+    requires(const V& v) { v.data_handle(); } || requires(const V& v) { v.data(); });
+
+/// The same memory as a `StridedView`.
+template <strided V>
+constexpr auto strided_view(const V& v) {
+    constexpr int rank = static_cast<int>(V::rank());
+    auto* const pointer = [&] {
+        if constexpr (requires { v.data(); }) {
+            return v.data();
+        } else {
+            return v.data_handle();
+        }
+    }();
+    StridedView<std::remove_pointer_t<std::remove_const_t<decltype(pointer)>>, rank> view;
+    view.pointer = pointer;
+    for (int r = 0; r < rank; ++r) {
+        view.extents[r] = static_cast<std::int64_t>(v.extent(r));
+        view.strides[r] = static_cast<std::int64_t>(v.stride(r));
+    }
+    return view;
+}
+
 } // namespace cellar

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <cellar/backend/host_runs.hpp>
+#include <cellar/backend/kokkos/staged_list.hpp>
+#include <cellar/base/function.hpp>
+#include <cellar/base/ids.hpp>
+#include <cellar/base/plan.hpp>
+#include <cellar/base/view.hpp>
+#include <cellar/kernel/copy_cell.hpp>
+#include <cellar/kernel/each_element.hpp>
+#include <cellar/kernel/gather.hpp>
+#include <cellar/kernel/move.hpp>
+#include <cellar/kernel/scatter.hpp>
+#include <cellar/kernel/turn.hpp>
+
+#include <Kokkos_Core.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <iterator>
+#include <span>
+#include <type_traits>
+#include <vector>
+
+namespace cellar {
+
+namespace detail {
+
+/// A kernel of (head, d) as one of a single index. Not a private member: nvcc has to name it.
+template <class Kernel>
+struct EachRow {
+    Kernel kernel;
+    std::int64_t dim;
+
+    CELLAR_FUNCTION void operator()(std::int64_t index) const { kernel(index / dim, index % dim); }
+};
+
+} // namespace detail
+
+/// What a `KokkosBackend` does on a device: one thread for each element, neighbours side by side in memory. The lists
+/// of cells and factors that kernels read are kept on the device between verbs.
+template <class ExecutionSpace, class MemorySpace>
+class KokkosDeviceWork {
+public:
+    template <class Mapping, class E, class T>
+    void scatter(const ExecutionSpace& space, const Mapping& mapping, E* memory, std::span<const Cell> cells,
+                 StridedView<const T, 3> rows) {
+        const kernel::Scatter<Mapping, E, T> scatter{mapping, memory, cells_.send(space, cells), rows};
+        launch<Mapping>(space, scatter, rows.extent(0), rows.extent(1), rows.extent(2));
+    }
+
+    template <class Mapping, class E, class T>
+    void gather(const ExecutionSpace& space, const Mapping& mapping, const E* memory, std::span<const Cell> cells,
+                StridedView<T, 3> rows) {
+        const kernel::Gather<Mapping, E, T> gather{mapping, memory, cells_.send(space, cells), rows};
+        launch<Mapping>(space, gather, rows.extent(0), rows.extent(1), rows.extent(2));
+    }
+
+    /// Runs that overlap themselves are moved one by one, the cells of all others in one launch.
+    template <class Mapping, class E>
+    void move(const ExecutionSpace& space, const Mapping& mapping, E* memory, std::span<const Move> moves) {
+        sources_.clear();
+        targets_.clear();
+        for (const Move& run : moves) {
+            if (run.from == run.to) continue;
+            if (detail::overlaps(run)) {
+                move_in_order(space, mapping, memory, run);
+                continue;
+            }
+            for (std::int32_t i = 0; i < run.count; ++i) {
+                sources_.push_back(run.from + i);
+                targets_.push_back(run.to + i);
+            }
+        }
+        if (sources_.empty()) return;
+        const kernel::CopyCell<Mapping, E> copy{mapping, memory, cells_.send(space, sources_),
+                                                more_cells_.send(space, targets_)};
+        launch<Mapping>(space, copy, std::ssize(sources_), mapping.heads(), mapping.dim());
+    }
+
+    /// Turns by the same delta that come one after another are one launch.
+    template <class Mapping, class E, class Shift>
+    void turn(const ExecutionSpace& space, const Mapping& mapping, E* memory, const Shift& shift, int layer,
+              std::span<const Turn> turns) {
+        using Factor = typename Shift::Factor;
+        using Rotation = std::remove_cvref_t<decltype(shift.rotation(layer))>;
+        const Rotation rotation = shift.rotation(layer);
+        if (rotation.pairs() == 0) return;
+        while (!turns.empty()) {
+            const std::int32_t delta = turns.front().delta;
+            sources_.clear();
+            std::size_t n = 0;
+            for (; n < turns.size() && turns[n].delta == delta; ++n)
+                for (std::int32_t i = 0; i < turns[n].count; ++i) sources_.push_back(turns[n].first + i);
+            turns = turns.subspan(n);
+            if (sources_.empty()) continue;
+            const kernel::Turn<Mapping, E, Rotation, Factor, kernel::CellList> turn{
+                mapping,
+                memory,
+                rotation,
+                factors(space, shift, layer, delta, rotation.pairs()),
+                {cells_.send(space, sources_)}};
+            launch<Mapping>(space, turn, std::ssize(sources_), mapping.heads(), rotation.pairs());
+        }
+    }
+
+private:
+    using Policy = Kokkos::RangePolicy<ExecutionSpace, Kokkos::IndexType<std::int64_t>>;
+
+    template <class Mapping, class Kernel>
+    static void launch(const ExecutionSpace& space, const Kernel& kernel, std::int64_t cells, std::int64_t heads,
+                       std::int64_t dim) {
+        const kernel::EachElement<Kernel, Mapping::contiguous_cells> each{kernel, cells, heads, dim};
+        if (each.size() > 0) Kokkos::parallel_for("cellar", Policy(space, 0, each.size()), each);
+    }
+
+    template <class Mapping, class E>
+    static void move_in_order(const ExecutionSpace& space, const Mapping& mapping, E* memory, const Move& run) {
+        const std::int64_t rows = std::int64_t{mapping.heads()} * mapping.dim();
+        const detail::EachRow<kernel::Move<Mapping, E>> each{{mapping, memory, run}, mapping.dim()};
+        if (rows > 0) Kokkos::parallel_for("cellar: move in order", Policy(space, 0, rows), each);
+    }
+
+    template <class Shift>
+    const typename Shift::Factor* factors(const ExecutionSpace& space, const Shift& shift, int layer,
+                                          std::int32_t delta, int pairs) {
+        using Factor = typename Shift::Factor;
+        bytes_.resize(static_cast<std::size_t>(pairs) * sizeof(Factor));
+        for (int pair = 0; pair < pairs; ++pair) {
+            const Factor factor = shift.factor(layer, pair, delta);
+            std::memcpy(bytes_.data() + static_cast<std::size_t>(pair) * sizeof(Factor), &factor, sizeof(Factor));
+        }
+        return reinterpret_cast<const Factor*>(factors_.send(space, bytes_));
+    }
+
+    template <class T>
+    using List = detail::StagedList<T, ExecutionSpace, MemorySpace>;
+
+    List<Cell> cells_;
+    List<Cell> more_cells_;
+    List<std::byte> factors_;
+    std::vector<Cell> sources_;
+    std::vector<Cell> targets_;
+    std::vector<std::byte> bytes_;
+};
+
+} // namespace cellar

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <cellar/backend/host_rows.hpp>
+#include <cellar/backend/host_runs.hpp>
+#include <cellar/base/view.hpp>
+
+#include <Kokkos_Core.hpp>
+
+#include <algorithm>
+#include <cstdint>
+#include <span>
+
+namespace cellar {
+
+namespace detail {
+
+/// [0, cells) in pieces that are worth a thread's while, of whole blocks of rows.
+template <class Piece>
+struct InPieces {
+    Piece piece;
+    std::int64_t cells;
+    std::int64_t length;
+
+    void operator()(std::int64_t i) const { piece(i * length, std::min(cells, (i + 1) * length)); }
+};
+
+/// Calls `piece(begin, end)` for ranges that make up [0, cells). Small work is done by the caller at once.
+template <class ExecutionSpace, class Piece>
+void in_pieces(const ExecutionSpace& space, std::int64_t cells, std::int64_t bytes_per_cell, const Piece& piece) {
+    constexpr std::int64_t worth_a_thread = 32 * 1024;
+    const std::int64_t most = std::int64_t{2} * space.concurrency();
+    const std::int64_t wanted = std::min(most, cells * bytes_per_cell / worth_a_thread);
+    if (space.concurrency() == 1 || wanted <= 1) return piece(0, cells);
+    const std::int64_t length = ((cells + wanted - 1) / wanted + block_rows - 1) / block_rows * block_rows;
+    using Policy =
+        Kokkos::RangePolicy<ExecutionSpace, Kokkos::IndexType<std::int64_t>, Kokkos::Schedule<Kokkos::Static>>;
+    Kokkos::parallel_for("cellar", Policy(space, 0, (cells + length - 1) / length),
+                         InPieces<Piece>{piece, cells, length});
+}
+
+template <class T>
+StridedView<T, 3> rows_from(StridedView<T, 3> rows, std::int64_t begin, std::int64_t end) {
+    rows.pointer += begin * rows.strides[0];
+    rows.extents[0] = end - begin;
+    return rows;
+}
+
+inline std::span<const Cell> cells_from(std::span<const Cell> cells, std::int64_t begin, std::int64_t end) {
+    return cells.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin));
+}
+
+template <class Mapping, class E, class T>
+struct ScatterPiece {
+    Mapping mapping;
+    E* memory;
+    std::span<const Cell> cells;
+    StridedView<const T, 3> rows;
+
+    void operator()(std::int64_t begin, std::int64_t end) const {
+        scatter_rows(mapping, memory, cells_from(cells, begin, end), rows_from(rows, begin, end));
+    }
+};
+
+template <class Mapping, class E, class T>
+struct GatherPiece {
+    Mapping mapping;
+    const E* memory;
+    std::span<const Cell> cells;
+    StridedView<T, 3> rows;
+
+    void operator()(std::int64_t begin, std::int64_t end) const {
+        gather_rows(mapping, memory, cells_from(cells, begin, end), rows_from(rows, begin, end));
+    }
+};
+
+template <class Mapping, class E>
+struct MovePiece {
+    Mapping mapping;
+    E* memory;
+    std::span<const Move> moves;
+
+    void operator()(std::int64_t begin, std::int64_t end) const {
+        visit_part(moves, begin, end, MoveRun{mapping, memory});
+    }
+
+    struct MoveRun {
+        const Mapping& mapping;
+        E* memory;
+
+        void operator()(const Move& run) const { move_run(mapping, memory, run); }
+    };
+};
+
+template <class Mapping, class E, class Shift>
+struct TurnPiece {
+    Mapping mapping;
+    E* memory;
+    const Shift* shift;
+    int layer;
+    std::span<const Turn> turns;
+
+    void operator()(std::int64_t begin, std::int64_t end) const {
+        turn_runs(mapping, memory, *shift, layer, turns, begin, end);
+    }
+};
+
+} // namespace detail
+
+/// What a `KokkosBackend` does on the cores of the host: the routines of `HostBackend`, each thread with a piece of the
+/// cells. These spaces are done with a kernel when it was launched, so pieces may point to the caller's memory.
+template <class ExecutionSpace>
+class KokkosHostWork {
+public:
+    template <class Mapping, class E, class T>
+    void scatter(const ExecutionSpace& space, const Mapping& mapping, E* memory, std::span<const Cell> cells,
+                 StridedView<const T, 3> rows) {
+        const detail::ScatterPiece<Mapping, E, T> piece{mapping, memory, cells, rows};
+        detail::in_pieces(space, std::ssize(cells), row_bytes<E>(mapping), piece);
+    }
+
+    template <class Mapping, class E, class T>
+    void gather(const ExecutionSpace& space, const Mapping& mapping, const E* memory, std::span<const Cell> cells,
+                StridedView<T, 3> rows) {
+        const detail::GatherPiece<Mapping, E, T> piece{mapping, memory, cells, rows};
+        detail::in_pieces(space, std::ssize(cells), row_bytes<E>(mapping), piece);
+    }
+
+    /// Runs that overlap themselves are not cut into pieces.
+    template <class Mapping, class E>
+    void move(const ExecutionSpace& space, const Mapping& mapping, E* memory, std::span<const Move> moves) {
+        const detail::MovePiece<Mapping, E> piece{mapping, memory, moves};
+        const std::int64_t cells = detail::cells_of(moves);
+        if (std::any_of(moves.begin(), moves.end(), detail::overlaps)) return piece(0, cells);
+        detail::in_pieces(space, cells, row_bytes<E>(mapping), piece);
+    }
+
+    template <class Mapping, class E, class Shift>
+    void turn(const ExecutionSpace& space, const Mapping& mapping, E* memory, const Shift& shift, int layer,
+              std::span<const Turn> turns) {
+        const detail::TurnPiece<Mapping, E, Shift> piece{mapping, memory, &shift, layer, turns};
+        detail::in_pieces(space, detail::cells_of(turns), row_bytes<E>(mapping), piece);
+    }
+
+private:
+    template <class E, class Mapping>
+    static std::int64_t row_bytes(const Mapping& mapping) {
+        return std::int64_t{mapping.heads()} * mapping.dim() * std::int64_t{sizeof(E)};
+    }
+};
+
+} // namespace cellar
