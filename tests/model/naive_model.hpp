@@ -69,8 +69,7 @@ struct Setup {
 
 class Model {
 public:
-    explicit Model(Setup setup)
-        : setup_{setup}, sequences_(static_cast<std::size_t>(setup.sequences)) {
+    explicit Model(Setup setup) : setup_{setup}, sequences_(static_cast<std::size_t>(setup.sequences)) {
         Window& w = setup_.window;
         if (w.retention == 0) w.retention = w.size + (setup.sequences > 1 ? 1 : 0);
         if (w.pinned + w.retention >= setup.capacity) w.retention = INT_MAX;
@@ -97,9 +96,7 @@ public:
     const std::multimap<int, TokenRef>& tokens(int sequence) const {
         return sequences_.at(static_cast<std::size_t>(sequence));
     }
-    int newest(int sequence) const {
-        return tokens(sequence).empty() ? -1 : tokens(sequence).rbegin()->first;
-    }
+    int newest(int sequence) const { return tokens(sequence).empty() ? -1 : tokens(sequence).rbegin()->first; }
 
     std::optional<No> refuses(const std::vector<NewToken>& batch) const {
         const int n = static_cast<int>(batch.size());
@@ -122,9 +119,8 @@ public:
         Model done = *this;
         for (const NewToken& t : batch) {
             const int newest = done.newest(t.sequence);
-            std::erase_if(done.of(t.sequence), [&](const auto& held) {
-                return !setup_.window.kept(newest, held.first);
-            });
+            std::erase_if(done.of(t.sequence),
+                          [&](const auto& held) { return !setup_.window.kept(newest, held.first); });
         }
         return done;
     }
@@ -132,8 +128,7 @@ public:
     std::vector<TokenRef> visible(const NewToken& query) const {
         std::vector<TokenRef> seen;
         for (const auto& [position, token] : tokens(query.sequence))
-            if (setup_.window.visible(query.position, position, query.bidirectional))
-                seen.push_back(token);
+            if (setup_.window.visible(query.position, position, query.bidirectional)) seen.push_back(token);
         return seen;
     }
 
@@ -146,9 +141,8 @@ public:
             if (position < end) continue;
             if (!setup_.can_shift) return No::cannot_shift;
             const int by = begin - end;
-            next.of(sequence).emplace(
-                position + by, std::make_shared<const Token>(
-                                   Token{token->value, token->shifted + by, token->shifts + 1}));
+            next.of(sequence).emplace(position + by, std::make_shared<const Token>(
+                                                         Token{token->value, token->shifted + by, token->shifts + 1}));
         }
         if (next.used() > cells()) return No::full;
         *this = std::move(next);
@@ -164,15 +158,12 @@ public:
 
     bool can_resume(int sequence, int position) const {
         for (int p = 0; p < position; ++p)
-            if (setup_.window.visible(position, p, false) && !tokens(sequence).contains(p))
-                return false;
+            if (setup_.window.visible(position, p, false) && !tokens(sequence).contains(p)) return false;
         return true;
     }
 
 private:
-    std::multimap<int, TokenRef>& of(int sequence) {
-        return sequences_.at(static_cast<std::size_t>(sequence));
-    }
+    std::multimap<int, TokenRef>& of(int sequence) { return sequences_.at(static_cast<std::size_t>(sequence)); }
 
     Setup setup_;
     std::vector<std::multimap<int, TokenRef>> sequences_;

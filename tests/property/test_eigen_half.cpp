@@ -3,9 +3,11 @@
 #include <cellar/backend/eigen.hpp>
 
 TEST_CASE("StandardV of half on EigenBackend agrees with the naive model") {
-    property::check_some_policies<cellar::StandardV<cellar::half>, cellar::EigenBackend>("EigenBackend, StandardV<half>");
+    property::check_some_policies<cellar::StandardV<cellar::half>, cellar::EigenBackend>(
+        "EigenBackend, StandardV<half>");
 }
 
 TEST_CASE("PermutedV of half on EigenBackend agrees with the naive model") {
-    property::check_some_policies<cellar::PermutedV<cellar::half>, cellar::EigenBackend>("EigenBackend, PermutedV<half>");
+    property::check_some_policies<cellar::PermutedV<cellar::half>, cellar::EigenBackend>(
+        "EigenBackend, PermutedV<half>");
 }

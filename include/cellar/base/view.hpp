@@ -3,6 +3,7 @@
 
 #include <cellar/base/function.hpp>
 
+#include <cstddef>
 #include <cstdint>
 #include <type_traits>
 
@@ -100,8 +101,8 @@ constexpr auto strided_view(const V& v) {
     StridedView<std::remove_pointer_t<std::remove_const_t<decltype(pointer)>>, rank> view;
     view.pointer = pointer;
     for (int r = 0; r < rank; ++r) {
-        view.extents[r] = static_cast<std::int64_t>(v.extent(r));
-        view.strides[r] = static_cast<std::int64_t>(v.stride(r));
+        view.extents[r] = static_cast<std::int64_t>(v.extent(static_cast<std::size_t>(r)));
+        view.strides[r] = static_cast<std::int64_t>(v.stride(static_cast<std::size_t>(r)));
     }
     return view;
 }

@@ -5,6 +5,8 @@
 
 #include <Kokkos_Core.hpp>
 
+#include <cstddef>
+
 namespace cellar {
 
 namespace detail {
