@@ -32,7 +32,7 @@ struct EigenElement<float> {
 
 /// The reference: host memory, and every verb as Eigen expressions over the offsets that the mapping gives. It uses
 /// neither the kernels nor the conversions of the element types, so that it can judge both, and is clear rather than
-/// fast: every verb allocates. Nothing is enqueued.
+/// fast: every verb allocates, and where there is no memory for that, it throws half-way. Nothing is enqueued.
 class EigenBackend {
 public:
     template <element E>
