@@ -5,6 +5,7 @@
 
 // A buffer that outlives Kokkos makes it abort, and with it the test.
 int main(int argc, char** argv) {
-    const Kokkos::ScopeGuard kokkos{argc, argv};
+    // More threads than cores here and there: then they do not spin while they wait, and tests run side by side.
+    const Kokkos::ScopeGuard kokkos{Kokkos::InitializationSettings{}.set_num_threads(4).set_disable_warnings(true)};
     return doctest::Context{argc, argv}.run();
 }

@@ -14,4 +14,17 @@ using DeviceWorkOnHost =
 } // namespace
 
 #define CELLAR_BACKEND DeviceWorkOnHost
-#include "kokkos/suite.hpp"
+#include "backend/agreement.hpp"
+#include "backend/ladder.hpp"
+#include "property/matrix.hpp"
+
+TEST_CASE("device work agrees with the Eigen backend") {
+    cellar_test::check_agreement<DeviceWorkOnHost>(2, 500);
+}
+
+TEST_CASE("device work agrees with the naive model") {
+    using Layout = cellar::PermutedV<cellar::half>;
+    using Shift = property::Rotating<cellar::Neox>;
+    CHECK(
+        agrees_with_model(property::combination<Layout, property::Sliding<0>, Shift, DeviceWorkOnHost>("device work")));
+}

@@ -136,8 +136,8 @@ void check_policies(const std::string& name) {
     check_windows<Layout, Rotating<cellar::Interleaved>, Backend>(name);
 }
 
-/// Every window and every shift once, for element types: which cells there are does not depend on what they hold, and
-/// each combination takes a second to compile.
+/// Every window and every shift once, for other element types and backends: which cells there are depends on neither,
+/// and each combination takes a second to compile.
 template <class Layout, class Backend>
 void check_some_policies(const std::string& name) {
     CHECK(agrees_with_model(combination<Layout, Full, Rotating<cellar::Neox>, Backend>(name)));

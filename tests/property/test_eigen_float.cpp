@@ -3,9 +3,9 @@
 #include <cellar/backend/eigen.hpp>
 
 TEST_CASE("StandardV of float on EigenBackend agrees with the naive model") {
-    property::check_policies<cellar::StandardV<float>, cellar::EigenBackend>("EigenBackend, StandardV<float>");
+    property::check_some_policies<cellar::StandardV<float>, cellar::EigenBackend>("EigenBackend, StandardV<float>");
 }
 
 TEST_CASE("PermutedV of float on EigenBackend agrees with the naive model") {
-    property::check_policies<cellar::PermutedV<float>, cellar::EigenBackend>("EigenBackend, PermutedV<float>");
+    property::check_some_policies<cellar::PermutedV<float>, cellar::EigenBackend>("EigenBackend, PermutedV<float>");
 }

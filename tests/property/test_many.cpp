@@ -33,9 +33,9 @@ TEST_CASE("seventy sequences agree with the naive model") {
 }
 
 TEST_CASE("a thousand sequences agree with the naive model") {
-    check_many<Full>("1000 sequences", setting({}, 1000, 1, 40, 5), 100);
+    check_many<Full>("1000 sequences", setting({}, 1000, 1, 40, 5), 40);
     const naive::Window chunked{naive::Sees::chunk, 4, 0, 0};
-    check_many<Chunked<0>>("1000 sequences", setting(chunked, 1000, 20, 40, 5), 100);
+    check_many<Chunked<0>>("1000 sequences", setting(chunked, 1000, 20, 40, 5), 40);
 }
 
 // Caches whose cells fill many words of a bitmap.
