@@ -18,7 +18,7 @@ TEST_CASE_TEMPLATE("one pair of one head of one cell is turned", Mapping, CellsH
     std::vector<cellar::half> memory(static_cast<std::size_t>(mapping.required_size()), cellar::half{1.0f});
     const std::vector<float> factors{10.0f, 20.0f};
     const cellar::kernel::Turn<Mapping, cellar::half, AddShift::Rotation, float> kernel{
-        mapping, memory.data(), AddShift{2}.rotation(0), factors.data(), 2};
+        mapping, memory.data(), AddShift{2}.rotation(0), factors.data(), {2}};
     kernel(1, 1, 1);
     for (int cell = 0; cell < 5; ++cell) {
         for (int head = 0; head < 2; ++head) {
@@ -38,7 +38,7 @@ TEST_CASE("a pair is reckoned in float and rounded once") {
     std::vector<cellar::bfloat16> memory{cellar::bfloat16{1.0f}, cellar::bfloat16{0x1p-9f}};
     const Shift::Factor factor{1.0f - 0x1p-9f, -1.0f};
     cellar::kernel::Turn<CellsHeadsDims, cellar::bfloat16, Shift::Rotation, Shift::Factor>{
-        mapping, memory.data(), Shift::Rotation{0, 1}, &factor, 0}(0, 0, 0);
+        mapping, memory.data(), Shift::Rotation{0, 1}, &factor, {0}}(0, 0, 0);
     CHECK(static_cast<float>(memory[0]) == 1.0f);
     CHECK(static_cast<float>(memory[1]) == -1.0f);
 }
