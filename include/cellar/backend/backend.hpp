@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <cellar/base/contract.hpp>
 #include <cellar/base/ids.hpp>
 #include <cellar/base/plan.hpp>
 #include <cellar/base/view.hpp>
@@ -13,6 +14,16 @@
 #include <span>
 
 namespace cellar {
+
+namespace detail {
+
+/// A host copy of `count` elements from `first` on stays inside of a buffer of `size`.
+inline void expect_within(std::int64_t size, std::int64_t first, std::int64_t count) {
+    CELLAR_EXPECTS(first >= 0 && first <= size - count, "backend: a copy of elements [", first, ", ", first + count,
+                   "), expected within the ", size, " of the buffer");
+}
+
+} // namespace detail
 
 // The requirements are asked with one mapping, one shift policy and one outside type as witnesses; a backend offers its
 // verbs for all of them.

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cellar/backend/backend.hpp>
-#include <cellar/base/contract.hpp>
 #include <cellar/base/zeroed.hpp>
 
 #include <Eigen/Core>
@@ -90,13 +89,13 @@ public:
 
     template <element E>
     void copy_to_host(const Buffer<E>& buffer, std::int64_t first, std::span<E> to) const {
-        expect_within(buffer.size(), first, std::ssize(to));
+        detail::expect_within(buffer.size(), first, std::ssize(to));
         flat(to.data(), std::ssize(to)) = memory(buffer).segment(first, std::ssize(to));
     }
 
     template <element E>
     void copy_from_host(std::span<const E> from, Buffer<E>& buffer, std::int64_t first) const {
-        expect_within(buffer.size(), first, std::ssize(from));
+        detail::expect_within(buffer.size(), first, std::ssize(from));
         memory(buffer).segment(first, std::ssize(from)) = flat(from.data(), std::ssize(from));
     }
 
@@ -113,11 +112,6 @@ private:
     using Plane = Eigen::Array<S, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
     using Offsets = List<Eigen::Index>;
     using Strides = Eigen::Stride<Eigen::Dynamic, Eigen::Dynamic>;
-
-    static void expect_within(std::int64_t size, std::int64_t first, std::int64_t count) {
-        CELLAR_EXPECTS(first >= 0 && first <= size - count, "EigenBackend: a copy of elements [", first, ", ",
-                       first + count, "), expected within the ", size, " of the buffer");
-    }
 
     template <class E>
     static Eigen::Map<List<Stored<E>>> flat(E* data, std::int64_t n) {

@@ -4,7 +4,6 @@
 #include <cellar/backend/backend.hpp>
 #include <cellar/backend/host_rows.hpp>
 #include <cellar/backend/host_runs.hpp>
-#include <cellar/base/contract.hpp>
 #include <cellar/base/zeroed.hpp>
 #include <cellar/shift/shift.hpp>
 
@@ -48,28 +47,22 @@ public:
     template <mapping Mapping, element E, shift_policy Shift>
     void turn(const Mapping& mapping, Buffer<E>& buffer, const Shift& shift, int layer,
               std::span<const Turn> turns) const {
-        detail::turn_runs(mapping, buffer.data(), shift, layer, turns, 0, detail::cells_of(turns));
+        detail::turn_runs(mapping, buffer.data(), shift, layer, turns);
     }
 
     template <element E>
     void copy_to_host(const Buffer<E>& buffer, std::int64_t first, std::span<E> to) const {
-        expect_within(buffer.size(), first, std::ssize(to));
+        detail::expect_within(buffer.size(), first, std::ssize(to));
         detail::convert(buffer.data() + first, to.data(), std::ssize(to));
     }
 
     template <element E>
     void copy_from_host(std::span<const E> from, Buffer<E>& buffer, std::int64_t first) const {
-        expect_within(buffer.size(), first, std::ssize(from));
+        detail::expect_within(buffer.size(), first, std::ssize(from));
         detail::convert(from.data(), buffer.data() + first, std::ssize(from));
     }
 
     void fence() const {}
-
-private:
-    static void expect_within(std::int64_t size, std::int64_t first, std::int64_t count) {
-        CELLAR_EXPECTS(first >= 0 && first <= size - count, "HostBackend: a copy of elements [", first, ", ",
-                       first + count, "), expected within the ", size, " of the buffer");
-    }
 };
 
 } // namespace cellar

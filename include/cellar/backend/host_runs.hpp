@@ -114,7 +114,7 @@ void turn_heads(const Mapping& mapping, E* memory, const Rotation& rotation, con
 /// keys are swept once.
 template <class Mapping, class E, class Shift>
 void turn_runs(const Mapping& mapping, E* memory, const Shift& shift, int layer, std::span<const Turn> turns,
-               std::int64_t first_cell, std::int64_t last_cell) {
+               std::int64_t first_cell = 0, std::int64_t last_cell = INT64_MAX) {
     constexpr int block = 256;
     const auto rotation = shift.rotation(layer);
     typename Shift::Factor factors[block];

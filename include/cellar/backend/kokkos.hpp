@@ -6,7 +6,6 @@
 #include <cellar/backend/kokkos/device_work.hpp>
 #include <cellar/backend/kokkos/host_work.hpp>
 #include <cellar/backend/kokkos/view.hpp>
-#include <cellar/base/contract.hpp>
 #include <cellar/shift/shift.hpp>
 
 #include <Kokkos_Core.hpp>
@@ -80,14 +79,14 @@ public:
 
     template <element E>
     void copy_to_host(const Buffer<E>& buffer, std::int64_t first, std::span<E> to) const {
-        expect_within(buffer.size(), first, std::ssize(to));
+        detail::expect_within(buffer.size(), first, std::ssize(to));
         Kokkos::deep_copy(space_, HostView<E>{to.data(), to.size()}, part(buffer, first, to.size()));
         fence();
     }
 
     template <element E>
     void copy_from_host(std::span<const E> from, Buffer<E>& buffer, std::int64_t first) const {
-        expect_within(buffer.size(), first, std::ssize(from));
+        detail::expect_within(buffer.size(), first, std::ssize(from));
         Kokkos::deep_copy(space_, part(buffer, first, from.size()), HostView<const E>{from.data(), from.size()});
         fence();
     }
@@ -102,11 +101,6 @@ private:
     static auto part(const Buffer<E>& buffer, std::int64_t first, std::size_t count) {
         const auto begin = static_cast<std::size_t>(first);
         return Kokkos::subview(buffer.view(), std::pair<std::size_t, std::size_t>{begin, begin + count});
-    }
-
-    static void expect_within(std::int64_t size, std::int64_t first, std::int64_t count) {
-        CELLAR_EXPECTS(first >= 0 && first <= size - count, "KokkosBackend: a copy of elements [", first, ", ",
-                       first + count, "), expected within the ", size, " of the buffer");
     }
 
     ExecutionSpace space_;

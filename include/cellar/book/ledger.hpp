@@ -8,6 +8,7 @@
 #include <cellar/book/free_cells.hpp>
 #include <cellar/book/owner_count.hpp>
 #include <cellar/book/sequence_record.hpp>
+#include <cellar/book/words.hpp>
 
 #include <algorithm>
 #include <cstdint>
@@ -205,7 +206,7 @@ private:
         later.reserve(copies == 0 ? 0 : static_cast<std::size_t>(most));
         plan.turns.reserve(static_cast<std::size_t>(most));
         plan.moves.reserve(static_cast<std::size_t>(copies));
-        r.runs.reserve(most);
+        r.runs.reserve(copies == 0 ? 1 : most);
         // Nothing throws from here on.
         disown(r, begin, end);
         r.runs.close_gap(begin, end);

@@ -19,7 +19,7 @@ struct EachElement {
     CELLAR_FUNCTION std::int64_t size() const { return cells * heads * dim; }
 
     CELLAR_FUNCTION void operator()(std::int64_t index) const {
-        if (CellsFastest) {
+        if constexpr (CellsFastest) {
             const std::int64_t row = index / cells;
             kernel(index % cells, row / dim, static_cast<int>(row % dim));
         } else {
