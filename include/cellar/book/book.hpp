@@ -140,43 +140,40 @@ private:
     }
 
     void enter_tokens() {
-        const auto follows = [&](std::size_t i) {
-            return pass_.sequences[i - 1] == pass_.sequences[i] && pass_.positions[i - 1] + 1 == pass_.positions[i]
-                   && pass_.cells[i - 1] + 1 == pass_.cells[i];
-        };
+        const Sequence* const sequences = pass_.sequences.data();
+        const Position* const positions = pass_.positions.data();
+        const Cell* const cells = pass_.cells.data();
         const std::size_t n = pass_.cells.size();
         for (std::size_t i = 0, end = 0; i < n; i = end) {
-            for (end = i + 1; end < n && follows(end);) ++end;
-            ledger_.enter(pass_.sequences[i], pass_.positions[i], pass_.cells[i], static_cast<std::int32_t>(end - i));
+            for (end = i + 1; end < n && sequences[end] == sequences[i] && positions[end] == positions[end - 1] + 1
+                              && cells[end] == cells[end - 1] + 1;)
+                ++end;
+            ledger_.enter(sequences[i], positions[i], cells[i], static_cast<std::int32_t>(end - i));
         }
     }
 
     void find_history() {
         Cell lowest = ledger_.cells();
         Cell highest = -1;
-        const auto settle = [&](detail::SequenceRecord& r) {
-            r.visible.slide(r.runs, r.seen_from, r.seen_to);
-            lowest = r.visible.cells().lowest_below(lowest);
-            highest = r.visible.cells().highest_above(highest);
-        };
-        for (std::size_t i = 0; i < pass_.cells.size(); ++i) {
-            detail::SequenceRecord& r = ledger_.record(pass_.sequences[i]);
-            const Position from = seen_from(i);
-            const Position to = seen_to(i);
-            if (!r.in_pass) {
-                r.in_pass = true;
-                pass_.members.push_back(pass_.sequences[i]);
-            } else if (from <= r.seen_to && r.seen_from <= to) {
-                r.seen_from = std::min(r.seen_from, from);
-                r.seen_to = std::max(r.seen_to, to);
-                continue;
-            } else {
-                settle(r); // nobody sees what lies between
+        const Sequence* const sequences = pass_.sequences.data();
+        const std::size_t n = pass_.cells.size();
+        for (std::size_t i = 0; i < n;) {
+            const Sequence s = sequences[i];
+            Position from = seen_from(i);
+            Position to = seen_to(i);
+            // What neighbouring tokens of one sequence see is found in one go, if it hangs together.
+            for (++i; i < n && sequences[i] == s && seen_from(i) <= to && from <= seen_to(i); ++i) {
+                from = std::min(from, seen_from(i));
+                to = std::max(to, seen_to(i));
             }
-            r.seen_from = from;
-            r.seen_to = to;
+            detail::SequenceRecord& r = ledger_.record(s);
+            r.visible.slide(r.runs, from, to);
+            lowest = std::min(lowest, r.visible.lowest());
+            highest = std::max(highest, r.visible.highest());
+            if (r.in_pass) continue;
+            r.in_pass = true;
+            pass_.members.push_back(s);
         }
-        for (const Sequence s : pass_.members) settle(ledger_.record(s));
         if (highest < 0) return;
         const Cell first = lowest / limits_.padding * limits_.padding;
         pass_.history = {first, (highest - first + limits_.padding) / limits_.padding * limits_.padding};

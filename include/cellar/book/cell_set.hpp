@@ -11,11 +11,12 @@
 namespace cellar {
 
 /// A set of cells: a bitmap with a summary that has one bit for each word that is not zero. Adding and removing n
-/// neighbouring cells costs O(n / 64); the lowest, the highest and emptying the set cost O(cells / 4096) beside the
-/// words that are not zero. Memory is touched only where a cell has been in the set.
+/// neighbouring cells costs O(n / 64); emptying the set O(cells / 4096) beside the words that are not zero. The
+/// lowest and the highest cell are known at any time. Memory is touched only where a cell has been in the set.
 class CellSet {
 public:
-    explicit CellSet(Cell cells) : words_{detail::words_for(cells)}, summary_{detail::words_for(words_.size())} {}
+    explicit CellSet(Cell cells)
+        : word_count_{detail::words_for(cells)}, words_{word_count_ + detail::words_for(word_count_)} {}
 
     void add(Cell first, std::int32_t n) {
         detail::for_each_word(first, n, [&](std::int64_t at, Word cells) { add_word(at, cells); });
@@ -28,24 +29,37 @@ public:
     /// The same for these cells of word `at`.
     void add_word(std::int64_t at, detail::Word cells) {
         words_[at] |= cells;
-        summary_[at / 64] |= Word{1} << (at % 64);
+        summary(detail::word_of(at)) |= Word{1} << detail::bit_of(at);
+        if (const Cell low = lowest_of(at, cells); low <= lowest_) {
+            lowest_ = low;
+            lowest_is_known_ = true;
+        }
+        if (const Cell high = highest_of(at, cells); high >= highest_) {
+            highest_ = high;
+            highest_is_known_ = true;
+        }
     }
 
     void remove_word(std::int64_t at, detail::Word cells) {
         words_[at] &= ~cells;
-        if (words_[at] == 0) summary_[at / 64] &= ~(Word{1} << (at % 64));
+        if (words_[at] == 0) summary(detail::word_of(at)) &= ~(Word{1} << detail::bit_of(at));
+        if (at == detail::word_of(lowest_)) lowest_is_known_ = false;
+        if (at == detail::word_of(highest_)) highest_is_known_ = false;
     }
 
     void clear() {
         for_each_word([&](std::int64_t at, Word) { words_[at] = 0; });
-        for (std::int64_t i = 0; i < summary_.size(); ++i) summary_[i] = 0;
+        for (std::int64_t i = 0; i < summaries(); ++i) summary(i) = 0;
+        lowest_ = none_lowest;
+        highest_ = -1;
+        lowest_is_known_ = highest_is_known_ = true;
     }
 
     /// Calls `visit(word, cells)` for every word that has cells, in order. The visit may remove them.
     template <class Visit>
     void for_each_word(Visit visit) const {
-        for (std::int64_t i = 0; i < summary_.size(); ++i) {
-            for (detail::Word rest = summary_[i]; rest != 0; rest &= rest - 1) {
+        for (std::int64_t i = 0; i < summaries(); ++i) {
+            for (detail::Word rest = summary(i); rest != 0; rest &= rest - 1) {
                 const std::int64_t at = i * 64 + std::countr_zero(rest);
                 visit(at, words_[at]);
             }
@@ -54,8 +68,8 @@ public:
 
     /// Becomes equal to `other`, a set over as many cells.
     void assign(const CellSet& other) {
-        for (std::int64_t i = 0; i < summary_.size(); ++i) {
-            const Word used = summary_[i] | other.summary_[i];
+        for (std::int64_t i = 0; i < summaries(); ++i) {
+            const Word used = summary(i) | other.summary(i);
             const Word* const from = other.words_.data() + i * 64;
             Word* const to = words_.data() + i * 64;
             if (used == ~Word{0}) {
@@ -64,28 +78,27 @@ public:
                 for (Word rest = used; rest != 0; rest &= rest - 1)
                     to[std::countr_zero(rest)] = from[std::countr_zero(rest)];
             }
-            summary_[i] = other.summary_[i];
+            summary(i) = other.summary(i);
         }
+        lowest_ = other.lowest_;
+        highest_ = other.highest_;
+        lowest_is_known_ = other.lowest_is_known_;
+        highest_is_known_ = other.highest_is_known_;
     }
 
-    /// The lowest cell below `end`, or `end` if there is none.
-    Cell lowest_below(Cell end) const {
-        for (std::int64_t i = 0; i * 4096 < end; ++i) {
-            if (summary_[i] == 0) continue;
-            const std::int64_t at = i * 64 + std::countr_zero(summary_[i]);
-            return std::min(end, static_cast<Cell>(at * 64 + std::countr_zero(words_[at])));
-        }
-        return end;
+    /// The lowest cell, or INT32_MAX if the set is empty. O(1) but after the lowest one was removed: then the next is
+    /// looked for from there on.
+    Cell lowest() {
+        if (!lowest_is_known_) lowest_ = find_lowest();
+        lowest_is_known_ = true;
+        return lowest_;
     }
 
-    /// The highest cell above `begin`, or `begin` if there is none.
-    Cell highest_above(Cell begin) const {
-        for (std::int64_t i = summary_.size() - 1; i >= 0 && i * 4096 + 4095 > begin; --i) {
-            if (summary_[i] == 0) continue;
-            const std::int64_t at = i * 64 + 63 - std::countl_zero(summary_[i]);
-            return std::max(begin, static_cast<Cell>(at * 64 + 63 - std::countl_zero(words_[at])));
-        }
-        return begin;
+    /// The highest cell, or -1 if the set is empty. At the same cost.
+    Cell highest() {
+        if (!highest_is_known_) highest_ = find_highest();
+        highest_is_known_ = true;
+        return highest_;
     }
 
     bool contains(Cell cell) const { return (words_[cell / 64] >> (cell % 64) & 1) != 0; }
@@ -95,15 +108,55 @@ public:
         const std::int64_t at = first / 64;
         const int shift = first % 64;
         const Word low = words_[at] >> shift;
-        if (shift == 0 || at + 1 >= words_.size()) return low;
+        if (shift == 0 || at + 1 >= word_count_) return low;
         return low | words_[at + 1] << (64 - shift);
     }
 
 private:
     using Word = detail::Word;
 
-    ZeroedArray<Word> words_;
-    ZeroedArray<Word> summary_;
+    static constexpr Cell none_lowest = INT32_MAX;
+
+    static Cell lowest_of(std::int64_t at, Word cells) { return static_cast<Cell>(at * 64 + std::countr_zero(cells)); }
+    static Cell highest_of(std::int64_t at, Word cells) {
+        return static_cast<Cell>(at * 64 + 63 - std::countl_zero(cells));
+    }
+
+    // No cell is below lowest_, and none above highest_.
+    Cell find_lowest() const {
+        if (lowest_ == none_lowest) return none_lowest;
+        const std::int64_t first = lowest_ / 64;
+        if (words_[first] != 0) return lowest_of(first, words_[first]);
+        for (std::int64_t i = first / 64; i < summaries(); ++i) {
+            if (summary(i) == 0) continue;
+            const std::int64_t at = i * 64 + std::countr_zero(summary(i));
+            return lowest_of(at, words_[at]);
+        }
+        return none_lowest;
+    }
+
+    Cell find_highest() const {
+        if (highest_ < 0) return -1;
+        const std::int64_t last = highest_ / 64;
+        if (words_[last] != 0) return highest_of(last, words_[last]);
+        for (std::int64_t i = last / 64; i >= 0; --i) {
+            if (summary(i) == 0) continue;
+            const std::int64_t at = i * 64 + 63 - std::countl_zero(summary(i));
+            return highest_of(at, words_[at]);
+        }
+        return -1;
+    }
+
+    std::int64_t summaries() const { return words_.size() - word_count_; }
+    Word& summary(std::int64_t i) { return words_[word_count_ + i]; }
+    Word summary(std::int64_t i) const { return words_[word_count_ + i]; }
+
+    std::int64_t word_count_;
+    ZeroedArray<Word> words_; // the summary lies behind
+    Cell lowest_ = none_lowest;
+    Cell highest_ = -1;
+    bool lowest_is_known_ = true;
+    bool highest_is_known_ = true;
 };
 
 } // namespace cellar

@@ -11,7 +11,9 @@
 #include <cellar/book/words.hpp>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -44,16 +46,20 @@ public:
         return const_cast<detail::SequenceRecord&>(std::as_const(*this).record(s));
     }
 
-    /// Takes n free cells, in ascending order: the lowest run of n, else the n lowest. O(n log cells).
+    /// Takes n free cells, in ascending order: the lowest run of n, else the n lowest. Each has an owner from now on,
+    /// whom `enter` names. `taken` is empty before. O(n log cells).
     void take(std::int32_t n, std::vector<Cell>& taken) {
         if (n == 0) return;
         const Cell run = n == 1 ? free_.lowest() : free_.find_run(n);
         if (run >= 0) {
-            for (std::int32_t i = 0; i < n; ++i) taken.push_back(run + i);
+            taken.resize(static_cast<std::size_t>(n));
+            std::iota(taken.begin(), taken.end(), run);
             free_.take(run, n);
+            owners_.add(run, n);
         } else {
             for (Cell cell = free_.next(0); n > 0; --n, cell = free_.next(cell + 1)) {
                 free_.take(cell, 1);
+                owners_.add(cell, 1);
                 taken.push_back(cell);
             }
         }
@@ -62,9 +68,12 @@ public:
     /// The taken cells [cell, cell + n) hold the tokens of s at [position, position + n). Needs room in its runs.
     void enter(Sequence s, Position position, Cell cell, std::int32_t n) {
         detail::SequenceRecord& r = record(s);
+        if (r.runs.empty() || r.runs.last() < position) {
+            r.visible.appended(position, cell, n);
+        } else {
+            r.visible.inserted(position, cell, n);
+        }
         r.runs.insert(position, cell, n);
-        r.visible.inserted(position, cell, n);
-        owners_.add(cell, n);
     }
 
     /// Undoes `take` and `enter` of one token.

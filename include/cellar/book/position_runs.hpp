@@ -50,7 +50,7 @@ public:
         if (empty() || last() <= position) {
             append({position.value, cell, n, position.value});
         } else {
-            for (std::int32_t i = 0; i < n; ++i) insert_one(position.value + i, cell + i);
+            insert_between(position, cell, n);
         }
         tokens_ += n;
     }
@@ -201,6 +201,11 @@ private:
         }
         ++size_;
         run(size_ - 1) = r;
+    }
+
+    // Apart, so that appending is short enough to be compiled into its callers.
+    [[gnu::noinline]] void insert_between(Position position, Cell cell, std::int32_t n) {
+        for (std::int32_t i = 0; i < n; ++i) insert_one(position.value + i, cell + i);
     }
 
     void insert_one(std::int32_t position, Cell cell) {

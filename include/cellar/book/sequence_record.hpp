@@ -9,16 +9,13 @@
 
 namespace cellar::detail {
 
-/// What the book holds of one sequence.
-struct SequenceRecord {
+/// What the book holds of one sequence. Two lines of memory, because a pass reads a record for every token.
+struct alignas(64) SequenceRecord {
     SequenceRecord(Cell cells, std::int64_t tokens, std::int32_t pinned) : runs{tokens}, visible{cells, pinned} {}
 
     PositionRuns runs;
     VisibleCells visible;
-    // While it is in the open pass: positions [seen_from, seen_to) that its tokens see, pinned ones apart.
-    bool in_pass = false;
-    Position seen_from{};
-    Position seen_to{};
+    bool in_pass = false; ///< it has tokens in the open pass
 };
 
 } // namespace cellar::detail

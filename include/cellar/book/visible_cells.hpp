@@ -16,6 +16,8 @@ public:
     VisibleCells(Cell cells, std::int32_t pinned) : set_{cells}, pinned_{pinned} {}
 
     const CellSet& cells() const { return set_; }
+    Cell lowest() { return set_.lowest(); }
+    Cell highest() { return set_.highest(); }
 
     /// True if the set holds all cells of the sequence, which has some.
     bool has_all(const PositionRuns& runs) const {
@@ -29,6 +31,14 @@ public:
         slide(runs, pinned_seen_, {{0}, {std::min(pinned_, to.value)}});
         const std::int32_t begin = std::max(from.value, pinned_);
         slide(runs, window_seen_, {{begin}, {std::max(begin, to.value)}});
+    }
+
+    /// The sequence gets tokens behind its last, at [position, position + n), in [cell, cell + n): if all up to there is
+    /// seen, the next query will see them too.
+    void appended(Position position, Cell cell, std::int32_t n) {
+        if (position != window_seen_.to || position.value < pinned_) return inserted(position, cell, n);
+        set_.add(cell, n);
+        window_seen_.to = position + n;
     }
 
     /// The sequence got tokens at [position, position + n), in [cell, cell + n).
@@ -68,6 +78,7 @@ private:
     };
 
     void slide(const PositionRuns& runs, Span& seen, Span next) {
+        if (next.from == seen.from && next.to == seen.to) return;
         if (next.from >= seen.to || next.to <= seen.from) {
             hide(runs, seen);
             show(runs, next);

@@ -20,15 +20,25 @@ constexpr Word bit_range(std::int64_t first, std::int64_t count) {
     return (~Word{0} >> (word_bits - count)) << first;
 }
 
+/// Where the bit of a cell, or of any other thing that is counted from 0, stands. Shifts, as dividing what may be
+/// negative takes more.
+constexpr std::int64_t word_of(std::int64_t index) {
+    return index >> 6;
+}
+constexpr std::int64_t bit_of(std::int64_t index) {
+    return index & 63;
+}
+
 /// Calls `visit(word, mask)` for every word that [first, first + count) touches, in order.
 template <class Visit>
 constexpr void for_each_word(Cell first, std::int32_t count, Visit visit) {
     if (count <= 0) return;
     const std::int64_t last = std::int64_t{first} + count - 1;
-    const std::int64_t last_word = last / word_bits;
-    Word mask = ~Word{0} << (first % word_bits);
-    for (std::int64_t at = first / word_bits; at < last_word; ++at, mask = ~Word{0}) visit(at, mask);
-    visit(last_word, mask & (~Word{0} >> (word_bits - 1 - last % word_bits)));
+    std::int64_t at = word_of(first);
+    if (at == word_of(last)) return visit(at, bit_range(bit_of(first), count));
+    visit(at, ~Word{0} << bit_of(first));
+    while (++at < word_of(last)) visit(at, ~Word{0});
+    visit(at, ~Word{0} >> (word_bits - 1 - bit_of(last)));
 }
 
 } // namespace cellar::detail
