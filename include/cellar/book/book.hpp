@@ -109,8 +109,7 @@ private:
     }
 
     Cell count_cells() const {
-        const std::int64_t needed = window_.cells(limits_.sequences, limits_.capacity, limits_.batch);
-        const std::int64_t padded = (needed + limits_.padding - 1) / limits_.padding * limits_.padding;
+        const std::int64_t padded = cells_for(limits_, window_);
         CELLAR_EXPECTS(padded <= INT32_MAX, "limits: ", padded, " cells, expected at most ", INT32_MAX);
         return static_cast<Cell>(padded);
     }

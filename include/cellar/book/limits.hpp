@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <cellar/window/window.hpp>
+
 #include <cstdint>
 
 namespace cellar {
@@ -21,5 +23,12 @@ struct Limits {
     std::int32_t padding = 1;   ///< the history starts and ends at multiples of this, as the model's kernels ask
     Placement placement = Placement::scattered;
 };
+
+/// The cells of a cache with these limits and a window that was fitted to them.
+template <window_policy Window>
+constexpr std::int64_t cells_for(const Limits& limits, const Window& fitted) {
+    const std::int64_t needed = fitted.cells(limits.sequences, limits.capacity, limits.batch);
+    return (needed + limits.padding - 1) / limits.padding * limits.padding;
+}
 
 } // namespace cellar

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <cellar/base/contract.hpp>
+#include <cellar/shift/frequencies.hpp>
+#include <cellar/store/layer_shape.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace cellar::models {
+
+/// What a layer remembers. The letters are those of a pattern.
+enum class LayerKind : char {
+    sliding = 'S',   ///< keys and values of a window
+    full = 'F',      ///< keys and values of all tokens
+    recurrent = 'R', ///< a state of constant size
+    nothing = '-',   ///< a layer of its own without memory (a feed-forward network that the model counts as a layer)
+};
+
+/// Which elements of a key turn together (see `Neox` and `Interleaved`), in the order of the checkpoint at the source.
+enum class Pairing { none, neox, interleaved };
+
+struct LinearScaling {
+    double factor;
+};
+
+/// Rotary position embeddings. The attention factor of YaRN is the model's own affair.
+struct Rope {
+    Pairing pairing = Pairing::none; ///< none: keys carry no position
+    int dims = 0;                    ///< elements of a head that turn
+    double base = 10000.0;
+    std::variant<std::monostate, LinearScaling, Llama3Scaling, YarnScaling> scaling{};
+    int begin = 0; ///< the first of them
+};
+
+struct Attention {
+    LayerShape shape{};
+    Rope rope{};
+    std::int32_t window = 0; ///< tokens that a token sees, itself included; 0: all
+};
+
+/// One tensor of a recurrent state, for one layer and sequence.
+struct StateExtents {
+    std::string_view name{};
+    int extents[3]{}; ///< from the front; 0: no further one
+
+    /// 0 without a first extent: there is no such tensor.
+    constexpr std::int64_t elements() const {
+        std::int64_t product = extents[0];
+        for (int i = 1; i < 3 && extents[i] != 0; ++i) product *= extents[i];
+        return product;
+    }
+};
+
+/// What a model remembers: which layer what, and how much.
+struct Description {
+    std::string_view name{};
+    int layers = 0;
+    std::string_view pattern{}; ///< of kinds, from the first layer on and over again: "SSSSSF"
+    Attention sliding{};
+    Attention full{};
+    StateExtents state[3]{}; ///< a convolution's tail holds the inputs that it needs beside the newest one
+
+    constexpr LayerKind kind(int layer) const {
+        CELLAR_EXPECTS(layer >= 0 && layer < layers, "layer ", layer, ", expected 0 to ", layers - 1);
+        return LayerKind{pattern[static_cast<std::size_t>(layer) % pattern.size()]};
+    }
+
+    /// The layers of a kind among the first `end`; with `end` a layer, that layer's index among those of its kind.
+    constexpr int count(LayerKind kind, int end) const {
+        int found = 0;
+        for (int layer = 0; layer < end; ++layer) found += this->kind(layer) == kind ? 1 : 0;
+        return found;
+    }
+    constexpr int count(LayerKind kind) const { return count(kind, layers); }
+
+    /// True if no layer has a memory of another kind.
+    constexpr bool is_only(LayerKind kind) const { return count(kind) + count(LayerKind::nothing) == layers; }
+
+    /// Of sliding or full layers.
+    constexpr const Attention& attention(LayerKind kind) const {
+        CELLAR_EXPECTS(kind == LayerKind::sliding || kind == LayerKind::full,
+                       "attention: a kind without keys, expected sliding or full");
+        return kind == LayerKind::sliding ? sliding : full;
+    }
+
+    /// Elements of the state of one recurrent layer and one sequence.
+    constexpr std::int64_t state_elements() const {
+        std::int64_t sum = 0;
+        for (const StateExtents& tensor : state) sum += tensor.elements();
+        return sum;
+    }
+};
+
+/// In radians per position, one for each pair, as `RopeShift` takes them.
+inline std::vector<double> frequencies(const Rope& rope) {
+    std::vector<double> unscaled = rope_frequencies(rope.dims, rope.base);
+    if (const auto* linear = std::get_if<LinearScaling>(&rope.scaling))
+        return linear_scaled(std::move(unscaled), linear->factor);
+    if (const auto* llama3 = std::get_if<Llama3Scaling>(&rope.scaling))
+        return llama3_scaled(std::move(unscaled), *llama3);
+    if (const auto* yarn = std::get_if<YarnScaling>(&rope.scaling))
+        return yarn_scaled(std::move(unscaled), rope.base, *yarn);
+    return unscaled;
+}
+
+} // namespace cellar::models

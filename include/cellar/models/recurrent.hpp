@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <cellar/models/description.hpp>
+
+// Models with recurrent layers, alone or between attention. A Mamba 2 layer of h heads of d elements, g groups and n
+// states convolves h * d + 2 * g * n channels.
+
+namespace cellar::models {
+
+// https://github.com/state-spaces/mamba, mamba_ssm/models/config_mamba.py (layers and width; the README has them for
+// the 2.8B of the first Mamba), mamba_ssm/modules/mamba2.py (the rest).
+inline constexpr Description mamba2_27b{
+    .name = "Mamba 2 2.7B",
+    .layers = 64,
+    .pattern = "R",
+    .state = {{"conv", {3, 80 * 64 + 2 * 128}}, {"ssm", {80, 64, 128}}},
+};
+
+// https://github.com/BlinkDL/RWKV-LM, RWKV-v7/rwkv_v7_demo_fast.py: the tensors, and heads of 64. 32 layers of 2560
+// elements: not read from the publisher, but so named by those who train the model (L32-D2560), and they make 2.9
+// billion parameters.
+inline constexpr Description rwkv7_29b{
+    .name = "RWKV 7 2.9B",
+    .layers = 32,
+    .pattern = "R",
+    .state = {{"attention shift", {2560}}, {"wkv", {40, 64, 64}}, {"feed-forward shift", {2560}}},
+};
+
+// https://huggingface.co/Qwen/Qwen3-Next-80B-A3B-Instruct, whose numbers are the defaults in
+// https://github.com/huggingface/transformers, models/qwen3_next/configuration_qwen3_next.py; the state in
+// modular_qwen3_next.py beside it; the base as quoted by users of config.json. Its prediction layer is not counted.
+inline constexpr Description qwen3_next_80b{
+    .name = "Qwen3-Next 80B-A3B",
+    .layers = 48,
+    .pattern = "RRRF",
+    .full = {.shape = {2, 256, 256}, .rope = {.pairing = Pairing::neox, .dims = 64, .base = 10000000.0}},
+    .state = {{"conv", {3, 2 * 16 * 128 + 32 * 128}}, {"delta", {32, 128, 128}}},
+};
+
+// https://huggingface.co/ai21labs/AI21-Jamba-1.5-Mini, config.json, which has the defaults of
+// https://github.com/huggingface/transformers, models/jamba/configuration_jamba.py.
+inline constexpr Description jamba15_mini{
+    .name = "Jamba 1.5 Mini",
+    .layers = 32,
+    .pattern = "RRRRFRRR",
+    .full = {.shape = {8, 128, 128}},
+    .state = {{"conv", {3, 2 * 4096}}, {"ssm", {2 * 4096, 16}}},
+};
+
+// https://huggingface.co/nvidia/Nemotron-H-8B-Base-8K, config.json, as quoted by
+// https://github.com/NVIDIA/TensorRT-LLM; counts of layers: https://arxiv.org/abs/2504.03624. No positions in the keys.
+inline constexpr Description nemotron_h_8b{
+    .name = "Nemotron-H 8B",
+    .layers = 52,
+    .pattern = "R-R-R-RF-R-R-R-R-RF-R-R-R-R-RF-R-R-R-R-RF-R-R-R-R-R-",
+    .full = {.shape = {8, 128, 128}},
+    .state = {{"conv", {3, 128 * 64 + 2 * 8 * 128}}, {"ssm", {128, 64, 128}}},
+};
+
+// https://huggingface.co/ibm-granite/granite-4.0-h-tiny, config.json as quoted by its users; that keys carry no
+// position: https://github.com/huggingface/transformers, docs/source/en/model_doc/granitemoehybrid.md.
+inline constexpr Description granite4_h_tiny{
+    .name = "Granite 4.0 H Tiny",
+    .layers = 40,
+    .pattern = "RRRRRFRRRR",
+    .full = {.shape = {4, 128, 128}},
+    .state = {{"conv", {3, 48 * 64 + 2 * 128}}, {"ssm", {48, 64, 128}}},
+};
+
+// https://huggingface.co/LiquidAI/LFM2-1.2B, config.json as quoted by its users; the convolution:
+// https://github.com/huggingface/transformers, models/lfm2.
+inline constexpr Description lfm2_12b{
+    .name = "LFM2 1.2B",
+    .layers = 16,
+    .pattern = "RRFRRFRRFRFRFRFR",
+    .full = {.shape = {8, 64, 64}, .rope = {.pairing = Pairing::neox, .dims = 64, .base = 1000000.0}},
+    .state = {{"conv", {2, 2048}}},
+};
+
+} // namespace cellar::models
