@@ -24,9 +24,9 @@ namespace cellar::models {
 namespace detail {
 
 template <Pairing Kind>
-using ShiftOf = std::conditional_t<
-    Kind == Pairing::none, NoShift,
-    std::conditional_t<Kind == Pairing::interleaved, RopeShift<Interleaved>, RopeShift<Neox>>>;
+using ShiftOf =
+    std::conditional_t<Kind == Pairing::none, NoShift,
+                       std::conditional_t<Kind == Pairing::interleaved, RopeShift<Interleaved>, RopeShift<Neox>>>;
 
 } // namespace detail
 
@@ -83,7 +83,8 @@ struct Model {
     /// The whole memory of a model with one kind of layers.
     template <backend Backend = HostBackend, layout_policy Layout = StandardV<bf16>>
         requires(TheModel.is_only(LayerKind::sliding) || TheModel.is_only(LayerKind::full))
-    using Memory = Attending<LayerKind{TheModel.pattern[0]}, Backend, Layout>;
+    using Memory =
+        Attending<TheModel.is_only(LayerKind::sliding) ? LayerKind::sliding : LayerKind::full, Backend, Layout>;
 
     template <LayerKind Kind>
     static Shape shape() {

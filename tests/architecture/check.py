@@ -20,6 +20,7 @@ ROOMS = {
     "kernel": ["base", "layout", "shift"],
     "backend": ["base", "layout", "shift", "kernel"],
     "store": ["base", "layout", "shift", "backend"],
+    "models": ["base", "shift", "store"],
 }
 FRONT = "front"
 

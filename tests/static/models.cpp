@@ -81,11 +81,17 @@ static_assert(std::is_same_v<Jamba15Mini::Full<HostBackend, PermutedV<half>>, Ca
 
 // A model has no memory of a kind that it has no layers of, and none for all of it where there are several kinds.
 template <class M>
-concept has_sliding = requires { typename M::template Sliding<>; };
+concept has_sliding = requires {
+    typename M::template Sliding<>;
+};
 template <class M>
-concept has_full = requires { typename M::template Full<>; };
+concept has_full = requires {
+    typename M::template Full<>;
+};
 template <class M>
-concept has_memory = requires { typename M::template Memory<>; };
+concept has_memory = requires {
+    typename M::template Memory<>;
+};
 static_assert(has_sliding<Mistral_7B> && !has_full<Mistral_7B> && has_memory<Mistral_7B>);
 static_assert(!has_sliding<Phi4> && has_full<Phi4> && has_memory<Phi4>);
 static_assert(has_sliding<Gemma2_9B> && has_full<Gemma2_9B> && !has_memory<Gemma2_9B>);

@@ -11,8 +11,7 @@ namespace cellar::models {
 // https://huggingface.co/meta-llama/Llama-3.1-8B, config.json; the scaling also in the publisher's code,
 // https://github.com/meta-llama/llama-models, models/llama3/model.py. Llama 3 is the same without it. The publisher's
 // own checkpoints pair neighbours.
-inline constexpr Rope llama31_rope{
-    .pairing = Pairing::neox, .dims = 128, .base = 500000.0, .scaling = Llama3Scaling{}};
+inline constexpr Rope llama31_rope{.pairing = Pairing::neox, .dims = 128, .base = 500000.0, .scaling = Llama3Scaling{}};
 inline constexpr Description llama31_8b{
     .name = "Llama 3.1 8B",
     .layers = 32,

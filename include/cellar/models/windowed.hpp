@@ -40,11 +40,11 @@ inline constexpr Description gemma3_12b{
 // https://github.com/openai/gpt-oss, gpt_oss/torch/model.py, where the numbers are those of the 120b; the layers of the
 // 20b: https://docs.nvidia.com/nemo/megatron-bridge/nightly/models/llm/gpt-oss.html. Its sinks are learned numbers, not
 // tokens: nothing is pinned.
-inline constexpr Rope gpt_oss_rope{
-    .pairing = Pairing::neox,
-    .dims = 64,
-    .base = 150000.0,
-    .scaling = YarnScaling{.factor = 32.0, .original_context = 4096.0, .whole_pairs = false}};
+inline constexpr Rope gpt_oss_rope{.pairing = Pairing::neox,
+                                   .dims = 64,
+                                   .base = 150000.0,
+                                   .scaling =
+                                       YarnScaling{.factor = 32.0, .original_context = 4096.0, .whole_pairs = false}};
 inline constexpr Description gpt_oss_20b{
     .name = "gpt-oss 20b",
     .layers = 24,

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "../violations.hpp"
+#include "every_model.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <type_traits>
+#include <vector>
+
+using namespace cellar;
+using namespace cellar::models;
+
+namespace {
+
+constexpr Position positions[] = {{0}, {1}, {2}};
+constexpr Sequence sequences[] = {{0}, {0}, {0}};
+
+template <class Memory>
+void put_ones(Memory& memory) {
+    const LayerShape& shape = memory.shape()[0];
+    const auto elements = static_cast<std::size_t>(3 * shape.kv_heads);
+    auto pass = memory.begin({positions, sequences});
+    REQUIRE(pass);
+    const std::vector<float> keys(elements * static_cast<std::size_t>(shape.key_dim), 1.0F);
+    const std::vector<float> values(elements * static_cast<std::size_t>(shape.value_dim), 1.0F);
+    for (int layer = 0; layer < memory.shape().layers(); ++layer) pass->put(layer, keys, values);
+    pass->commit();
+}
+
+/// How often pair i turns as fast as unscaled.
+std::vector<double> slowed(const Rope& rope) {
+    std::vector<double> ratios = rope_frequencies(rope.dims, rope.base);
+    const std::vector<double> scaled = frequencies(rope);
+    REQUIRE(scaled.size() == ratios.size());
+    for (std::size_t i = 0; i < ratios.size(); ++i) ratios[i] /= scaled[i];
+    return ratios;
+}
+
+} // namespace
+
+TEST_CASE("a model's memories, by name") {
+    // [use]
+    namespace models = cellar::models;
+    const cellar::Limits limits{.sequences = 4, .capacity = 4096, .batch = 512};
+    auto qwen = models::Qwen3_8B::make<models::LayerKind::full>(limits);
+    static_assert(std::is_same_v<decltype(qwen), models::Qwen3_8B::Memory<>>); // one kind of layers: this is all
+
+    static_assert(models::gemma3_4b.kind(5) == models::LayerKind::full); // the pattern is SSSSSF
+    auto local = models::Gemma3_4B::make<models::LayerKind::sliding>(limits);
+    auto global = models::Gemma3_4B::make<models::LayerKind::full>(limits);
+    CHECK(local.bytes() + global.bytes() == models::total_bytes(models::gemma3_4b, limits));
+    // [/use]
+    CHECK(qwen.shape().layers() == 36);
+}
+
+TEST_CASE("frequencies are those of the base, scaled as the model says") {
+    CHECK(frequencies(mistral_7b.sliding.rope) == rope_frequencies(128, 10000.0));
+    CHECK(frequencies(phi4.full.rope) == rope_frequencies(128, 250000.0));
+    CHECK(frequencies(gemma3_4b.sliding.rope) == rope_frequencies(256, 10000.0));
+    CHECK(frequencies(llama31_8b.full.rope) == llama3_scaled(rope_frequencies(128, 500000.0), {}));
+    CHECK(frequencies(qwen3_next_80b.full.rope).size() == 32); // a quarter of the head turns
+
+    for (const double ratio : slowed(gemma3_12b.full.rope)) CHECK(ratio == doctest::Approx(8.0));
+
+    const std::vector<double> gpt_oss = slowed(gpt_oss_20b.full.rope);
+    CHECK(gpt_oss.front() == doctest::Approx(1.0));
+    CHECK(gpt_oss.back() == doctest::Approx(32.0));
+    CHECK(std::is_sorted(gpt_oss.begin(), gpt_oss.end(), [](double a, double b) { return a < b - 1e-9; }));
+
+    const std::vector<double> deepseek = slowed(deepseek_v3.full.rope);
+    CHECK(deepseek.front() == doctest::Approx(1.0));
+    CHECK(deepseek.back() == doctest::Approx(40.0));
+}
+
+TEST_CASE("a latent stays as it is when its token moves, the rotary key behind it turns") {
+    auto memory = DeepSeekV3::make<LayerKind::full, HostBackend, StandardV<float>>({.capacity = 4, .batch = 3});
+    put_ones(memory);
+    REQUIRE(memory.remove({0}, {0}, {1}));
+
+    const auto pass = memory.reserve(1);
+    const auto keys = pass.keys(60);
+    const Cell cell = 1; // where the token lies that stood at position 1, and now at 0
+    for (int d = 0; d < 512; ++d) CHECK(keys(cell, 0, d) == 1.0F);
+    // The fastest pair turns by one radian a position; neighbours form a pair.
+    CHECK(keys(cell, 0, 512) == doctest::Approx(std::cos(1.0) + std::sin(1.0)));
+    CHECK(keys(cell, 0, 513) == doctest::Approx(std::cos(1.0) - std::sin(1.0)));
+}
+
+TEST_CASE("keys without positions are not shifted") {
+    auto memory = Jamba15Mini::make<LayerKind::full>({.capacity = 4, .batch = 3});
+    put_ones(memory);
+    const Result<void> removed = memory.remove({0}, {0}, {1});
+    REQUIRE_FALSE(removed);
+    CHECK(removed.error() == Refusal::cannot_shift);
+    CHECK(memory.tokens({0}) == 3);
+}
+
+TEST_CASE("a sliding memory forgets what is out of its model's window") {
+    auto memory = GptOss_20B::make<LayerKind::sliding>({.capacity = 1000, .batch = 200});
+    std::vector<Position> prompt;
+    for (int p = 0; p < 200; ++p) prompt.push_back({p});
+    const std::vector<Sequence> owners(prompt.size(), Sequence{0});
+    memory.begin({prompt, owners})->commit();
+    CHECK(memory.range({0}) == PositionRange{{200 - 128}, {199}});
+}
+
+TEST_CASE("layers and kinds that a model does not have are violations") {
+    CHECK(violation_of([] { return gemma3_4b.kind(34); }) == "layer 34, expected 0 to 33");
+    CHECK(violation_of([] { return gemma3_4b.kind(-1); }) == "layer -1, expected 0 to 33");
+    CHECK(violation_of([] { return mamba2_27b.attention(LayerKind::recurrent).window; })
+          == "attention: a kind without keys, expected sliding or full");
+}
