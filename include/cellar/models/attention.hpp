@@ -27,8 +27,8 @@ inline constexpr Description llama31_70b{
     .full = {.shape = {8, 128, 128}, .rope = llama31_rope},
 };
 
-// https://huggingface.co/mistralai/Mistral-7B-v0.1, config.json; Mistral 7B, https://arxiv.org/abs/2310.06825, table 1.
-// Later versions see all tokens, with a base of 1000000.
+// https://huggingface.co/mistralai/Mistral-7B-v0.1, config.json. Versions 0.2 and 0.3 see all tokens, with a base of
+// 1000000.
 inline constexpr Description mistral_7b{
     .name = "Mistral 7B v0.1",
     .layers = 32,

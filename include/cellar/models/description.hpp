@@ -35,7 +35,7 @@ struct Rope {
     int dims = 0;                    ///< elements of a head that turn
     double base = 10000.0;
     std::variant<std::monostate, LinearScaling, Llama3Scaling, YarnScaling> scaling{};
-    int begin = 0; ///< the first of them
+    int begin = 0; ///< the first element that turns
 };
 
 struct Attention {

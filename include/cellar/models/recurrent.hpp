@@ -48,8 +48,10 @@ inline constexpr Description jamba15_mini{
     .state = {{"conv", {3, 2 * 4096}}, {"ssm", {2 * 4096, 16}}},
 };
 
-// https://huggingface.co/nvidia/Nemotron-H-8B-Base-8K, config.json, as quoted by
-// https://github.com/NVIDIA/TensorRT-LLM; counts of layers: https://arxiv.org/abs/2504.03624. No positions in the keys.
+// https://docs.nvidia.com/nemo/megatron-bridge/latest/models/llm/nemotronh.html (pattern, heads, dimensions);
+// https://github.com/huggingface/transformers, models/nemotron_h/configuration_nemotron_h.py (the same numbers, the
+// groups, the convolution). That page lists rotary embeddings for the whole family; this code, which runs the
+// checkpoint, has none.
 inline constexpr Description nemotron_h_8b{
     .name = "Nemotron-H 8B",
     .layers = 52,
