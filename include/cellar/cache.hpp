@@ -70,6 +70,9 @@ public:
     /// True if a query at p would find everything it may see below p still kept. O(log positions).
     bool can_resume(Sequence s, Position p) const { return state_->book.can_resume(s, p); }
 
+    /// The largest q <= p with can_resume(s, q): where to go on from when p itself is out of reach.
+    Position resumable_prefix(Sequence s, Position p) const { return state_->book.resumable_prefix(s, p); }
+
     /// Drops positions [begin, end) of s and closes the gap: later tokens move down by end - begin, and their keys
     /// are turned (enqueued). `end_of_time` only drops. Cells that other sequences share are copied first, so those
     /// keep what they had. Refuses with `cannot_shift` if tokens would move under `NoShift`, with `full` if the

@@ -8,6 +8,8 @@
 #include <cellar/base/version.hpp>
 #include <cellar/cache.hpp>
 #include <cellar/layout/layout.hpp>
+#include <cellar/memory.hpp>
+#include <cellar/recurrent_state.hpp>
 #include <cellar/shift/frequencies.hpp>
 #include <cellar/shift/no_shift.hpp>
 #include <cellar/shift/rope_shift.hpp>

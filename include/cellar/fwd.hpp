@@ -17,4 +17,7 @@ template <layout_policy Layout = StandardV<float>, window_policy Window = FullCa
           shift_policy ShiftPolicy = NoShift, backend Backend = HostBackend>
 class Cache;
 
+template <class States, backend Backend = HostBackend>
+class RecurrentState;
+
 } // namespace cellar

@@ -107,6 +107,13 @@ public:
                                                                              mask<MaskElement>()};
     }
 
+    /// Calls f(*this, layer): what works for a hybrid works for its members too.
+    template <class F>
+    decltype(auto) visit(int layer, F&& f) {
+        state().store(layer); // checked
+        return std::forward<F>(f)(*this, layer);
+    }
+
     /// The batch's tokens belong to their sequences from now on, and what fell out of the retention is forgotten. A
     /// reserved pass stores nothing. The pass is over; views stay readable until the next operation of the cache.
     void commit() {

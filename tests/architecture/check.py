@@ -21,6 +21,7 @@ ROOMS = {
     "backend": ["base", "layout", "shift", "kernel"],
     "store": ["base", "layout", "shift", "backend"],
     "models": ["base", "shift", "store"],
+    "recurrent": ["base", "layout", "backend"],
 }
 FRONT = "front"
 

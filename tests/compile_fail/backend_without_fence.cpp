@@ -8,6 +8,7 @@ struct Restless : private cellar::HostBackend {
     using Buffer = cellar::HostBackend::Buffer<E>;
     using cellar::HostBackend::allocate;
     using cellar::HostBackend::copy_from_host;
+    using cellar::HostBackend::copy_slots;
     using cellar::HostBackend::copy_to_host;
     using cellar::HostBackend::gather;
     using cellar::HostBackend::move;

@@ -4,6 +4,7 @@
 #include <cellar/base/contract.hpp>
 #include <cellar/base/ids.hpp>
 #include <cellar/base/plan.hpp>
+#include <cellar/base/slot_copy.hpp>
 #include <cellar/base/view.hpp>
 #include <cellar/layout/element.hpp>
 #include <cellar/layout/mapping.hpp>
@@ -68,6 +69,10 @@ concept has_host_copies = requires(B& b, typename B::template Buffer<E>& buffer,
     b.copy_from_host(from, buffer, first);
 };
 template <class B>
+concept has_copy_slots = requires(B& b, std::span<const SlotRows> tensors, std::span<const SlotCopy> copies) {
+    b.copy_slots(tensors, copies);
+};
+template <class B>
 concept has_fence = requires(B& b) {
     b.fence();
 };
@@ -85,6 +90,8 @@ concept serves_element = has_buffer<B, E> && has_allocate<B, E> && has_scatter<B
 /// - `gather(mapping, buffer, cells, rows)`: enqueues; the row of `cells[i]` comes to row i.
 /// - `move(mapping, buffer, moves)`: enqueues; each move as memmove does. No move writes a cell that another one reads.
 /// - `turn(mapping, buffer, shift, layer, turns)`: enqueues; reckons in float and rounds once. No cell is turned twice.
+/// - `copy_slots(tensors, copies)`: enqueues; every copy, for each tensor, byte by byte. No row is written twice, and
+///   none is both written and read.
 /// - `copy_to_host(buffer, first, to)`, `copy_from_host(from, buffer, first)`: blocks; elements [first, first + size of
 ///   the span), in the order of memory. Beyond the buffer: a violation.
 /// - `fence()`: blocks until all work is done.
@@ -95,8 +102,7 @@ concept serves_element = has_buffer<B, E> && has_allocate<B, E> && has_scatter<B
 /// Law: equal to the Eigen backend, bit for bit where elements only move or convert (a NaN stays a NaN), and where keys
 /// are turned to within 2^-22 of the length of the pair, and the element's own rounding.
 template <class B>
-concept backend =
-    std::movable<B> && serves_element<B, float> && serves_element<B, half> && serves_element<B,
-                                                                                             bfloat16> && has_fence<B>;
+concept backend = std::movable<B> && serves_element<B, float> && serves_element<B, half> && serves_element<
+    B, bfloat16> && has_copy_slots<B> && has_fence<B>;
 
 } // namespace cellar

@@ -87,6 +87,18 @@ public:
         }
     }
 
+    void copy_slots(std::span<const SlotRows> tensors, std::span<const SlotCopy> copies) const {
+        for (const SlotRows& rows : tensors) {
+            for (const SlotCopy& copy : copies) {
+                Eigen::Map<Bytes> to{reinterpret_cast<unsigned char*>(rows.to + copy.to * rows.to_stride), rows.bytes};
+                to.setZero();
+                if (copy.from == zero_slot) continue;
+                const std::byte* const from = rows.from + copy.from * rows.from_stride;
+                to = Eigen::Map<const Bytes>{reinterpret_cast<const unsigned char*>(from), rows.bytes};
+            }
+        }
+    }
+
     template <element E>
     void copy_to_host(const Buffer<E>& buffer, std::int64_t first, std::span<E> to) const {
         detail::expect_within(buffer.size(), first, std::ssize(to));
@@ -111,6 +123,7 @@ private:
     template <class S>
     using Plane = Eigen::Array<S, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
     using Offsets = List<Eigen::Index>;
+    using Bytes = List<unsigned char>;
     using Strides = Eigen::Stride<Eigen::Dynamic, Eigen::Dynamic>;
 
     template <class E>

@@ -4,6 +4,7 @@
 #include <cellar/backend/backend.hpp>
 #include <cellar/backend/host_rows.hpp>
 #include <cellar/backend/host_runs.hpp>
+#include <cellar/backend/host_slots.hpp>
 #include <cellar/base/zeroed.hpp>
 #include <cellar/shift/shift.hpp>
 
@@ -48,6 +49,11 @@ public:
     void turn(const Mapping& mapping, Buffer<E>& buffer, const Shift& shift, int layer,
               std::span<const Turn> turns) const {
         detail::turn_runs(mapping, buffer.data(), shift, layer, turns);
+    }
+
+    void copy_slots(std::span<const SlotRows> tensors, std::span<const SlotCopy> copies) const {
+        for (const SlotRows& rows : tensors)
+            for (const SlotCopy& copy : copies) detail::copy_row(rows, copy, 0, rows.bytes);
     }
 
     template <element E>

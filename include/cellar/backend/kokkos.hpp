@@ -77,6 +77,10 @@ public:
         work_.turn(space_, mapping, buffer.data(), shift, layer, turns);
     }
 
+    void copy_slots(std::span<const SlotRows> tensors, std::span<const SlotCopy> copies) {
+        if (!copies.empty()) work_.copy_slots(space_, tensors, copies);
+    }
+
     template <element E>
     void copy_to_host(const Buffer<E>& buffer, std::int64_t first, std::span<E> to) const {
         detail::expect_within(buffer.size(), first, std::ssize(to));

@@ -14,6 +14,10 @@ enum class Refusal {
     full,           ///< fewer cells are free than the operation needs
     batch_too_long, ///< the batch has more tokens than `Limits::batch`
     cannot_shift,   ///< later positions would have to move, and the shift policy is `NoShift`
+    not_next,       ///< a token does not follow on from its sequence's recurrent state
+    unequal_batch,  ///< the sequences have different numbers of tokens, and `Unequal::refuse` was asked for
+    cannot_rewind,  ///< no recurrent state is kept at that position
+    cannot_cut,     ///< a recurrent state cannot lose tokens from its middle
 };
 
 /// One line for a person.
@@ -25,16 +29,24 @@ constexpr std::string_view to_string(Refusal refusal) {
         return "batch too long: it has more tokens than Limits::batch";
     case Refusal::cannot_shift:
         return "cannot shift: later keys would have to be turned, and the shift policy is NoShift";
+    case Refusal::not_next:
+        return "not next: a token does not follow on from its sequence's recurrent state";
+    case Refusal::unequal_batch:
+        return "unequal batch: the sequences have different numbers of tokens";
+    case Refusal::cannot_rewind:
+        return "cannot rewind: no recurrent state is kept at that position";
+    case Refusal::cannot_cut:
+        return "cannot cut: a recurrent state cannot lose tokens from its middle";
     }
     return "unknown refusal";
 }
 
-/// A value or the reason why there is none. The names are those of `std::expected<T, Refusal>`, which C++20 lacks.
-template <class T>
+/// A value or the reason why there is none, of a type that `to_string` makes text of. The names are those of `std::expected`, which C++20 lacks.
+template <class T, class E = Refusal>
 class [[nodiscard]] Result {
 public:
     Result(T value) : value_{std::move(value)} {}
-    Result(Refusal error) : error_{error} {}
+    Result(E error) : error_{std::move(error)} {}
 
     bool has_value() const noexcept { return value_.has_value(); }
     explicit operator bool() const noexcept { return has_value(); }
@@ -54,7 +66,7 @@ public:
     const T* operator->() const { return &value(); }
 
     /// The reason; with a value, a violation.
-    Refusal error() const {
+    E error() const {
         CELLAR_EXPECTS(!has_value(), "error() was asked of a result that has a value");
         return error_;
     }
@@ -63,27 +75,27 @@ private:
     void expect_value() const { CELLAR_EXPECTS(has_value(), "a refused result has no value: ", to_string(error_)); }
 
     std::optional<T> value_;
-    Refusal error_{};
+    E error_{};
 };
 
 /// Done, or the reason why not.
-template <>
-class [[nodiscard]] Result<void> {
+template <class E>
+class [[nodiscard]] Result<void, E> {
 public:
     Result() = default;
-    Result(Refusal error) : error_{error} {}
+    Result(E error) : error_{std::move(error)} {}
 
     bool has_value() const noexcept { return !error_.has_value(); }
     explicit operator bool() const noexcept { return has_value(); }
 
     /// The reason; when it was done, a violation.
-    Refusal error() const {
+    E error() const {
         CELLAR_EXPECTS(!has_value(), "error() was asked of a result that has a value");
         return *error_;
     }
 
 private:
-    std::optional<Refusal> error_;
+    std::optional<E> error_;
 };
 
 } // namespace cellar

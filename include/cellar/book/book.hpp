@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <cellar/base/batch.hpp>
 #include <cellar/base/contract.hpp>
 #include <cellar/base/plan.hpp>
 #include <cellar/base/result.hpp>
-#include <cellar/book/batch.hpp>
 #include <cellar/book/ledger.hpp>
 #include <cellar/book/limits.hpp>
 #include <cellar/book/mask.hpp>
@@ -42,6 +42,23 @@ public:
         const PositionRuns& runs = ledger_.record(s).runs;
         const Position pinned{window_.pinned()};
         return runs.covers({0}, std::min(pinned, p)) && runs.covers(std::max(pinned, window_.oldest_visible(p)), p);
+    }
+
+    /// The largest q <= p with can_resume(s, q). O(log m) for each gap, and each width of the window within one, that it
+    /// goes back over.
+    Position resumable_prefix(Sequence s, Position p) const {
+        CELLAR_EXPECTS(p.value >= 0, "resumable_prefix: position ", p, ", expected 0 or more");
+        const PositionRuns& runs = ledger_.record(s).runs;
+        Position pinned{0};
+        while (pinned < p && pinned.value < window_.pinned() && runs.covers(pinned, pinned + 1)) pinned = pinned + 1;
+        if (pinned.value < window_.pinned()) p = std::min(p, pinned);
+        while (!can_resume(s, p)) {
+            // What a query at p misses, every other one behind it misses too; in a gap only those see nothing that see
+            // nothing below themselves, and these are not behind what p sees.
+            const Position covered = runs.covered_from(p);
+            p = covered < p ? covered - 1 : std::max(window_.oldest_visible(p), runs.end_before(p));
+        }
+        return p;
     }
 
     /// True if n tokens would fit, but not side by side.

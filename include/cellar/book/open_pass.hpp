@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <cellar/base/batch.hpp>
 #include <cellar/base/plan.hpp>
-#include <cellar/book/batch.hpp>
 
 #include <cstdint>
 #include <vector>

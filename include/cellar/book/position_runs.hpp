@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cellar/base/ids.hpp>
+#include <cellar/book/position_run.hpp>
 #include <cellar/book/words.hpp>
 
 #include <algorithm>
@@ -166,23 +167,22 @@ public:
     }
 
     /// True if every position in [from, to) has a token. O(log runs).
-    bool covers(Position from, Position to) const {
-        if (to <= from) return true;
-        const std::int64_t i = first_starting_at(to.value) - 1;
-        if (i < 0 || run(i).last() < to.value - 1) return false;
-        return covered_since(run(i)) <= from.value;
+    bool covers(Position from, Position to) const { return to <= from || covered_from(to) <= from; }
+
+    /// The first of the positions before p that have a token each, up to p itself; p if p - 1 has none. O(log runs).
+    Position covered_from(Position p) const {
+        const std::int64_t i = first_starting_at(p.value) - 1;
+        return {i < 0 || run(i).last() < p.value - 1 ? p.value : covered_since(run(i))};
+    }
+
+    /// Behind the last token before p; 0 if there is none. O(log runs).
+    Position end_before(Position p) const {
+        const std::int64_t i = first_starting_at(p.value) - 1;
+        return {i < 0 ? 0 : std::min(run(i).last() + 1, p.value)};
     }
 
 private:
-    struct Run {
-        std::int32_t position;
-        Cell cell;
-        std::int32_t count;
-        std::int32_t covered_from; ///< no position is missing from here to the run's end
-
-        std::int32_t last() const { return position + count - 1; }
-        Run tail(std::int32_t n) const { return {position + count - n, cell + count - n, n, covered_from}; }
-    };
+    using Run = detail::PositionRun;
 
     // Forgetting the oldest positions leaves the runs behind untouched, so what they say of coverage may reach into
     // what was forgotten: nothing between the pinned positions and `forgotten_` is there any more.

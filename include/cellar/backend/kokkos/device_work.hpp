@@ -6,8 +6,10 @@
 #include <cellar/base/function.hpp>
 #include <cellar/base/ids.hpp>
 #include <cellar/base/plan.hpp>
+#include <cellar/base/slot_copy.hpp>
 #include <cellar/base/view.hpp>
 #include <cellar/kernel/copy_cell.hpp>
+#include <cellar/kernel/copy_slots.hpp>
 #include <cellar/kernel/each_element.hpp>
 #include <cellar/kernel/gather.hpp>
 #include <cellar/kernel/move.hpp>
@@ -16,6 +18,7 @@
 
 #include <Kokkos_Core.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -36,6 +39,19 @@ struct EachRow {
 
     CELLAR_FUNCTION void operator()(std::int64_t index) const { kernel(index / dim, index % dim); }
 };
+
+/// True if all rows lie at, and are as long as, a multiple of Word.
+template <class Word>
+bool in_words_of(std::span<const SlotRows> tensors) {
+    constexpr auto size = static_cast<std::int64_t>(sizeof(Word));
+    const auto aligned = [](const std::byte* address) {
+        return reinterpret_cast<std::uintptr_t>(address) % alignof(Word) == 0;
+    };
+    return std::all_of(tensors.begin(), tensors.end(), [&](const SlotRows& rows) {
+        return rows.bytes % size == 0 && rows.from_stride % size == 0 && rows.to_stride % size == 0
+               && aligned(rows.from) && aligned(rows.to);
+    });
+}
 
 } // namespace detail
 
@@ -106,6 +122,20 @@ public:
         }
     }
 
+    /// One launch for every 16 tensors.
+    void copy_slots(const ExecutionSpace& space, std::span<const SlotRows> tensors, std::span<const SlotCopy> copies) {
+        const SlotCopy* const list = sent(space, copies);
+        constexpr std::size_t most = kernel::CopySlots<kernel::SlotWord>::most_tensors;
+        for (; !tensors.empty(); tensors = tensors.subspan(std::min(most, tensors.size()))) {
+            const auto some = tensors.first(std::min(most, tensors.size()));
+            if (detail::in_words_of<kernel::SlotWord>(some)) {
+                launch_copies<kernel::SlotWord>(space, some, list, std::ssize(copies));
+            } else {
+                launch_copies<std::byte>(space, some, list, std::ssize(copies));
+            }
+        }
+    }
+
 private:
     using Policy = Kokkos::RangePolicy<ExecutionSpace, Kokkos::IndexType<std::int64_t>>;
 
@@ -121,6 +151,25 @@ private:
         const std::int64_t rows = std::int64_t{mapping.heads()} * mapping.dim();
         const detail::EachRow<kernel::Move<Mapping, E>> each{{mapping, memory, run}, mapping.dim()};
         if (rows > 0) Kokkos::parallel_for("cellar: move in order", Policy(space, 0, rows), each);
+    }
+
+    template <class Word>
+    static void launch_copies(const ExecutionSpace& space, std::span<const SlotRows> tensors, const SlotCopy* copies,
+                              std::int64_t count) {
+        kernel::CopySlots<Word> copy{};
+        for (const SlotRows& rows : tensors) {
+            copy.tensors[copy.count] = rows;
+            copy.words[copy.count++] = rows.bytes / static_cast<std::int64_t>(sizeof(Word));
+        }
+        copy.copies = copies;
+        copy.copy_count = count;
+        if (copy.size() > 0) Kokkos::parallel_for("cellar: copy slots", Policy(space, 0, copy.size()), copy);
+    }
+
+    /// A pass copies to and fro by two lists in turn, the same for every layer: both stay on the device.
+    const SlotCopy* sent(const ExecutionSpace& space, std::span<const SlotCopy> copies) {
+        const bool first = copies.front().to == 0;
+        return (first ? slot_copies_ : more_slot_copies_).send(space, copies);
     }
 
     template <class Shift>
@@ -141,6 +190,8 @@ private:
     List<Cell> cells_;
     List<Cell> more_cells_;
     List<std::byte> factors_;
+    List<SlotCopy> slot_copies_;
+    List<SlotCopy> more_slot_copies_;
     std::vector<Cell> sources_;
     std::vector<Cell> targets_;
     std::vector<std::byte> bytes_;

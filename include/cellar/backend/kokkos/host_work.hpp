@@ -3,6 +3,7 @@
 
 #include <cellar/backend/host_rows.hpp>
 #include <cellar/backend/host_runs.hpp>
+#include <cellar/backend/host_slots.hpp>
 #include <cellar/base/view.hpp>
 
 #include <Kokkos_Core.hpp>
@@ -106,6 +107,35 @@ struct TurnPiece {
     }
 };
 
+/// Chunks [begin, end) of the rows that are copied, one tensor after another.
+struct CopySlotsPiece {
+    static constexpr std::int64_t chunk_bytes = 4096;
+
+    std::span<const SlotRows> tensors;
+    std::span<const SlotCopy> copies;
+
+    static std::int64_t chunks(const SlotRows& rows) { return (rows.bytes + chunk_bytes - 1) / chunk_bytes; }
+
+    std::int64_t size() const {
+        std::int64_t sum = 0;
+        for (const SlotRows& rows : tensors) sum += chunks(rows) * std::ssize(copies);
+        return sum;
+    }
+
+    void operator()(std::int64_t begin, std::int64_t end) const {
+        for (const SlotRows& rows : tensors) {
+            const std::int64_t all = chunks(rows) * std::ssize(copies);
+            for (std::int64_t i = begin; i < std::min(end, all); ++i) {
+                const std::int64_t first = i % chunks(rows) * chunk_bytes;
+                copy_row(rows, copies[static_cast<std::size_t>(i / chunks(rows))], first,
+                         std::min(chunk_bytes, rows.bytes - first));
+            }
+            begin = std::max<std::int64_t>(begin - all, 0);
+            end -= all;
+        }
+    }
+};
+
 } // namespace detail
 
 /// What a `KokkosBackend` does on the cores of the host: the routines of `HostBackend`, each thread with a piece of the
@@ -141,6 +171,11 @@ public:
               std::span<const Turn> turns) {
         const detail::TurnPiece<Mapping, E, Shift> piece{mapping, memory, &shift, layer, turns};
         detail::in_pieces(space, detail::cells_of(turns), row_bytes<E>(mapping), piece);
+    }
+
+    void copy_slots(const ExecutionSpace& space, std::span<const SlotRows> tensors, std::span<const SlotCopy> copies) {
+        const detail::CopySlotsPiece piece{tensors, copies};
+        detail::in_pieces(space, piece.size(), detail::CopySlotsPiece::chunk_bytes, piece);
     }
 
 private:

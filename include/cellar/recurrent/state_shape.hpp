@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <cellar/base/contract.hpp>
+#include <cellar/layout/element.hpp>
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <utility>
+#include <vector>
+
+namespace cellar {
+
+/// A tag that derives from this names one state tensor of a layer: `struct Ssm : StateTensor<3> {};`. Rank: the
+/// extents of one sequence's tensor.
+template <int Rank, element E = float>
+struct StateTensor {
+    static_assert(Rank >= 1 && Rank <= 4, "StateTensor: a state has 1 to 4 extents");
+    static constexpr int rank = Rank;
+    using element_type = E;
+};
+
+template <class T>
+concept state_tensor = element<typename T::element_type> && requires {
+    { T::rank + 0 } -> std::same_as<int>;
+};
+
+/// The tensors that make up a layer's state, each named by its tag.
+template <state_tensor... Tags>
+struct States {
+    static_assert(sizeof...(Tags) > 0, "States: a state has at least one tensor");
+    static constexpr int count = sizeof...(Tags);
+};
+
+/// The extents of one tensor of one sequence.
+class StateExtents {
+public:
+    constexpr StateExtents(std::initializer_list<std::int64_t> extents) : rank_{static_cast<int>(extents.size())} {
+        CELLAR_EXPECTS(rank_ >= 1 && rank_ <= 4, "state shape: ", rank_, " extents, expected 1 to 4");
+        int r = 0;
+        for (const std::int64_t extent : extents) {
+            CELLAR_EXPECTS(extent > 0, "state shape: an extent of ", extent, ", expected at least 1");
+            extents_[r++] = extent;
+        }
+    }
+
+    constexpr int rank() const { return rank_; }
+    constexpr std::int64_t operator[](int r) const { return extents_[r]; }
+
+    constexpr std::int64_t elements() const {
+        std::int64_t n = 1;
+        for (int r = 0; r < rank_; ++r) n *= extents_[r];
+        return n;
+    }
+
+private:
+    std::int64_t extents_[4] = {};
+    int rank_;
+};
+
+/// What a recurrent memory holds of one sequence: for each layer the extents of each tensor, in the order of `States`.
+class StateShape {
+public:
+    /// All layers alike.
+    constexpr StateShape(int layers, std::initializer_list<StateExtents> tensors)
+        : StateShape{std::vector<std::vector<StateExtents>>(static_cast<std::size_t>(layers > 0 ? layers : 0),
+                                                            std::vector<StateExtents>(tensors))} {}
+
+    /// Each layer its own extents.
+    constexpr explicit StateShape(std::vector<std::vector<StateExtents>> layers) : layers_{std::move(layers)} {
+        CELLAR_EXPECTS(!layers_.empty(), "state shape: no layers, expected at least 1");
+        for (const auto& layer : layers_)
+            CELLAR_EXPECTS(layer.size() == layers_.front().size(), "state shape: a layer has ", layer.size(),
+                           " tensors, expected ", layers_.front().size(), " as in the first");
+    }
+
+    constexpr int layers() const { return static_cast<int>(layers_.size()); }
+    constexpr int tensors() const { return static_cast<int>(layers_.front().size()); }
+
+    constexpr const StateExtents& extents(int layer, int tensor) const {
+        return layers_[static_cast<std::size_t>(layer)][static_cast<std::size_t>(tensor)];
+    }
+
+private:
+    std::vector<std::vector<StateExtents>> layers_;
+};
+
+} // namespace cellar
