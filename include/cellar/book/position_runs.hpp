@@ -51,7 +51,7 @@ public:
         if (empty() || last() <= position) {
             append({position.value, cell, n, position.value});
         } else {
-            insert_between(position, cell, n);
+            for (std::int32_t i = 0; i < n; ++i) insert_one(position.value + i, cell + i);
         }
         tokens_ += n;
     }
@@ -203,12 +203,8 @@ private:
         run(size_ - 1) = r;
     }
 
-    // Apart, so that appending is short enough to be compiled into its callers.
-    [[gnu::noinline]] void insert_between(Position position, Cell cell, std::int32_t n) {
-        for (std::int32_t i = 0; i < n; ++i) insert_one(position.value + i, cell + i);
-    }
-
-    void insert_one(std::int32_t position, Cell cell) {
+    // Not inline, so that appending is, which passes do.
+    [[gnu::noinline]] void insert_one(std::int32_t position, Cell cell) {
         std::int64_t i = first_starting_at(position + 1);
         if (i > 0 && run(i - 1).last() > position) {
             open(i, 1);
