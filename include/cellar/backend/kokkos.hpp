@@ -82,20 +82,23 @@ public:
     }
 
     template <element E>
-    void copy_to_host(const Buffer<E>& buffer, std::int64_t first, std::span<E> to) const {
+    void copy_to_host(const Buffer<E>& buffer, std::int64_t first, std::span<E> to) {
         detail::expect_within(buffer.size(), first, std::ssize(to));
         Kokkos::deep_copy(space_, HostView<E>{to.data(), to.size()}, part(buffer, first, to.size()));
         fence();
     }
 
     template <element E>
-    void copy_from_host(std::span<const E> from, Buffer<E>& buffer, std::int64_t first) const {
+    void copy_from_host(std::span<const E> from, Buffer<E>& buffer, std::int64_t first) {
         detail::expect_within(buffer.size(), first, std::ssize(from));
         Kokkos::deep_copy(space_, part(buffer, first, from.size()), HostView<const E>{from.data(), from.size()});
         fence();
     }
 
-    void fence() const { space_.fence("cellar"); }
+    void fence() {
+        space_.fence("cellar");
+        work_.fenced();
+    }
 
 private:
     template <class E>

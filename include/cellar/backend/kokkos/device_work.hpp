@@ -91,8 +91,8 @@ public:
             }
         }
         if (sources_.empty()) return;
-        const kernel::CopyCell<Mapping, E> copy{mapping, memory, cells_.send(space, sources_),
-                                                more_cells_.send(space, targets_)};
+        const kernel::CopyCell<Mapping, E> copy{mapping, memory, from_.send(space, sources_),
+                                                to_.send(space, targets_)};
         launch<Mapping>(space, copy, std::ssize(sources_), mapping.heads(), mapping.dim());
     }
 
@@ -117,7 +117,7 @@ public:
                 memory,
                 rotation,
                 factors(space, shift, layer, delta, rotation.pairs()),
-                {cells_.send(space, sources_)}};
+                {from_.send(space, sources_)}};
             launch<Mapping>(space, turn, std::ssize(sources_), mapping.heads(), rotation.pairs());
         }
     }
@@ -134,6 +134,16 @@ public:
                 launch_copies<std::byte>(space, some, list, std::ssize(copies));
             }
         }
+    }
+
+    /// All work that was given to the space is done.
+    void fenced() {
+        cells_.fenced();
+        from_.fenced();
+        to_.fenced();
+        factors_.fenced();
+        slot_copies_.fenced();
+        more_slot_copies_.fenced();
     }
 
 private:
@@ -187,8 +197,9 @@ private:
     template <class T>
     using List = detail::StagedList<T, ExecutionSpace, MemorySpace>;
 
-    List<Cell> cells_;
-    List<Cell> more_cells_;
+    List<Cell> cells_; // of rows
+    List<Cell> from_;  // of moves and turns, which may be many more
+    List<Cell> to_;
     List<std::byte> factors_;
     List<SlotCopy> slot_copies_;
     List<SlotCopy> more_slot_copies_;

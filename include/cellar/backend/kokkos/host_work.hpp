@@ -178,6 +178,8 @@ public:
         detail::in_pieces(space, piece.size(), detail::CopySlotsPiece::chunk_bytes, piece);
     }
 
+    void fenced() {}
+
 private:
     template <class E, class Mapping>
     static std::int64_t row_bytes(const Mapping& mapping) {
