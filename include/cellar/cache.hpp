@@ -54,7 +54,7 @@ public:
         CELLAR_EXPECTS(tokens >= 0 && tokens <= limits().batch, "reserve: ", tokens, " tokens, expected 0 to ",
                        limits().batch);
         const Cell all = cells();
-        state_->reserve_mask(std::int64_t{tokens} * all * std::int64_t{sizeof(float)});
+        state_->reserve(tokens);
         return Pass<State>{*state_, tokens, {0, all}, true};
     }
 

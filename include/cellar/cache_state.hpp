@@ -2,12 +2,11 @@
 #pragma once
 
 #include <cellar/base/contract.hpp>
-#include <cellar/base/zeroed.hpp>
 #include <cellar/book/book.hpp>
+#include <cellar/mask_memory.hpp>
 #include <cellar/shape.hpp>
 #include <cellar/store/layer_store.hpp>
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <utility>
@@ -26,7 +25,8 @@ struct CacheState {
         : shape{std::move(the_shape)},
           shift{std::move(the_shift)},
           backend{std::move(the_backend)},
-          book{limits, window} {
+          book{limits, window},
+          mask{backend} {
         stores.reserve(static_cast<std::size_t>(shape.layers()));
         for (int layer = 0; layer < shape.layers(); ++layer) {
             const LayerShape& own = shape[layer];
@@ -57,9 +57,10 @@ struct CacheState {
         }
     }
 
-    /// Room for a mask of so many bytes. Grows by doubling, so that it does so ever more rarely.
-    void reserve_mask(std::int64_t bytes) {
-        if (bytes > mask.size()) mask = ZeroedArray<std::byte>{std::max(bytes, 2 * mask.size())};
+    /// Room for masks of any element, for passes of so many tokens that see all cells.
+    void reserve(std::int64_t tokens) {
+        mask.template reserve<float>(backend, tokens, book.ledger().cells());
+        if constexpr (writes_masks<Backend>) backend.reserve(tokens, book.ledger().cells());
     }
 
     Shape shape;
@@ -69,7 +70,7 @@ struct CacheState {
     std::vector<Store> stores;         // of the layers that have a memory of their own
     std::vector<int> owners;           // and which layers these are
     std::vector<std::size_t> store_of; // layer -> index into stores
-    ZeroedArray<std::byte> mask;
+    MaskMemory<Backend> mask;
     bool pass_open = false;
 
 private:

@@ -7,8 +7,13 @@
 #define CELLAR_BACKEND cellar::KokkosBackend<>
 #include "backend/agreement.hpp"
 #include "backend/ladder.hpp"
+#include "backend/masks.hpp"
 
 TEST_CASE("a device agrees with the Eigen backend") {
     cellar_test::check_agreement<CELLAR_BACKEND>(3, 3000);
+}
+
+TEST_CASE("a device writes masks") {
+    cellar_test::check_written_masks<CELLAR_BACKEND>();
 }
 #endif

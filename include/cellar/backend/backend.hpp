@@ -81,6 +81,23 @@ template <class B, class E>
 concept serves_element = has_buffer<B, E> && has_allocate<B, E> && has_scatter<B, E> && has_gather<B, E> && has_move<
     B, E> && has_turns<B, E> && has_host_copies<B, E>;
 
+/// A backend that writes masks itself, into memory of its own: one whose memory the host cannot write, say. For others
+/// the host writes them into memory of the process.
+///
+/// - `write_mask(bits, visible, hidden, mask)`: enqueues; spells out row r of `mask` [tokens, history], which lies in
+///   one of the backend's buffers, densely packed. `bits` is host memory with (history + 63) / 64 words a row, cell c at
+///   bit c % 64 of word c / 64; bits beyond the history mean nothing. T is float, half or bool.
+/// - `reserve(tokens, cells)`: after it, passes of so many tokens with a history of so many cells make the backend
+///   neither allocate nor change the address of anything that kernels read. May block.
+template <class B>
+concept writes_masks = requires(B& b, std::span<const std::uint64_t> bits, StridedView<float, 2> floats,
+                                StridedView<half, 2> halves, StridedView<bool, 2> bools, std::int64_t n) {
+    b.write_mask(bits, float{}, float{}, floats);
+    b.write_mask(bits, half{}, half{}, halves);
+    b.write_mask(bits, bool{}, bool{}, bools);
+    b.reserve(n, n);
+};
+
 /// Where memory lies, and who works on it. A value; the work it is given is done in order.
 ///
 /// - `Buffer<E>`: move-only; `data()`, which never changes, not even when the buffer is moved, and `size()`.

@@ -81,6 +81,17 @@ public:
         if (!copies.empty()) work_.copy_slots(space_, tensors, copies);
     }
 
+    /// Masks are written by the device into its own memory. On the cores of the host they need no backend.
+    template <class T>
+    void write_mask(std::span<const std::uint64_t> bits, T visible, T hidden,
+                    StridedView<T, 2> mask) requires(Work::on_device) {
+        if (mask.size() != 0) work_.write_mask(space_, bits, visible, hidden, mask);
+    }
+
+    void reserve(std::int64_t tokens, std::int64_t cells) requires(Work::on_device) {
+        work_.reserve(space_, tokens, cells);
+    }
+
     template <element E>
     void copy_to_host(const Buffer<E>& buffer, std::int64_t first, std::span<E> to) {
         detail::expect_within(buffer.size(), first, std::ssize(to));

@@ -5,10 +5,12 @@
 #include <cellar/base/contract.hpp>
 #include <cellar/base/plan.hpp>
 #include <cellar/base/result.hpp>
+#include <cellar/book/cell_set.hpp>
 #include <cellar/book/ledger.hpp>
 #include <cellar/book/limits.hpp>
 #include <cellar/book/mask.hpp>
 #include <cellar/book/open_pass.hpp>
+#include <cellar/book/words.hpp>
 #include <cellar/window/window.hpp>
 
 #include <algorithm>
@@ -102,11 +104,17 @@ public:
     /// Writes the mask of the open pass, [tokens, history], last index fastest.
     template <class T>
     void write_mask(T* mask) {
-        for (std::size_t i = 0; i < pass_.cells.size(); ++i) {
-            detail::SequenceRecord& r = ledger_.record(pass_.sequences[i]);
-            r.visible.slide(r.runs, seen_from(i), seen_to(i));
-            write_mask_row(r.visible.cells(), pass_.history, mask + static_cast<std::int64_t>(i) * pass_.history.count);
-        }
+        visit_rows([&](std::int64_t token, const CellSet& visible) {
+            write_mask_row(visible, pass_.history, mask + token * pass_.history.count);
+        });
+    }
+
+    /// The same as bits, a row of whole words for each token.
+    void write_mask_bits(std::uint64_t* bits) {
+        const std::int64_t words = detail::words_for(pass_.history.count);
+        visit_rows([&](std::int64_t token, const CellSet& visible) {
+            cellar::write_mask_bits(visible, pass_.history, bits + token * words);
+        });
     }
 
     /// See Ledger::copy_prefix, Ledger::remove, Ledger::defragment.
@@ -165,6 +173,16 @@ private:
                               && cells[end] == cells[end - 1] + 1;)
                 ++end;
             ledger_.enter(sequences[i], positions[i], cells[i], static_cast<std::int32_t>(end - i));
+        }
+    }
+
+    /// Calls `visit(token, cells that it sees)` for each token.
+    template <class Visit>
+    void visit_rows(Visit visit) {
+        for (std::size_t i = 0; i < pass_.cells.size(); ++i) {
+            detail::SequenceRecord& r = ledger_.record(pass_.sequences[i]);
+            r.visible.slide(r.runs, seen_from(i), seen_to(i));
+            visit(static_cast<std::int64_t>(i), r.visible.cells());
         }
     }
 

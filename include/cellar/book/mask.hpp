@@ -63,4 +63,9 @@ void write_mask_row(const CellSet& visible, CellRange history, T* row) {
     std::memcpy(row + done, rest, static_cast<std::size_t>(history.count - done) * sizeof(T));
 }
 
+/// The same as bits: 64 cells a word, from the first of `history` on; those beyond it may be anything. O(history / 64).
+inline void write_mask_bits(const CellSet& visible, CellRange history, std::uint64_t* row) {
+    for (std::int32_t done = 0; done < history.count; done += 64) *row++ = visible.bits_from(history.first + done);
+}
+
 } // namespace cellar

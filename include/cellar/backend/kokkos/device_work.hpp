@@ -15,6 +15,7 @@
 #include <cellar/kernel/move.hpp>
 #include <cellar/kernel/scatter.hpp>
 #include <cellar/kernel/turn.hpp>
+#include <cellar/kernel/write_mask.hpp>
 
 #include <Kokkos_Core.hpp>
 
@@ -60,6 +61,14 @@ bool in_words_of(std::span<const SlotRows> tensors) {
 template <class ExecutionSpace, class MemorySpace>
 class KokkosDeviceWork {
 public:
+    static constexpr bool on_device = true;
+
+    /// Afterwards no pass of so many tokens that see so many cells makes a list grow.
+    void reserve(const ExecutionSpace& space, std::int64_t tokens, std::int64_t cells) {
+        cells_.reserve(space, static_cast<std::size_t>(tokens));
+        mask_bits_.reserve(space, static_cast<std::size_t>(tokens * ((cells + 63) / 64)));
+    }
+
     template <class Mapping, class E, class T>
     void scatter(const ExecutionSpace& space, const Mapping& mapping, E* memory, std::span<const Cell> cells,
                  StridedView<const T, 3> rows) {
@@ -136,6 +145,13 @@ public:
         }
     }
 
+    template <class T>
+    void write_mask(const ExecutionSpace& space, std::span<const std::uint64_t> bits, T visible, T hidden,
+                    StridedView<T, 2> mask) {
+        const kernel::WriteMask<T> write{mask_bits_.send(space, bits), visible, hidden, mask};
+        Kokkos::parallel_for("cellar: mask", Policy(space, 0, mask.size()), write);
+    }
+
     /// All work that was given to the space is done.
     void fenced() {
         cells_.fenced();
@@ -144,6 +160,7 @@ public:
         factors_.fenced();
         slot_copies_.fenced();
         more_slot_copies_.fenced();
+        mask_bits_.fenced();
     }
 
 private:
@@ -203,6 +220,7 @@ private:
     List<std::byte> factors_;
     List<SlotCopy> slot_copies_;
     List<SlotCopy> more_slot_copies_;
+    List<std::uint64_t> mask_bits_;
     std::vector<Cell> sources_;
     std::vector<Cell> targets_;
     std::vector<std::byte> bytes_;

@@ -143,6 +143,8 @@ struct CopySlotsPiece {
 template <class ExecutionSpace>
 class KokkosHostWork {
 public:
+    static constexpr bool on_device = false;
+
     template <class Mapping, class E, class T>
     void scatter(const ExecutionSpace& space, const Mapping& mapping, E* memory, std::span<const Cell> cells,
                  StridedView<const T, 3> rows) {
