@@ -9,7 +9,7 @@
 #include <cstring>
 #include <random>
 #include <span>
-#include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -42,7 +42,7 @@ struct LateDevice {
 
     cellar_test::Events events() {
         return {.fence =
-                    [this](const std::string& name) {
+                    [this](std::string_view name) {
                         if (name.starts_with("cellar")) read();
                     },
                 .copy = [this](const void*, const void* from, std::size_t bytes) { copy(from, bytes); }};

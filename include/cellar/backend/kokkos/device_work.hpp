@@ -177,7 +177,7 @@ private:
     static void move_in_order(const ExecutionSpace& space, const Mapping& mapping, E* memory, const Move& run) {
         const std::int64_t rows = std::int64_t{mapping.heads()} * mapping.dim();
         const detail::EachRow<kernel::Move<Mapping, E>> each{{mapping, memory, run}, mapping.dim()};
-        if (rows > 0) Kokkos::parallel_for("cellar: move in order", Policy(space, 0, rows), each);
+        if (rows > 0) Kokkos::parallel_for("cellar: move", Policy(space, 0, rows), each);
     }
 
     template <class Word>

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What a pass asks of Kokkos, counted by its tools; and of the allocator. docs/kokkos.md has the numbers.
+#include "kokkos/device_on_host.hpp"
+#include "kokkos/tools.hpp"
+#include <cellar/cellar.hpp>
+
+#include <doctest/doctest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <new>
+#include <optional>
+#include <ostream>
+#include <string_view>
+#include <vector>
+
+namespace {
+
+bool counting_news = false;
+int news = 0;
+
+} // namespace
+
+void* operator new(std::size_t size) {
+    if (counting_news) ++news;
+    void* const block = std::malloc(size == 0 ? 1 : size);
+    if (block == nullptr) throw std::bad_alloc{};
+    return block;
+}
+void operator delete(void* block) noexcept {
+    std::free(block);
+}
+void operator delete(void* block, std::size_t) noexcept {
+    std::free(block);
+}
+
+using namespace cellar;
+using cellar_test::DeviceOnHost;
+using cellar_test::HostSpace;
+
+namespace {
+
+struct Counts {
+    int allocations = 0;
+    int fences = 0;
+    int copies = 0;
+    int kernels = 0;
+    int news = 0;
+
+    bool operator==(const Counts&) const = default;
+};
+
+std::ostream& operator<<(std::ostream& out, const Counts& c) {
+    return out << c.allocations << " allocations, " << c.fences << " fences, " << c.copies << " copies, " << c.kernels
+               << " kernels, " << c.news << " news";
+}
+
+/// What a call asks of Kokkos. Listening allocates, so what the call itself allocates is counted at another time.
+template <class Call>
+void count(Counts& counts, Call call) {
+    const cellar_test::Listener listener{{.kernel = [&](std::string_view) { ++counts.kernels; },
+                                          .fence = [&](std::string_view) { ++counts.fences; },
+                                          .allocation = [&](std::string_view) { ++counts.allocations; },
+                                          .copy = [&](auto...) { ++counts.copies; }}};
+    call();
+}
+
+template <class Call>
+void count_news(Counts& counts, Call call) {
+    news = 0;
+    counting_news = true;
+    call();
+    counting_news = false;
+    counts.news += news;
+}
+
+/// The verbs of a pass.
+struct PassCounts {
+    Counts begin;
+    Counts put; ///< in all layers
+    Counts get; ///< in all layers, with a mask
+    Counts commit;
+};
+
+constexpr int layers = 4;
+constexpr int heads = 8;
+constexpr int dim = 64;
+constexpr int batch = 256;
+
+template <class Backend, class Layout>
+class Model {
+public:
+    /// A pass of so many tokens, the next ones of its sequence.
+    template <class Count>
+    void pass(int tokens, PassCounts& counts, Count count) {
+        positions_.clear();
+        for (int i = 0; i < tokens; ++i) positions_.push_back({next_ + i});
+        next_ += tokens;
+        sequences_.assign(positions_.size(), {0});
+        const std::int64_t row = std::int64_t{heads} * dim;
+        const StridedView<const half, 3> rows{rows_.data(), {tokens, heads, dim}, {row, dim, 1}};
+        using Begun = decltype(cache_.begin({positions_, sequences_}));
+        std::optional<Begun> begun;
+        count(counts.begin, [&] { begun.emplace(cache_.begin({positions_, sequences_})); });
+        REQUIRE(*begun);
+        auto& pass = **begun;
+        count(counts.put, [&] {
+            for (int layer = 0; layer < layers; ++layer) pass.put(layer, rows, rows);
+        });
+        count(counts.get, [&] {
+            for (int layer = 0; layer < layers; ++layer) seen_ += pass.get(layer).mask.size();
+        });
+        count(counts.commit, [&] { pass.commit(); });
+    }
+
+    /// The counts of a pass after ones of the same size.
+    PassCounts after_warm_up(int tokens) {
+        PassCounts counts;
+        const auto only_call = [](Counts&, auto call) { call(); };
+        cache_.reserve(batch).drop();
+        for (int round = 0; round < 2; ++round) pass(tokens, counts, only_call);
+        pass(tokens, counts, [](Counts& of, auto call) { count(of, call); });
+        pass(tokens, counts, [](Counts& of, auto call) { count_news(of, call); });
+        return counts;
+    }
+
+private:
+    Cache<Layout, FullCausal, NoShift, Backend> cache_{Shape{layers, heads, dim},
+                                                       {.sequences = 1, .capacity = 5 * batch, .batch = batch}};
+    std::vector<half> rows_ = std::vector<half>(std::size_t{batch} * heads * dim);
+    std::vector<Position> positions_;
+    std::vector<Sequence> sequences_;
+    int next_ = 0;
+    std::int64_t seen_ = 0;
+};
+
+using HostWork = KokkosBackend<HostSpace>;
+
+} // namespace
+
+TEST_CASE_TEMPLATE("counts: host work", Layout, StandardV<half>, PermutedV<half>) {
+    const int pieces = HostSpace{}.concurrency() > 1 ? 2 * layers : 0; // else the caller does it all
+    const PassCounts decode = Model<HostWork, Layout>{}.after_warm_up(1);
+    CHECK(decode.begin == Counts{});
+    CHECK(decode.put == Counts{});
+    CHECK(decode.get == Counts{});
+    CHECK(decode.commit == Counts{});
+    const PassCounts prefill = Model<HostWork, Layout>{}.after_warm_up(batch);
+    CHECK(prefill.begin == Counts{});
+    CHECK(prefill.put == Counts{.kernels = pieces});
+    CHECK(prefill.get == Counts{});
+    CHECK(prefill.commit == Counts{});
+}
+
+TEST_CASE_TEMPLATE("counts: device work", Layout, StandardV<half>, PermutedV<half>) {
+    for (const int tokens : {1, batch}) {
+        CAPTURE(tokens);
+        const PassCounts counts = Model<DeviceOnHost, Layout>{}.after_warm_up(tokens);
+        CHECK(counts.begin == Counts{});
+        CHECK(counts.put == Counts{.copies = 1, .kernels = 2 * layers});
+        CHECK(counts.get == Counts{.copies = 1, .kernels = 1});
+        CHECK(counts.commit == Counts{});
+    }
+}
