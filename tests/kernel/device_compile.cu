@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Compiled by nvcc where there is one, and never run: every kernel, for every mapping and element, called from device
 // code.
+#include <cellar/kernel/copy_cell.hpp>
+#include <cellar/kernel/each_element.hpp>
 #include <cellar/kernel/gather.hpp>
 #include <cellar/kernel/move.hpp>
+#include <cellar/kernel/pack.hpp>
 #include <cellar/kernel/scatter.hpp>
+#include <cellar/kernel/scatter_tile.hpp>
 #include <cellar/kernel/turn.hpp>
+#include <cellar/kernel/write_mask.hpp>
 #include <cellar/layout/layout.hpp>
 #include <cellar/shift/rope_shift.hpp>
 
@@ -20,21 +25,72 @@ __global__ void run_each_row(Kernel kernel) {
     kernel(blockIdx.x, threadIdx.x);
 }
 
+template <class Kernel>
+__global__ void run_each_index(Kernel kernel) {
+    kernel(blockIdx.x);
+}
+
+template <class Tile, class Element>
+__global__ void run_each_tile(Tile tile) {
+    __shared__ Element shared[Tile::bytes / sizeof(Element)];
+    tile.read(blockIdx.x, static_cast<int>(threadIdx.x), shared);
+    __syncthreads();
+    tile.write(blockIdx.x, static_cast<int>(threadIdx.x), shared);
+}
+
+/// As a backend launches kernels of (i, head, d).
+template <class Mapping, class Kernel>
+void launch_elements(const Kernel& kernel) {
+    run_each<<<1, 1>>>(kernel);
+    run_each_index<<<1, 1>>>(cellar::kernel::EachElement<Kernel, Mapping::contiguous_cells>{kernel, 1, 1, 1});
+}
+
 template <class Mapping, class Element, class Pairing>
 void launch_turn(Mapping mapping, Element* memory) {
     using Shift = cellar::RopeShift<Pairing>;
-    const typename Shift::Rotation rotation{0, 4};
-    using Turn = cellar::kernel::Turn<Mapping, Element, typename Shift::Rotation, typename Shift::Factor>;
-    run_each<<<1, 1>>>(Turn{mapping, memory, rotation, nullptr, {0}});
+    using Rotation = typename Shift::Rotation;
+    using Factor = typename Shift::Factor;
+    using Run = cellar::kernel::CellRun;
+    using List = cellar::kernel::CellList;
+    const Rotation rotation{0, 4};
+    launch_elements<Mapping>(
+        cellar::kernel::Turn<Mapping, Element, Rotation, Factor, Run>{mapping, memory, rotation, nullptr, {0}});
+    launch_elements<Mapping>(
+        cellar::kernel::Turn<Mapping, Element, Rotation, Factor, List>{mapping, memory, rotation, nullptr, {nullptr}});
 }
 
 template <class Mapping, class Element, class T>
 void launch_rows(Mapping mapping, Element* memory) {
     const cellar::StridedView<const T, 3> from;
     const cellar::StridedView<T, 3> to;
-    run_each<<<1, 1>>>(cellar::kernel::Scatter<Mapping, Element, T>{mapping, memory, nullptr, from});
-    run_each<<<1, 1>>>(cellar::kernel::Gather<Mapping, Element, T>{mapping, memory, nullptr, to});
+    launch_elements<Mapping>(cellar::kernel::Scatter<Mapping, Element, T>{mapping, memory, nullptr, from});
+    launch_elements<Mapping>(cellar::kernel::Gather<Mapping, Element, T>{mapping, memory, nullptr, to});
+    launch_elements<Mapping>(cellar::kernel::CopyCell<Mapping, Element>{mapping, memory, nullptr, nullptr});
 }
+
+template <class Mapping, class Element, class T>
+void launch_packs(Mapping mapping, Element* memory) {
+    constexpr int width = cellar::kernel::pack_width<Element, T>;
+    using Pack = cellar::kernel::Pack<Element, width>;
+    launch_rows<Mapping, Pack, cellar::kernel::Pack<T, width>>(mapping, reinterpret_cast<Pack*>(memory));
+}
+
+template <class Mapping, class Element, class T>
+void launch_tiles(Mapping mapping, Element* memory) {
+    using Tile = cellar::kernel::ScatterTile<Mapping, Element, T>;
+    run_each_tile<Tile, Element><<<1, Tile::elements>>>(Tile{mapping, memory, nullptr, {}});
+}
+
+template <class T>
+void launch_masks() {
+    constexpr int width = cellar::kernel::pack_width<T, T>;
+    run_each_index<<<1, 1>>>(cellar::kernel::WriteMask<T, 1>{nullptr, T{}, T{}, nullptr, 1});
+    run_each_index<<<1, 1>>>(cellar::kernel::WriteMask<T, width>{nullptr, T{}, T{}, nullptr, 64});
+}
+
+template void launch_masks<float>();
+template void launch_masks<cellar::half>();
+template void launch_masks<bool>();
 
 template <class Mapping, class Element>
 void launch_all() {
@@ -42,6 +98,10 @@ void launch_all() {
     Element* const memory = nullptr;
     launch_rows<Mapping, Element, Element>(mapping, memory);
     launch_rows<Mapping, Element, float>(mapping, memory);
+    launch_packs<Mapping, Element, Element>(mapping, memory);
+    launch_packs<Mapping, Element, float>(mapping, memory);
+    launch_tiles<Mapping, Element, Element>(mapping, memory);
+    launch_tiles<Mapping, Element, float>(mapping, memory);
     launch_turn<Mapping, Element, cellar::Neox>(mapping, memory);
     launch_turn<Mapping, Element, cellar::Interleaved>(mapping, memory);
     run_each_row<<<1, 1>>>(cellar::kernel::Move<Mapping, Element>{mapping, memory, {}});

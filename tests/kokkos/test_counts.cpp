@@ -102,7 +102,7 @@ public:
         const StridedView<const half, 3> rows{rows_.data(), {tokens, heads, dim}, {row, dim, 1}};
         using Begun = decltype(cache_.begin({positions_, sequences_}));
         std::optional<Begun> begun;
-        count(counts.begin, [&] { begun.emplace(cache_.begin({positions_, sequences_})); });
+        count(counts.begin, [&] { static_cast<void>(begun.emplace(cache_.begin({positions_, sequences_}))); });
         REQUIRE(*begun);
         auto& pass = **begun;
         count(counts.put, [&] {

@@ -46,11 +46,11 @@ public:
         const bool any = std::any_of(all.begin(), all.end(), [](bool flag) { return flag; });
         auto pass = cache_.begin({positions, sequences, any ? all : std::span<const bool>{}});
         if (!pass) return no(pass.error());
-        pass_.emplace(std::move(*pass));
+        static_cast<void>(pass_.emplace(std::move(*pass)));
         return std::nullopt;
     }
 
-    void reserve(int tokens) override { pass_.emplace(cache_.reserve(tokens)); }
+    void reserve(int tokens) override { static_cast<void>(pass_.emplace(cache_.reserve(tokens))); }
 
     void put(int layer, const std::vector<Rows>& rows, int style) override {
         style % 2 == 0 ? put_as<float, float>(layer, rows, style / 2 % 3)

@@ -2,20 +2,22 @@
 #pragma once
 
 #include <cellar/backend/host_runs.hpp>
+#include <cellar/backend/kokkos/launch.hpp>
 #include <cellar/backend/kokkos/staged_list.hpp>
-#include <cellar/base/function.hpp>
 #include <cellar/base/ids.hpp>
 #include <cellar/base/plan.hpp>
 #include <cellar/base/slot_copy.hpp>
 #include <cellar/base/view.hpp>
 #include <cellar/kernel/copy_cell.hpp>
 #include <cellar/kernel/copy_slots.hpp>
-#include <cellar/kernel/each_element.hpp>
 #include <cellar/kernel/gather.hpp>
 #include <cellar/kernel/move.hpp>
+#include <cellar/kernel/pack.hpp>
 #include <cellar/kernel/scatter.hpp>
+#include <cellar/kernel/scatter_tile.hpp>
 #include <cellar/kernel/turn.hpp>
 #include <cellar/kernel/write_mask.hpp>
+#include <cellar/layout/mapping.hpp>
 
 #include <Kokkos_Core.hpp>
 
@@ -32,15 +34,6 @@ namespace cellar {
 
 namespace detail {
 
-/// A kernel of (head, d) as one of a single index. Not a private member: nvcc has to name it.
-template <class Kernel>
-struct EachRow {
-    Kernel kernel;
-    std::int64_t dim;
-
-    CELLAR_FUNCTION void operator()(std::int64_t index) const { kernel(index / dim, index % dim); }
-};
-
 /// True if all rows lie at, and are as long as, a multiple of Word.
 template <class Word>
 bool in_words_of(std::span<const SlotRows> tensors) {
@@ -56,8 +49,9 @@ bool in_words_of(std::span<const SlotRows> tensors) {
 
 } // namespace detail
 
-/// What a `KokkosBackend` does on a device: one thread for each element, neighbours side by side in memory. The lists
-/// of cells and factors that kernels read are kept on the device between verbs.
+/// What a `KokkosBackend` does on a device: neighbouring threads work on neighbours in memory, each on 16 bytes where
+/// rows lie together and are aligned, else on an element. The lists of cells and factors that kernels read are kept on
+/// the device between verbs.
 template <class ExecutionSpace, class MemorySpace>
 class KokkosDeviceWork {
 public:
@@ -72,15 +66,42 @@ public:
     template <class Mapping, class E, class T>
     void scatter(const ExecutionSpace& space, const Mapping& mapping, E* memory, std::span<const Cell> cells,
                  StridedView<const T, 3> rows) {
-        const kernel::Scatter<Mapping, E, T> scatter{mapping, memory, cells_.send(space, cells), rows};
-        launch<Mapping>(space, scatter, rows.extent(0), rows.extent(1), rows.extent(2));
+        const Cell* const to = cells_.send(space, cells);
+        constexpr int width = kernel::pack_width<E, T>;
+        if constexpr (Mapping::contiguous_rows) {
+            if (kernel::is_in_packs<width>(rows) && kernel::is_aligned_for_packs<width>(memory)) {
+                using Scatter = kernel::Scatter<CellsHeadsDims, kernel::Pack<E, width>, kernel::Pack<T, width>>;
+                const CellsHeadsDims packs{mapping.cells(), mapping.heads(), mapping.dim() / width};
+                const Scatter scatter{packs, reinterpret_cast<kernel::Pack<E, width>*>(memory), to,
+                                      kernel::in_packs<width>(rows)};
+                return launch<false>("cellar: packs", space, scatter, scatter.rows);
+            }
+        }
+        if constexpr (Mapping::contiguous_cells) {
+            // Few tokens leave a tile nearly empty.
+            if (rows.stride(2) == 1 && rows.extent(0) >= worth_a_tile)
+                return detail::launch_tiles<E>(space, kernel::ScatterTile<Mapping, E, T>{mapping, memory, to, rows});
+        }
+        const kernel::Scatter<Mapping, E, T> scatter{mapping, memory, to, rows};
+        launch<Mapping::contiguous_cells>("cellar", space, scatter, rows);
     }
 
     template <class Mapping, class E, class T>
     void gather(const ExecutionSpace& space, const Mapping& mapping, const E* memory, std::span<const Cell> cells,
                 StridedView<T, 3> rows) {
-        const kernel::Gather<Mapping, E, T> gather{mapping, memory, cells_.send(space, cells), rows};
-        launch<Mapping>(space, gather, rows.extent(0), rows.extent(1), rows.extent(2));
+        const Cell* const from = cells_.send(space, cells);
+        constexpr int width = kernel::pack_width<E, T>;
+        if constexpr (Mapping::contiguous_rows) {
+            if (kernel::is_in_packs<width>(rows) && kernel::is_aligned_for_packs<width>(memory)) {
+                using Gather = kernel::Gather<CellsHeadsDims, kernel::Pack<E, width>, kernel::Pack<T, width>>;
+                const CellsHeadsDims packs{mapping.cells(), mapping.heads(), mapping.dim() / width};
+                const Gather gather{packs, reinterpret_cast<const kernel::Pack<E, width>*>(memory), from,
+                                    kernel::in_packs<width>(rows)};
+                return launch<false>("cellar: packs", space, gather, gather.rows);
+            }
+        }
+        const kernel::Gather<Mapping, E, T> gather{mapping, memory, from, rows};
+        launch<Mapping::contiguous_cells>("cellar", space, gather, rows);
     }
 
     /// Runs that overlap themselves are moved one by one, the cells of all others in one launch.
@@ -100,9 +121,8 @@ public:
             }
         }
         if (sources_.empty()) return;
-        const kernel::CopyCell<Mapping, E> copy{mapping, memory, from_.send(space, sources_),
-                                                to_.send(space, targets_)};
-        launch<Mapping>(space, copy, std::ssize(sources_), mapping.heads(), mapping.dim());
+        const Cell* const from = from_.send(space, sources_);
+        copy_cells(space, mapping, memory, from, to_.send(space, targets_), std::ssize(sources_));
     }
 
     /// Turns by the same delta that come one after another are one launch.
@@ -127,7 +147,8 @@ public:
                 rotation,
                 factors(space, shift, layer, delta, rotation.pairs()),
                 {from_.send(space, sources_)}};
-            launch<Mapping>(space, turn, std::ssize(sources_), mapping.heads(), rotation.pairs());
+            detail::launch_elements<Mapping::contiguous_cells>("cellar: turn", space, turn, std::ssize(sources_),
+                                                               mapping.heads(), rotation.pairs());
         }
     }
 
@@ -148,8 +169,13 @@ public:
     template <class T>
     void write_mask(const ExecutionSpace& space, std::span<const std::uint64_t> bits, T visible, T hidden,
                     StridedView<T, 2> mask) {
-        const kernel::WriteMask<T> write{mask_bits_.send(space, bits), visible, hidden, mask};
-        Kokkos::parallel_for("cellar: mask", Policy(space, 0, mask.size()), write);
+        constexpr int width = kernel::pack_width<T, T>;
+        const std::uint64_t* const words = mask_bits_.send(space, bits);
+        if (mask.extent(1) % width == 0 && kernel::is_aligned_for_packs<width>(mask.pointer)) {
+            write_packs<width>(space, words, visible, hidden, mask);
+        } else {
+            write_packs<1>(space, words, visible, hidden, mask);
+        }
     }
 
     /// All work that was given to the space is done.
@@ -164,20 +190,45 @@ public:
     }
 
 private:
-    using Policy = Kokkos::RangePolicy<ExecutionSpace, Kokkos::IndexType<std::int64_t>>;
+    static constexpr std::int64_t worth_a_tile = 16; // tokens
 
-    template <class Mapping, class Kernel>
-    static void launch(const ExecutionSpace& space, const Kernel& kernel, std::int64_t cells, std::int64_t heads,
-                       std::int64_t dim) {
-        const kernel::EachElement<Kernel, Mapping::contiguous_cells> each{kernel, cells, heads, dim};
-        if (each.size() > 0) Kokkos::parallel_for("cellar", Policy(space, 0, each.size()), each);
+    template <bool CellsFastest, class Kernel, class T>
+    static void launch(const char* name, const ExecutionSpace& space, const Kernel& kernel,
+                       const StridedView<T, 3>& rows) {
+        detail::launch_elements<CellsFastest>(name, space, kernel, rows.extent(0), rows.extent(1), rows.extent(2));
+    }
+
+    template <class Mapping, class E>
+    static void copy_cells(const ExecutionSpace& space, const Mapping& mapping, E* memory, const Cell* from,
+                           const Cell* to, std::int64_t cells) {
+        constexpr int width = kernel::pack_width<E, E>;
+        if constexpr (Mapping::contiguous_rows) {
+            const int row = mapping.heads() * mapping.dim();
+            if (row % width == 0 && kernel::is_aligned_for_packs<width>(memory)) {
+                using Pack = kernel::Pack<E, width>;
+                const CellsHeadsDims packs{mapping.cells(), 1, row / width};
+                const kernel::CopyCell<CellsHeadsDims, Pack> copy{packs, reinterpret_cast<Pack*>(memory), from, to};
+                return detail::launch_elements<false>("cellar: packs", space, copy, cells, 1, packs.dim());
+            }
+        }
+        const kernel::CopyCell<Mapping, E> copy{mapping, memory, from, to};
+        detail::launch_elements<Mapping::contiguous_cells>("cellar", space, copy, cells, mapping.heads(),
+                                                           mapping.dim());
+    }
+
+    template <int N, class T>
+    static void write_packs(const ExecutionSpace& space, const std::uint64_t* bits, T visible, T hidden,
+                            StridedView<T, 2> mask) {
+        auto* const packs = reinterpret_cast<kernel::Pack<T, N>*>(mask.pointer);
+        const kernel::WriteMask<T, N> write{bits, visible, hidden, packs, mask.extent(1)};
+        Kokkos::parallel_for("cellar: mask", detail::Indices<ExecutionSpace>(space, 0, mask.size() / N), write);
     }
 
     template <class Mapping, class E>
     static void move_in_order(const ExecutionSpace& space, const Mapping& mapping, E* memory, const Move& run) {
         const std::int64_t rows = std::int64_t{mapping.heads()} * mapping.dim();
         const detail::EachRow<kernel::Move<Mapping, E>> each{{mapping, memory, run}, mapping.dim()};
-        if (rows > 0) Kokkos::parallel_for("cellar: move", Policy(space, 0, rows), each);
+        if (rows > 0) Kokkos::parallel_for("cellar: move", detail::Indices<ExecutionSpace>(space, 0, rows), each);
     }
 
     template <class Word>
@@ -190,7 +241,8 @@ private:
         }
         copy.copies = copies;
         copy.copy_count = count;
-        if (copy.size() > 0) Kokkos::parallel_for("cellar: copy slots", Policy(space, 0, copy.size()), copy);
+        if (copy.size() > 0)
+            Kokkos::parallel_for("cellar: slots", detail::Indices<ExecutionSpace>(space, 0, copy.size()), copy);
     }
 
     /// A pass copies to and fro by two lists in turn, the same for every layer: both stay on the device.
