@@ -2,6 +2,7 @@
 #pragma once
 
 #include "backend/memory.hpp"
+#include "backend/slots.hpp"
 #include "backend/turned.hpp"
 #include "shift/archetypes.hpp"
 #include "violations.hpp"

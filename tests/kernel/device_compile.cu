@@ -2,6 +2,7 @@
 // Compiled by nvcc where there is one, and never run: every kernel, for every mapping and element, called from device
 // code.
 #include <cellar/kernel/copy_cell.hpp>
+#include <cellar/kernel/copy_slots.hpp>
 #include <cellar/kernel/each_element.hpp>
 #include <cellar/kernel/gather.hpp>
 #include <cellar/kernel/move.hpp>
@@ -12,6 +13,8 @@
 #include <cellar/kernel/write_mask.hpp>
 #include <cellar/layout/layout.hpp>
 #include <cellar/shift/rope_shift.hpp>
+
+#include <cstddef>
 
 namespace cellar_test {
 
@@ -105,6 +108,11 @@ void launch_all() {
     launch_turn<Mapping, Element, cellar::Neox>(mapping, memory);
     launch_turn<Mapping, Element, cellar::Interleaved>(mapping, memory);
     run_each_row<<<1, 1>>>(cellar::kernel::Move<Mapping, Element>{mapping, memory, {}});
+}
+
+void launch_copy_slots() {
+    run_each_index<<<1, 1>>>(cellar::kernel::CopySlots<cellar::kernel::SlotWord>{});
+    run_each_index<<<1, 1>>>(cellar::kernel::CopySlots<std::byte>{});
 }
 
 template void launch_all<cellar::CellsHeadsDims, float>();

@@ -8,8 +8,8 @@
 
 namespace cellar::kernel {
 
-/// 16 bytes, which one thread of a device moves at once.
-struct alignas(16) SlotWord {
+/// 16 bytes, which one thread of a device moves at once, whatever lies there.
+struct alignas(16) [[gnu::may_alias]] SlotWord {
     std::uint32_t parts[4];
 };
 
@@ -38,13 +38,10 @@ struct CopySlots {
         const SlotRows& rows = tensors[tensor];
         const SlotCopy copy = copies[index / words[tensor]];
         const std::int64_t word = index % words[tensor];
-        Word value = {};
-        if (copy.from != zero_slot) {
-            const auto* const row = reinterpret_cast<const Word*>(rows.from + copy.from * rows.from_stride);
-            __builtin_memcpy(&value, row + word, sizeof(Word));
-        }
-        auto* const row = reinterpret_cast<Word*>(rows.to + copy.to * rows.to_stride);
-        __builtin_memcpy(row + word, &value, sizeof(Word));
+        const std::int64_t source = copy.from == zero_slot ? 0 : copy.from;
+        const auto* const from = reinterpret_cast<const Word*>(rows.from + source * rows.from_stride);
+        auto* const to = reinterpret_cast<Word*>(rows.to + copy.to * rows.to_stride);
+        to[word] = copy.from == zero_slot ? Word{} : from[word];
     }
 };
 

@@ -28,6 +28,7 @@
 #include <iterator>
 #include <span>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 namespace cellar {
@@ -154,7 +155,9 @@ public:
 
     /// One launch for every 16 tensors.
     void copy_slots(const ExecutionSpace& space, std::span<const SlotRows> tensors, std::span<const SlotCopy> copies) {
-        const SlotCopy* const list = sent(space, copies);
+        // A pass copies to and fro in turn, by the same two lists for every layer: both stay on the device.
+        std::swap(slot_copies_, last_slot_copies_);
+        const SlotCopy* const list = slot_copies_.send(space, copies);
         constexpr std::size_t most = kernel::CopySlots<kernel::SlotWord>::most_tensors;
         for (; !tensors.empty(); tensors = tensors.subspan(std::min(most, tensors.size()))) {
             const auto some = tensors.first(std::min(most, tensors.size()));
@@ -245,12 +248,6 @@ private:
             Kokkos::parallel_for("cellar: slots", detail::Indices<ExecutionSpace>(space, 0, copy.size()), copy);
     }
 
-    /// A pass copies to and fro by two lists in turn, the same for every layer: both stay on the device.
-    const SlotCopy* sent(const ExecutionSpace& space, std::span<const SlotCopy> copies) {
-        const bool first = copies.front().to == 0;
-        return (first ? slot_copies_ : more_slot_copies_).send(space, copies);
-    }
-
     template <class Shift>
     const typename Shift::Factor* factors(const ExecutionSpace& space, const Shift& shift, int layer,
                                           std::int32_t delta, int pairs) {
@@ -271,7 +268,7 @@ private:
     List<Cell> to_;
     List<std::byte> factors_;
     List<SlotCopy> slot_copies_;
-    List<SlotCopy> more_slot_copies_;
+    List<SlotCopy> last_slot_copies_;
     List<std::uint64_t> mask_bits_;
     std::vector<Cell> sources_;
     std::vector<Cell> targets_;

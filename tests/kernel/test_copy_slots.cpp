@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include <cellar/kernel/copy_slots.hpp>
+
+#include <doctest/doctest.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+using cellar::SlotCopy;
+using cellar::kernel::CopySlots;
+using cellar::kernel::SlotWord;
+
+static_assert(std::is_trivially_copyable_v<CopySlots<SlotWord>>);
+static_assert(sizeof(CopySlots<SlotWord>) <= 1024, "it travels to the device by value");
+
+TEST_CASE("copy slots, word by word in any order") {
+    struct alignas(16) Row {
+        std::array<std::uint32_t, 8> words;
+    };
+    std::array<Row, 3> from{};
+    std::array<Row, 3> to{};
+    std::array<std::uint32_t, 4> small_from{1, 2, 3, 4}; // rows of one element
+    std::array<std::uint32_t, 4> small_to{9, 9, 9, 9};
+    for (std::uint32_t row = 0; row < 3; ++row)
+        for (std::uint32_t i = 0; i < 8; ++i) {
+            from[row].words[i] = 100 * row + i;
+            to[row].words[i] = 7;
+        }
+    const std::array<SlotCopy, 2> copies{{{2, 0}, {cellar::zero_slot, 2}}};
+    const auto bytes = [](auto& list) { return reinterpret_cast<std::byte*>(list.data()); };
+    const auto run_backwards = [](const auto& kernel) {
+        for (std::int64_t i = kernel.size(); i-- > 0;) kernel(i);
+    };
+
+    CopySlots<SlotWord> wide{{{bytes(from), bytes(to), 32, 32, 32}}, {2}, 1, copies.data(), 2};
+    CHECK(wide.size() == 4);
+    run_backwards(wide);
+    CHECK(to[0].words == from[2].words);
+    CHECK(to[1].words == std::array<std::uint32_t, 8>{7, 7, 7, 7, 7, 7, 7, 7});
+    CHECK(to[2].words == std::array<std::uint32_t, 8>{});
+
+    CopySlots<std::byte> mixed{{{bytes(from), bytes(to), 32, 32, 0}, {bytes(small_from), bytes(small_to), 4, 4, 4}},
+                               {0, 4},
+                               2,
+                               copies.data(),
+                               2};
+    CHECK(mixed.size() == 8);
+    run_backwards(mixed);
+    CHECK(small_to == std::array<std::uint32_t, 4>{3, 9, 0, 9});
+}
