@@ -94,6 +94,9 @@ public:
     }
     void copy_prefix(int from, int to, int length) override { cache_.copy_prefix({from}, {to}, length); }
     bool can_resume(int sequence, int position) const override { return cache_.can_resume({sequence}, {position}); }
+    int resumable_prefix(int sequence, int position) const override {
+        return cache_.resumable_prefix({sequence}, {position}).value;
+    }
     void defragment() override { cache_.defragment(); }
     int tokens(int sequence) const override { return cache_.tokens({sequence}); }
     std::optional<std::pair<int, int>> range(int sequence) const override {

@@ -102,9 +102,14 @@ void Inspector::check_pass(const naive::Model& open, const Batch& batch, int sty
 
 void Inspector::check_resume(const naive::Model& model, int s) const {
     const int newest = model.newest(s);
+    int nearest = 0;
     for (int p = 0; p <= newest + 9; ++p) {
         // The middle of a long sequence is all alike; asking for it every time would be slow.
         if (p == 8 && newest > 40) p = newest - 20;
+        if (model.can_resume(s, p)) nearest = p;
+        if (nearest >= p - 7)
+            trace_.expect(subject_.resumable_prefix(s, p) == nearest, "resumable_prefix(s", s, ", ", p, ") is ",
+                          subject_.resumable_prefix(s, p), ", expected ", nearest);
         trace_.expect(subject_.can_resume(s, p) == model.can_resume(s, p), "can_resume(s", s, ", ", p, ") is ",
                       subject_.can_resume(s, p) ? "true" : "false");
     }

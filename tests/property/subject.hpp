@@ -49,6 +49,7 @@ public:
     virtual std::optional<naive::No> remove(int sequence, int begin, int end) = 0;
     virtual void copy_prefix(int from, int to, int length) = 0;
     virtual bool can_resume(int sequence, int position) const = 0;
+    virtual int resumable_prefix(int sequence, int position) const = 0;
     virtual void defragment() = 0;
     virtual int tokens(int sequence) const = 0;
     virtual std::optional<std::pair<int, int>> range(int sequence) const = 0;

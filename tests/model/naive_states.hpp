@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <optional>
+#include <ostream>
+#include <set>
+#include <utility>
+#include <vector>
+
+namespace naive {
+
+/// A state as the numbers that all tokens so far led to.
+struct FoldedState {
+    std::vector<int> numbers;
+    int marked_at = 0; ///< when it became a checkpoint
+};
+using StateRef = std::shared_ptr<FoldedState>;
+
+struct NewWord {
+    int sequence;
+    int position;
+    int word;
+};
+
+struct StateSetup {
+    int sequences = 1;
+    int batch = 1;
+    int rollback = 0;
+    int interval = 0;
+    int checkpoints = 0; ///< slots for them
+    bool refuses_unequal = false;
+};
+
+inline std::ostream& operator<<(std::ostream& out, const StateSetup& s) {
+    return out << "{sequences " << s.sequences << ", batch " << s.batch << ", rollback " << s.rollback << ", interval "
+               << s.interval << ", checkpoints " << s.checkpoints << (s.refuses_unequal ? ", refuses unequal}" : "}");
+}
+
+enum class NoState { batch_too_long, not_next, unequal_batch, cannot_rewind, cannot_cut };
+
+/// What a recurrent memory keeps, without slots: every state is a value of its own, and every question is answered by
+/// looking at everything.
+class States {
+public:
+    struct Kept {
+        StateRef state;
+        bool is_checkpoint;
+    };
+    using Sequence = std::map<int, Kept>; ///< by the position of the next token
+
+    States(StateSetup setup, StateRef (*fold)(const StateRef& before, int word))
+        : setup_{setup}, fold_{fold}, kept_(size()), scheduled_(size()) {}
+
+    const StateSetup& setup() const { return setup_; }
+    const Sequence& kept(int s) const { return kept_[static_cast<std::size_t>(s)]; }
+    int next(int s) const { return kept(s).empty() ? 0 : kept(s).rbegin()->first; }
+    bool can_resume(int s, int p) const { return p == 0 || kept(s).contains(p); }
+
+    int resumable_prefix(int s, int p) const {
+        while (!can_resume(s, p)) --p;
+        return p;
+    }
+
+    int used() const {
+        std::set<StateRef> all;
+        for (const Sequence& sequence : kept_)
+            for (const auto& [p, kept] : sequence) all.insert(kept.state);
+        return static_cast<int>(all.size());
+    }
+
+    std::set<StateRef> checkpoints() const {
+        std::set<StateRef> all;
+        for (const Sequence& sequence : kept_)
+            for (const auto& [p, kept] : sequence)
+                if (kept.is_checkpoint) all.insert(kept.state);
+        return all;
+    }
+
+    std::optional<NoState> refuses(const std::vector<NewWord>& batch) const {
+        if (static_cast<int>(batch.size()) > setup_.batch) return NoState::batch_too_long;
+        std::map<int, std::vector<int>> positions;
+        for (const NewWord& w : batch) {
+            auto& own = positions[w.sequence];
+            const bool follows =
+                own.empty() ? w.position == next(w.sequence) : w.position == own.back() || w.position == own.back() + 1;
+            if (!follows) return NoState::not_next;
+            own.push_back(w.position);
+        }
+        for (const auto& [s, own] : positions)
+            if (setup_.refuses_unequal && own.size() != positions.begin()->second.size()) return NoState::unequal_batch;
+        return std::nullopt;
+    }
+
+    /// The positions at which the batch leaves states of each sequence, and which of these are checkpoints.
+    std::map<int, std::map<int, bool>> cuts(const std::vector<NewWord>& batch) const {
+        std::map<int, int> end;
+        std::vector<int> order;
+        for (const NewWord& w : batch) {
+            if (!end.contains(w.sequence)) order.push_back(w.sequence);
+            end[w.sequence] = w.position + 1;
+        }
+        std::map<int, std::map<int, bool>> cuts;
+        std::map<int, std::vector<int>> wanted; // newest first
+        for (const auto& [s, last] : end) {
+            for (int p = last; p > next(s); --p) {
+                if (p >= last - setup_.rollback) cuts[s][p] = false;
+                if (is_wanted(s, p)) wanted[s].push_back(p);
+            }
+        }
+        int room = setup_.checkpoints - static_cast<int>(checkpoints().size());
+        for (std::size_t turn = 0; turn < batch.size(); ++turn)
+            for (const int s : order)
+                if (turn < wanted[s].size() && room-- > 0) cuts[s][wanted[s][turn]] = true;
+        return cuts;
+    }
+
+    void commit(const std::vector<NewWord>& batch) {
+        const auto all = cuts(batch);
+        bool marked = false;
+        std::vector<int> order;
+        for (const NewWord& w : batch)
+            if (std::find(order.begin(), order.end(), w.sequence) == order.end()) order.push_back(w.sequence);
+        for (const int s : order) {
+            Sequence after = kept(s);
+            StateRef state = after.empty() ? nullptr : after.rbegin()->second.state;
+            const int last = all.at(s).rbegin()->first;
+            int fed = next(s);
+            std::erase_if(after, [&](const auto& k) { return passed(k.first, k.second, last); });
+            for (const auto& [p, is_checkpoint] : all.at(s)) {
+                for (const NewWord& w : batch)
+                    if (w.sequence == s && w.position >= fed && w.position < p) state = fold_(state, w.word);
+                fed = p;
+                if (is_checkpoint) state->marked_at = ++clock_;
+                after[p] = {state, is_checkpoint};
+                marked = marked || is_checkpoint;
+            }
+            own(s) = after;
+            std::erase_if(scheduled_[static_cast<std::size_t>(s)], [&](int p) { return p <= last; });
+        }
+        if (marked) trim(nullptr);
+    }
+
+    std::optional<NoState> remove(int s, int begin, int end) {
+        if (begin == end) return std::nullopt;
+        if (begin > 0 && next(s) <= begin) return std::nullopt;
+        if (end < next(s)) return NoState::cannot_cut;
+        if (!can_resume(s, begin)) return NoState::cannot_rewind;
+        std::erase_if(own(s), [&](const auto& k) { return k.first > begin; });
+        if (begin == 0) scheduled_[static_cast<std::size_t>(s)].clear();
+        return std::nullopt;
+    }
+
+    std::optional<NoState> copy_prefix(int from, int to, int length) {
+        if (from == to) return std::nullopt;
+        if (length < next(from) && !can_resume(from, length)) return NoState::cannot_rewind;
+        own(to) = kept(from);
+        std::erase_if(own(to), [&](const auto& k) { return k.first > length; });
+        scheduled_[static_cast<std::size_t>(to)].clear();
+        return std::nullopt;
+    }
+
+    void checkpoint(int s) {
+        if (kept(s).empty()) return;
+        Kept& last = own(s).rbegin()->second;
+        if (!checkpoints().contains(last.state)) last.state->marked_at = ++clock_;
+        last.is_checkpoint = true;
+        trim(last.state);
+    }
+
+    void schedule(int s, int p) { scheduled_[static_cast<std::size_t>(s)].insert(p); }
+
+private:
+    std::size_t size() const { return static_cast<std::size_t>(setup_.sequences); }
+    Sequence& own(int s) { return kept_[static_cast<std::size_t>(s)]; }
+
+    bool is_wanted(int s, int p) const {
+        return (setup_.interval > 0 && p % setup_.interval == 0) || scheduled_[static_cast<std::size_t>(s)].contains(p);
+    }
+
+    bool passed(int p, const Kept& kept, int last) const { return !kept.is_checkpoint && p < last - setup_.rollback; }
+
+    // How much would have to be fed again without it, and how long it has been one.
+    std::pair<int, int> worth(const StateRef& state) const {
+        int most = 0;
+        for (const Sequence& sequence : kept_) {
+            int before = 0;
+            for (const auto& [p, kept] : sequence) {
+                if (!kept.is_checkpoint) continue;
+                if (kept.state == state) most = std::max(most, p - before);
+                before = p;
+            }
+        }
+        return {most, state->marked_at};
+    }
+
+    void trim(const StateRef& spared) {
+        const int most = setup_.checkpoints - std::max(1, setup_.checkpoints / 4);
+        for (auto all = checkpoints(); static_cast<int>(all.size()) > most; all = checkpoints()) {
+            all.erase(spared);
+            const StateRef least = *std::min_element(all.begin(), all.end(),
+                                                     [&](const auto& a, const auto& b) { return worth(a) < worth(b); });
+            for (int s = 0; s < setup_.sequences; ++s) {
+                const int last = next(s);
+                for (auto& [p, kept] : own(s))
+                    if (kept.state == least) kept.is_checkpoint = false;
+                std::erase_if(own(s), [&](const auto& k) { return passed(k.first, k.second, last); });
+            }
+        }
+    }
+
+    StateSetup setup_;
+    StateRef (*fold_)(const StateRef& before, int word);
+    std::vector<Sequence> kept_;
+    std::vector<std::set<int>> scheduled_;
+    int clock_ = 0;
+};
+
+} // namespace naive

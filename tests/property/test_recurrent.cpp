@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "recurrent_trial.hpp"
+#include <cellar/backend/eigen.hpp>
+#include <cellar/backend/host.hpp>
+
+#include <doctest/doctest.h>
+#include <rapidcheck.h>
+
+#include <cstdlib>
+
+using namespace property::recurrent;
+
+namespace {
+
+// The same series in every run: see suite.cpp.
+[[maybe_unused]] const int settled = setenv("RC_PARAMS", "seed=20261121 max_success=50", 0);
+
+template <class Backend>
+bool agrees_with_model(int length) {
+    return rc::check("recurrent states agree with the naive model", [=] {
+        const naive::StateSetup setup = *setups();
+        Trial<Backend>{setup, 3}.run(*steps(length, setup.sequences, setup.batch));
+    });
+}
+
+bool agrees_with_model(const naive::StateSetup& setup, int length) {
+    return rc::check("many recurrent states agree with the naive model", [=] {
+        const bool taken = *rc::gen::element(true, false, false, false, false);
+        if (taken) Trial<cellar::HostBackend>{setup, 20}.run(*steps(length, setup.sequences, setup.batch));
+    });
+}
+
+} // namespace
+
+TEST_CASE("recurrent states agree with the naive model") {
+    CHECK(agrees_with_model<cellar::HostBackend>(150));
+}
+
+TEST_CASE("recurrent states of the Eigen backend agree with the naive model") {
+    CHECK(agrees_with_model<cellar::EigenBackend>(60));
+}
+
+TEST_CASE("recurrent states of many sequences agree with the naive model, with few in a batch and with many") {
+    CHECK(agrees_with_model({.sequences = 130, .batch = 4, .rollback = 1, .interval = 5, .checkpoints = 20}, 120));
+    CHECK(agrees_with_model({.sequences = 120, .batch = 300, .rollback = 2, .interval = 2, .checkpoints = 7}, 40));
+}
