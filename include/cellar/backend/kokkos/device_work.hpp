@@ -188,7 +188,7 @@ public:
         to_.fenced();
         factors_.fenced();
         slot_copies_.fenced();
-        more_slot_copies_.fenced();
+        last_slot_copies_.fenced();
         mask_bits_.fenced();
     }
 
