@@ -8,7 +8,9 @@ repetitions.
 
   scan, head     the peers' way: an array of {position, owners} scanned cell by cell (head: free cells are looked for
                  from where the last ones were found); how many times longer it takes
-  fill, memcpy   the limit: the same memory filled, or as many bytes copied; how much of that speed is reached
+  fill, memcpy, copy   the limit: the same memory filled, or as many bytes copied (copy: by Kokkos, with the same
+                 threads); how much of that speed is reached
+  launches       as many empty kernels as there are tensors to write; how many times longer they take
   growth         the cost with 128k cells over that with 4k
 """
 
@@ -18,8 +20,8 @@ import json
 import statistics
 import sys
 
-LIMITS = ("fill", "memcpy")
-COLUMNS = ("scan", "head", *LIMITS, "growth")
+LIMITS = ("fill", "memcpy", "copy")
+COLUMNS = ("scan", "head", "launches", *LIMITS, "growth")
 MOST, LEAST = "128k", "4k"
 
 
@@ -47,6 +49,12 @@ GOALS = [
      lambda r: r.ratios.get("scan"), lambda v: v >= 20, "at least 20 times faster than the scan"),
     ("target", lambda r: r.job.startswith("mask_float") and r.cells == MOST,
      lambda r: r.ratios.get("fill"), lambda v: v >= 0.6, "at least 0.6 of the speed of filling the same memory"),
+    *(("target", lambda r, job=job, state=state, sequences=sequences: r.job == job and state in r.state
+       and sequences in ("", r.sequences), lambda r: r.ratios.get("copy"), lambda v, least=least: v >= least,
+       f"at least {least} of the speed of copying")
+      for job, state, sequences, least in [("put", "standard", "", 0.85), ("put", "permuted", "", 0.6),
+                                           ("move", "", "", 0.85), ("turn", "", "", 0.8), ("gather", "", "1", 0.5),
+                                           ("gather", "", "64", 0.85)]),
     ("aim", lambda r: r.job == "begin" and r.sequences == "1",
      lambda r: r.ns["cellar"] / 1e3, lambda v: v <= 0.5, "at most 0.5 us"),
     ("aim", lambda r: r.job == "begin" and r.sequences == "64",

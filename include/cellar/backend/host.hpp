@@ -42,7 +42,7 @@ public:
 
     template <mapping Mapping, element E>
     void move(const Mapping& mapping, Buffer<E>& buffer, std::span<const Move> moves) const {
-        for (const Move& run : moves) detail::move_run(mapping, buffer.data(), run);
+        detail::move_runs(mapping, buffer.data(), moves, 0, detail::move_parts(mapping, moves));
     }
 
     template <mapping Mapping, element E, shift_policy Shift>

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <cellar/backend/host_convert.hpp>
+#include <cellar/backend/host_transpose.hpp>
 #include <cellar/base/ids.hpp>
 #include <cellar/base/view.hpp>
 #include <cellar/kernel/gather.hpp>
 #include <cellar/kernel/scatter.hpp>
-#include <cellar/layout/element.hpp>
 #include <cellar/layout/mapping.hpp>
 
 #include <algorithm>
@@ -14,22 +15,11 @@
 #include <cstring>
 #include <iterator>
 #include <span>
-#include <type_traits>
 
 namespace cellar::detail {
 
-/// From [from, from + n) to [to, to + n), which do not overlap.
-template <class From, class To>
-void convert(const From* from, To* to, std::int64_t n) {
-    if constexpr (std::is_same_v<From, To>) {
-        if (n > 0) std::memcpy(to, from, static_cast<std::size_t>(n) * sizeof(To));
-    } else {
-        constexpr std::int64_t chunk = 16; // a loop of constant length becomes vector code at -O2 too
-        const std::int64_t whole = n - n % chunk;
-        for (std::int64_t i = 0; i < whole; i += chunk)
-            for (std::int64_t k = i; k < i + chunk; ++k) to[k] = static_cast<To>(from[k]);
-        for (std::int64_t i = whole; i < n; ++i) to[i] = static_cast<To>(from[i]);
-    }
+inline std::span<const Cell> cells_from(std::span<const Cell> cells, std::int64_t begin, std::int64_t end) {
+    return cells.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin));
 }
 
 /// How many cells from cells[first] on are neighbours in memory too.
@@ -65,18 +55,44 @@ void visit_strips(const Mapping& mapping, std::span<const Cell> cells, const Vie
     }
 }
 
-inline constexpr std::int64_t block_rows = 64;
-inline constexpr std::int64_t block_dims = 32;
+// A line of a row, and of a strip so many that the processor fetches them ahead.
+inline constexpr std::int64_t block_rows = 256;
+template <class E>
+inline constexpr std::int64_t block_dims = 64 / sizeof(E);
 
 /// Calls `block(head, first d, dims, first row, rows)` for pieces that fit on the stack. There they are turned from
-/// rows to columns: memory is visited cell after cell, and a row in pieces of a cache line and more. Without that, rows
-/// a power of two apart would push one another out of the cache for every element.
-template <class View, class Block>
+/// rows to columns: memory is visited in pieces of a cache line and more both as rows and as strips of cells. Without
+/// that, what lies a power of two apart would push one another out of the cache for every element.
+template <class E, class View, class Block>
 void visit_blocks(const View& rows, Block block) {
+    constexpr std::int64_t most = block_dims<E>;
     for (std::int64_t head = 0; head < rows.extent(1); ++head)
-        for (std::int64_t d = 0; d < rows.extent(2); d += block_dims)
+        for (std::int64_t d = 0; d < rows.extent(2); d += most)
             for (std::int64_t i = 0; i < rows.extent(0); i += block_rows)
-                block(head, d, std::min(block_dims, rows.extent(2) - d), i, std::min(block_rows, rows.extent(0) - i));
+                block(head, d, std::min(most, rows.extent(2) - d), i, std::min(block_rows, rows.extent(0) - i));
+}
+
+/// Calls `piece(k, i, offset, n)` for each strip k < dims of a block and every run of its cells: [i, i + n) of the block
+/// lie from `offset` on. Strip after strip, so that one of them is in reach for many scattered cells.
+template <class Mapping, class Piece>
+void visit_strips_of_block(const Mapping& mapping, std::span<const Cell> cells, std::int64_t head, std::int64_t d,
+                           std::int64_t dims, Piece piece) {
+    std::int64_t lengths[block_rows]; // of the run that begins there
+    for (std::int64_t i = 0; i < std::ssize(cells); i += lengths[i])
+        lengths[i] = Mapping::contiguous_cells ? run_length(cells, i) : 1;
+    for (std::int64_t k = 0; k < dims; ++k)
+        for (std::int64_t i = 0; i < std::ssize(cells); i += lengths[i])
+            piece(k, i, mapping(cells[static_cast<std::size_t>(i)], head, d + k), lengths[i]);
+}
+
+/// A copy that is inlined for a single element.
+template <class E>
+void copy_run(const E* from, E* to, std::int64_t n) {
+    if (n == 1) {
+        *to = *from;
+    } else {
+        std::memcpy(to, from, static_cast<std::size_t>(n) * sizeof(E));
+    }
 }
 
 /// Row i of `rows` to cells[i].
@@ -90,12 +106,14 @@ void scatter_rows(const Mapping& mapping, E* memory, std::span<const Cell> cells
             convert(&rows(i, head, 0), memory + offset, n);
         });
     } else {
-        visit_blocks(rows, [=](Index head, Index d, Index dims, Index first, Index n) {
-            E block[block_rows][block_dims];
-            const Cell* const to = cells.data() + first;
+        visit_blocks<E>(rows, [=](Index head, Index d, Index dims, Index first, Index n) {
+            E block[block_rows][block_dims<E>];
+            E strips[block_dims<E>][block_rows];
             for (Index i = 0; i < n; ++i) convert(&rows(first + i, head, d), block[i], dims);
-            for (Index k = 0; k < dims; ++k)
-                for (Index i = 0; i < n; ++i) memory[mapping(to[i], head, d + k)] = block[i][k];
+            transpose(block, strips, n, dims);
+            visit_strips_of_block(
+                mapping, cells_from(cells, first, first + n), head, d, dims,
+                [&](Index k, Index i, Index offset, Index count) { copy_run(&strips[k][i], memory + offset, count); });
         });
     }
 }
@@ -111,11 +129,13 @@ void gather_rows(const Mapping& mapping, const E* memory, std::span<const Cell> 
             convert(memory + offset, &rows(i, head, 0), n);
         });
     } else {
-        visit_blocks(rows, [=](Index head, Index d, Index dims, Index first, Index n) {
-            E block[block_rows][block_dims];
-            const Cell* const from = cells.data() + first;
-            for (Index k = 0; k < dims; ++k)
-                for (Index i = 0; i < n; ++i) block[i][k] = memory[mapping(from[i], head, d + k)];
+        visit_blocks<E>(rows, [=](Index head, Index d, Index dims, Index first, Index n) {
+            E block[block_rows][block_dims<E>];
+            E strips[block_dims<E>][block_rows];
+            visit_strips_of_block(
+                mapping, cells_from(cells, first, first + n), head, d, dims,
+                [&](Index k, Index i, Index offset, Index count) { copy_run(memory + offset, &strips[k][i], count); });
+            transpose(strips, block, dims, n);
             for (Index i = 0; i < n; ++i) convert(block[i], &rows(first + i, head, d), dims);
         });
     }

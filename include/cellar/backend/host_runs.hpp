@@ -38,7 +38,7 @@ void visit_part(std::span<const Run> runs, std::int64_t begin, std::int64_t end,
     }
 }
 
-/// Whether a run reads cells that it writes: then they have to be moved in order.
+/// Whether a run reads cells that it writes: then these have to be moved in order.
 inline bool overlaps(const Move& run) {
     return run.from < run.to + run.count && run.to < run.from + run.count;
 }
@@ -50,26 +50,33 @@ std::int64_t cells_of(std::span<const Run> runs) {
     return cells;
 }
 
-/// One move, as few calls of memmove as the mapping allows.
+/// What `move_runs` can be divided into: memory is swept in its own order, cell after cell or strip after strip.
+template <class Mapping>
+std::int64_t move_parts(const Mapping& mapping, std::span<const Move> moves) {
+    if constexpr (Mapping::contiguous_cells) return std::int64_t{mapping.heads()} * mapping.dim();
+    return cells_of(moves);
+}
+
+/// Parts [begin, end) of all moves, in as few calls of memmove as the mapping allows.
 template <class Mapping, class E>
-void move_run(const Mapping& mapping, E* memory, const Move& run) {
-    const auto n = static_cast<std::size_t>(run.count);
-    if constexpr (Mapping::contiguous_rows) {
+void move_runs(const Mapping& mapping, E* memory, std::span<const Move> moves, std::int64_t begin, std::int64_t end) {
+    const auto move = [&](const Move& run, std::int64_t head, std::int64_t d, std::int64_t elements) {
+        std::memmove(memory + mapping(run.to, head, d), memory + mapping(run.from, head, d),
+                     static_cast<std::size_t>(elements) * sizeof(E));
+    };
+    if constexpr (Mapping::contiguous_cells) {
+        for (std::int64_t strip = begin; strip < end; ++strip)
+            for (const Move& run : moves) move(run, strip / mapping.dim(), strip % mapping.dim(), run.count);
+    } else if constexpr (Mapping::contiguous_rows) {
         const std::int64_t row = std::int64_t{mapping.heads()} * mapping.dim();
         if (row == 0) return; // there may be no memory
-        std::memmove(memory + mapping(run.to, 0, 0), memory + mapping(run.from, 0, 0),
-                     n * static_cast<std::size_t>(row) * sizeof(E));
+        visit_part(moves, begin, end, [&](const Move& run) { move(run, 0, 0, run.count * row); });
     } else {
-        const kernel::Move<Mapping, E> element{mapping, memory, run};
-        for (std::int64_t head = 0; head < mapping.heads(); ++head) {
-            for (std::int64_t d = 0; d < mapping.dim(); ++d) {
-                if constexpr (Mapping::contiguous_cells) {
-                    std::memmove(memory + mapping(run.to, head, d), memory + mapping(run.from, head, d), n * sizeof(E));
-                } else {
-                    element(head, d);
-                }
-            }
-        }
+        visit_part(moves, begin, end, [&](const Move& run) {
+            const kernel::Move<Mapping, E> element{mapping, memory, run};
+            for (std::int64_t head = 0; head < mapping.heads(); ++head)
+                for (std::int64_t d = 0; d < mapping.dim(); ++d) element(head, d);
+        });
     }
 }
 
@@ -89,23 +96,24 @@ void turn_pairs(const Mapping& mapping, E* memory, const Rotation& rotation, con
     }
 }
 
-/// The same for heads that lie together: 16-bit elements go through floats, because conversions of whole heads become
+/// The same for rows that lie together: 16-bit elements go through floats, because conversions of whole rows become
 /// vector code, and those of single elements on the way in and out of a pair do not.
 template <class Mapping, class E, class Rotation, class Factor>
-void turn_heads(const Mapping& mapping, E* memory, const Rotation& rotation, const Factor* factors, const Turn& run,
-                int begin, int end) {
+void turn_rows(const Mapping& mapping, E* memory, const Rotation& rotation, const Factor* factors, const Turn& run,
+               int begin, int end) {
     constexpr int longest = 1024;
-    if (std::is_same_v<E, float> || mapping.dim() > longest)
+    const int dim = mapping.dim();
+    if (std::is_same_v<E, float> || dim > longest)
         return turn_pairs(mapping, memory, rotation, factors, run, begin, end);
     float floats[longest];
-    const CellsHeadsDims one_head{1, 1, mapping.dim()};
-    for (std::int64_t i = 0; i < run.count; ++i) {
-        for (std::int64_t head = 0; head < mapping.heads(); ++head) {
-            E* const elements = memory + mapping(run.first + i, head, 0);
-            convert(elements, floats, mapping.dim());
-            turn_pairs(one_head, floats, rotation, factors, Turn{0, 1, run.delta}, begin, end);
-            convert(floats, elements, mapping.dim());
-        }
+    const std::int64_t heads = std::int64_t{mapping.heads()} * run.count;
+    const CellsHeadsDims some{longest / dim, 1, dim};
+    E* const first = memory + mapping(run.first, 0, 0);
+    for (std::int64_t head = 0; head < heads; head += some.cells()) {
+        const auto count = static_cast<std::int32_t>(std::min(some.cells(), heads - head));
+        convert(first + head * dim, floats, std::int64_t{count} * dim);
+        turn_pairs(some, floats, rotation, factors, Turn{0, count, run.delta}, begin, end);
+        convert(floats, first + head * dim, std::int64_t{count} * dim);
     }
 }
 
@@ -129,7 +137,7 @@ void turn_runs(const Mapping& mapping, E* memory, const Shift& shift, int layer,
             made = true;
             delta = turn.delta;
             if constexpr (Mapping::contiguous_rows) {
-                turn_heads(mapping, memory, rotation, factors, turn, begin, end);
+                turn_rows(mapping, memory, rotation, factors, turn, begin, end);
             } else {
                 turn_pairs(mapping, memory, rotation, factors, turn, begin, end);
             }

@@ -48,10 +48,6 @@ StridedView<T, 3> rows_from(StridedView<T, 3> rows, std::int64_t begin, std::int
     return rows;
 }
 
-inline std::span<const Cell> cells_from(std::span<const Cell> cells, std::int64_t begin, std::int64_t end) {
-    return cells.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin));
-}
-
 template <class Mapping, class E, class T>
 struct ScatterPiece {
     Mapping mapping;
@@ -82,16 +78,7 @@ struct MovePiece {
     E* memory;
     std::span<const Move> moves;
 
-    void operator()(std::int64_t begin, std::int64_t end) const {
-        visit_part(moves, begin, end, MoveRun{mapping, memory});
-    }
-
-    struct MoveRun {
-        const Mapping& mapping;
-        E* memory;
-
-        void operator()(const Move& run) const { move_run(mapping, memory, run); }
-    };
+    void operator()(std::int64_t begin, std::int64_t end) const { move_runs(mapping, memory, moves, begin, end); }
 };
 
 template <class Mapping, class E, class Shift>
@@ -159,13 +146,16 @@ public:
         detail::in_pieces(space, std::ssize(cells), row_bytes<E>(mapping), piece);
     }
 
-    /// Runs that overlap themselves are not cut into pieces.
+    /// Cells of runs that overlap themselves are not divided among threads; strips may be.
     template <class Mapping, class E>
     void move(const ExecutionSpace& space, const Mapping& mapping, E* memory, std::span<const Move> moves) {
         const detail::MovePiece<Mapping, E> piece{mapping, memory, moves};
-        const std::int64_t cells = detail::cells_of(moves);
-        if (std::any_of(moves.begin(), moves.end(), detail::overlaps)) return piece(0, cells);
-        detail::in_pieces(space, cells, row_bytes<E>(mapping), piece);
+        const std::int64_t parts = detail::move_parts(mapping, moves);
+        if (parts == 0) return;
+        if (!Mapping::contiguous_cells && std::any_of(moves.begin(), moves.end(), detail::overlaps))
+            return piece(0, parts);
+        const std::int64_t bytes = detail::cells_of(moves) * row_bytes<E>(mapping);
+        detail::in_pieces(space, parts, bytes / parts, piece);
     }
 
     template <class Mapping, class E, class Shift>

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include "../stopwatch.hpp"
+#include <cellar/backend/kokkos.hpp>
+#include <cellar/layout/layout.hpp>
+#include <cellar/store/layer_store.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+/// The memory of a model with the shape of Llama 3 8B on Kokkos, beside copies of as many bytes by Kokkos, by the same
+/// threads. The names of the benchmarks are job/layout and element/tokens or cells a run/cells/way.
+namespace cellar::bench {
+
+using Space = Kokkos::DefaultHostExecutionSpace;
+using Backend = KokkosBackend<Space>;
+
+inline constexpr int model_layers = 32;
+inline constexpr int kv_heads = 8;
+inline constexpr int head_dim = 128;
+inline constexpr std::int64_t row = kv_heads * head_dim;
+inline constexpr Cell kokkos_capacities[] = {4 * 1024, 32 * 1024};
+
+void add_rows();
+void add_decode();
+
+/// All layers, or the first ones if all would take more than 2 GiB: they are swept one after another, so that nothing of
+/// a layer is left in the processor's caches when its turn comes again.
+template <class E>
+int layers_of(Cell cells) {
+    constexpr std::int64_t most_bytes = std::int64_t{2} << 30;
+    return static_cast<int>(std::min<std::int64_t>(model_layers, most_bytes / (2 * cells * row * sizeof(E))));
+}
+
+template <class Layout>
+struct Layers {
+    using E = typename Layout::key_element;
+    using Store = LayerStore<Layout, Backend>;
+
+    explicit Layers(Cell the_cells) : cells{the_cells} {
+        for (int layer = 0; layer < layers_of<E>(cells); ++layer)
+            stores.emplace_back(backend, cells, LayerShape{kv_heads, head_dim, head_dim});
+    }
+
+    Cell cells;
+    Backend backend;
+    std::vector<Store> stores;
+};
+
+/// Keys and values of so many tokens, apart for each layer.
+template <class E>
+struct Rows {
+    Rows(Backend& backend, int layers, std::int32_t the_tokens) : tokens{the_tokens} {
+        for (int i = 0; i < 2 * layers; ++i) memory.push_back(backend.allocate<E>(tokens * row));
+    }
+
+    auto keys(std::size_t layer) { return view(memory[2 * layer]); }
+    auto values(std::size_t layer) { return view(memory[2 * layer + 1]); }
+
+    std::int32_t tokens;
+    std::vector<Backend::Buffer<E>> memory;
+
+private:
+    auto view(Backend::Buffer<E>& buffer) const { return contiguous_view(buffer.data(), tokens, kv_heads, head_dim); }
+};
+
+/// Copies of `tokens` rows, `tensors` times in each layer: the limit.
+template <class E>
+void measure_copy(benchmark::State& state, Cell cells, std::int32_t tokens, int tensors) {
+    Backend backend;
+    const int layers = layers_of<E>(cells) * tensors;
+    const auto bytes = static_cast<std::size_t>(tokens * row);
+    std::vector<Backend::Buffer<E>> from;
+    std::vector<Backend::Buffer<E>> to;
+    for (int i = 0; i < layers; ++i) {
+        from.push_back(backend.allocate<E>(tokens * row));
+        to.push_back(backend.allocate<E>(tokens * row));
+    }
+    measure(state, [&](Stopwatch& watch) {
+        watch.start();
+        for (std::size_t i = 0; i < from.size(); ++i)
+            Kokkos::deep_copy(backend.space(),
+                              Kokkos::subview(to[i].view(), std::pair<std::size_t, std::size_t>{0, bytes}),
+                              from[i].view());
+        backend.fence();
+        watch.stop();
+    });
+}
+
+} // namespace cellar::bench

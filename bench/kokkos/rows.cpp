@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "layers.hpp"
+#include <cellar/shift/frequencies.hpp>
+#include <cellar/shift/rope_shift.hpp>
+
+#include <numeric>
+#include <random>
+
+/// What moves rows: `put` of a batch, `gather` of a sequence whose cells lie in runs of so many anywhere, `move` of runs
+/// (a quarter of the cells, as a defragmentation does), `turn` of the keys of half of the cells.
+namespace cellar::bench {
+namespace {
+
+constexpr std::int32_t prompt = 512;
+
+template <class Layout>
+void measure_put(benchmark::State& state, Cell cells) {
+    using E = typename Layout::key_element;
+    Layers<Layout> layers{cells};
+    Rows<E> rows{layers.backend, static_cast<int>(layers.stores.size()), prompt};
+    std::vector<Cell> taken(prompt);
+    std::iota(taken.begin(), taken.end(), cells / 2);
+    measure(state, [&](Stopwatch& watch) {
+        watch.start();
+        for (std::size_t i = 0; i < layers.stores.size(); ++i)
+            layers.stores[i].put(layers.backend, taken, rows.keys(i), rows.values(i));
+        layers.backend.fence();
+        watch.stop();
+    });
+}
+
+// `tokens` cells in runs of `length`, at random places in random order.
+std::vector<Cell> scattered(Cell cells, std::int32_t tokens, std::int32_t length) {
+    std::vector<Cell> runs(static_cast<std::size_t>(cells / length));
+    for (std::size_t i = 0; i < runs.size(); ++i) runs[i] = static_cast<Cell>(i) * length;
+    std::shuffle(runs.begin(), runs.end(), std::mt19937{1});
+    std::vector<Cell> found;
+    for (std::size_t i = 0; std::ssize(found) < tokens; ++i)
+        for (Cell cell = runs[i]; cell < runs[i] + length; ++cell) found.push_back(cell);
+    return found;
+}
+
+std::int32_t gathered_of(Cell cells) {
+    return std::min(cells / 4, 4096);
+}
+
+template <class Layout>
+void measure_gather(benchmark::State& state, Cell cells, std::int32_t length) {
+    using E = typename Layout::key_element;
+    Layers<Layout> layers{cells};
+    Rows<E> rows{layers.backend, static_cast<int>(layers.stores.size()), gathered_of(cells)};
+    const std::vector<Cell> from = scattered(cells, rows.tokens, length);
+    measure(state, [&](Stopwatch& watch) {
+        watch.start();
+        for (std::size_t i = 0; i < layers.stores.size(); ++i)
+            layers.stores[i].gather(layers.backend, from, rows.keys(i), rows.values(i));
+        layers.backend.fence();
+        watch.stop();
+    });
+}
+
+template <class Layout>
+void measure_move(benchmark::State& state, Cell cells, std::int32_t length) {
+    Layers<Layout> layers{cells};
+    std::vector<Move> moves;
+    for (Cell cell = 0; cell < cells / 2; cell += 2 * length) moves.push_back({cells / 2 + cell, cell, length});
+    measure(state, [&](Stopwatch& watch) {
+        watch.start();
+        for (auto& store : layers.stores) store.move(layers.backend, moves);
+        layers.backend.fence();
+        watch.stop();
+    });
+}
+
+template <class Layout>
+void measure_turn(benchmark::State& state, Cell cells) {
+    Layers<Layout> layers{cells};
+    const RopeShift<Neox> shift{rope_frequencies(head_dim, 500000)};
+    const std::vector<Turn> turns{{cells / 2, cells / 2, -cells / 4}};
+    measure(state, [&](Stopwatch& watch) {
+        watch.start();
+        for (auto& store : layers.stores) store.turn(layers.backend, shift, 0, turns);
+        layers.backend.fence();
+        watch.stop();
+    });
+}
+
+template <class Layout>
+void add_all(const std::string& layout) {
+    using E = typename Layout::key_element;
+    for (const Cell cells : kokkos_capacities) {
+        const std::string size = std::to_string(cells / 1024) + "k";
+        // `tensors`: how many of keys and values the job sweeps.
+        const auto add_job = [&](const std::string& job, int number, std::int32_t tokens, int tensors, auto measured) {
+            const std::string name = job + "/" + layout + "/" + std::to_string(number) + "/" + size;
+            add(name + "/cellar", measured);
+            add(name + "/copy", [=](benchmark::State& state) { measure_copy<E>(state, cells, tokens, tensors); });
+        };
+        add_job("put", prompt, prompt, 2, [=](benchmark::State& state) { measure_put<Layout>(state, cells); });
+        for (const int length : {1, 64})
+            add_job("gather", length, gathered_of(cells), 2,
+                    [=](benchmark::State& state) { measure_gather<Layout>(state, cells, length); });
+        for (const int length : {64, 512})
+            add_job("move", length, cells / 4, 2,
+                    [=](benchmark::State& state) { measure_move<Layout>(state, cells, length); });
+        add_job("turn", 1, cells / 2, 1, [=](benchmark::State& state) { measure_turn<Layout>(state, cells); });
+    }
+}
+
+} // namespace
+
+void add_rows() {
+    add_all<StandardV<half>>("standard_half");
+    add_all<StandardV<float>>("standard_float");
+    add_all<PermutedV<half>>("permuted_half");
+    add_all<PermutedV<float>>("permuted_float");
+}
+
+} // namespace cellar::bench

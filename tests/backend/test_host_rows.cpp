@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// How the host moves rows, on its own: what the processor converts, and what goes through blocks of strips.
+#include <cellar/backend/host_convert.hpp>
+#include <cellar/backend/host_rows.hpp>
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <numeric>
+#include <random>
+#include <vector>
+
+using namespace cellar;
+
+namespace {
+
+std::vector<half> all_halves() {
+    std::vector<half> all(1 << 16);
+    for (std::uint32_t bits = 0; bits < all.size(); ++bits) all[bits].bits = static_cast<std::uint16_t>(bits);
+    return all;
+}
+
+bool is_same(float a, float b) {
+    return std::isnan(a) ? std::isnan(b) : std::bit_cast<std::uint32_t>(a) == std::bit_cast<std::uint32_t>(b);
+}
+
+/// Cells in runs of up to `longest`, each cell once.
+std::vector<Cell> cells_in_runs(int tokens, int longest, std::mt19937& random) {
+    std::vector<Cell> firsts(static_cast<std::size_t>(tokens));
+    for (std::size_t i = 0; i < firsts.size(); ++i) firsts[i] = static_cast<Cell>(i) * (longest + 1);
+    std::shuffle(firsts.begin(), firsts.end(), random);
+    std::vector<Cell> cells;
+    for (std::size_t run = 0; std::ssize(cells) < tokens; ++run)
+        for (int i = 0; i < longest && std::ssize(cells) < tokens; ++i) cells.push_back(firsts[run] + i);
+    return cells;
+}
+
+template <class E>
+void check_rows(int tokens, int dim, int longest) {
+    CAPTURE(tokens);
+    CAPTURE(dim);
+    CAPTURE(longest);
+    std::mt19937 random{static_cast<unsigned>(tokens * dim + longest)};
+    constexpr int heads = 2;
+    const std::vector<Cell> cells = cells_in_runs(tokens, longest, random);
+    const HeadsDimsCells mapping{std::int64_t{tokens} * (longest + 1), heads, dim};
+    std::vector<E> memory(static_cast<std::size_t>(mapping.required_size()), E{-1.0F});
+    std::vector<E> rows(static_cast<std::size_t>(tokens * heads * dim));
+    for (E& element : rows) element = E{static_cast<float>(random() % 1000)};
+    const auto view = contiguous_view(static_cast<const E*>(rows.data()), tokens, heads, dim);
+
+    std::vector<E> expected = memory;
+    for (int i = 0; i < tokens; ++i)
+        for (int head = 0; head < heads; ++head)
+            for (int d = 0; d < dim; ++d)
+                expected[static_cast<std::size_t>(mapping(cells[static_cast<std::size_t>(i)], head, d))] =
+                    view(i, head, d);
+    detail::scatter_rows(mapping, memory.data(), cells, view);
+    const auto same = [](E a, E b) { return static_cast<float>(a) == static_cast<float>(b); };
+    REQUIRE(std::equal(memory.begin(), memory.end(), expected.begin(), same));
+
+    std::vector<E> back(rows.size(), E{-2.0F});
+    detail::gather_rows(mapping, memory.data(), cells, contiguous_view(back.data(), tokens, heads, dim));
+    REQUIRE(std::equal(back.begin(), back.end(), rows.begin(), same));
+}
+
+} // namespace
+
+TEST_CASE("host: many halves at a time are converted as one") {
+    const std::vector<half> halves = all_halves();
+    for (const std::int64_t offset : {0, 3}) { // a rest that is no whole vector
+        std::vector<float> floats(halves.size());
+        detail::convert(halves.data(), floats.data() + offset, std::ssize(halves) - offset);
+        for (std::size_t i = 0; i + static_cast<std::size_t>(offset) < halves.size(); ++i)
+            REQUIRE(is_same(floats[i + static_cast<std::size_t>(offset)], static_cast<float>(halves[i])));
+    }
+}
+
+TEST_CASE("host: many floats at a time become halves as one does") {
+    std::mt19937 random{1};
+    std::vector<float> floats(1 << 18);
+    for (float& f : floats) f = std::bit_cast<float>(static_cast<std::uint32_t>(random()));
+    // Half-way between two halves, and beside it: there rounding is decided.
+    std::size_t at = 0;
+    for (const half h : all_halves()) {
+        const auto exact = std::bit_cast<std::uint32_t>(static_cast<float>(h));
+        for (const std::uint32_t more : {0xfffU, 0x1000U, 0x1001U})
+            floats[at++] = std::bit_cast<float>(exact + more);
+    }
+    std::vector<half> halves(floats.size());
+    detail::convert(floats.data(), halves.data(), std::ssize(floats));
+    for (std::size_t i = 0; i < floats.size(); ++i) {
+        CAPTURE(floats[i]);
+        REQUIRE(is_same(static_cast<float>(halves[i]), static_cast<float>(half{floats[i]})));
+    }
+}
+
+TEST_CASE("host: rows go to strips and come back, whatever their number and the runs of their cells") {
+    for (const int tokens : {1, 7, 8, 9, 255, 256, 257, 300})
+        for (const int dim : {1, 5, 16, 32, 33})
+            for (const int longest : {1, 2, 9, 300}) {
+                check_rows<float>(tokens, dim, longest);
+                check_rows<half>(tokens, dim, longest);
+            }
+}
