@@ -27,6 +27,7 @@ install(
     FILES
         ${CMAKE_CURRENT_BINARY_DIR}/cellarConfig.cmake
         ${CMAKE_CURRENT_BINARY_DIR}/cellarConfigVersion.cmake
+        cmake/Finddlpack.cmake
     DESTINATION ${package_dir}
 )
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})

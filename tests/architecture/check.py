@@ -20,13 +20,14 @@ ROOMS = {
     "kernel": ["base", "layout", "shift"],
     "backend": ["base", "layout", "shift", "kernel"],
     "store": ["base", "layout", "shift", "backend"],
+    "interop": ["base", "layout"],
     "models": ["base", "shift", "store"],
     "recurrent": ["base", "layout", "backend"],
 }
 FRONT = "front"
 
 # Named only in headers that are called after them, or that lie in a folder called after them.
-OPT_IN = {"eigen": "Eigen", "kokkos": "Kokkos"}
+OPT_IN = {"eigen": "Eigen", "kokkos": "Kokkos", "dlpack": "dlpack"}
 
 # What these reach must hold none of the rooms named: the Eigen backend is an oracle because it
 # shares no arithmetic with the kernels.
@@ -41,7 +42,8 @@ def room_of(header):
 
 
 def opted_into(header, name):
-    return header.split("/")[-1] == f"{name}.hpp" or name in header.split("/")[:-1]
+    *folders, file = header.split("/")
+    return name in folders or re.fullmatch(rf"{name}(_[a-z_]+)?\.hpp", file) is not None
 
 
 def without_comments(text):

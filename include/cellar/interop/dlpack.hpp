@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <cellar/base/contract.hpp>
+#include <cellar/base/view.hpp>
+#include <cellar/layout/element.hpp>
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <dlpack/dlpack.h>
+#include <memory>
+#include <type_traits>
+#include <utility>
+
+#if DLPACK_MAJOR_VERSION != 1
+#error "cellar/interop/dlpack.hpp: expected version 1 of DLPack"
+#endif
+
+namespace cellar {
+
+namespace detail {
+
+template <class T>
+inline constexpr DLDataType dlpack_type{kDLFloat, 8 * sizeof(T), 1};
+template <>
+inline constexpr DLDataType dlpack_type<bfloat16>{kDLBfloat, 16, 1};
+template <>
+inline constexpr DLDataType dlpack_type<bool>{kDLBool, 8, 1};
+
+template <class T>
+concept dlpack_element = element<T> || std::same_as<T, bool>;
+
+/// A tensor, the extents that it points to, and what keeps its memory alive.
+template <class Managed, int Rank>
+struct ManagedView {
+    Managed tensor{};
+    std::int64_t shape[Rank] = {};
+    std::int64_t strides[Rank] = {};
+    std::shared_ptr<const void> owner;
+
+    static void destroy(Managed* tensor) { delete static_cast<ManagedView*>(tensor->manager_ctx); }
+};
+
+} // namespace detail
+
+/// Ends a tensor as its receiver has to.
+struct DlpackDeleter {
+    template <class Managed>
+    void operator()(Managed* tensor) const {
+        if (tensor->deleter != nullptr) tensor->deleter(tensor);
+    }
+};
+
+/// `release()` hands it over: whoever takes it calls its deleter, once.
+template <class Managed = DLManagedTensorVersioned>
+using DlpackTensor = std::unique_ptr<Managed, DlpackDeleter>;
+
+/// The same memory as a tensor of DLPack, without a copy: keys, values, a mask. Views of constants are marked read-only,
+/// which `DLManagedTensor`, the struct of before version 1, cannot be. `device` is where the memory lies, {kDLCPU, 0}
+/// for the host. The tensor keeps `owner` alive, not the cache: without one it must not outlive the view.
+template <class Managed = DLManagedTensorVersioned, class T, int Rank>
+    requires(detail::dlpack_element<std::remove_const_t<T>>)
+DlpackTensor<Managed> to_dlpack(const StridedView<T, Rank>& view, DLDevice device,
+                                std::shared_ptr<const void> owner = nullptr) {
+    constexpr bool versioned = std::same_as<Managed, DLManagedTensorVersioned>;
+    static_assert(versioned || !std::is_const_v<T>, "to_dlpack: DLManagedTensor cannot say that it is read-only");
+    using View = detail::ManagedView<Managed, Rank>;
+    auto managed = std::make_unique<View>();
+    managed->owner = std::move(owner);
+    for (int r = 0; r < Rank; ++r) {
+        managed->shape[r] = view.extent(r);
+        managed->strides[r] = view.stride(r);
+    }
+    Managed& tensor = managed->tensor;
+    if constexpr (versioned) {
+        tensor.version = {DLPACK_MAJOR_VERSION, DLPACK_MINOR_VERSION};
+        tensor.flags = std::is_const_v<T> ? DLPACK_FLAG_BITMASK_READ_ONLY : 0;
+    }
+    tensor.deleter = View::destroy;
+    DLTensor& fields = tensor.dl_tensor;
+    fields.data = view.size() == 0 ? nullptr : const_cast<std::remove_const_t<T>*>(view.pointer);
+    fields.device = device;
+    fields.ndim = Rank;
+    fields.dtype = detail::dlpack_type<std::remove_const_t<T>>;
+    fields.shape = managed->shape;
+    fields.strides = managed->strides;
+    fields.byte_offset = 0;
+    tensor.manager_ctx = managed.get();
+    return DlpackTensor<Managed>{&managed.release()->tensor};
+}
+
+/// The memory of somebody's tensor as a view, to be put. It must be of T, of Rank extents and on `device`, else it is a
+/// violation. The view does not keep the tensor alive.
+template <class T, int Rank>
+    requires(detail::dlpack_element<std::remove_const_t<T>>)
+StridedView<T, Rank> from_dlpack(const DLTensor& tensor, DLDevice device) {
+    constexpr DLDataType expected = detail::dlpack_type<std::remove_const_t<T>>;
+    CELLAR_EXPECTS(tensor.ndim == Rank, "from_dlpack: a tensor of ", tensor.ndim, " extents, expected ", Rank);
+    CELLAR_EXPECTS(tensor.dtype.code == expected.code && tensor.dtype.bits == expected.bits && tensor.dtype.lanes == 1,
+                   "from_dlpack: elements of type ", tensor.dtype.code, " with ", tensor.dtype.bits, " bits and ",
+                   tensor.dtype.lanes, " lanes, expected type ", expected.code, " with ", expected.bits, " and 1");
+    CELLAR_EXPECTS(tensor.device.device_type == device.device_type && tensor.device.device_id == device.device_id,
+                   "from_dlpack: memory of device ", static_cast<int>(tensor.device.device_type), ":",
+                   tensor.device.device_id, ", expected ", static_cast<int>(device.device_type), ":", device.device_id);
+    StridedView<T, Rank> view;
+    if (tensor.data != nullptr)
+        view.pointer = reinterpret_cast<T*>(static_cast<std::byte*>(tensor.data) + tensor.byte_offset);
+    std::int64_t dense = 1; // before version 1.2 no strides meant densely packed
+    for (int r = Rank - 1; r >= 0; --r) {
+        view.extents[r] = tensor.shape[r];
+        view.strides[r] = tensor.strides != nullptr ? tensor.strides[r] : dense;
+        dense *= tensor.shape[r];
+    }
+    return view;
+}
+
+/// The same of a tensor that says its version and whether it may be written.
+template <class T, int Rank>
+StridedView<T, Rank> from_dlpack(const DLManagedTensorVersioned& tensor, DLDevice device) {
+    CELLAR_EXPECTS(tensor.version.major == DLPACK_MAJOR_VERSION, "from_dlpack: a tensor of version ",
+                   tensor.version.major, " of DLPack, expected ", DLPACK_MAJOR_VERSION);
+    CELLAR_EXPECTS(std::is_const_v<T> || (tensor.flags & DLPACK_FLAG_BITMASK_READ_ONLY) == 0,
+                   "from_dlpack: the tensor is read-only, expected one that may be written");
+    return from_dlpack<T, Rank>(tensor.dl_tensor, device);
+}
+
+} // namespace cellar

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "violations.hpp"
+#include <cellar/cellar.hpp>
+#include <cellar/interop/eigen_map.hpp>
+
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <type_traits>
+#include <vector>
+
+using namespace cellar;
+
+namespace {
+
+template <class E>
+std::vector<E> counted(int n) {
+    std::vector<E> elements;
+    for (int i = 0; i < n; ++i) elements.push_back(static_cast<E>(static_cast<float>(i)));
+    return elements;
+}
+
+} // namespace
+
+TEST_CASE_TEMPLATE("eigen_map: one head, one token, one element of all heads", E, float, half, bfloat16) {
+    auto elements = counted<E>(2 * 3 * 4 * 2);
+    const StridedView<E, 3> view{elements.data(), {2, 3, 4}, {24, 8, 2}}; // gaps between all elements
+    const auto value = [&](int i, int h, int d) { return static_cast<float>(view(i, h, d)); };
+    const auto head = eigen_map(view, 1, 2);
+    REQUIRE(head.rows() == 2);
+    REQUIRE(head.cols() == 4);
+    const auto token = eigen_map(view, 0, 1);
+    REQUIRE(token.rows() == 3);
+    REQUIRE(token.cols() == 4);
+    const auto of_all = eigen_map(view, 2, 3);
+    REQUIRE(of_all.rows() == 2);
+    REQUIRE(of_all.cols() == 3);
+    for (int i = 0; i < 2; ++i) {
+        for (int d = 0; d < 4; ++d) CHECK(static_cast<float>(head(i, d)) == value(i, 2, d));
+        for (int h = 0; h < 3; ++h) CHECK(static_cast<float>(of_all(i, h)) == value(i, h, 3));
+    }
+    for (int h = 0; h < 3; ++h)
+        for (int d = 0; d < 4; ++d) CHECK(static_cast<float>(token(h, d)) == value(1, h, d));
+    CHECK(static_cast<const void*>(head.data()) == &view(0, 2, 0));
+}
+
+TEST_CASE("eigen_map: memory is shared, constants stay constant") {
+    std::vector<float> elements(6);
+    const StridedView<float, 2> view = contiguous_view(elements.data(), 2, 3);
+    eigen_map(view)(1, 2) = 7.0F;
+    CHECK(elements[5] == 7.0F);
+    const StridedView<const float, 2> constant = view;
+    static_assert(!std::is_assignable_v<decltype(eigen_map(constant)(0, 0)), float>);
+    CHECK(eigen_map(constant)(1, 2) == 7.0F);
+}
+
+TEST_CASE("eigen_map: what attention reads of a pass") {
+    Cache<PermutedV<float>> cache{Shape{1, 2, 3}, {.capacity = 8, .batch = 4}};
+    const auto rows = counted<float>(4 * 2 * 3);
+    const std::vector<Position> positions{{0}, {1}, {2}, {3}};
+    const std::vector<Sequence> sequences(4);
+    auto pass = cache.begin({positions, sequences});
+    REQUIRE(pass);
+    pass->put(0, rows, rows);
+    const Eigen::MatrixXf keys = eigen_map(pass->keys(0), 1, 1);     // [history, dim]
+    const Eigen::MatrixXf values = eigen_map(pass->values(0), 0, 1); // [dim, history]
+    CHECK(keys == values.transpose());
+    CHECK(keys(3, 2) == rows[3 * 6 + 3 + 2]);
+    const auto mask = eigen_map(pass->mask<bool>());
+    CHECK(mask.count() == 10);
+    pass->commit();
+}
+
+TEST_CASE("eigen_map: an axis or an index that there is not") {
+    std::vector<float> elements(24);
+    const auto view = contiguous_view(elements.data(), 2, 3, 4);
+    CHECK(violation_of([&] { eigen_map(view, 3, 0); }) == "eigen_map: axis 3, expected 0 to 2");
+    CHECK(violation_of([&] { eigen_map(view, -1, 0); }) == "eigen_map: axis -1, expected 0 to 2");
+    CHECK(violation_of([&] { eigen_map(view, 1, 3); }) == "eigen_map: index 3 of axis 1, expected 0 to 2");
+    CHECK(violation_of([&] { eigen_map(view, 1, -1); }) == "eigen_map: index -1 of axis 1, expected 0 to 2");
+}
