@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <cellar/backend/backend.hpp>
 #include <cellar/base/contract.hpp>
 #include <cellar/base/view.hpp>
 #include <cellar/fwd.hpp>
@@ -66,6 +67,11 @@ public:
         const auto values = rows("values", layer, v, shape.kv_heads, shape.value_dim);
         if (!reserved_) store.put(state().backend, cells(), keys, values);
     }
+
+    /// Enqueues: the list of this pass's cells goes to where the kernels of `put` read it, which the first `put` does
+    /// otherwise. With it sent, `put` enqueues kernels alone, the same for every pass of so many tokens: they can be
+    /// captured in a graph and replayed in later passes, after `send_cells`. `Cache::reserve` keeps the address.
+    void send_cells() requires(sends_cells<typename State::Backend>) { state().backend.send_cells(cells()); }
 
     /// The keys of the history in place, [history, kv_heads, key_dim] as StandardV and PermutedV store them.
     auto keys(int layer) const { return state().store(layer).keys(history_); }

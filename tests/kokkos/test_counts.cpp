@@ -153,6 +153,35 @@ TEST_CASE_TEMPLATE("counts: host work", Layout, StandardV<half>, PermutedV<half>
     CHECK(prefill.commit == Counts{});
 }
 
+// What a graph captures: kernels, and the list they read at the same address in every pass.
+TEST_CASE_TEMPLATE("counts: with the cells sent, puts are kernels alone", Layout, StandardV<half>, PermutedV<half>) {
+    Cache<Layout, FullCausal, NoShift, DeviceOnHost> cache{Shape{layers, heads, dim},
+                                                           {.sequences = 2, .capacity = 100, .batch = 32}};
+    cache.reserve(32).drop();
+    const std::vector<half> rows(std::size_t{2} * heads * dim);
+    const void* address = nullptr;
+    for (int p = 0; p < 20; ++p) {
+        const std::vector<Position> positions{{p}, {p}};
+        const std::vector<Sequence> sequences{{0}, {1}};
+        auto pass = cache.begin({positions, sequences});
+        REQUIRE(pass);
+        const void* to = nullptr;
+        {
+            const cellar_test::Listener listener{{.copy = [&](const void* at, auto...) { to = at; }}};
+            pass->send_cells();
+        }
+        REQUIRE(to != nullptr);
+        if (p > 0) CHECK(to == address);
+        address = to;
+        Counts counts;
+        count(counts, [&] {
+            for (int layer = 0; layer < layers; ++layer) pass->put(layer, rows, rows);
+        });
+        CHECK(counts == Counts{.kernels = 2 * layers});
+        pass->commit();
+    }
+}
+
 TEST_CASE_TEMPLATE("counts: device work", Layout, StandardV<half>, PermutedV<half>) {
     for (const int tokens : {1, batch}) {
         CAPTURE(tokens);

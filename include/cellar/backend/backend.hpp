@@ -98,6 +98,13 @@ concept writes_masks = requires(B& b, std::span<const std::uint64_t> bits, Strid
     b.reserve(n, n);
 };
 
+/// A backend whose kernels read lists of cells in memory of its own: `send_cells(cells)` enqueues the copy that the next
+/// `scatter` to the same cells does not enqueue again, so that it can be captured in a graph.
+template <class B>
+concept sends_cells = requires(B& b, std::span<const Cell> cells) {
+    b.send_cells(cells);
+};
+
 /// Where memory lies, and who works on it. A value; the work it is given is done in order.
 ///
 /// - `Buffer<E>`: move-only; `data()`, which never changes, not even when the buffer is moved, and `size()`.

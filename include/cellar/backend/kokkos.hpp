@@ -88,6 +88,12 @@ public:
         if (mask.size() != 0) work_.write_mask(space_, bits, visible, hidden, mask);
     }
 
+    /// Enqueues: the list of cells that scatters read from now on, also those in a graph that was captured. It lies at
+    /// one address, if `reserve` has made it long enough.
+    void send_cells(std::span<const Cell> cells) requires(Work::on_device) {
+        if (!cells.empty()) work_.send_cells(space_, cells);
+    }
+
     void reserve(std::int64_t tokens, std::int64_t cells) requires(Work::on_device) {
         work_.reserve(space_, tokens, cells);
     }

@@ -14,10 +14,11 @@ struct alignas(16) [[gnu::may_alias]] SlotWord {
 };
 
 /// Copies one word of one row of one tensor. Words are independent: any order. The tensors are carried by value: the
-/// list is short, and another one for every layer.
+/// list is short, and another one for every layer. Not more of them, because Kokkos passes kernels of 512 bytes and more
+/// through constant memory, and waits before each for the one before.
 template <class Word>
 struct CopySlots {
-    static constexpr int most_tensors = 16;
+    static constexpr int most_tensors = 8;
 
     SlotRows tensors[most_tensors];
     std::int64_t words[most_tensors]; ///< in a row of each

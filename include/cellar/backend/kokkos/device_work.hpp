@@ -64,6 +64,9 @@ public:
         mask_bits_.reserve(space, static_cast<std::size_t>(tokens * ((cells + 63) / 64)));
     }
 
+    /// As the first scatter of a pass does.
+    void send_cells(const ExecutionSpace& space, std::span<const Cell> cells) { cells_.send(space, cells); }
+
     template <class Mapping, class E, class T>
     void scatter(const ExecutionSpace& space, const Mapping& mapping, E* memory, std::span<const Cell> cells,
                  StridedView<const T, 3> rows) {
@@ -153,7 +156,7 @@ public:
         }
     }
 
-    /// One launch for every 16 tensors.
+    /// One launch for every 8 tensors.
     void copy_slots(const ExecutionSpace& space, std::span<const SlotRows> tensors, std::span<const SlotCopy> copies) {
         // A pass copies to and fro in turn, by the same two lists for every layer: both stay on the device.
         std::swap(slot_copies_, last_slot_copies_);
@@ -224,14 +227,14 @@ private:
                             StridedView<T, 2> mask) {
         auto* const packs = reinterpret_cast<kernel::Pack<T, N>*>(mask.pointer);
         const kernel::WriteMask<T, N> write{bits, visible, hidden, packs, mask.extent(1)};
-        Kokkos::parallel_for("cellar: mask", detail::Indices<ExecutionSpace>(space, 0, mask.size() / N), write);
+        detail::launch_indices("cellar: mask", space, mask.size() / N, write);
     }
 
     template <class Mapping, class E>
     static void move_in_order(const ExecutionSpace& space, const Mapping& mapping, E* memory, const Move& run) {
         const std::int64_t rows = std::int64_t{mapping.heads()} * mapping.dim();
         const detail::EachRow<kernel::Move<Mapping, E>> each{{mapping, memory, run}, mapping.dim()};
-        if (rows > 0) Kokkos::parallel_for("cellar: move", detail::Indices<ExecutionSpace>(space, 0, rows), each);
+        detail::launch_indices("cellar: move", space, rows, each);
     }
 
     template <class Word>
@@ -244,8 +247,7 @@ private:
         }
         copy.copies = copies;
         copy.copy_count = count;
-        if (copy.size() > 0)
-            Kokkos::parallel_for("cellar: slots", detail::Indices<ExecutionSpace>(space, 0, copy.size()), copy);
+        detail::launch_indices("cellar: slots", space, copy.size(), copy);
     }
 
     template <class Shift>

@@ -13,15 +13,27 @@
 
 namespace cellar::detail {
 
-template <class ExecutionSpace>
-using Indices = Kokkos::RangePolicy<ExecutionSpace, Kokkos::IndexType<std::int64_t>>;
+/// Kokkos passes what it launches by value if that is smaller than 512 bytes, its own part included. Anything larger goes
+/// through constant memory, and the host waits for the kernel that was there before.
+template <class Policy, class Kernel>
+void launch(const char* name, const Policy& policy, const Kernel& kernel) {
+    static_assert(sizeof(Kernel) <= 424, "the kernel is too large to be enqueued without a wait");
+    Kokkos::parallel_for(name, policy, kernel);
+}
+
+/// Kernels of an index in [0, size).
+template <class ExecutionSpace, class Kernel>
+void launch_indices(const char* name, const ExecutionSpace& space, std::int64_t size, const Kernel& kernel) {
+    using Policy = Kokkos::RangePolicy<ExecutionSpace, Kokkos::IndexType<std::int64_t>>;
+    if (size > 0) launch(name, Policy(space, 0, size), kernel);
+}
 
 /// One thread for each element, d fastest, or the cells if `CellsFastest`.
 template <bool CellsFastest, class ExecutionSpace, class Kernel>
 void launch_elements(const char* name, const ExecutionSpace& space, const Kernel& kernel, std::int64_t cells,
                      std::int64_t heads, std::int64_t dim) {
     const kernel::EachElement<Kernel, CellsFastest> each{kernel, cells, heads, dim};
-    if (each.size() > 0) Kokkos::parallel_for(name, Indices<ExecutionSpace>(space, 0, each.size()), each);
+    launch_indices(name, space, each.size(), each);
 }
 
 /// A kernel of (head, d) as one of a single index.
@@ -52,7 +64,7 @@ void launch_tiles(const ExecutionSpace& space, const Tile& tile) {
     using Policy = Kokkos::TeamPolicy<ExecutionSpace>;
     Policy policy{space, static_cast<int>(tile.tiles()), Kokkos::AUTO};
     policy.set_scratch_size(0, Kokkos::PerTeam(Tile::bytes));
-    Kokkos::parallel_for("cellar: tiles", policy, EachTile<Tile, Element, typename Policy::member_type>{tile});
+    launch("cellar: tiles", policy, EachTile<Tile, Element, typename Policy::member_type>{tile});
 }
 
 } // namespace cellar::detail

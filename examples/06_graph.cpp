@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+// A decode step in a CUDA graph: what `put` enqueues is captured once and replayed in every later pass. It is built
+// where Kokkos runs on CUDA.
+#include "expect.hpp"
+#include <cellar/backend/kokkos.hpp>
+#include <cellar/cellar.hpp>
+
+#include <cstdint>
+#include <cuda_runtime.h>
+#include <span>
+#include <vector>
+
+namespace {
+
+constexpr int layers = 3;
+constexpr int heads = 2;
+constexpr int dim = 64;
+constexpr int steps = 20;
+
+using Backend = cellar::KokkosBackend<Kokkos::Cuda>;
+using DeviceCache = cellar::Cache<cellar::StandardV<float>, cellar::FullCausal, cellar::NoShift, Backend>;
+using Rows = Kokkos::View<float***, Kokkos::LayoutRight, Kokkos::CudaSpace>; // [tokens, heads, dim]
+
+void check(cudaError_t error) {
+    expect(error == cudaSuccess);
+}
+
+// [graph]
+/// What was enqueued on a stream while it was captured.
+class Graph {
+public:
+    template <class Work>
+    void capture(cudaStream_t stream, const Work& work) {
+        cudaGraph_t graph = nullptr;
+        check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+        work();
+        check(cudaStreamEndCapture(stream, &graph));
+        check(cudaGraphInstantiate(&replayed_, graph, 0));
+        check(cudaGraphDestroy(graph));
+    }
+    bool is_captured() const { return replayed_ != nullptr; }
+    void launch(cudaStream_t stream) const { check(cudaGraphLaunch(replayed_, stream)); }
+
+    Graph() = default;
+    Graph(const Graph&) = delete;
+    Graph& operator=(const Graph&) = delete;
+    ~Graph() { cudaGraphExecDestroy(replayed_); }
+
+private:
+    cudaGraphExec_t replayed_ = nullptr;
+};
+
+/// One token: its rows are where the graph reads them, in `rows`.
+void decode(DeviceCache& cache, int position, const Rows& rows, Graph& graph) {
+    const cellar::Position positions[] = {{position}};
+    const cellar::Sequence sequences[] = {{0}};
+    const cudaStream_t stream = cache.backend().space().cuda_stream();
+    auto pass = cache.begin({positions, sequences});
+    expect(static_cast<bool>(pass));
+    pass->send_cells(); // not captured: every pass has cells of its own, in the same list
+    const auto put = [&] {
+        for (int layer = 0; layer < layers; ++layer) pass->put(layer, rows, rows);
+    };
+    if (position == 0) {
+        put(); // what Kokkos does at the first launch of a kernel is not for a graph
+    } else {
+        if (!graph.is_captured()) graph.capture(stream, put);
+        graph.launch(stream);
+    }
+    pass->commit();
+}
+// [/graph]
+
+/// The keys of a layer, as the host sees them.
+std::vector<float> keys_of(DeviceCache& cache, int layer) {
+    const auto pass = cache.reserve(1);
+    const auto keys = pass.keys(layer);
+    std::vector<float> host(static_cast<std::size_t>(keys.size()));
+    check(cudaMemcpy(host.data(), keys.data_handle(), host.size() * sizeof(float), cudaMemcpyDeviceToHost));
+    return host;
+}
+
+void run(const Kokkos::Cuda& space) {
+    const cellar::Limits limits{.sequences = 1, .capacity = steps, .batch = 4};
+    DeviceCache cache{cellar::Shape{layers, heads, dim}, limits, {}, {}, Backend{space}};
+    cache.reserve(limits.batch).drop(); // from here on no address changes
+    const Rows rows{"rows", 1, heads, dim};
+    Graph graph;
+    for (int step = 0; step < steps; ++step) {
+        Kokkos::deep_copy(space, rows, static_cast<float>(step + 1)); // the model's part
+        decode(cache, step, rows, graph);
+    }
+    cache.fence();
+    expect(graph.is_captured());
+    for (int layer = 0; layer < layers; ++layer) {
+        const auto keys = keys_of(cache, layer);
+        for (int step = 0; step < steps; ++step)
+            for (int i = 0; i < heads * dim; ++i)
+                expect(keys[static_cast<std::size_t>(step * heads * dim + i)] == static_cast<float>(step + 1));
+    }
+}
+
+} // namespace
+
+int main() {
+    const Kokkos::ScopeGuard kokkos;
+    cudaStream_t stream = nullptr; // the default stream cannot be captured
+    check(cudaStreamCreate(&stream));
+    run(Kokkos::Cuda{stream});
+    check(cudaStreamDestroy(stream));
+}
