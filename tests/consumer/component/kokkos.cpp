@@ -5,6 +5,7 @@
 // A cache on Kokkos takes rows out of a View and gives its history as one.
 int main(int argc, char** argv) {
     const Kokkos::ScopeGuard kokkos{argc, argv};
+    // [kokkos]
     using Space = Kokkos::DefaultHostExecutionSpace;
     using Backend = cellar::KokkosBackend<Space>;
     cellar::Cache<cellar::StandardV<float>, cellar::FullCausal, cellar::NoShift, Backend> cache{
@@ -18,5 +19,6 @@ int main(int argc, char** argv) {
     pass->put(0, rows, rows);
     cache.fence();
     const auto keys = cellar::kokkos_view<Kokkos::HostSpace>(pass->keys(0));
+    // [/kokkos]
     return keys(0, 1, 3) == 3.0F ? 0 : 1;
 }
