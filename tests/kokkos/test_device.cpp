@@ -8,9 +8,15 @@
 #include "backend/agreement.hpp"
 #include "backend/ladder.hpp"
 #include "backend/masks.hpp"
+#include "kokkos/passes.hpp"
 
 TEST_CASE("a device agrees with the Eigen backend") {
     cellar_test::check_agreement<CELLAR_BACKEND>(3, 3000);
+}
+
+TEST_CASE("a device in passes: as on the host") {
+    cellar_test::check_passes<CELLAR_BACKEND, cellar::StandardV<cellar::half>>();
+    cellar_test::check_passes<CELLAR_BACKEND, cellar::PermutedV<float>>();
 }
 
 TEST_CASE("a device writes masks") {

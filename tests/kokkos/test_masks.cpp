@@ -2,6 +2,7 @@
 // Masks that the device writes, here on the cores of the host, against those that the host writes.
 #include "backend/masks.hpp"
 #include "kokkos/device_on_host.hpp"
+#include "kokkos/passes.hpp"
 #include <cellar/cellar.hpp>
 
 #include <cstring>
@@ -71,6 +72,11 @@ TEST_CASE("masks on the device: as the host writes them") {
     check_passes(FullCausal{}, 32);
     check_passes(SlidingWindow<>{50}, 1);
     check_passes(ChunkedAttention<>{70}, 8);
+}
+
+TEST_CASE("device work in passes: as on the host") {
+    cellar_test::check_passes<DeviceOnHost, StandardV<half>>();
+    cellar_test::check_passes<DeviceOnHost, PermutedV<float>>();
 }
 
 TEST_CASE("masks on the device: a reserved pass sees all, and its address stays") {

@@ -112,16 +112,16 @@ TEST_CASE("staged lists: what the device has is not copied again, and its addres
 TEST_CASE("staged lists: a fence for every block of staging memory, and none if somebody else fences") {
     const Space space;
     List list;
-    list.reserve(space, 4);
+    list.reserve(space, 4096);
     LateDevice device;
     const Listener listener{device.events()};
-    const int in_a_block = (2 * 4 + 4096) / 4;
-    for (int round = 0; round < 10 * in_a_block; ++round) list.send(space, numbers(round, 4));
+    const int in_a_block = (2 * 4096 + (1 << 20) / static_cast<int>(sizeof(int))) / 4096;
+    for (int round = 0; round < 10 * in_a_block; ++round) list.send(space, numbers(round, 4096));
     CHECK(device.copies == 10 * in_a_block);
     CHECK(device.fences == 9);
     for (int round = 0; round < 10 * in_a_block; ++round) {
         list.fenced();
-        list.send(space, numbers(round, 4));
+        list.send(space, numbers(round, 4096));
     }
     CHECK(device.fences == 9);
 }

@@ -26,8 +26,9 @@ using KokkosWorkOf = std::conditional_t<std::is_same_v<typename ExecutionSpace::
 
 /// Memory and work of Kokkos: cores of the host (Serial, OpenMP, Threads) or a device (CUDA, HIP). Work goes, in order,
 /// to the execution-space instance that the backend was made with; backends with instances of their own work side by
-/// side. Only `fence` and the host copies block. Nothing is allocated but by `allocate`, and on a device when a list of
-/// cells is longer than any before.
+/// side. Only `fence` and the host copies block, and on a device now and then the reuse of staging memory, if the program
+/// never does either. Nothing is allocated but by `allocate`, and on a device when a list of cells is longer than any
+/// before, or than was reserved.
 ///
 /// It has to be gone, and its buffers with it, before `Kokkos::finalize`.
 template <class ExecutionSpace = Kokkos::DefaultExecutionSpace,

@@ -93,7 +93,7 @@ public:
     template <class Mapping, class E, class T>
     void gather(const ExecutionSpace& space, const Mapping& mapping, const E* memory, std::span<const Cell> cells,
                 StridedView<T, 3> rows) {
-        const Cell* const from = cells_.send(space, cells);
+        const Cell* const from = from_.send(space, cells);
         constexpr int width = kernel::pack_width<E, T>;
         if constexpr (Mapping::contiguous_rows) {
             if (kernel::is_in_packs<width>(rows) && kernel::is_aligned_for_packs<width>(memory)) {
@@ -265,8 +265,8 @@ private:
     template <class T>
     using List = detail::StagedList<T, ExecutionSpace, MemorySpace>;
 
-    List<Cell> cells_; // of rows
-    List<Cell> from_;  // of moves and turns, which may be many more
+    List<Cell> cells_; // that are put
+    List<Cell> from_;  // that are gathered, moved and turned, which may be many more
     List<Cell> to_;
     List<std::byte> factors_;
     List<SlotCopy> slot_copies_;

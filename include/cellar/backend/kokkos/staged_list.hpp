@@ -76,8 +76,8 @@ private:
     using Staging = Kokkos::View<T*, StagingSpace>;
     using Range = std::pair<std::size_t, std::size_t>;
 
-    // So that short lists, as of decode steps, reach the end of the block hardly ever.
-    static constexpr std::size_t least_staging = 4096;
+    // 1 MiB, so that short lists, as of decode steps, hardly ever reach the end of the block.
+    static constexpr std::size_t least_staging = (std::size_t{1} << 20) / sizeof(T);
 
     Device device_;
     Staging staging_;
