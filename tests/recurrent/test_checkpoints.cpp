@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "recurrent/folding.hpp"
+#include "violations.hpp"
+#include <cellar/backend/host.hpp>
+
+#include <doctest/doctest.h>
+
+#include <vector>
+
+using namespace recurrent_test;
+using cellar::end_of_time;
+using cellar::Refusal;
+
+namespace {
+
+cellar::StateLimits with_checkpoints(int count, int interval, int sequences = 3) {
+    return {
+        .sequences = sequences, .batch = 32, .checkpoint_interval = interval, .checkpoint_bytes = count * state_bytes};
+}
+
+std::vector<int> checkpoints(const Folding<>& memory, int s) {
+    std::vector<int> positions;
+    for (const cellar::KeptState& state : memory.kept({s}))
+        if (state.is_checkpoint) positions.push_back(state.next.value);
+    return positions;
+}
+
+} // namespace
+
+TEST_CASE("checkpoints: at every multiple of the interval, inside of a batch too") {
+    Folding<> memory{shape(), with_checkpoints(20, 4)};
+    REQUIRE(feed(memory, text(0, 0, 10)));
+    REQUIRE(feed(memory, text(0, 10, 1, 11)));
+    REQUIRE(feed(memory, text(0, 11, 1, 12)));
+    REQUIRE(feed(memory, text(0, 12, 1, 13)));
+    CHECK(kept(memory, 0) == std::vector<int>{4, 8, 12, 13});
+    for (const int p : {4, 8, 12, 13}) CHECK(holds(memory, 0, p, words(p)));
+    CHECK(memory.resumable_prefix({0}, {11}) == Position{8});
+    CHECK(memory.remove({0}, {7}, end_of_time).error() == Refusal::cannot_rewind);
+    REQUIRE(memory.remove({0}, {8}, end_of_time));
+    CHECK(checkpoints(memory, 0) == std::vector<int>{4, 8});
+    REQUIRE(feed(memory, text(0, 8, 5, 9)));
+    CHECK(holds(memory, 0, 13, words(13)));
+    CHECK(checkpoints(memory, 0) == std::vector<int>{4, 8, 12});
+}
+
+TEST_CASE("checkpoints: a dropped pass leaves none") {
+    Folding<> memory{shape(), with_checkpoints(20, 4)};
+    REQUIRE(feed(memory, text(0, 0, 5)));
+    const auto before = memory.statistics();
+    auto pass = memory.begin(Batch{text(0, 5, 20)});
+    REQUIRE(pass);
+    fold(*pass, text(0, 5, 20));
+    pass->drop();
+    CHECK(memory.statistics() == before);
+    CHECK(kept(memory, 0) == std::vector<int>{4, 5});
+}
+
+TEST_CASE("checkpoints: the current state, and one at a position that is scheduled") {
+    Folding<> memory{shape(), with_checkpoints(20, 0)};
+    memory.checkpoint({0}); // nothing to keep yet
+    CHECK(memory.statistics().checkpoints == 0);
+    REQUIRE(feed(memory, text(0, 0, 3)));
+    memory.checkpoint({0});
+    memory.checkpoint({0});
+    memory.schedule({0}, {6});
+    memory.schedule({0}, {5});
+    memory.schedule({0}, {6});
+    memory.schedule({0}, {20});
+    REQUIRE(feed(memory, text(0, 3, 5, 4)));
+    CHECK(checkpoints(memory, 0) == std::vector<int>{3, 5, 6});
+    CHECK(memory.statistics().checkpoints == 3);
+    for (const int p : {3, 5, 6, 8}) CHECK(holds(memory, 0, p, words(p)));
+    REQUIRE(memory.remove({0}, {3}, end_of_time));
+    REQUIRE(feed(memory, text(0, 3, 5, 4))); // 5 and 6 were reached: they are not kept again
+    CHECK(checkpoints(memory, 0) == std::vector<int>{3});
+    REQUIRE(memory.remove({0}, {0}, end_of_time));
+    REQUIRE(feed(memory, text(0, 0, 25))); // nor is 20, of a text that is gone
+    CHECK(checkpoints(memory, 0).empty());
+    CHECK(violation_of([&] { memory.schedule({0}, {25}); })
+          == "schedule: position 25, expected one behind the next token's, 25");
+    Folding<> without{shape(), with_checkpoints(0, 0)};
+    CHECK(violation_of([&] { without.checkpoint({0}); })
+          == "checkpoint: StateLimits::checkpoint_bytes is 0, expected room for checkpoints");
+    CHECK(violation_of([&] { without.schedule({0}, {1}); }) != "none");
+}
+
+TEST_CASE("checkpoints: a quarter of their room is free for the next pass, the least useful went") {
+    Folding<> memory{shape(), with_checkpoints(8, 4)};
+    for (int p = 0; p < 120; p += 10) REQUIRE(feed(memory, text(0, p, 10, p + 1)));
+    CHECK(memory.statistics().checkpoints <= 6);
+    const auto left = checkpoints(memory, 0);
+    CHECK(left.size() == 6);
+    int before = 0;
+    for (const int p : left) {
+        CHECK(holds(memory, 0, p, words(p)));
+        CHECK(p - before <= 2 * 120 / 6); // they are spread out
+        before = p;
+    }
+    CHECK(before >= 116);
+}
+
+TEST_CASE("checkpoints: of two that are as useful the older goes; one just asked for stays") {
+    Folding<> memory{shape(), with_checkpoints(3, 0)};
+    for (int p = 0; p < 20; p += 10) {
+        REQUIRE(feed(memory, text(0, p, 10, p + 1)));
+        memory.checkpoint({0});
+    }
+    CHECK(checkpoints(memory, 0) == std::vector<int>{10, 20});
+    REQUIRE(feed(memory, text(0, 20, 1, 21)));
+    memory.checkpoint({0}); // saves one token only, but was asked for
+    CHECK(checkpoints(memory, 0) == std::vector<int>{20, 21});
+    REQUIRE(feed(memory, text(1, 0, 5)));
+    memory.checkpoint({1}); // now it goes
+    CHECK(checkpoints(memory, 0) == std::vector<int>{20});
+    CHECK(checkpoints(memory, 1) == std::vector<int>{5});
+    CHECK(kept(memory, 0) == std::vector<int>{20, 21}); // as the current state it is kept
+}
+
+TEST_CASE("checkpoints: a pass takes the newest that there is room for, of each sequence in turn") {
+    Folding<> memory{shape(), with_checkpoints(4, 2)};
+    auto pass = memory.begin(Batch{text(0, 0, 16) + text(1, 0, 5)});
+    REQUIRE(pass);
+    fold(*pass, text(0, 0, 16) + text(1, 0, 5));
+    const int used = memory.statistics().used;
+    CHECK(used == 5); // 12, 14 and 16 of the first; 4 and the end, 5, of the second
+    pass->commit();
+    CHECK(memory.statistics().checkpoints == 3);
+}
+
+TEST_CASE("checkpoints: shared ones count once and outlive the sequence that made them") {
+    Folding<> memory{shape(), with_checkpoints(8, 4)};
+    REQUIRE(feed(memory, text(0, 0, 9)));
+    REQUIRE(memory.copy_prefix({0}, {1}, 8));
+    REQUIRE(memory.copy_prefix({0}, {2}, 9));
+    CHECK(memory.statistics().checkpoints == 2);
+    CHECK(checkpoints(memory, 1) == std::vector<int>{4, 8});
+    REQUIRE(memory.remove({0}, {0}, end_of_time));
+    CHECK(memory.statistics().checkpoints == 2);
+    REQUIRE(memory.remove({1}, {4}, end_of_time));
+    CHECK(holds(memory, 1, 4, words(4)));
+    REQUIRE(memory.remove({1}, {0}, end_of_time));
+    REQUIRE(memory.remove({2}, {0}, end_of_time));
+    CHECK(memory.statistics().used == 0);
+    CHECK(memory.statistics().checkpoints == 0);
+}
+
+TEST_CASE("checkpoints: a sequence that begins anew has none of what was there before") {
+    Folding<> memory{shape(), with_checkpoints(8, 4)};
+    REQUIRE(feed(memory, text(0, 0, 9)));
+    REQUIRE(memory.remove({0}, {0}, end_of_time));
+    CHECK_FALSE(memory.can_resume({0}, {4}));
+    REQUIRE(feed(memory, text(0, 0, 3, 70)));
+    CHECK_FALSE(memory.can_resume({0}, {4}));
+    REQUIRE(feed(memory, text(1, 0, 9, 30)));
+    REQUIRE(memory.copy_prefix({0}, {1}, 3)); // the target's own checkpoints are gone, too
+    CHECK(memory.resumable_prefix({1}, {9}) == Position{3});
+    CHECK(holds(memory, 1, 3, words(3, 70)));
+    CHECK(memory.statistics().checkpoints == 0);
+}
+
+TEST_CASE("checkpoints: one that loses its rank is kept while the rollback reaches it") {
+    cellar::StateLimits limits = with_checkpoints(2, 2, 1);
+    limits.rollback = 3;
+    Folding<> memory{shape(), limits};
+    REQUIRE(feed(memory, text(0, 0, 4)));
+    CHECK(memory.statistics().checkpoints == 1);
+    CHECK(kept(memory, 0) == std::vector<int>{1, 2, 3, 4});
+    REQUIRE(feed(memory, text(0, 4, 4, 5)));
+    CHECK(memory.statistics().checkpoints == 1);
+    for (const int p : {5, 6, 7, 8}) CHECK(holds(memory, 0, p, words(p)));
+}
