@@ -1,87 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Decode steps allocate nothing. Every allocation of this program is counted, those of `operator new` included: by
-// taking the place of malloc where the C library is glibc, by a hook under the address sanitizer.
+// Decode steps allocate nothing.
+#include "allocation_count.hpp"
 #include "skip.hpp"
 #include <cellar/cellar.hpp>
 
 #include <doctest/doctest.h>
 
-#include <cerrno>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <vector>
-
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define CELLAR_TEST_ASAN
-#endif
-#endif
-#if defined(__SANITIZE_ADDRESS__)
-#define CELLAR_TEST_ASAN
-#endif
-
-namespace {
-
-bool counting = false;
-std::int64_t allocations = 0;
-
-void count_allocation() {
-    if (counting) ++allocations;
-}
-
-} // namespace
-
-#if defined(CELLAR_TEST_ASAN)
-extern "C" int __sanitizer_install_malloc_and_free_hooks(void (*)(const volatile void*, std::size_t),
-                                                         void (*)(const volatile void*));
-
-namespace {
-const bool installed = __sanitizer_install_malloc_and_free_hooks(
-                           [](const volatile void*, std::size_t) { count_allocation(); }, [](const volatile void*) {})
-                       != 0;
-}
-#elif defined(__GLIBC__)
-extern "C" {
-void* __libc_malloc(std::size_t);
-void* __libc_calloc(std::size_t, std::size_t);
-void* __libc_realloc(void*, std::size_t);
-void* __libc_memalign(std::size_t, std::size_t);
-void __libc_free(void*);
-
-void* malloc(std::size_t size) noexcept {
-    count_allocation();
-    return __libc_malloc(size);
-}
-void* calloc(std::size_t n, std::size_t size) noexcept {
-    count_allocation();
-    return __libc_calloc(n, size);
-}
-void* realloc(void* block, std::size_t size) noexcept {
-    count_allocation();
-    return __libc_realloc(block, size);
-}
-void* aligned_alloc(std::size_t alignment, std::size_t size) noexcept {
-    count_allocation();
-    return __libc_memalign(alignment, size);
-}
-int posix_memalign(void** block, std::size_t alignment, std::size_t size) noexcept {
-    count_allocation();
-    *block = __libc_memalign(alignment, size);
-    return *block == nullptr ? ENOMEM : 0;
-}
-void free(void* block) noexcept {
-    __libc_free(block);
-}
-}
-namespace {
-const bool installed = true;
-}
-#else
-namespace {
-const bool installed = false;
-}
-#endif
 
 namespace {
 

@@ -31,4 +31,25 @@ int use_all() {
            + use<cellar::StandardV<cellar::bf16, float>>(cellar::ChunkedAttention<>{4}, rope);
 }
 
+struct Conv : cellar::StateTensor<2> {};
+struct Ssm : cellar::StateTensor<3, cellar::half> {};
+
+int use_states() {
+    using Memory = cellar::RecurrentState<cellar::States<Conv, Ssm>>;
+    Memory memory{cellar::StateShape{2, {{3, 8}, {2, 4, 8}}}, {.sequences = 2, .batch = 4, .rollback = 1}};
+    const std::vector<cellar::Position> positions{{0}, {1}};
+    const std::vector<cellar::Sequence> sequences{{0}, {0}};
+    if (auto pass = memory.begin({positions, sequences})) {
+        for (int layer = 0; layer < 2; ++layer) {
+            for (const cellar::Part& part : pass->parts()) {
+                pass->get<Conv>(layer, part)(0, 0, 0) += 1.0f;
+                pass->put(layer, part);
+            }
+        }
+        pass->commit();
+    }
+    const bool copied = memory.copy_prefix({0}, {1}, 2).has_value();
+    return copied ? memory.resumable_prefix({1}, {2}).value : memory.slots();
+}
+
 } // namespace cellar_test

@@ -279,4 +279,13 @@ private:
     int done_ = 0;
 };
 
+/// True if a recurrent memory and the naive model agree after every step of random series of up to `length` steps.
+template <class Backend>
+bool agrees_with_model(int length) {
+    return rc::check("recurrent states agree with the naive model", [=] {
+        const naive::StateSetup setup = *setups();
+        Trial<Backend>{setup, 3}.run(*steps(length, setup.sequences, setup.batch));
+    });
+}
+
 } // namespace property::recurrent

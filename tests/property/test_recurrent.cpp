@@ -15,14 +15,6 @@ namespace {
 // The same series in every run: see suite.cpp.
 [[maybe_unused]] const int settled = setenv("RC_PARAMS", "seed=20261121 max_success=50", 0);
 
-template <class Backend>
-bool agrees_with_model(int length) {
-    return rc::check("recurrent states agree with the naive model", [=] {
-        const naive::StateSetup setup = *setups();
-        Trial<Backend>{setup, 3}.run(*steps(length, setup.sequences, setup.batch));
-    });
-}
-
 bool agrees_with_model(const naive::StateSetup& setup, int length) {
     return rc::check("many recurrent states agree with the naive model", [=] {
         const bool taken = *rc::gen::element(true, false, false, false, false);

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// A state cannot be cut short, so that a copy may be refused.
+// error: nodiscard
+#include <cellar/cellar.hpp>
+
+struct Conv : cellar::StateTensor<2> {};
+
+bool share(cellar::RecurrentState<cellar::States<Conv>>& memory) {
+#ifdef CORRECTED
+    return memory.copy_prefix({0}, {1}, 4).has_value();
+#else
+    memory.copy_prefix({0}, {1}, 4);
+    return true;
+#endif
+}
