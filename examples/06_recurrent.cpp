@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+// Recurrent layers: their states go from pass to pass, can be gone back to, and are shared without a copy.
+#include "expect.hpp"
+#include <cellar/cellar.hpp>
+
+#include <cstddef>
+#include <vector>
+
+namespace {
+
+// [states]
+// Each layer of this model remembers two tensors of a sequence.
+struct Conv : cellar::StateTensor<2> {};                  // the last tokens' inputs: [width, channels]
+struct Ssm : cellar::StateTensor<3, cellar::bfloat16> {}; // the state matrices: [heads, rows, columns]
+
+using Memory = cellar::RecurrentState<cellar::States<Conv, Ssm>>;
+// [/states]
+
+constexpr int layers = 2;
+constexpr int width = 3;
+
+/// What a layer does with one token of one sequence: the tail of inputs moves on, the matrices decay and take it in.
+/// (A model would do all sequences of a part at once.)
+template <class ConvView, class SsmView>
+void step(const ConvView& conv, const SsmView& ssm, std::int64_t sequence, float input) {
+    for (std::int64_t c = 0; c < conv.extent(2); ++c) {
+        for (std::int64_t t = 0; t + 1 < width; ++t) conv(sequence, t, c) = conv(sequence, t + 1, c);
+        conv(sequence, width - 1, c) = input;
+    }
+    for (std::int64_t h = 0; h < ssm.extent(1); ++h)
+        for (std::int64_t r = 0; r < ssm.extent(2); ++r)
+            for (std::int64_t c = 0; c < ssm.extent(3); ++c) {
+                auto& value = ssm(sequence, h, r, c);
+                value = static_cast<cellar::bfloat16>(0.5F * static_cast<float>(value) + input);
+            }
+}
+
+/// One pass over a batch whose inputs are `words`.
+void feed(Memory& memory, const cellar::Batch& batch, const std::vector<float>& words) {
+    // [pass]
+    auto pass = memory.begin(batch); // one position and sequence for each token
+    expect(pass.has_value());        // refused, say Refusal::not_next: nothing has changed
+    for (int layer = 0; layer < layers; ++layer) {
+        for (const cellar::Part& part : pass->parts()) {        // all its sequences have equally many tokens
+            const auto conv = pass->get<Conv>(layer, part);     // [part.sequences(), width, channels]
+            const auto ssm = pass->get<Ssm>(layer, part);       // [part.sequences(), heads, rows, columns]
+            for (std::int32_t i = 0; i < part.sequences(); ++i) // your kernels, which change them in place
+                for (const std::int32_t token : part.tokens(i)) // indices into the batch
+                    step(conv, ssm, i, words[static_cast<std::size_t>(token)]);
+            pass->put(layer, part);
+        }
+    }
+    pass->commit(); // a pass that is not committed never happened
+    // [/pass]
+}
+
+/// The last input that the first layer's convolution has seen.
+float last_input(const Memory& memory, cellar::Sequence s) {
+    return memory.view<Conv>(0, memory.state(s))(width - 1, 0);
+}
+
+} // namespace
+
+int main() {
+    // [memory]
+    const cellar::StateShape shape{layers, {{width, 4}, {2, 4, 4}}}; // the extents of Conv and Ssm
+    static_assert(Memory::bytes_per_sequence(cellar::StateShape{layers, {{width, 4}, {2, 4, 4}}}) == 2 * (48 + 64));
+    Memory memory{shape,
+                  {.sequences = 3,
+                   .batch = 8,
+                   .rollback = 2,              // the last two tokens can always be taken back
+                   .checkpoint_interval = 4,   // and the states at 4, 8, ... gone back to,
+                   .checkpoint_bytes = 4096}}; // as many as these bytes hold
+    // [/memory]
+
+    const cellar::Sequence alice{0};
+    const cellar::Sequence bob{1};
+    std::vector<cellar::Position> positions{{0}, {1}, {2}, {3}, {4}, {5}, {6}};
+    feed(memory, {positions, std::vector<cellar::Sequence>(7, alice)}, {10, 11, 12, 13, 14, 15, 16});
+    expect(memory.next(alice) == cellar::Position{7});
+    expect(last_input(memory, alice) == 16);
+
+    // [resume]
+    expect(memory.can_resume(alice, {5})); // two tokens back: rollback
+    expect(memory.can_resume(alice, {4})); // a checkpoint
+    expect(!memory.can_resume(alice, {3}));
+    expect(memory.resumable_prefix(alice, {3}) == cellar::Position{0}); // from there it has to be fed again
+    // [/resume]
+
+    // [share]
+    expect(memory.copy_prefix(alice, bob, 4).has_value()); // bob goes on from the checkpoint; nothing is copied
+    expect(last_input(memory, bob) == 13);
+    expect(memory.state(bob).slot != memory.state(alice).slot);
+
+    expect(memory.remove(alice, {6}, cellar::end_of_time).has_value()); // the last token is taken back
+    expect(last_input(memory, alice) == 15);
+    expect(memory.remove(alice, {1}, {3}).error() == cellar::Refusal::cannot_cut); // no state forgets its middle
+    // [/share]
+
+    // Both in one batch: alice has three tokens and bob one, so that there is more than one part.
+    positions = {{6}, {4}, {7}, {8}};
+    feed(memory, {positions, std::vector<cellar::Sequence>{alice, bob, alice, alice}}, {26, 34, 27, 28});
+    expect(last_input(memory, alice) == 28);
+    expect(last_input(memory, bob) == 34);
+    expect(memory.view<Conv>(0, memory.state(bob))(0, 0) == 12); // 12, 13, 34: nothing of alice's later tokens
+}
