@@ -129,3 +129,48 @@ TEST_CASE("questions about sequences that are none are violations") {
     CHECK(violation_of([&] { static_cast<void>(cache.range({-1})); }) == "sequence -1, expected 0 to 1");
     CHECK(violation_of([&] { static_cast<void>(cache.tokens({2})); }) == "sequence 2, expected 0 to 1");
 }
+
+namespace {
+
+/// True if the nearest prefix is the one that asking for every shorter one finds.
+template <class Cache>
+bool finds_nearest(const Cache& cache, int most) {
+    int nearest = 0;
+    bool found = true;
+    for (int p = 0; p <= most; ++p) {
+        if (cache.can_resume({0}, {p})) nearest = p;
+        found = found && cache.resumable_prefix({0}, {p}) == Position{nearest};
+    }
+    return found;
+}
+
+} // namespace
+
+TEST_CASE("the longest prefix from which a sequence can be resumed") {
+    const numbers::Tokens gaps{{0, 0, 1},  {0, 1, 2},  {0, 2, 3},  {0, 9, 4},
+                               {0, 11, 5}, {0, 12, 6}, {0, 13, 7}, {0, 30, 8}};
+    const Limits limits{.capacity = 60, .batch = 20};
+    const auto check = [&]<class Window>(const Window& window) {
+        numbers::Cache<Window> empty{numbers::small, limits, window};
+        CHECK(finds_nearest(empty, 40));
+        numbers::Cache<Window> torn{numbers::small, limits, window};
+        feed(torn, gaps);
+        CHECK(finds_nearest(torn, 50));
+        numbers::Cache<Window> long_one{numbers::small, limits, window};
+        for (int p = 0; p < 40; p += 20) feed(long_one, prompt(0, p, Values(20)));
+        CHECK(finds_nearest(long_one, 60));
+        REQUIRE(long_one.remove({0}, {38}, end_of_time));
+        CHECK(finds_nearest(long_one, 60));
+    };
+    check(FullCausal{});
+    for (const int width : {1, 2, 3, 7, 100}) {
+        check(SlidingWindow<>{width});
+        check(SlidingWindow<>{width, {.retention = width + 5}});
+        check(SlidingWindow<>{width, {.pinned = 4}});
+        check(ChunkedAttention<>{width});
+        check(ChunkedAttention<>{width, {.pinned = 3}});
+    }
+    numbers::Cache<> cache{numbers::small, limits};
+    CHECK(violation_of([&] { static_cast<void>(cache.resumable_prefix({0}, {-1})); })
+          == "resumable_prefix: position -1, expected 0 or more");
+}

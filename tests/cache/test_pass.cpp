@@ -234,3 +234,11 @@ TEST_CASE("after a reserve the mask of no pass moves") {
         pass->commit();
     }
 }
+
+TEST_CASE("visit hands the pass and the layer on") {
+    numbers::Cache<> cache{numbers::small, {.capacity = 6, .batch = 6}};
+    auto pass = numbers::begin(cache, prompt(0, 0, {1, 2}));
+    const int found = pass->visit(0, [&](auto& own, int layer) { return &own == &*pass ? layer + 10 : -1; });
+    CHECK(found == 10);
+    CHECK(violation_of([&] { pass->visit(99, [](auto&, int) {}); }).starts_with("layer 99, expected"));
+}

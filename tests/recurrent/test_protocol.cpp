@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "recurrent/folding.hpp"
+#include "violations.hpp"
+#include <cellar/backend/host.hpp>
+
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <new>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+using namespace recurrent_test;
+using cellar::HostBackend;
+using cellar::Part;
+
+TEST_CASE("pass: everything has to be put before commit") {
+    Folding<> memory{shape(), {.sequences = 1, .batch = 6, .rollback = 1}};
+    const auto tokens = text(0, 0, 3);
+    auto pass = memory.begin(Batch{tokens});
+    REQUIRE(pass);
+    CHECK(violation_of([&] { pass->commit(); }) == "commit: 0 parts were put in all layers, expected 4");
+    fold_part(*pass, tokens, 0, pass->parts()[0], false);
+    fold_part(*pass, tokens, 1, pass->parts()[0], true);
+    fold_part(*pass, tokens, 1, pass->parts()[1], false);
+    CHECK(violation_of([&] { pass->commit(); }) == "commit: 3 parts were put in all layers, expected 4");
+    fold_part(*pass, tokens, 0, pass->parts()[1], true);
+    pass->commit();
+    CHECK(holds(memory, 0, 3, words(3)));
+}
+
+TEST_CASE("pass: the parts of a layer come in order, each once") {
+    Folding<> memory{shape(), {.sequences = 1, .batch = 6, .rollback = 1}};
+    const auto tokens = text(0, 0, 3);
+    auto pass = memory.begin(Batch{tokens});
+    REQUIRE(pass);
+    const Part first = pass->parts()[0];
+    const Part second = pass->parts()[1];
+    CHECK(violation_of([&] { pass->get<Wide>(0, second); })
+          == "get: part 1 of layer 0, expected part 0 of 2, in ascending order and each once");
+    CHECK(violation_of([&] { pass->written(0, second); })
+          == "written: part 1 of layer 0, expected part 0 of 2, in ascending order and each once");
+    CHECK(violation_of([&] { pass->put(0, first); })
+          == "put: part 0 of layer 0, expected what `get` was last called for: part -1 of layer -1");
+    pass->get<Wide>(1, first);
+    CHECK(violation_of([&] { pass->put(0, first); }) != "none");
+    fold_part(*pass, tokens, 0, first, false);
+    CHECK(violation_of([&] { pass->put(0, first); })
+          == "put: part 0 of layer 0, expected part 1 of 2, in ascending order and each once");
+    CHECK(violation_of([&] { pass->get<Wide>(2, first); }) == "layer 2, expected 0 to 1");
+    CHECK(violation_of([&] { pass->slots<Wide>(-1); }) == "layer -1, expected 0 to 1");
+    CHECK(violation_of([&] { first.tokens(1); }) == "part: sequence 1, expected 0 to 0");
+}
+
+TEST_CASE("pass: what get returned is not fetched again before it is put") {
+    Folding<> memory{shape(), {.sequences = 1, .batch = 6}};
+    auto pass = memory.begin(Batch{text(0, 0, 1)});
+    REQUIRE(pass);
+    const Part& part = pass->parts()[0];
+    pass->get<Wide>(0, part)(0, 0, 0) = 5;
+    pass->get<Small>(0, part)(0, 0) = static_cast<cellar::half>(6.0F);
+    CHECK(pass->get<Wide>(0, part)(0, 0, 0) == 5);
+    pass->put(0, part);
+    const auto slots = pass->slots<Wide>(0);
+    CHECK(slots.extent(0) == memory.slots());
+    CHECK(slots(part.targets()[0], 0, 0) == 5);
+    CHECK(static_cast<float>(pass->slots<Small>(0)(part.targets()[0], 0)) == 6);
+}
+
+TEST_CASE("pass: one at a time, and over when it is over") {
+    Folding<> memory{shape(), {.sequences = 2, .batch = 6, .checkpoint_bytes = 2 * state_bytes}};
+    auto pass = memory.begin(Batch{text(0, 0, 1)});
+    REQUIRE(pass);
+    const Batch other{text(1, 0, 1)};
+    for (const auto& message :
+         {violation_of([&] { (void)memory.begin(other); }), violation_of([&] { memory.reserve(1).drop(); }),
+          violation_of([&] { (void)memory.remove({0}, {0}, {1}); }),
+          violation_of([&] { (void)memory.copy_prefix({0}, {1}, 1); }), violation_of([&] { memory.checkpoint({0}); }),
+          violation_of([&] { memory.schedule({0}, {5}); })})
+        CHECK(message.find("a pass is open") != std::string::npos);
+    pass->drop();
+    CHECK(violation_of([&] { pass->commit(); }).find("the pass is over") != std::string::npos);
+    CHECK(feed(memory, text(1, 0, 1)));
+}
+
+TEST_CASE("pass: it goes along when the memory moves") {
+    Folding<> memory{shape(), {.sequences = 1, .batch = 6}};
+    const auto tokens = text(0, 0, 2);
+    auto pass = memory.begin(Batch{tokens});
+    REQUIRE(pass);
+    fold_part(*pass, tokens, 0, pass->parts()[0], false);
+    Folding<> moved = std::move(memory);
+    auto same = std::move(*pass);
+    fold_part(same, tokens, 1, same.parts()[0], false);
+    same.commit();
+    CHECK(holds(moved, 0, 2, words(2)));
+}
+
+TEST_CASE("pass: broken preconditions are named") {
+    Folding<> memory{shape(), {.sequences = 2, .batch = 6}};
+    CHECK(violation_of([&] { (void)memory.begin(Batch{text(2, 0, 1)}); })
+          == "begin: token 0 has sequence 2, expected 0 to 1");
+    CHECK(violation_of([&] { (void)memory.begin(Batch{text(0, -1, 1)}); })
+          == "begin: token 0 has position -1, expected 0 to 2147483646");
+    const std::vector<Position> one{{0}};
+    CHECK(violation_of([&] {
+              (void)memory.begin({one, {}});
+          })
+          == "begin: 0 sequences, expected one for each of 1 positions");
+    CHECK(violation_of([&] { memory.reserve(7).drop(); }) == "reserve: 7 tokens, expected 0 to 6");
+}
+
+TEST_CASE("pass: visit hands the pass and the layer on") {
+    Folding<> memory{shape(), {.sequences = 1, .batch = 6}};
+    const auto tokens = text(0, 0, 2);
+    auto pass = memory.begin(Batch{tokens});
+    REQUIRE(pass);
+    for (int layer = 0; layer < layers; ++layer)
+        pass->visit(layer, [&](auto& own, int of_own) { fold_part(own, tokens, of_own, own.parts()[0], false); });
+    CHECK(pass->visit(1, [](auto&, int layer) { return 10 * layer; }) == 10);
+    CHECK(violation_of([&] { pass->visit(2, [](auto&, int) {}); }) == "layer 2, expected 0 to 1");
+    pass->commit();
+    CHECK(holds(memory, 0, 2, words(2)));
+}
+
+namespace {
+
+/// A backend that fails at the n-th copy from now.
+struct Failing : HostBackend {
+    int copies_left = -1;
+
+    void copy_slots(std::span<const cellar::SlotRows> tensors, std::span<const cellar::SlotCopy> copies) {
+        if (copies_left-- == 0) throw std::bad_alloc{};
+        HostBackend::copy_slots(tensors, copies);
+    }
+};
+
+} // namespace
+
+TEST_CASE("pass: a backend that throws leaves everything as it was") {
+    Folding<Failing> memory{shape(), {.sequences = 2, .batch = 6, .rollback = 1}};
+    REQUIRE(feed(memory, text(0, 0, 3)));
+    const auto before = memory.statistics();
+    const auto tokens = text(0, 3, 2, 4) + text(1, 0, 2);
+    auto& backend = const_cast<Failing&>(memory.backend());
+    for (int copies = 0; copies < 9; ++copies) {
+        CAPTURE(copies);
+        backend.copies_left = copies; // one in begin, then two for each of four parts
+        CHECK_THROWS_AS(feed(memory, tokens), std::bad_alloc);
+        CHECK(memory.statistics() == before);
+        CHECK(kept(memory, 0) == std::vector<int>{2, 3});
+        CHECK(holds(memory, 0, 2, words(2)));
+        CHECK(holds(memory, 0, 3, words(3)));
+    }
+    REQUIRE(feed(memory, tokens));
+    CHECK(holds(memory, 0, 5, words(5)));
+    CHECK(holds(memory, 1, 2, words(2)));
+}
