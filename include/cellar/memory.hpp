@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <cellar/backend/backend.hpp>
 #include <cellar/base/batch.hpp>
 #include <cellar/base/ids.hpp>
 
@@ -52,10 +53,6 @@ concept has_remove = requires(M& m, Sequence s, Position begin, Position end) {
     { m.remove(s, begin, end).has_value() } -> std::same_as<bool>;
 };
 template <class M>
-concept has_wait = requires(M& m) {
-    m.fence();
-};
-template <class M>
 concept has_bytes = requires(const M& m) {
     { m.bytes() } -> std::same_as<std::int64_t>;
 };
@@ -85,6 +82,6 @@ concept memory_pass =
 template <class M>
 concept Memory =
     std::movable<M> && !std::copyable<
-        M> && has_begin<M> && memory_pass<PassOf<M>> && has_reserve<M> && has_copy_prefix<M> && has_can_resume<M> && has_resumable_prefix<M> && has_remove<M> && has_wait<M> && has_bytes<M>;
+        M> && has_begin<M> && memory_pass<PassOf<M>> && has_reserve<M> && has_copy_prefix<M> && has_can_resume<M> && has_resumable_prefix<M> && has_remove<M> && has_fence<M> && has_bytes<M>;
 
 } // namespace cellar

@@ -130,8 +130,9 @@ private:
     void expect_next(const char* verb, int layer, const Part& part) const {
         expect_layer(layer);
         const std::int32_t next = state().parts_done[static_cast<std::size_t>(layer)];
-        CELLAR_EXPECTS(part.index() == next && next < std::ssize(parts()), verb, ": part ", part.index(), " of layer ",
-                       layer, ", expected part ", next, " of ", parts().size(), ", in ascending order and each once");
+        CELLAR_EXPECTS(next < std::ssize(parts()) && part == parts()[static_cast<std::size_t>(next)], verb, ": part ",
+                       part.index(), " of layer ", layer, ", expected part ", next, " of ", parts().size(),
+                       ", in ascending order and each once");
     }
 
     void finish(int layer) {

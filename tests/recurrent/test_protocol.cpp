@@ -158,3 +158,15 @@ TEST_CASE("pass: a backend that throws leaves everything as it was") {
     CHECK(holds(memory, 0, 5, words(5)));
     CHECK(holds(memory, 1, 2, words(2)));
 }
+
+TEST_CASE("pass: a part of another pass is none of this one") {
+    Folding<> memory{shape(), {.sequences = 3, .batch = 6}};
+    auto pass = memory.begin(Batch{text(0, 0, 2) + text(1, 0, 2)});
+    REQUIRE(pass);
+    const Part old = pass->parts()[0];
+    pass->drop();
+    auto next = memory.begin(Batch{text(0, 0, 2)});
+    REQUIRE(next);
+    CHECK(violation_of([&] { next->get<Wide>(0, old); }) != "none");
+    CHECK(violation_of([&] { next->written(0, old); }) != "none");
+}

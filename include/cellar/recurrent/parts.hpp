@@ -41,6 +41,8 @@ struct PartLists {
 /// A rectangle of a batch: some of its sequences, each with equally many tokens. Valid while the pass is open.
 class Part {
 public:
+    bool operator==(const Part&) const = default;
+
     /// Among the parts of the pass.
     std::int32_t index() const { return index_; }
     std::int32_t sequences() const { return sequences_; }
@@ -55,7 +57,7 @@ public:
         return std::span{lists_->tokens}.subspan(first, static_cast<std::size_t>(length_));
     }
 
-    /// The slot that holds each sequence's state before the part. It may be the target: then it is read before it is
+    /// The slot, in a list on the host, that holds each sequence's state before the part. It may be the target: then it is read before it is
     /// written.
     std::span<const Slot> sources() const { return own<Slot>(lists_->sources); }
 

@@ -22,10 +22,10 @@ struct PointerTo<T, 0> {
 
 } // namespace detail
 
-/// The same memory as an unmanaged View with strides, of 2 or 3 extents: what a kernel of Kokkos reads keys, values and
-/// masks through.
+/// The same memory as an unmanaged View with strides: what a kernel of Kokkos reads keys, values, masks and states
+/// through.
 template <class MemorySpace, class T, int Rank>
-    requires(Rank == 2 || Rank == 3)
+    requires(Rank >= 1 && Rank <= 8)
 auto kokkos_view(const StridedView<T, Rank>& view) {
     using Data = typename detail::PointerTo<T, Rank>::type;
     using View = Kokkos::View<Data, Kokkos::LayoutStride, MemorySpace, Kokkos::MemoryUnmanaged>;
