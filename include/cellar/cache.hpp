@@ -36,14 +36,8 @@ public:
     /// nothing is scanned, however large the cache. With `Placement::contiguous` and no gap that is long enough,
     /// after a `defragment`.
     Result<Pass<State>> begin(const Batch& batch) {
-        state_->expect_no_pass("begin");
-        Book<Window>& book = state_->book;
-        if (limits().placement == Placement::contiguous && book.is_too_scattered_for(batch.tokens())) {
-            if (const Result<void> admitted = book.admit(batch); !admitted) return admitted.error();
-            defragment();
-        }
-        if (const Result<void> begun = book.begin(batch); !begun) return begun.error();
-        return Pass<State>{*state_, batch.tokens(), book.pass().history, false};
+        if (const Result<void> prepared = prepare_begin(batch); !prepared) return prepared.error();
+        return open(batch);
     }
 
     /// A pass of `tokens` tokens that sees all cells, for sizing buffers and capturing graphs. It stores nothing:
@@ -63,8 +57,8 @@ public:
     /// in neighbouring cells. Throws `std::bad_alloc`, with nothing changed, if `from` holds more runs than `to` was
     /// planned for and there is no memory for them.
     void copy_prefix(Sequence from, Sequence to, std::int32_t length) {
-        state_->expect_no_pass("copy_prefix");
-        state_->book.copy_prefix(from, to, length);
+        (void)prepare_copy_prefix(from, to, length).has_value(); // it never refuses
+        finish_copy_prefix(from, to, length);
     }
 
     /// True if a query at p would find everything it may see below p still kept. O(log positions).
@@ -78,10 +72,8 @@ public:
     /// keep what they had. Refuses with `cannot_shift` if tokens would move under `NoShift`, with `full` if the
     /// copies find no room.
     Result<void> remove(Sequence s, Position begin, Position end) {
-        state_->expect_no_pass("remove");
-        const Result<Plan> plan = state_->book.remove(s, begin, end, ShiftPolicy::possible);
-        if (!plan) return plan.error();
-        state_->carry_out(*plan);
+        if (const Result<void> prepared = prepare_remove(s, begin, end); !prepared) return prepared;
+        finish_remove();
         return {};
     }
 
@@ -125,6 +117,46 @@ public:
     Statistics statistics() const { return cellar::statistics(ledger(), bytes()); }
 
 private:
+    // A hybrid does each verb in halves, first one of all members, then the other. What prepares may refuse or throw,
+    // and changes nothing that can be seen.
+    template <class, class...>
+    friend class Hybrid;
+
+    Result<void> prepare_begin(const Batch& batch) {
+        state_->expect_no_pass("begin");
+        return state_->book.prepare_begin(batch);
+    }
+
+    // Not noexcept, as defragmenting may throw: a pass that is dropped undoes all of it.
+    Pass<State> open(const Batch& batch) {
+        Book<Window>& book = state_->book;
+        if (limits().placement == Placement::contiguous && book.is_too_scattered_for(batch.tokens())) {
+            defragment();
+            book.make_room(batch);
+        }
+        book.open(batch);
+        return Pass<State>{*state_, batch.tokens(), book.pass().history, false};
+    }
+
+    Result<void> prepare_copy_prefix(Sequence from, Sequence to, std::int32_t length) {
+        state_->expect_no_pass("copy_prefix");
+        state_->book.ledger().prepare_copy_prefix(from, to, length);
+        return {};
+    }
+    void finish_copy_prefix(Sequence from, Sequence to, std::int32_t length) noexcept {
+        state_->book.ledger().finish_copy_prefix(from, to, length);
+    }
+
+    Result<void> prepare_remove(Sequence s, Position begin, Position end) {
+        state_->expect_no_pass("remove");
+        constexpr MovedKeys keys = ShiftPolicy::possible ? MovedKeys::turned : MovedKeys::refused;
+        return state_->book.ledger().prepare_remove(s, begin, end, keys, state_->removal);
+    }
+    void finish_remove() noexcept {
+        state_->book.ledger().finish_remove(state_->removal);
+        state_->carry_out(state_->removal.plan);
+    }
+
     std::unique_ptr<State> state_;
 };
 

@@ -20,4 +20,10 @@ class Cache;
 template <class States, backend Backend = HostBackend>
 class RecurrentState;
 
+template <class Pattern, class... Members>
+class Hybrid;
+
+template <class Pattern, class... Members>
+class HybridPass;
+
 } // namespace cellar

@@ -118,20 +118,22 @@ public:
     /// The batch's tokens belong to their sequences from now on, and what fell out of the retention is forgotten. A
     /// reserved pass stores nothing. The pass is over; views stay readable until the next operation of the cache.
     void commit() {
-        if (!reserved_) state().book.commit();
-        close();
+        expect_complete();
+        finish();
     }
 
     /// Ends the pass as if it had never begun, which the destructor does too.
-    void drop() {
+    void drop() noexcept {
         if (state_ == nullptr) return;
-        if (!reserved_) state().book.drop();
+        if (!reserved_) state_->book.drop();
         close();
     }
 
 private:
     template <layout_policy, window_policy, shift_policy, backend>
     friend class Cache;
+    template <class, class...>
+    friend class HybridPass;
 
     Pass(State& state, std::int32_t tokens, CellRange history, bool reserved)
         : state_{&state}, tokens_{tokens}, history_{history}, reserved_{reserved} {
@@ -143,7 +145,14 @@ private:
         return *state_;
     }
 
-    void close() {
+    // Committing in two halves, so that all passes of a hybrid are committed or none.
+    void expect_complete() const { state(); }
+    void finish() noexcept {
+        if (!reserved_) state_->book.commit();
+        close();
+    }
+
+    void close() noexcept {
         state_->pass_open = false;
         state_ = nullptr;
     }

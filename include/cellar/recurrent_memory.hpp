@@ -45,6 +45,11 @@ struct RecurrentMemory {
     StateBook book;
     Store store;
     std::vector<std::int32_t> parts_done; ///< for each layer, of the open pass
+    struct {
+        Sequence sequence{};
+        Position begin{};
+        Position end{};
+    } removal; ///< between its halves
     bool pass_open = false;
 };
 

@@ -87,12 +87,8 @@ public:
 
     /// The batch's tokens belong to the states of their sequences from now on. A reserved pass stores nothing.
     void commit() {
-        const auto expected = std::int64_t{state().shape.layers()} * static_cast<std::int64_t>(parts().size());
-        CELLAR_EXPECTS(reserved_ || done_ == expected, "commit: ", done_, " parts were put in all layers, expected ",
-                       expected);
-        if (reserved_) return drop();
-        state().book.commit();
-        close();
+        expect_complete();
+        finish();
     }
 
     /// Ends the pass as if it had never begun, which the destructor does too.
@@ -105,6 +101,8 @@ public:
 private:
     template <class, backend>
     friend class RecurrentState;
+    template <class, class...>
+    friend class HybridPass;
 
     RecurrentPass(State& state, std::int32_t tokens, bool reserved)
         : state_{&state}, tokens_{tokens}, reserved_{reserved} {
@@ -115,6 +113,18 @@ private:
     State& state() const {
         CELLAR_EXPECTS(state_ != nullptr, "the pass is over, expected one that was neither committed nor dropped");
         return *state_;
+    }
+
+    // Committing in two halves, as a cache's pass does.
+    void expect_complete() const {
+        const auto expected = std::int64_t{state().shape.layers()} * static_cast<std::int64_t>(parts().size());
+        CELLAR_EXPECTS(reserved_ || done_ == expected, "commit: ", done_, " parts were put in all layers, expected ",
+                       expected);
+    }
+    void finish() noexcept {
+        if (reserved_) return drop();
+        state_->book.commit();
+        close();
     }
 
     void close() noexcept {

@@ -51,11 +51,8 @@ public:
     /// not go on from its state without gaps, in ascending order (equal ones are allowed, but not across batches);
     /// under `Unequal::refuse` with `unequal_batch`. O(tokens + rollback).
     Result<RecurrentPass<State>> begin(const Batch& batch) {
-        state_->expect_no_pass("begin");
-        if (const Result<void> begun = state_->book.begin(batch); !begun) return begun.error();
-        RecurrentPass<State> pass{*state_, batch.tokens(), false};
-        if (const auto starts = state_->book.starts(); !starts.empty()) state_->store.copy(state_->backend, starts);
-        return pass;
+        if (const Result<void> prepared = prepare_begin(batch); !prepared) return prepared.error();
+        return open(batch);
     }
 
     /// A pass of `tokens` tokens, spread over as many sequences as there are, for sizing buffers and capturing graphs.
@@ -72,8 +69,9 @@ public:
     /// are the same sequence nothing happens. Refuses with `cannot_rewind` if `from` is beyond `length` and keeps no
     /// state there. O(states kept).
     Result<void> copy_prefix(Sequence from, Sequence to, std::int32_t length) {
-        state_->expect_no_pass("copy_prefix");
-        return state_->book.ledger().copy_prefix(from, to, length);
+        if (const Result<void> prepared = prepare_copy_prefix(from, to, length); !prepared) return prepared;
+        finish_copy_prefix(from, to, length);
+        return {};
     }
 
     /// True if a state is kept that has seen exactly the tokens below p. Position 0 needs none.
@@ -86,8 +84,9 @@ public:
     /// `cannot_rewind` if no state is kept there: `resumable_prefix` tells the nearest. Otherwise it refuses with
     /// `cannot_cut`: a state cannot lose its beginning or middle. O(states kept).
     Result<void> remove(Sequence s, Position begin, Position end) {
-        state_->expect_no_pass("remove");
-        return state_->book.ledger().remove(s, begin, end);
+        if (const Result<void> prepared = prepare_remove(s, begin, end); !prepared) return prepared;
+        finish_remove();
+        return {};
     }
 
     /// Keeps the current state of s, as long as `StateLimits::checkpoint_bytes` has room for it: where there are too
@@ -158,6 +157,39 @@ public:
     }
 
 private:
+    // A hybrid does each verb in halves, as it does a cache's.
+    template <class, class...>
+    friend class Hybrid;
+
+    Result<void> prepare_begin(const Batch& batch) {
+        state_->expect_no_pass("begin");
+        return state_->book.prepare_begin(batch);
+    }
+    RecurrentPass<State> open(const Batch& batch) {
+        state_->book.open();
+        RecurrentPass<State> pass{*state_, batch.tokens(), false};
+        if (const auto starts = state_->book.starts(); !starts.empty()) state_->store.copy(state_->backend, starts);
+        return pass;
+    }
+
+    Result<void> prepare_copy_prefix(Sequence from, Sequence to, std::int32_t length) {
+        state_->expect_no_pass("copy_prefix");
+        return state_->book.ledger().prepare_copy_prefix(from, to, length);
+    }
+    void finish_copy_prefix(Sequence from, Sequence to, std::int32_t length) noexcept {
+        state_->book.ledger().finish_copy_prefix(from, to, length);
+    }
+
+    Result<void> prepare_remove(Sequence s, Position begin, Position end) {
+        state_->expect_no_pass("remove");
+        state_->removal = {s, begin, end};
+        return state_->book.ledger().prepare_remove(s, begin, end);
+    }
+    void finish_remove() noexcept {
+        const auto& [s, begin, end] = state_->removal;
+        state_->book.ledger().finish_remove(s, begin, end);
+    }
+
     std::unique_ptr<State> state_;
 };
 

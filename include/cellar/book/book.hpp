@@ -14,7 +14,9 @@
 #include <cellar/window/window.hpp>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <utility>
 
 namespace cellar {
 
@@ -36,6 +38,7 @@ public:
     const Limits& limits() const { return limits_; }
     const Window& window() const { return window_; }
     const Ledger& ledger() const { return ledger_; }
+    Ledger& ledger() { return ledger_; }
     const detail::OpenPass& pass() const { return pass_; }
 
     /// True if every position below p that a query at p would see is still kept. O(log m).
@@ -66,27 +69,37 @@ public:
     /// True if n tokens would fit, but not side by side.
     bool is_too_scattered_for(std::int32_t n) { return ledger_.is_too_scattered_for(n); }
 
-    /// Whether `begin` would open a pass for this batch, or why not. O(n).
-    Result<void> admit(const Batch& batch) const {
-        check(batch);
-        if (batch.tokens() > limits_.batch) return Refusal::batch_too_long;
-        if (batch.tokens() > ledger_.free().count()) return Refusal::full;
+    /// Opens a pass: the batch's tokens get cells and belong to their sequences until `commit` or `drop`.
+    Result<void> begin(const Batch& batch) {
+        if (const Result<void> prepared = prepare_begin(batch); !prepared) return prepared;
+        open(batch);
         return {};
     }
 
-    /// Opens a pass: the batch's tokens get cells and belong to their sequences until `commit` or `drop`.
-    Result<void> begin(const Batch& batch) {
-        if (const Result<void> admitted = admit(batch); !admitted) return admitted;
+    /// Whether a pass can be opened for this batch, or why not; makes room for it. O(n).
+    Result<void> prepare_begin(const Batch& batch) {
+        check(batch);
+        if (batch.tokens() > limits_.batch) return Refusal::batch_too_long;
+        if (batch.tokens() > ledger_.free().count()) return Refusal::full;
+        make_room(batch);
+        return {};
+    }
+
+    /// Room in the runs of the batch's sequences.
+    void make_room(const Batch& batch) {
         for (const Sequence s : batch.sequences) ledger_.record(s).runs.reserve(2 * std::int64_t{batch.tokens()} + 1);
+    }
+
+    /// Opens the pass that was prepared.
+    void open(const Batch& batch) noexcept {
         pass_.start(batch);
         ledger_.take(batch.tokens(), pass_.cells);
         enter_tokens();
         find_history();
-        return {};
     }
 
     /// The tokens of the open pass stay, and what fell out of their sequences' retention is forgotten.
-    void commit() {
+    void commit() noexcept {
         for (const Sequence s : pass_.members) {
             const Position kept = window_.oldest_kept(ledger_.record(s).runs.last());
             if (window_.pinned() < kept.value) ledger_.forget(s, {window_.pinned()}, kept);
@@ -95,7 +108,7 @@ public:
     }
 
     /// The open pass never happened.
-    void drop() {
+    void drop() noexcept {
         for (std::size_t i = pass_.cells.size(); i-- > 0;)
             ledger_.take_back(pass_.sequences[i], pass_.positions[i], pass_.cells[i]);
         close();
@@ -117,10 +130,18 @@ public:
         });
     }
 
-    /// See Ledger::copy_prefix, Ledger::remove, Ledger::defragment.
-    void copy_prefix(Sequence from, Sequence to, std::int32_t length) { ledger_.copy_prefix(from, to, length); }
+    /// See `Ledger`; each verb in one.
+    void copy_prefix(Sequence from, Sequence to, std::int32_t length) {
+        ledger_.prepare_copy_prefix(from, to, length);
+        ledger_.finish_copy_prefix(from, to, length);
+    }
     Result<Plan> remove(Sequence s, Position begin, Position end, bool can_shift) {
-        return ledger_.remove(s, begin, end, can_shift);
+        detail::Removal removal;
+        const MovedKeys keys = can_shift ? MovedKeys::turned : MovedKeys::refused;
+        if (const Result<void> prepared = ledger_.prepare_remove(s, begin, end, keys, removal); !prepared)
+            return prepared.error();
+        ledger_.finish_remove(removal);
+        return std::move(removal.plan);
     }
     Plan defragment() { return ledger_.defragment(); }
 

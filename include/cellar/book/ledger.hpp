@@ -7,6 +7,7 @@
 #include <cellar/book/defragmentation.hpp>
 #include <cellar/book/free_cells.hpp>
 #include <cellar/book/owner_count.hpp>
+#include <cellar/book/removal.hpp>
 #include <cellar/book/sequence_record.hpp>
 #include <cellar/book/words.hpp>
 
@@ -19,9 +20,11 @@
 
 namespace cellar {
 
-/// Which cells each sequence owns, and which nobody does. It knows nothing of windows and passes: `Book` does. Only
-/// `remove` and `defragment` allocate, and what gives a sequence more runs than were planned; they do so before they
-/// change anything.
+/// Which cells each sequence owns, and which nobody does. It knows nothing of windows and passes: `Book` does.
+///
+/// Only `defragment` and verbs that begin with `prepare` allocate. `defragment` does so before it changes anything; the
+/// others change nothing that can be seen, and what they prepared is finished without a failure as long as the ledger
+/// was not changed in between.
 class Ledger {
 public:
     /// `share`: the tokens that one sequence is planned to have; `pinned`: first positions that are always seen.
@@ -89,14 +92,20 @@ public:
     /// True if n cells, more than one, are free, but not side by side. O(log cells).
     bool is_too_scattered_for(std::int32_t n) { return n > 1 && n <= free_.count() && free_.find_run(n) < 0; }
 
-    /// `to` gets the cells of `from` below position `length` in place of its own; no data moves. If both are the same
-    /// sequence nothing happens.
-    void copy_prefix(Sequence from, Sequence to, std::int32_t length) {
+    /// Checks, and makes room.
+    void prepare_copy_prefix(Sequence from, Sequence to, std::int32_t length) {
         CELLAR_EXPECTS(length >= 0, "copy_prefix: the length is ", length, ", expected 0 or more");
         const detail::SequenceRecord& source = record(from);
         detail::SequenceRecord& target = record(to);
+        if (from != to) target.runs.reserve(source.runs.runs() - target.runs.runs() + 2);
+    }
+
+    /// `to` gets the cells of `from` below position `length` in place of its own; no data moves. If both are the same
+    /// sequence nothing happens.
+    void finish_copy_prefix(Sequence from, Sequence to, std::int32_t length) noexcept {
         if (from == to) return;
-        target.runs.reserve(source.runs.runs() - target.runs.runs() + 2);
+        const detail::SequenceRecord& source = record(from);
+        detail::SequenceRecord& target = record(to);
         forget(target, {0}, end_of_time);
         target.runs.assign(source.runs, {length});
         for_each_word(source, {0}, {length}, [&](std::int64_t at, detail::Word cells) { owners_.add_word(at, cells); });
@@ -104,25 +113,38 @@ public:
         target.visible.truncate(source.runs, {length});
     }
 
-    /// Drops positions [begin, end) of s and closes the gap. The plan says which keys the memory has to copy and
-    /// turn.
-    Result<Plan> remove(Sequence s, Position begin, Position end, bool can_shift) {
+    /// Decides whether positions [begin, end) of s can be dropped and the gap be closed, and makes room for it.
+    Result<void> prepare_remove(Sequence s, Position begin, Position end, MovedKeys keys, detail::Removal& removal) {
         CELLAR_EXPECTS(begin.value >= 0 && begin <= end, "remove: positions [", begin, ", ", end,
                        "), expected 0 <= begin <= end");
-        detail::SequenceRecord& r = record(s);
-        Plan plan;
-        if (begin == end || r.runs.empty() || r.runs.last() < begin) return plan;
-        if (r.runs.last() < end) {
-            r.runs.reserve(1);
-            forget(r, begin, end_of_time);
-            return plan;
+        PositionRuns& runs = record(s).runs;
+        const bool nothing = runs.empty() || runs.last() < begin;
+        removal.start(s, begin, nothing ? begin : end, keys);
+        if (removal.end == begin) return {};
+        if (runs.last() < end) {
+            removal.end = end_of_time;
+            runs.reserve(1);
+            return {};
         }
-        if (!can_shift) return Refusal::cannot_shift;
-        const std::int32_t copies = count_shared(r.runs, end, end_of_time);
-        const std::int32_t dropped = count_tokens(r.runs, begin, end) - count_shared(r.runs, begin, end);
-        if (copies > free_.count() + dropped) return Refusal::full;
-        close_gap(r, begin, end, copies, plan);
-        return plan;
+        if (keys == MovedKeys::refused) return Refusal::cannot_shift;
+        if (keys == MovedKeys::turned) removal.copies = count_shared(runs, end, end_of_time);
+        const std::int32_t dropped = count_tokens(runs, begin, end) - count_shared(runs, begin, end);
+        if (removal.copies > free_.count() + dropped) return Refusal::full;
+        const std::int64_t most = runs.runs() + 2 * std::int64_t{removal.copies} + 1;
+        removal.reserve(most);
+        runs.reserve(removal.copies == 0 ? 1 : most);
+        return {};
+    }
+
+    /// Its plan says which keys the memory has to copy and turn.
+    void finish_remove(detail::Removal& removal) noexcept {
+        detail::SequenceRecord& r = record(removal.sequence);
+        if (removal.begin == removal.end) return;
+        if (removal.end == end_of_time) {
+            forget(r, removal.begin, end_of_time);
+        } else {
+            close_gap(r, removal);
+        }
     }
 
     /// Afterwards the cells in use are [0, n). The plan has the fewest moves of cells, neighbours joined.
@@ -130,7 +152,7 @@ public:
         const Defragmentation defragmentation{free_, cells_};
         if (defragmentation.moves().empty()) return {};
         Plan plan{defragmentation.moves(), {}};
-        std::vector<Piece> pieces;
+        std::vector<detail::Piece> pieces;
         pieces.reserve(reserve_pieces(defragmentation));
         // Nothing throws from here on.
         for (const Move& move : plan.moves)
@@ -143,7 +165,7 @@ public:
                 pieces.push_back({p, cell, n});
             });
             r.runs.erase({0}, end_of_time);
-            for (const Piece& piece : pieces) r.runs.insert(piece.position, piece.cell, piece.count);
+            for (const detail::Piece& piece : pieces) r.runs.insert(piece.position, piece.cell, piece.count);
             r.visible.reset();
         }
         return plan;
@@ -189,12 +211,6 @@ private:
         return count;
     }
 
-    struct Piece {
-        Position position;
-        Cell cell;
-        std::int32_t count;
-    };
-
     // Makes room for the runs that a defragmentation cuts into pieces; the most pieces that one sequence has.
     std::size_t reserve_pieces(const Defragmentation& defragmentation) {
         std::int64_t most = 0;
@@ -208,26 +224,22 @@ private:
     }
 
     // Positions [begin, end) go and the later ones move down to `begin`; of these, cells that others own too are
-    // copied first, so that the others keep what they had.
-    void close_gap(detail::SequenceRecord& r, Position begin, Position end, std::int32_t copies, Plan& plan) {
-        const std::int64_t most = r.runs.runs() + 2 * std::int64_t{copies} + 1;
-        std::vector<Piece> later;
-        later.reserve(copies == 0 ? 0 : static_cast<std::size_t>(most));
-        plan.turns.reserve(static_cast<std::size_t>(most));
-        plan.moves.reserve(static_cast<std::size_t>(copies));
-        r.runs.reserve(copies == 0 ? 1 : most);
-        // Nothing throws from here on.
-        disown(r, begin, end);
-        r.runs.close_gap(begin, end);
+    // copied first, if their keys have to change, so that the others keep what they had.
+    void close_gap(detail::SequenceRecord& r, detail::Removal& removal) {
+        const Position begin = removal.begin;
+        const std::int32_t delta = begin - removal.end;
+        disown(r, begin, removal.end);
+        r.runs.close_gap(begin, removal.end);
         r.visible.reset();
-        if (copies != 0) copy_shared(r.runs, begin, later, plan);
+        if (removal.copies != 0) copy_shared(r.runs, begin, removal.later, removal.plan);
+        if (removal.keys != MovedKeys::turned) return;
         r.runs.for_each(begin, end_of_time, [&](Position, Cell cell, std::int32_t n) {
-            add_turn(plan, {cell, n, begin - end});
+            add_turn(removal.plan, {cell, n, delta});
         });
     }
 
     // The cells at positions `from` and behind that others own too are left to them; copies take their place.
-    void copy_shared(PositionRuns& runs, Position from, std::vector<Piece>& pieces, Plan& plan) {
+    void copy_shared(PositionRuns& runs, Position from, std::vector<detail::Piece>& pieces, Plan& plan) {
         runs.for_each(from, end_of_time, [&](Position p, Cell cell, std::int32_t n) {
             for (std::int32_t i = 0, count = 0; i < n; i += count) {
                 count = owners_.uniform(cell + i, n - i);
@@ -237,7 +249,7 @@ private:
             }
         });
         runs.erase(from, end_of_time);
-        for (const Piece& piece : pieces) runs.insert(piece.position, piece.cell, piece.count);
+        for (const detail::Piece& piece : pieces) runs.insert(piece.position, piece.cell, piece.count);
     }
 
     // Moves the caller's ownership of up to n cells, as many as find room side by side, to fresh cells; how many.

@@ -51,6 +51,7 @@ public:
     /// of members is that of their first tokens.
     template <class Next>
     bool group(const Batch& batch, Next next) {
+        clear();
         for (std::size_t i = 0; i < batch.positions.size(); ++i) {
             if (count(batch.sequences[i], batch.positions[i], next)) continue;
             clear();
@@ -62,6 +63,7 @@ public:
 
     /// That many tokens, spread evenly over the first sequences.
     void pretend(std::int32_t tokens, std::int32_t sequences) {
+        clear();
         const std::int32_t members = std::min(tokens, sequences);
         std::int32_t first = 0;
         for (std::int32_t s = 0; s < members; ++s) {

@@ -50,22 +50,33 @@ public:
     /// What has to be filled with zeros before the open pass reads it: the slots of the sequences that start.
     std::span<const SlotCopy> starts() const { return starts_; }
 
-    /// Opens a pass, with a fresh slot for each state that it will keep.
-    Result<void> begin(const Batch& batch) {
+    /// Whether a pass can be opened for this batch, or why not; makes room for it.
+    Result<void> prepare_begin(const Batch& batch) {
         check(batch);
         if (batch.tokens() > limits().batch) return Refusal::batch_too_long;
         const std::int64_t most = std::int64_t{limits().rollback} + 1 + ledger_.checkpoints_free();
         const std::int64_t room = std::min<std::int64_t>(batch.tokens(), most);
         for (const Sequence s : batch.sequences) ledger_.reserve(s, static_cast<std::int32_t>(room));
-        // Nothing throws from here on.
         const auto next = [&](Sequence s) { return ledger_.states(s).next(); };
         if (!members_.group(batch, next)) return Refusal::not_next;
         if (limits().unequal == Unequal::refuse && !is_equal()) {
             members_.clear();
             return Refusal::unequal_batch;
         }
-        open();
         return {};
+    }
+
+    /// Opens the pass that was prepared, with a fresh slot for each state that it will keep.
+    void open() noexcept {
+        choose_checkpoints();
+        for (detail::Member& m : members_.all()) cut(m);
+        for (detail::Cut& c : cuts_) c.slot = ledger_.slots().take();
+        for (detail::Member& m : members_.all()) {
+            const auto states = ledger_.states(m.sequence).all();
+            if (states.empty()) starts_.push_back({zero_slot, cuts_of(m).front().slot});
+            if (!states.empty()) m.source = states.back().slot;
+        }
+        parts_.split(members_, cuts_);
     }
 
     /// Opens a pass of `tokens` tokens, spread over as many sequences as there are, that keeps nothing: its states are
@@ -124,18 +135,6 @@ private:
         const auto all = members_.all();
         return std::all_of(all.begin(), all.end(),
                            [&](const detail::Member& m) { return m.tokens == all.front().tokens; });
-    }
-
-    void open() {
-        choose_checkpoints();
-        for (detail::Member& m : members_.all()) cut(m);
-        for (detail::Cut& c : cuts_) c.slot = ledger_.slots().take();
-        for (detail::Member& m : members_.all()) {
-            const auto states = ledger_.states(m.sequence).all();
-            if (states.empty()) starts_.push_back({zero_slot, cuts_of(m).front().slot});
-            if (!states.empty()) m.source = states.back().slot;
-        }
-        parts_.split(members_, cuts_);
     }
 
     /// As many checkpoints as there is room for: in turn the newest one of each sequence that is not chosen yet.

@@ -19,7 +19,7 @@
 namespace cellar {
 
 /// Which states each sequence keeps, and in which slots. It knows nothing of passes: `StateBook` does. Only
-/// `copy_prefix`, `schedule` and `reserve` allocate; they do so before they change anything.
+/// `schedule`, `reserve` and what prepares allocate; they do so before they change anything that can be seen.
 class StateLedger {
 public:
     /// `checkpoints`: slots for them.
@@ -52,8 +52,9 @@ public:
         return states(s).nearest(p);
     }
 
-    /// Whether `remove` would do it. From `end` on nothing may be left, and a state has to be kept at `begin`.
-    Result<void> admit_remove(Sequence s, Position begin, Position end) const {
+    /// Whether positions [begin, end) of s can be dropped. From `end` on nothing may be left, and a state has to be kept
+    /// at `begin`.
+    Result<void> prepare_remove(Sequence s, Position begin, Position end) const {
         CELLAR_EXPECTS(begin.value >= 0 && begin <= end, "remove: positions [", begin, ", ", end,
                        "), expected 0 <= begin <= end");
         const Position next = states(s).next();
@@ -63,32 +64,27 @@ public:
         return {};
     }
 
-    Result<void> remove(Sequence s, Position begin, Position end) {
-        if (const Result<void> admitted = admit_remove(s, begin, end); !admitted) return admitted;
-        if (begin == end) return {};
+    void finish_remove(Sequence s, Position begin, Position end) noexcept {
+        if (begin == end) return;
         record(s).states.truncate(begin, slots_);
         if (begin == Position{0}) record(s).scheduled.clear();
-        return {};
     }
 
-    /// Whether `copy_prefix` would do it.
-    Result<void> admit_copy(Sequence from, Sequence to, std::int32_t length) const {
+    /// Whether `to` can get the states of `from` up to position `length`; makes room for them.
+    Result<void> prepare_copy_prefix(Sequence from, Sequence to, std::int32_t length) {
         CELLAR_EXPECTS(length >= 0, "copy_prefix: the length is ", length, ", expected 0 or more");
         const KeptStates& source = states(from);
-        record(to); // checked
-        if (from == to || source.next() <= Position{length} || can_resume(from, {length})) return {};
-        return Refusal::cannot_rewind;
+        KeptStates& target = record(to).states;
+        if (from == to) return {};
+        if (source.next() > Position{length} && !can_resume(from, {length})) return Refusal::cannot_rewind;
+        target.reserve(source.all().size());
+        return {};
     }
 
-    /// Room, so that a copy that was admitted cannot fail.
-    void reserve_copy(Sequence from, Sequence to) { record(to).states.reserve(states(from).all().size()); }
-
-    Result<void> copy_prefix(Sequence from, Sequence to, std::int32_t length) {
-        if (const Result<void> admitted = admit_copy(from, to, length); !admitted || from == to) return admitted;
-        reserve_copy(from, to);
+    void finish_copy_prefix(Sequence from, Sequence to, std::int32_t length) noexcept {
+        if (from == to) return;
         record(to).states.assign(states(from), {length}, slots_);
         record(to).scheduled.clear();
-        return {};
     }
 
     /// The current state of s becomes a checkpoint; others may have to go for it. A sequence without one has nothing to
