@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <type_traits>
+
+namespace cellar {
+
+/// In a pattern: a layer that remembers nothing (a feed-forward network that the model counts as a layer).
+struct NoMemory {};
+
+/// In a pattern: `Count` layers after one another that share the memory M.
+template <int Count, class M>
+struct Times {
+    static_assert(Count > 0, "Times: a number of layers is at least 1");
+};
+
+/// Which layer has which memory, from the first one on and over again; the last time perhaps not to the end:
+/// `Repeat<Times<5, Sliding>, Full>`. What is not `Times` is one layer.
+template <class... Blocks>
+struct Repeat {};
+
+/// The same for a model with exactly these layers.
+template <class... Blocks>
+struct LayerList {};
+
+/// Layers N - 1, 2N - 1, ... have the memory Nth, the others have Others: `Every<4, Full, Recurrent>`.
+template <int N, class Nth, class Others>
+using Every = Repeat<Times<N - 1, Others>, Nth>;
+
+/// Where the memory of a model's layer is: in which member, and as which of its layers.
+struct LayerPlace {
+    int member; ///< the number of members: nowhere, and `layer` counts the layers without memory
+    int layer;
+
+    constexpr bool operator==(const LayerPlace&) const = default;
+};
+
+namespace detail {
+
+template <class M>
+struct Block {
+    using memory = M;
+    static constexpr int layers = 1;
+};
+template <int Count, class M>
+struct Block<Times<Count, M>> {
+    using memory = M;
+    static constexpr int layers = Count;
+};
+
+/// How many of Ms are M.
+template <class M, class... Ms>
+inline constexpr int times_among = (0 + ... + (std::is_same_v<M, Ms> ? 1 : 0));
+
+/// The place of M among Ms, where it is.
+template <class M, class... Ms>
+constexpr int index_among() {
+    int index = 0;
+    static_cast<void>(((std::is_same_v<M, Ms> || (++index, false)) || ...));
+    return index;
+}
+
+template <bool Repeats, int Members, int Period>
+struct LayerTable {
+    static constexpr bool repeats = Repeats;
+
+    constexpr void add(int member, int layers) {
+        for (; layers > 0; --layers) {
+            auto& count = counts[static_cast<std::size_t>(member)];
+            places[static_cast<std::size_t>(filled++)] = {member, count++};
+        }
+    }
+
+    std::array<LayerPlace, static_cast<std::size_t>(Period)> places{}; // within one period
+    std::array<int, static_cast<std::size_t>(Members) + 1> counts{};   // of the layers of one period
+    int filled = 0;
+};
+
+template <bool Repeats, class... Blocks>
+struct PatternBlocks {
+    static_assert(sizeof...(Blocks) > 0, "a pattern has at least one layer");
+
+    template <class... Members>
+    static constexpr auto table() {
+        static_assert(((times_among<typename Block<Blocks>::memory, Members..., NoMemory> > 0) && ...),
+                      "the pattern names a memory that is not among the members");
+        LayerTable<Repeats, sizeof...(Members), (Block<Blocks>::layers + ...)> table;
+        (table.add(index_among<typename Block<Blocks>::memory, Members..., NoMemory>(), Block<Blocks>::layers), ...);
+        return table;
+    }
+};
+
+template <class Pattern>
+struct PatternOf {
+    static_assert(times_among<Pattern> != 0, "a pattern is a Repeat, a LayerList or an Every");
+};
+template <class... Blocks>
+struct PatternOf<Repeat<Blocks...>> : PatternBlocks<true, Blocks...> {};
+template <class... Blocks>
+struct PatternOf<LayerList<Blocks...>> : PatternBlocks<false, Blocks...> {};
+
+} // namespace detail
+
+/// Which member has the memory of which layer. Known to the compiler; O(1) at run time.
+template <class Pattern, class... Members>
+class LayerMap {
+    static_assert(((detail::times_among<Members, Members...> == 1) && ...),
+                  "two members have the same type: let one of them be a class of its own that derives from it");
+
+    static constexpr auto table = detail::PatternOf<Pattern>::template table<Members...>();
+
+public:
+    static constexpr int members = sizeof...(Members);
+    static constexpr int period = static_cast<int>(table.places.size());
+
+    /// If not, a model has exactly `period` layers.
+    static constexpr bool repeats = table.repeats;
+
+    static constexpr LayerPlace place(int layer) {
+        const LayerPlace in_period = table.places[static_cast<std::size_t>(layer % period)];
+        return {in_period.member, in_period.layer + layer / period * count(in_period.member)};
+    }
+
+    /// Of the first `layers` layers, those that a member has.
+    static constexpr int layers_of(int member, int layers) {
+        int found = layers / period * count(member);
+        for (int i = 0; i < layers % period; ++i)
+            found += table.places[static_cast<std::size_t>(i)].member == member ? 1 : 0;
+        return found;
+    }
+
+    /// Whether the pattern has layers for a member.
+    static constexpr bool uses(int member) { return count(member) > 0; }
+
+    /// The first member from `member` on that the pattern has layers for, layers without memory included.
+    static constexpr int next_used(int member) {
+        while (member <= members && !uses(member)) ++member;
+        return member;
+    }
+
+private:
+    static constexpr int count(int member) { return table.counts[static_cast<std::size_t>(member)]; }
+};
+
+} // namespace cellar

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <cellar/book/audit.hpp>
+#include <cellar/cellar.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+// A model of three kinds of layers, and one without memory, whose tokens are numbers: caches hold the number, states a
+// hash of all numbers so far. What one member lost, or has too much, shows.
+
+namespace toy {
+
+using cellar::Position;
+using cellar::Sequence;
+
+struct Hash : cellar::StateTensor<1> {};
+
+using Sliding = cellar::Cache<cellar::PermutedV<float>, cellar::SlidingWindow<4>>;
+using Full = cellar::Cache<cellar::StandardV<float>>;
+using Recurrent = cellar::RecurrentState<cellar::States<Hash>>;
+
+using Pattern = cellar::Repeat<cellar::Times<2, Sliding>, Full, cellar::NoMemory, Recurrent>;
+using Memory = cellar::Hybrid<Pattern, Sliding, Full, Recurrent>;
+
+inline constexpr int layers = 8; // S S F - R S S F: 4 sliding, 2 full, 1 recurrent
+
+struct Limits {
+    std::int32_t sequences = 3;
+    std::int32_t batch = 8;
+    std::int32_t sliding_retention = 8;
+    std::int32_t full_capacity = 20;
+    std::int32_t rollback = 2;
+    cellar::Unequal unequal = cellar::Unequal::split;
+    cellar::Placement placement = cellar::Placement::scattered;
+};
+
+inline Memory memory(const Limits& l = {}) {
+    return Memory{
+        layers,
+        Sliding{{4, 1, 1},
+                {.sequences = l.sequences, .capacity = 1000, .batch = l.batch, .placement = l.placement},
+                cellar::SlidingWindow<4>{{.retention = l.sliding_retention}}},
+        Full{{2, 1, 1}, {.sequences = l.sequences, .capacity = l.full_capacity, .batch = l.batch}},
+        Recurrent{{1, {{1}}},
+                  {.sequences = l.sequences, .batch = l.batch, .rollback = l.rollback, .unequal = l.unequal}}};
+}
+
+struct Token {
+    int sequence;
+    int position;
+    int word;
+};
+using Tokens = std::vector<Token>;
+
+/// `count` tokens of one sequence from `position` on.
+inline Tokens text(int sequence, int position, int count, int first_word = 1) {
+    Tokens tokens;
+    for (int i = 0; i < count; ++i) tokens.push_back({sequence, position + i, first_word + i});
+    return tokens;
+}
+
+inline Tokens operator+(Tokens a, const Tokens& b) {
+    a.insert(a.end(), b.begin(), b.end());
+    return a;
+}
+
+struct Batch {
+    explicit Batch(const Tokens& tokens) {
+        for (const Token& t : tokens) {
+            positions.push_back({t.position});
+            sequences.push_back({t.sequence});
+        }
+    }
+    operator cellar::Batch() const { return {positions, sequences}; }
+
+    std::vector<Position> positions;
+    std::vector<Sequence> sequences;
+};
+
+inline int folded(int state, int word) {
+    return (state * 31 + word * 7 + 1) % 65521;
+}
+inline int folded(const std::vector<int>& words) {
+    int state = 0;
+    for (const int word : words) state = folded(state, word);
+    return state;
+}
+
+/// One layer's work, whatever its memory.
+struct Work {
+    const Tokens& tokens;
+
+    template <class Pass>
+    void operator()(Pass& pass, int layer) const {
+        if constexpr (requires { pass.parts(); }) {
+            for (const cellar::Part& part : pass.parts()) {
+                const auto state = pass.template get<Hash>(layer, part);
+                for (std::int32_t i = 0; i < part.sequences(); ++i)
+                    for (const std::int32_t token : part.tokens(i))
+                        state(i, 0) = static_cast<float>(
+                            folded(static_cast<int>(state(i, 0)), tokens[static_cast<std::size_t>(token)].word));
+                pass.put(layer, part);
+            }
+        } else if constexpr (!std::is_same_v<Pass, cellar::NoMemory>) {
+            std::vector<float> rows;
+            for (const Token& t : tokens) rows.push_back(static_cast<float>(t.word));
+            pass.put(layer, rows, rows);
+        }
+    }
+};
+
+template <class Pass>
+void fill(Pass& pass, const Tokens& tokens, int end = layers) {
+    for (int layer = 0; layer < end; ++layer) pass.visit(layer, Work{tokens});
+}
+
+/// A committed pass; false if it was refused.
+template <class M>
+bool feed(M& memory, const Tokens& tokens) {
+    auto pass = memory.begin(Batch{tokens});
+    if (!pass) return false;
+    fill(*pass, tokens);
+    pass->commit();
+    return true;
+}
+
+/// What one sequence of a cache has, "position:word@cell", and where its layers do not agree.
+template <class C>
+std::string held(C& cache, int s) {
+    std::string all;
+    auto pass = cache.reserve(1);
+    cache.ledger().record({s}).runs.for_each({0}, cellar::end_of_time, [&](Position p, cellar::Cell c, int n) {
+        for (int i = 0; i < n; ++i) {
+            const int word = static_cast<int>(pass.keys(0)(c + i, 0, 0));
+            all += ' ' + std::to_string(p.value + i) + ':' + std::to_string(word) + '@' + std::to_string(c + i);
+            for (int layer = 0; layer < cache.shape().layers(); ++layer)
+                if (static_cast<int>(pass.keys(layer)(c + i, 0, 0)) != word) all += " layers differ";
+        }
+    });
+    return all;
+}
+
+inline std::string held(Recurrent& memory, int s) {
+    std::string all;
+    for (const cellar::KeptState& state : memory.kept({s})) {
+        const auto generation = memory.ledger().slots().generation(state.slot);
+        const auto value = memory.view<Hash>(0, {state.slot, generation})(0);
+        all += ' ' + std::to_string(state.next.value) + ':' + std::to_string(static_cast<int>(value)) + '@'
+               + std::to_string(state.slot) + '/' + std::to_string(generation) + (state.is_checkpoint ? "c" : "");
+    }
+    return all;
+}
+
+template <class C>
+std::string member_portrait(C& member) {
+    std::string all;
+    for (int s = 0; s < member.limits().sequences; ++s) {
+        all += "\n  sequence " + std::to_string(s) + held(member, s) + " resumes at";
+        for (int p = 0; p < 40; ++p)
+            if (member.can_resume({s}, {p})) all += ' ' + std::to_string(p);
+    }
+    if constexpr (requires { member.cells(); }) {
+        all += "\n  " + cellar::audit(member.ledger());
+        all += "free " + std::to_string(member.statistics().free) + ", shared "
+               + std::to_string(member.statistics().shared);
+    } else {
+        all += "\n  used " + std::to_string(member.statistics().used) + ", checkpoints "
+               + std::to_string(member.statistics().checkpoints);
+    }
+    return all;
+}
+
+/// Everything that can be seen of a hybrid without a pass.
+template <class M>
+std::string portrait(M& memory) {
+    return "sliding" + member_portrait(memory.template member<Sliding>()) + "\nfull"
+           + member_portrait(memory.template member<Full>()) + "\nrecurrent"
+           + member_portrait(memory.template member<Recurrent>());
+}
+
+} // namespace toy
