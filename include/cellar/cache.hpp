@@ -121,6 +121,8 @@ private:
     // and changes nothing that can be seen.
     template <class, class...>
     friend class Hybrid;
+    template <layout_policy, cellar::backend>
+    friend class EncoderMemory;
 
     Result<void> prepare_begin(const Batch& batch) {
         state_->expect_no_pass("begin");

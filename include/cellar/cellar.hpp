@@ -7,6 +7,7 @@
 #include <cellar/backend/host.hpp>
 #include <cellar/base/version.hpp>
 #include <cellar/cache.hpp>
+#include <cellar/encoder_memory.hpp>
 #include <cellar/hybrid.hpp>
 #include <cellar/layout/layout.hpp>
 #include <cellar/memory.hpp>

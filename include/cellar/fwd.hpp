@@ -20,6 +20,9 @@ class Cache;
 template <class States, backend Backend = HostBackend>
 class RecurrentState;
 
+template <layout_policy Layout = StandardV<float>, backend Backend = HostBackend>
+class EncoderMemory;
+
 template <class Pattern, class... Members>
 class Hybrid;
 

@@ -7,13 +7,12 @@
 #include <cellar/fwd.hpp>
 #include <cellar/layout/element.hpp>
 #include <cellar/mask_memory.hpp>
+#include <cellar/reading.hpp>
 #include <cellar/store/layer_shape.hpp>
 
-#include <concepts>
 #include <cstdint>
 #include <iterator>
 #include <span>
-#include <type_traits>
 #include <utility>
 
 namespace cellar {
@@ -29,28 +28,21 @@ struct History {
 /// One forward pass over a batch: filled layer by layer with `put`, read with `get`, then committed. A pass that is
 /// destroyed without `commit` never happened. One pass at a time may be open; it must not outlive its cache.
 template <class State>
-class [[nodiscard]] Pass {
+class [[nodiscard]] Pass : public Reading<State> {
     using Store = typename State::Store;
+    using Base = Reading<State>;
+    using Base::state;
 
 public:
-    Pass(Pass&& other) noexcept
-        : state_{std::exchange(other.state_, nullptr)},
-          tokens_{other.tokens_},
-          history_{other.history_},
-          reserved_{other.reserved_},
-          mask_of_{other.mask_of_} {}
+    using Base::tokens;
+
+    Pass(Pass&&) noexcept = default;
     Pass& operator=(Pass&&) = delete;
     ~Pass() { drop(); }
 
-    std::int32_t tokens() const { return tokens_; }
-
-    /// The smallest range of cells that holds all that the batch may see, aligned to `Limits::padding`. Cells in it
-    /// that nobody sees may hold anything that was once put.
-    CellRange history() const { return history_; }
-
     /// The cell of each token; empty for a reserved pass.
     std::span<const Cell> cells() const {
-        return reserved_ ? std::span<const Cell>{} : std::span<const Cell>{state().book.pass().cells};
+        return Base::is_reserved() ? std::span<const Cell>{} : std::span<const Cell>{state().book.pass().cells};
     }
 
     /// Enqueues: keys [tokens, kv_heads, key_dim] and values [tokens, kv_heads, value_dim] of the batch's tokens, in
@@ -106,6 +98,7 @@ public:
         using Mask = StridedView<const MaskElement, 2>;
         return History<decltype(keys(layer)), decltype(values(layer)), Mask>{keys(layer), values(layer),
                                                                              mask<MaskElement>()};
+        if (!Base::is_reserved()) store.put(state().backend, cells(), keys, values);
     }
 
     /// Calls f(*this, layer): what works for a hybrid works for its members too.
@@ -124,9 +117,9 @@ public:
 
     /// Ends the pass as if it had never begun, which the destructor does too.
     void drop() noexcept {
-        if (state_ == nullptr) return;
-        if (!reserved_) state_->book.drop();
-        close();
+        if (Base::is_over()) return;
+        if (!Base::is_reserved()) state().book.drop();
+        Base::close();
     }
 
 private:
@@ -135,34 +128,22 @@ private:
     template <class, class...>
     friend class HybridPass;
 
-    Pass(State& state, std::int32_t tokens, CellRange history, bool reserved)
-        : state_{&state}, tokens_{tokens}, history_{history}, reserved_{reserved} {
-        state.pass_open = true;
-    }
-
-    State& state() const {
-        CELLAR_EXPECTS(state_ != nullptr, "the pass is over, expected one that was neither committed nor dropped");
-        return *state_;
-    }
+    Pass(State& the_state, std::int32_t count, CellRange history, bool reserved)
+        : Base{the_state, count, history, reserved} {}
 
     // Committing in two halves, so that all passes of a hybrid are committed or none.
     void expect_complete() const { state(); }
     void finish() noexcept {
-        if (!reserved_) state_->book.commit();
-        close();
-    }
-
-    void close() noexcept {
-        state_->pass_open = false;
-        state_ = nullptr;
+        if (!Base::is_reserved()) state().book.commit();
+        Base::close();
     }
 
     template <class T>
     auto rows(const char* what, int layer, const StridedView<T, 3>& view, int heads, int dim) const {
-        CELLAR_EXPECTS((view.extent(0) == tokens_ && view.extent(1) == heads && view.extent(2) == dim)
+        CELLAR_EXPECTS((view.extent(0) == tokens() && view.extent(1) == heads && view.extent(2) == dim)
                            || (dim == 0 && view.size() == 0),
                        "put: the ", what, " of layer ", layer, " are [", view.extent(0), ", ", view.extent(1), ", ",
-                       view.extent(2), "], expected [", tokens_, " tokens, ", heads, " heads, ", dim, "]");
+                       view.extent(2), "], expected [", tokens(), " tokens, ", heads, " heads, ", dim, "]");
         return view;
     }
 
@@ -178,18 +159,12 @@ private:
     template <class Range>
         requires(!strided<Range> && requires(const Range& range) { std::data(range), std::size(range); })
     auto rows(const char* what, int layer, const Range& range, int heads, int dim) const {
-        const std::int64_t expected = std::int64_t{tokens_} * heads * dim;
+        const std::int64_t expected = std::int64_t{tokens()} * heads * dim;
         CELLAR_EXPECTS(static_cast<std::int64_t>(std::size(range)) == expected, "put: the ", what, " of layer ", layer,
-                       " are ", std::size(range), " elements, expected ", expected, " for [", tokens_, " tokens, ",
+                       " are ", std::size(range), " elements, expected ", expected, " for [", tokens(), " tokens, ",
                        heads, " heads, ", dim, "]");
-        return contiguous_view(std::data(range), tokens_, heads, dim);
+        return contiguous_view(std::data(range), tokens(), heads, dim);
     }
-
-    State* state_;
-    std::int32_t tokens_;
-    CellRange history_;
-    bool reserved_;
-    const void* mask_of_ = nullptr; // names the element type that the mask has been written in
 };
 
 } // namespace cellar

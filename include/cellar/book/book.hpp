@@ -98,6 +98,19 @@ public:
         find_history();
     }
 
+    /// Whether a pass that only looks can be opened for this batch: its tokens get no cells.
+    Result<void> prepare_look(const Batch& batch) const {
+        check(batch);
+        if (batch.tokens() > limits_.batch) return Refusal::batch_too_long;
+        return {};
+    }
+
+    /// Opens the pass that was prepared. Close it by `drop`.
+    void look(const Batch& batch) noexcept {
+        pass_.start(batch);
+        find_history();
+    }
+
     /// The tokens of the open pass stay, and what fell out of their sequences' retention is forgotten.
     void commit() noexcept {
         for (const Sequence s : pass_.members) {
@@ -128,6 +141,11 @@ public:
         visit_rows([&](std::int64_t token, const CellSet& visible) {
             cellar::write_mask_bits(visible, pass_.history, bits + token * words);
         });
+        for (std::size_t i = 0; i < pass_.positions.size(); ++i) {
+            detail::SequenceRecord& r = ledger_.record(pass_.sequences[i]);
+            r.visible.slide(r.runs, seen_from(i), seen_to(i));
+            write_mask_row(r.visible.cells(), pass_.history, mask + static_cast<std::int64_t>(i) * pass_.history.count);
+        }
     }
 
     /// See `Ledger`; each verb in one.
@@ -211,7 +229,7 @@ private:
         Cell lowest = ledger_.cells();
         Cell highest = -1;
         const Sequence* const sequences = pass_.sequences.data();
-        const std::size_t n = pass_.cells.size();
+        const std::size_t n = pass_.sequences.size();
         for (std::size_t i = 0; i < n;) {
             const Sequence s = sequences[i];
             Position from = seen_from(i);
