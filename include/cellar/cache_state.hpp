@@ -71,7 +71,6 @@ struct CacheState {
     std::vector<int> owners;           // and which layers these are
     std::vector<std::size_t> store_of; // layer -> index into stores
     MaskMemory<Backend> mask;
-    ZeroedArray<std::byte> mask;
     Removal removal; // between its halves
     bool pass_open = false;
 

@@ -5,8 +5,6 @@
 #include <cellar/base/contract.hpp>
 #include <cellar/base/view.hpp>
 #include <cellar/fwd.hpp>
-#include <cellar/layout/element.hpp>
-#include <cellar/mask_memory.hpp>
 #include <cellar/reading.hpp>
 #include <cellar/store/layer_shape.hpp>
 
@@ -16,14 +14,6 @@
 #include <utility>
 
 namespace cellar {
-
-/// What attention in one layer reads.
-template <class Keys, class Values, class Mask>
-struct History {
-    Keys keys;
-    Values values;
-    Mask mask;
-};
 
 /// One forward pass over a batch: filled layer by layer with `put`, read with `get`, then committed. A pass that is
 /// destroyed without `commit` never happened. One pass at a time may be open; it must not outlive its cache.
@@ -57,49 +47,13 @@ public:
                        ", expected to be put there");
         const auto keys = rows("keys", layer, k, shape.kv_heads, shape.key_dim);
         const auto values = rows("values", layer, v, shape.kv_heads, shape.value_dim);
-        if (!reserved_) store.put(state().backend, cells(), keys, values);
+        if (!Base::is_reserved()) store.put(state().backend, cells(), keys, values);
     }
 
     /// Enqueues: the list of this pass's cells goes to where the kernels of `put` read it, which the first `put` does
     /// otherwise. With it sent, `put` enqueues kernels alone, the same for every pass of so many tokens: they can be
     /// captured in a graph and replayed in later passes, after `send_cells`. `Cache::reserve` keeps the address.
     void send_cells() requires(sends_cells<typename State::Backend>) { state().backend.send_cells(cells()); }
-
-    /// The keys of the history in place, [history, kv_heads, key_dim] as StandardV and PermutedV store them.
-    auto keys(int layer) const { return state().store(layer).keys(history_); }
-
-    /// The values of the history in place: [history, kv_heads, value_dim] for StandardV, [kv_heads, value_dim,
-    /// history] for PermutedV.
-    auto values(int layer) const { return state().store(layer).values(history_); }
-
-    /// The mask [tokens, history] of float or half: 0 where visible, -infinity where hidden; of bool: true where
-    /// visible. It is the same for all layers and written once a pass, at the first call, in O(tokens * history). It
-    /// stays valid until the next mask of this cache; its address stays the same once `Cache::reserve` has sized it.
-    /// It lies in the backend's memory if the backend writes masks (enqueued; the host hands over one bit a cell), else
-    /// in memory of the process.
-    template <class T = float>
-    StridedView<const T, 2> mask() {
-        auto& memory = state().mask;
-        const StridedView<T, 2> view = memory.template reserve<T>(state().backend, tokens_, history_.count);
-        if (mask_of_ != &detail::mask_of_byte<T>) {
-            if (reserved_) {
-                memory.write_all_visible(state().backend, view);
-            } else {
-                memory.write(state().backend, state().book, view);
-            }
-            mask_of_ = &detail::mask_of_byte<T>;
-        }
-        return view;
-    }
-
-    /// Keys, values and mask for one layer, to be taken apart by a structured binding.
-    template <class MaskElement = float>
-    auto get(int layer) {
-        using Mask = StridedView<const MaskElement, 2>;
-        return History<decltype(keys(layer)), decltype(values(layer)), Mask>{keys(layer), values(layer),
-                                                                             mask<MaskElement>()};
-        if (!Base::is_reserved()) store.put(state().backend, cells(), keys, values);
-    }
 
     /// Calls f(*this, layer): what works for a hybrid works for its members too.
     template <class F>

@@ -5,18 +5,12 @@
 #include <cellar/base/plan.hpp>
 #include <cellar/base/view.hpp>
 #include <cellar/book/mask.hpp>
-#include <cellar/layout/element.hpp>
+#include <cellar/mask_memory.hpp>
 
 #include <cstdint>
 #include <utility>
 
 namespace cellar {
-
-template <>
-struct MaskValues<half> {
-    static constexpr half visible = half::from_bits(0);
-    static constexpr half hidden = half::from_bits(0xFC00);
-};
 
 /// What attention in one layer reads.
 template <class Keys, class Values, class Mask>
@@ -46,20 +40,21 @@ public:
     /// The mask [tokens, history] of float or half: 0 where visible, -infinity where hidden; of bool: true where
     /// visible. It is the same for all layers and written once a pass, at the first call, in O(tokens * history). It
     /// stays valid until the next mask of this cache; its address stays the same once `Cache::reserve` has sized it.
+    /// It lies in the backend's memory if the backend writes masks (enqueued; the host hands over one bit a cell), else
+    /// in memory of the process.
     template <class T = float>
     StridedView<const T, 2> mask() {
-        const std::int64_t size = std::int64_t{tokens_} * history_.count;
-        state().reserve_mask(size * static_cast<std::int64_t>(sizeof(T)));
-        T* const values = reinterpret_cast<T*>(state().mask.data());
+        auto& memory = state().mask;
+        const StridedView<T, 2> view = memory.template reserve<T>(state().backend, tokens_, history_.count);
         if (mask_of_ != &detail::mask_of_byte<T>) {
-            mask_of_ = &detail::mask_of_byte<T>;
             if (reserved_) {
-                for (std::int64_t i = 0; i < size; ++i) values[i] = MaskValues<T>::visible;
+                memory.write_all_visible(state().backend, view);
             } else {
-                state().book.write_mask(values);
+                memory.write(state().backend, state().book, view);
             }
+            mask_of_ = &detail::mask_of_byte<T>;
         }
-        return contiguous_view(static_cast<const T*>(values), tokens_, history_.count);
+        return view;
     }
 
     /// Keys, values and mask for one layer, to be taken apart by a structured binding.

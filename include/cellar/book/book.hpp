@@ -141,11 +141,6 @@ public:
         visit_rows([&](std::int64_t token, const CellSet& visible) {
             cellar::write_mask_bits(visible, pass_.history, bits + token * words);
         });
-        for (std::size_t i = 0; i < pass_.positions.size(); ++i) {
-            detail::SequenceRecord& r = ledger_.record(pass_.sequences[i]);
-            r.visible.slide(r.runs, seen_from(i), seen_to(i));
-            write_mask_row(r.visible.cells(), pass_.history, mask + static_cast<std::int64_t>(i) * pass_.history.count);
-        }
     }
 
     /// See `Ledger`; each verb in one.
@@ -218,7 +213,7 @@ private:
     /// Calls `visit(token, cells that it sees)` for each token.
     template <class Visit>
     void visit_rows(Visit visit) {
-        for (std::size_t i = 0; i < pass_.cells.size(); ++i) {
+        for (std::size_t i = 0; i < pass_.positions.size(); ++i) {
             detail::SequenceRecord& r = ledger_.record(pass_.sequences[i]);
             r.visible.slide(r.runs, seen_from(i), seen_to(i));
             visit(static_cast<std::int64_t>(i), r.visible.cells());
