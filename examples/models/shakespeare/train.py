@@ -34,7 +34,8 @@ import os
 import struct
 import sys
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -45,6 +46,9 @@ from torch import nn
 
 @dataclass
 class Config:
+    name: ClassVar[str] = "shakespeare"
+    architecture: ClassVar[str] = "llama"
+
     vocab_size: int = 256
     hidden_size: int = 160
     intermediate_size: int = 336
@@ -58,6 +62,36 @@ class Config:
     layer_types: list = field(
         default_factory=lambda: ["sliding_attention"] * 5 + ["full_attention"]
     )
+
+    def metadata(self):
+        return {
+            "format": "cellar-example-1",
+            "name": self.name,
+            "license": "Apache-2.0 WITH LLVM-exception",
+            "architecture": self.architecture,
+            "tokenizer": "bytes",
+            "vocab_size": str(self.vocab_size),
+            "hidden_size": str(self.hidden_size),
+            "intermediate_size": str(self.intermediate_size),
+            "num_hidden_layers": str(len(self.layer_types)),
+            "num_attention_heads": str(self.num_attention_heads),
+            "num_key_value_heads": str(self.num_key_value_heads),
+            "head_dim": str(self.head_dim),
+            "layer_types": ",".join(self.layer_types),
+            "sliding_window": str(self.sliding_window),
+            "rope_theta": str(self.rope_theta),
+            "rope_pairing": "neox",
+            "rms_norm_eps": str(self.rms_norm_eps),
+            "max_position_embeddings": str(self.max_position_embeddings),
+            "tie_word_embeddings": "true",
+        }
+
+    @classmethod
+    def from_metadata(cls, m):
+        return cls(
+            layer_types=m["layer_types"].split(","),
+            **{f.name: f.type(m[f.name]) for f in fields(cls) if f.name != "layer_types"},
+        )
 
 
 # ---------------------------------------------------------------------------
@@ -179,34 +213,47 @@ class MLP(nn.Module):
 
 
 class Layer(nn.Module):
+    """What mixes the positions, then what works on each; `mixer` is the name of the first."""
+
+    mixer = "self_attn"
+
     def __init__(self, c, kind, dropout):
         super().__init__()
         self.input_layernorm = RMSNorm(c.hidden_size, c.rms_norm_eps)
-        self.self_attn = Attention(c, kind == "sliding_attention")
+        self.add_module(self.mixer, self.make_mixer(c, kind))
         self.post_attention_layernorm = RMSNorm(c.hidden_size, c.rms_norm_eps)
         self.mlp = MLP(c)
         self.dropout = dropout
 
+    def make_mixer(self, c, kind):
+        return Attention(c, kind == "sliding_attention")
+
     def forward(self, x, table):
-        h = self.self_attn(self.input_layernorm(x), table)
+        h = getattr(self, self.mixer)(self.input_layernorm(x), table)
         x = x + dropout(h, self.dropout, self.training)
         h = self.mlp(self.post_attention_layernorm(x))
         return x + dropout(h, self.dropout, self.training)
 
 
 class Model(nn.Module):
+    config = Config
+    into_residual = ("o_proj.weight", "down_proj.weight")
+
     def __init__(self, c, dropout=0.0):
         super().__init__()
         self.c, self.dropout = c, dropout
         self.embed_tokens = nn.Embedding(c.vocab_size, c.hidden_size)
-        self.layers = nn.ModuleList(Layer(c, kind, dropout) for kind in c.layer_types)
+        self.layers = nn.ModuleList(self.make_layer(c, kind) for kind in c.layer_types)
         self.norm = RMSNorm(c.hidden_size, c.rms_norm_eps)
         for name, p in self.named_parameters():
             if p.dim() == 2:
                 std = 0.02 if name.startswith("embed") else p.shape[1] ** -0.5
-                if name.endswith(("o_proj.weight", "down_proj.weight")):
+                if name.endswith(self.into_residual):
                     std /= math.sqrt(2 * len(c.layer_types))
                 nn.init.normal_(p, std=std)
+
+    def make_layer(self, c, kind):
+        return Layer(c, kind, self.dropout)
 
     def forward(self, tokens):
         """[batch, position] -> logits [batch, position, vocabulary]"""
@@ -313,7 +360,7 @@ def evaluate(model, data, context, workers=Workers()):
 
 def rounded_to_half(model):
     """A copy of the model whose weights went through float16."""
-    copy = Model(model.c)
+    copy = type(model)(model.c)
     copy.load_state_dict({k: v.half().float() for k, v in model.state_dict().items()})
     return copy.eval()
 
@@ -333,30 +380,6 @@ def sample(model, prompt, length, temperature, seed):
 # ---------------------------------------------------------------------------
 # Export: model.safetensors and reference.json
 # ---------------------------------------------------------------------------
-
-
-def metadata(c):
-    return {
-        "format": "cellar-example-1",
-        "name": "shakespeare",
-        "license": "Apache-2.0 WITH LLVM-exception",
-        "architecture": "llama",
-        "tokenizer": "bytes",
-        "vocab_size": str(c.vocab_size),
-        "hidden_size": str(c.hidden_size),
-        "intermediate_size": str(c.intermediate_size),
-        "num_hidden_layers": str(len(c.layer_types)),
-        "num_attention_heads": str(c.num_attention_heads),
-        "num_key_value_heads": str(c.num_key_value_heads),
-        "head_dim": str(c.head_dim),
-        "layer_types": ",".join(c.layer_types),
-        "sliding_window": str(c.sliding_window),
-        "rope_theta": str(c.rope_theta),
-        "rope_pairing": "neox",
-        "rms_norm_eps": str(c.rms_norm_eps),
-        "max_position_embeddings": str(c.max_position_embeddings),
-        "tie_word_embeddings": "true",
-    }
 
 
 def write_safetensors(path, tensors, meta):
@@ -379,30 +402,18 @@ def write_safetensors(path, tensors, meta):
     os.replace(temporary, path)
 
 
-def read_safetensors(path):
+def read_safetensors(path, kind):
     """The model of a file written by write_safetensors, in float32."""
     with open(path, "rb") as f:
         (size,) = struct.unpack("<Q", f.read(8))
         header, data = json.loads(f.read(size)), f.read()
     m = header.pop("__metadata__")
-    c = Config(
-        layer_types=m["layer_types"].split(","),
-        rope_theta=float(m["rope_theta"]),
-        rms_norm_eps=float(m["rms_norm_eps"]),
-        **{
-            k: int(m[k])
-            for k in (
-                "vocab_size", "hidden_size", "intermediate_size", "num_attention_heads",
-                "num_key_value_heads", "head_dim", "sliding_window", "max_position_embeddings",
-            )
-        },
-    )
     state = {}
     for name, t in header.items():
         begin, end = t["data_offsets"]
         values = np.frombuffer(data[begin:end], "<f2").astype(np.float32).reshape(t["shape"])
         state[name.removeprefix("model.")] = torch.from_numpy(values)
-    model = Model(c)
+    model = kind(kind.config.from_metadata(m))
     model.load_state_dict(state)
     return model.eval()
 
@@ -426,7 +437,7 @@ def prompts(validation):
 @torch.no_grad()
 def reference(model, validation, greedy_length=100):
     """Logits and greedy continuations of the prompts, in float32 and in float64."""
-    double = Model(model.c).double()
+    double = type(model)(model.c).double()
     double.load_state_dict(model.state_dict())
     double.eval()
     context = model.c.max_position_embeddings
@@ -497,9 +508,9 @@ def check_attention(c):
 
 def export(model, validation, out):
     write_safetensors(
-        out, {"model." + k: v for k, v in model.state_dict().items()}, metadata(model.c)
+        out, {"model." + k: v for k, v in model.state_dict().items()}, model.c.metadata()
     )
-    model = read_safetensors(out)
+    model = read_safetensors(out, type(model))
     path = os.path.join(os.path.dirname(out), "reference.json")
     with open(path + ".tmp", "w", encoding="utf-8", newline="\n") as f:
         r = reference(model, validation)
@@ -517,43 +528,47 @@ def export(model, validation, out):
 # ---------------------------------------------------------------------------
 
 
-def learning_rate(step, a):
-    """Linear warm-up, constant, then linear down to a.lr_floor from a.decay_from * a.steps on.
+def part_done(step, seconds, a):
+    """How much of the run is over, 0 to 1: of its steps, or of its time with --minutes."""
+    return min(1.0, seconds / (60 * a.minutes)) if a.minutes else step / a.steps
 
-    Until the decay begins, nothing depends on the number of steps: --resume
+
+def learning_rate(step, done, a):
+    """Linear warm-up, constant, then linear down to a.lr_floor from the part a.decay_from on.
+
+    Until the decay begins, nothing depends on the length of the run: --resume
     with another --steps gives what a run with that number would have given.
     """
     if step < a.warmup:
         return a.lr * (step + 1) / a.warmup
-    begin = a.decay_from * a.steps
-    progress = max(0.0, (step - begin) / (a.steps - begin))
+    progress = max(0.0, (done - a.decay_from) / (1 - a.decay_from))
     return a.lr * (1 - (1 - a.lr_floor) * progress)
 
 
-def train(a):
+def train(a, kind):
     stem = a.checkpoint or os.path.splitext(a.out)[0]
     if a.workers > 1:
         rendezvous = os.path.abspath(stem + ".rendezvous")
         if os.path.exists(rendezvous):
             os.remove(rendezvous)
-        torch.multiprocessing.spawn(train_worker, (a, stem, rendezvous), a.workers)
+        torch.multiprocessing.spawn(train_worker, (a, kind, stem, rendezvous), a.workers)
         os.remove(rendezvous)
     else:
-        train_worker(0, a, stem, None)
+        train_worker(0, a, kind, stem, None)
     if not a.no_export:
-        export_checkpoint(stem + ".ckpt.best", read_data(a.data)[1], a.out)
+        export_checkpoint(stem + ".ckpt.best", kind, read_data(a.data)[1], a.out)
 
 
-def train_worker(rank, a, stem, rendezvous):
+def train_worker(rank, a, kind, stem, rendezvous):
     if a.threads:
         torch.set_num_threads(a.threads)
     workers = Workers(rank, a.workers, rendezvous)
-    c = Config()
+    c = kind.config()
     check_attention(c)
     torch.manual_seed(a.seed)
     training, validation = read_data(a.data)
     batches = Batches(training, a.batch, c.max_position_embeddings, a.seed)
-    model = Model(c, a.dropout)
+    model = kind(c, a.dropout)
     count = sum(p.numel() for p in model.parameters())
     groups = [
         {"params": [p for p in model.parameters() if p.dim() == 2], "weight_decay": a.weight_decay},
@@ -570,16 +585,22 @@ def train_worker(rank, a, stem, rendezvous):
     tokens = a.batch * c.max_position_embeddings
     report = functools.partial(print, flush=True) if rank == 0 else lambda text: None
     report(
-        f"{count} parameters, {a.steps} steps of {tokens} tokens, "
-        f"{a.steps / batches.per_epoch:.1f} epochs, seed {a.seed}, "
+        f"{count} parameters, {f'{a.minutes} minutes' if a.minutes else f'{a.steps} steps'}, "
+        f"{tokens} tokens a step, {batches.per_epoch} steps an epoch, seed {a.seed}, "
         f"{a.workers} processes of {torch.get_num_threads()} threads"
     )
     model.train()
     start = mark = time.perf_counter()
     running, seen = 0.0, 0
-    for step in range(first, a.steps):
+
+    def part_done_after(step):  # the same in all processes: the schedule depends on it
+        elapsed = torch.tensor([spent + time.perf_counter() - start], dtype=torch.float64)
+        return part_done(step, workers.sum(elapsed).item() / workers.count, a)
+
+    step, part = first, part_done_after(first)
+    while part < 1:
         for group in optimizer.param_groups:
-            group["lr"] = learning_rate(step, a)
+            group["lr"] = learning_rate(step, part, a)
         torch.manual_seed((a.seed << 32) + step * a.workers + rank)  # for dropout
         x, y = (t.tensor_split(a.workers)[rank] for t in batches(step))
         loss = F.cross_entropy(model(x).flatten(0, 1), y.flatten())
@@ -589,23 +610,24 @@ def train_worker(rank, a, stem, rendezvous):
         seen += 1
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
-        done = step + 1
-        if done % a.log_every == 0:
+        step += 1
+        part = part_done_after(step)
+        if step % a.log_every == 0:
             now = time.perf_counter()
             rate = seen * tokens / (now - mark)
             report(
-                f"step {done}/{a.steps} loss {running / seen:.4f} {rate:.0f} tokens/s "
-                f"{spent + now - start:.0f} s, {(a.steps - done) * tokens / rate / 60:.1f} min left"
+                f"step {step} loss {running / seen:.4f} {rate:.0f} tokens/s "
+                f"{spent + now - start:.0f} s, {100 * part:.1f} % done"
             )
             mark, running, seen = now, 0.0, 0
-        if done % a.eval_every == 0 or done == a.steps:
+        if step % a.eval_every == 0 or part >= 1:
             loss = evaluate(
                 rounded_to_half(model), validation, c.max_position_embeddings, workers
             )
             state = {
                 "model": model.state_dict(),
                 "optimizer": optimizer.state_dict(),
-                "step": done,
+                "step": step,
                 "best_loss": min(best_loss, loss),
                 "seconds": spent + time.perf_counter() - start,
                 "loss": loss,
@@ -616,23 +638,23 @@ def train_worker(rank, a, stem, rendezvous):
                     torch.save(state, path + ".tmp")
                     os.replace(path + ".tmp", path)
             best_loss = min(best_loss, loss)
-            report(f"step {done} validation {loss:.4f} best {best_loss:.4f}")
+            report(f"step {step} validation {loss:.4f} best {best_loss:.4f}")
             mark = time.perf_counter()
             running, seen = 0.0, 0
     workers.close()
     report(f"trained in {spent + time.perf_counter() - start:.0f} s")
 
 
-def export_checkpoint(path, validation, out):
+def export_checkpoint(path, kind, validation, out):
     s = torch.load(path, weights_only=True)
     print(f"{path}: step {s['step']}, validation {s['loss']:.4f}, {s['seconds']:.0f} s")
-    model = Model(Config())
+    model = kind(kind.config())
     model.load_state_dict(s["model"])
     export(model.eval(), validation, out)
 
 
-def main():
-    p = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+def main(kind, description, **defaults):
+    p = argparse.ArgumentParser(description=description)
     p.add_argument("command", choices=["train", "export", "check"])
     p.add_argument("--data", required=True, help="the text, e.g. tinyshakespeare.txt")
     p.add_argument("--out", default="model.safetensors")
@@ -642,6 +664,7 @@ def main():
     )
     p.add_argument("--seed", type=int, default=1)
     p.add_argument("--steps", type=int, default=2500)
+    p.add_argument("--minutes", type=float, help="end by the clock instead of after --steps")
     p.add_argument("--batch", type=int, default=16, help="windows of 256 bytes per step")
     p.add_argument("--lr", type=float, default=3e-3)
     p.add_argument("--lr-floor", type=float, default=0.02, help="last rate, as a fraction of --lr")
@@ -659,16 +682,17 @@ def main():
     p.add_argument("--prompt", default="ROMEO:\n", help="check: begin of the sample")
     p.add_argument("--length", type=int, default=500, help="check: bytes to sample")
     p.add_argument("--temperature", type=float, default=0.8)
+    p.set_defaults(**defaults)
     a = p.parse_args()
     if a.threads:
         torch.set_num_threads(a.threads)
     assert a.batch % a.workers == 0
     if a.command == "train":
-        train(a)
+        train(a, kind)
     elif a.command == "export":
-        export_checkpoint(a.checkpoint, read_data(a.data)[1], a.out)
+        export_checkpoint(a.checkpoint, kind, read_data(a.data)[1], a.out)
     else:
-        model = read_safetensors(a.out)
+        model = read_safetensors(a.out, kind)
         validation = read_data(a.data)[1]
         loss = evaluate(model, validation, model.c.max_position_embeddings)
         print(f"{len(validation)} bytes, {loss:.4f} nats per byte, {loss / math.log(2):.4f} bits")
@@ -677,4 +701,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    main(Model, __doc__.split("\n")[0])
