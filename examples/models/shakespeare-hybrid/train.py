@@ -6,7 +6,7 @@ How to run
     recurrent layers; its first lines say what to install. The published
     weights were made with
 
-        python3 train.py train --data tinyshakespeare.txt --out model.safetensors \\
+        OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 python3 train.py train \\
             --minutes 80
 
 Model
