@@ -26,7 +26,7 @@ public:
         const int hidden = c.hidden_size;
         const int wide = c.intermediate_size;
         for (auto& l : w.layers) l.kind = LayerKind::full_attention;
-        for (auto& l : w.layers) l.attention_norm = vector(hidden);
+        for (auto& l : w.layers) l.input_norm = vector(hidden);
         for (auto& l : w.layers) l.attention.query = matrix(hidden, hidden);
         for (auto& l : w.layers) l.attention.key = matrix(c.key_value_size(), hidden);
         for (auto& l : w.layers) l.attention.value = matrix(c.key_value_size(), hidden);

@@ -11,14 +11,15 @@ namespace llama {
 namespace {
 
 template <class Element, class Pairing>
-std::unique_ptr<TextMemory> make(const Config& config, const std::string& layout, int capacity, int batch) {
+std::unique_ptr<TextMemory> make(const Config& config, const std::string& layout, int capacity, int batch,
+                                 int rollback) {
     using Shift = cellar::RopeShift<Pairing>;
     const Shift shift{cellar::rope_frequencies(config.head_dim, config.rope_theta)};
     if (layout == "standard") {
-        return std::make_unique<CachedMemory<cellar::StandardV<Element>, Shift>>(config, shift, capacity, batch);
+        return std::make_unique<CachedMemory<cellar::StandardV<Element>, Shift>>(config, shift, capacity, batch, rollback);
     }
     if (layout == "permuted") {
-        return std::make_unique<CachedMemory<cellar::PermutedV<Element>, Shift>>(config, shift, capacity, batch);
+        return std::make_unique<CachedMemory<cellar::PermutedV<Element>, Shift>>(config, shift, capacity, batch, rollback);
     }
     throw std::runtime_error{"layout '" + layout + "', expected 'standard' or 'permuted'"};
 }
@@ -26,15 +27,15 @@ std::unique_ptr<TextMemory> make(const Config& config, const std::string& layout
 } // namespace
 
 std::unique_ptr<TextMemory> make_memory(const Config& config, const std::string& layout, const std::string& element,
-                                        int capacity, int batch) {
+                                        int capacity, int batch, int rollback) {
     using cellar::Interleaved, cellar::Neox;
     if (config.rope_pairing == Pairing::interleaved) {
-        if (element == "float") return make<float, Interleaved>(config, layout, capacity, batch);
+        if (element == "float") return make<float, Interleaved>(config, layout, capacity, batch, rollback);
         throw std::runtime_error{"a cache of '" + element + "' for interleaved rotations, expected 'float'"};
     }
-    if (element == "float") return make<float, Neox>(config, layout, capacity, batch);
-    if (element == "half") return make<cellar::half, Neox>(config, layout, capacity, batch);
-    if (element == "bf16") return make<cellar::bf16, Neox>(config, layout, capacity, batch);
+    if (element == "float") return make<float, Neox>(config, layout, capacity, batch, rollback);
+    if (element == "half") return make<cellar::half, Neox>(config, layout, capacity, batch, rollback);
+    if (element == "bf16") return make<cellar::bf16, Neox>(config, layout, capacity, batch, rollback);
     throw std::runtime_error{"a cache of '" + element + "', expected 'float', 'half' or 'bf16'"};
 }
 

@@ -9,13 +9,13 @@ namespace llama {
 
 /// What a layer does between tokens. Each kind has its own memory, and its own branch in
 /// `Llama::forward`.
-enum class LayerKind { sliding_attention, full_attention };
+enum class LayerKind { sliding_attention, full_attention, recurrent };
 
 /// Which elements of a head the rotary positions turn together: i and i + head_dim / 2 (NeoX), or 2i
 /// and 2i + 1.
 enum class Pairing { neox, interleaved };
 
-/// The shape of a model, with the names of Hugging Face's Llama.
+/// The shape of a model, with the names of Hugging Face's Llama and RecurrentGemma.
 struct Config {
     int vocab_size = 0;
     int hidden_size = 0;
@@ -26,6 +26,9 @@ struct Config {
     std::vector<LayerKind> layer_types;
     int sliding_window = 0; ///< tokens that a sliding layer sees, the newest included
     int max_position_embeddings = 0;
+    int lru_width = 0;    ///< channels of a recurrent layer
+    int lru_blocks = 0;   ///< groups of channels, each with gates of its own
+    int conv1d_width = 0; ///< tokens that the convolution before a recurrence sees, the newest included
     double rope_theta = 10000;
     Pairing rope_pairing = Pairing::neox;
     float rms_norm_eps = 1e-5F;
@@ -49,6 +52,10 @@ inline std::string contradiction(const Config& c) {
     if (c.head_dim % 2 != 0) {
         return "the head dimension is " + std::to_string(c.head_dim)
                + ", expected an even number, for rotary positions";
+    }
+    if (c.layers(LayerKind::recurrent) > 0 && c.lru_width % c.lru_blocks != 0) {
+        return std::to_string(c.lru_blocks) + " blocks cannot share " + std::to_string(c.lru_width)
+               + " recurrent channels equally";
     }
     return {};
 }

@@ -84,8 +84,9 @@ private:
     LayerKind layer_kind(std::string_view name) const {
         if (name == "sliding_attention") return LayerKind::sliding_attention;
         if (name == "full_attention") return LayerKind::full_attention;
+        if (name == "recurrent") return LayerKind::recurrent;
         file_.fail("metadata 'layer_types' has " + in_quotes(name)
-                   + ", expected 'sliding_attention' or 'full_attention'");
+                   + ", expected 'sliding_attention', 'full_attention' or 'recurrent'");
     }
 
     const Safetensors& file_;
@@ -124,18 +125,43 @@ private:
     std::set<std::string> used_;
 };
 
+AttentionWeights read_attention(TensorReader& file, const Config& c, const std::string& prefix) {
+    return {file.matrix(prefix + "q_proj.weight", c.query_size(), c.hidden_size),
+            file.matrix(prefix + "k_proj.weight", c.key_value_size(), c.hidden_size),
+            file.matrix(prefix + "v_proj.weight", c.key_value_size(), c.hidden_size),
+            file.matrix(prefix + "o_proj.weight", c.hidden_size, c.query_size())};
+}
+
+RecurrentWeights read_recurrent(TensorReader& file, const Config& c, const std::string& prefix) {
+    const std::string unit = prefix + "rg_lru.";
+    const auto gate = [&](const std::string& name) {
+        return BlockGate{file.matrix(name + "_weight", c.lru_width, c.lru_width / c.lru_blocks),
+                         file.vector(name + "_bias", c.lru_width)};
+    };
+    RecurrentWeights w;
+    w.input = file.matrix(prefix + "linear_x.weight", c.lru_width, c.hidden_size);
+    w.gate = file.matrix(prefix + "linear_y.weight", c.lru_width, c.hidden_size);
+    w.recurrence.taps = file.matrix(prefix + "conv_weight", c.lru_width, c.conv1d_width);
+    w.recurrence.taps_bias = file.vector(prefix + "conv_bias", c.lru_width);
+    w.recurrence.decay = -8.0F * file.vector(unit + "recurrent_param", c.lru_width).array().exp().log1p();
+    w.recurrence.decay_gate = gate(unit + "recurrent_gate");
+    w.recurrence.input_gate = gate(unit + "input_gate");
+    w.output = file.matrix(prefix + "linear_out.weight", c.hidden_size, c.lru_width);
+    return w;
+}
+
 LayerWeights read_layer(TensorReader& file, const Config& c, int layer) {
     const std::string prefix = "model.layers." + std::to_string(layer) + ".";
-    const std::string attention = prefix + "self_attn.";
     const std::string feed_forward = prefix + "mlp.";
     const int hidden = c.hidden_size;
     LayerWeights w;
     w.kind = c.layer_types[static_cast<std::size_t>(layer)];
-    w.attention_norm = file.vector(prefix + "input_layernorm.weight", hidden);
-    w.attention.query = file.matrix(attention + "q_proj.weight", c.query_size(), hidden);
-    w.attention.key = file.matrix(attention + "k_proj.weight", c.key_value_size(), hidden);
-    w.attention.value = file.matrix(attention + "v_proj.weight", c.key_value_size(), hidden);
-    w.attention.output = file.matrix(attention + "o_proj.weight", hidden, c.query_size());
+    w.input_norm = file.vector(prefix + "input_layernorm.weight", hidden);
+    if (w.kind == LayerKind::recurrent) {
+        w.recurrent = read_recurrent(file, c, prefix + "recurrent.");
+    } else {
+        w.attention = read_attention(file, c, prefix + "self_attn.");
+    }
     w.feed_forward_norm = file.vector(prefix + "post_attention_layernorm.weight", hidden);
     w.feed_forward.gate = file.matrix(feed_forward + "gate_proj.weight", c.intermediate_size, hidden);
     w.feed_forward.up = file.matrix(feed_forward + "up_proj.weight", c.intermediate_size, hidden);
@@ -149,7 +175,7 @@ Config read_config(const Safetensors& file) {
     constexpr int large = 1 << 20;
     const MetadataReader metadata{file};
     metadata.expect("format", "cellar-example-1");
-    metadata.expect("architecture", "llama");
+    const bool has_recurrences = metadata.choice("architecture", "griffin", "llama");
     metadata.expect("tokenizer", "bytes");
     Config c;
     c.vocab_size = metadata.integer("vocab_size", 1, 256);
@@ -161,6 +187,12 @@ Config read_config(const Safetensors& file) {
     c.layer_types = metadata.layer_types();
     if (c.layers(LayerKind::sliding_attention) > 0) {
         c.sliding_window = metadata.integer("sliding_window", 1, large);
+    }
+    if (c.layers(LayerKind::recurrent) > 0) {
+        if (!has_recurrences) file.fail("metadata 'layer_types' has 'recurrent', which a 'llama' has not");
+        c.lru_width = metadata.integer("lru_width", 1, large);
+        c.lru_blocks = metadata.integer("lru_blocks", 1, large);
+        c.conv1d_width = metadata.integer("conv1d_width", 2, 1024);
     }
     c.max_position_embeddings = metadata.integer("max_position_embeddings", 1, large);
     c.rope_theta = metadata.positive("rope_theta");

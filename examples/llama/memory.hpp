@@ -8,7 +8,7 @@
 
 namespace llama {
 
-/// One of the caches behind a text, in numbers.
+/// One of the memories behind a text, in numbers. Of recurrent states, a cell is a slot for one.
 struct CacheUse {
     int layers = 0;
     std::int64_t cells_used = 0;
@@ -19,18 +19,20 @@ struct CacheUse {
 struct MemoryUse {
     CacheUse sliding;
     CacheUse full;
+    CacheUse recurrent;
     std::int64_t evicted = 0; ///< tokens that left the sliding window
 };
 
 /// The memory of one growing text. A refusal leaves it as it was.
-class TextMemory : public AttentionMemory {
+class TextMemory : public LayerMemory {
 public:
     /// Tokens at positions [first, first + tokens) come next; then `attend` for every layer, then
     /// `commit`.
     virtual cellar::Result<void> begin(int first, int tokens) = 0;
     virtual void commit() = 0;
 
-    /// Forgets positions [begin, end); later tokens move up.
+    /// Forgets positions [begin, end); later tokens move up. Refuses with `cannot_cut` and `cannot_rewind` what
+    /// recurrent layers do not allow.
     virtual cellar::Result<void> remove(int begin, int end) = 0;
 
     virtual MemoryUse use() const = 0;

@@ -17,15 +17,18 @@ void multiply(const Matrix& x, const Matrix& weight, Matrix& y) {
 
 } // namespace
 
-const Matrix& Llama::forward(std::span<const int> tokens, AttentionMemory& memory, std::span<const int> wanted) {
+const Matrix& Llama::forward(std::span<const int> tokens, LayerMemory& memory, std::span<const int> wanted) {
     embed(tokens);
     for (int layer = 0; layer < config().layers(); ++layer) {
         const LayerWeights& w = weights_.layers[static_cast<std::size_t>(layer)];
-        rms_norm(x_, w.attention_norm, config().rms_norm_eps, normed_);
+        rms_norm(x_, w.input_norm, config().rms_norm_eps, normed_);
         switch (w.kind) {
         case LayerKind::sliding_attention:
         case LayerKind::full_attention:
             attention(layer, w.attention, memory);
+            break;
+        case LayerKind::recurrent:
+            recurrence(layer, w.recurrent, memory);
             break;
         }
         x_ += block_;
@@ -42,12 +45,20 @@ void Llama::embed(std::span<const int> tokens) {
     for (const int token : tokens) x_.row(row++) = weights_.embedding.row(token);
 }
 
-void Llama::attention(int layer, const AttentionWeights& w, AttentionMemory& memory) {
+void Llama::attention(int layer, const AttentionWeights& w, LayerMemory& memory) {
     multiply(normed_, w.query, queries_);
     multiply(normed_, w.key, keys_);
     multiply(normed_, w.value, values_);
     memory.attend(layer, queries_, keys_, values_, attended_);
     multiply(attended_, w.output, block_);
+}
+
+void Llama::recurrence(int layer, const RecurrentWeights& w, LayerMemory& memory) {
+    multiply(normed_, w.input, channels_);
+    multiply(normed_, w.gate, gate_);
+    memory.recur(layer, w.recurrence, channels_);
+    gate(gate_, channels_);
+    multiply(gate_, w.output, block_);
 }
 
 void Llama::feed_forward(const FeedForwardWeights& w) {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "reference.hpp"
 
+#include "recurrence.hpp"
+
 #include <cmath>
 #include <cstddef>
 #include <limits>
@@ -8,8 +10,11 @@
 
 namespace llama {
 
-Reference::Reference(const Config& config, int capacity)
-    : config_{config}, rotary_{config, capacity}, forgets_{config.sliding_window < capacity} {
+Reference::Reference(const Config& config, int capacity, int rollback)
+    : config_{config},
+      rotary_{config, capacity},
+      kept_{config.sliding_window + rollback},
+      forgets_{kept_ < capacity} {
     epochs_.emplace_back();
 }
 
@@ -24,12 +29,40 @@ void Reference::append(std::span<const int> tokens) {
 void Reference::remove(int begin, int end) {
     Epoch next = epochs_.back();
     const int newest = static_cast<int>(next.present.size()) - 1;
-    for (int p = 0; forgets_ && p <= newest - config_.sliding_window; ++p) {
+    for (int p = 0; forgets_ && p <= newest - kept_; ++p) {
         next.present[static_cast<std::size_t>(p)].forgotten = true;
     }
     next.present.erase(next.present.begin() + begin, next.present.begin() + end);
     next.first = static_cast<int>(next.present.size());
     epochs_.push_back(std::move(next));
+}
+
+void Reference::take_back(int count) {
+    Epoch& epoch = epochs_.back();
+    epoch.present.resize(epoch.present.size() - static_cast<std::size_t>(count));
+    tokens_.resize(tokens_.size() - static_cast<std::size_t>(count));
+}
+
+std::vector<int> Reference::text() const {
+    std::vector<int> result;
+    for (const Present& p : epochs_.back().present) result.push_back(tokens_[static_cast<std::size_t>(p.token)]);
+    return result;
+}
+
+void Reference::recur(int /*layer*/, const RecurrenceWeights& w, Matrix& x) {
+    Matrix inputs(w.taps.cols() - 1, x.cols());
+    RowVector h(x.cols());
+    const RecurrentLayerState state{{inputs.data(), inputs.rows(), inputs.cols()}, {h.data(), h.size()}};
+    Eigen::Index from = 0;
+    for (const Epoch& epoch : epochs_) {
+        const auto fresh = static_cast<Eigen::Index>(epoch.present.size()) - epoch.first;
+        if (epoch.first == 0) {
+            inputs.setZero();
+            h.setZero();
+        }
+        if (fresh > 0) llama::recur(w, state, x.middleRows(from, fresh));
+        from += fresh;
+    }
 }
 
 void Reference::attend(int layer, Matrix& queries, Matrix& keys, const Matrix& values, Matrix& out) {

@@ -21,11 +21,11 @@ namespace llama {
 /// with its own list of the tokens that were there and where they stood; a query looks at its own
 /// epoch's list. That costs a forward pass over the whole text, removed tokens included, and the
 /// result is exact.
-class Reference final : public AttentionMemory {
+class Reference final : public LayerMemory {
 public:
-    /// `capacity` is that of the cache which is compared: a cache no longer than the sliding window
-    /// forgets nothing.
-    Reference(const Config& config, int capacity);
+    /// `capacity` and `rollback` are those of the memory which is compared: of sliding layers it keeps so many tokens
+    /// more than the window, and if they fill the capacity it forgets nothing.
+    Reference(const Config& config, int capacity, int rollback = 0);
 
     void append(std::span<const int> tokens);
 
@@ -35,8 +35,17 @@ public:
     /// All tokens that ever were, in the order in which they came.
     std::span<const int> tokens() const { return tokens_; }
 
+    /// Makes the last tokens never have been. They came after the last removal.
+    void take_back(int count);
+
+    /// The tokens that were not removed, in their order.
+    std::vector<int> text() const;
+
     /// The batch is `tokens()`.
     void attend(int layer, Matrix& queries, Matrix& keys, const Matrix& values, Matrix& out) override;
+
+    /// A state has no memory of single tokens: removing some of them leaves it as it is, removing all makes it zero.
+    void recur(int layer, const RecurrenceWeights& w, Matrix& x) override;
 
 private:
     struct Present {
@@ -57,6 +66,7 @@ private:
 
     Config config_;
     Rotary rotary_;
+    int kept_; // tokens that a sliding layer keeps
     bool forgets_;
     std::vector<int> tokens_;
     std::vector<Epoch> epochs_;

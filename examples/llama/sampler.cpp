@@ -5,8 +5,8 @@
 
 namespace llama {
 
-int Sampler::operator()(const Matrix& logits) {
-    const auto row = logits.row(0);
+int Sampler::operator()(const Matrix& all_logits, Eigen::Index which) {
+    const auto row = all_logits.row(which);
     if (!row.allFinite()) throw std::runtime_error{"the model gives logits that are no numbers"};
     Eigen::Index best = 0;
     const double largest = row.maxCoeff(&best);

@@ -16,7 +16,8 @@ public:
     /// Temperature 0 takes the most likely token.
     Sampler(std::uint64_t seed, double temperature) : random_{seed}, temperature_{temperature} {}
 
-    int operator()(const Matrix& logits);
+    /// From one row of logits.
+    int operator()(const Matrix& logits, Eigen::Index row = 0);
 
 private:
     /// In [0, 1). The distributions of <random> differ between libraries.

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <limits>
+#include <numeric>
 #include <stdexcept>
 #include <string>
 
@@ -35,7 +36,7 @@ void expect(const cellar::Result<void>& result, const std::string& what) {
 } // namespace
 
 Session::Session(Llama& model, TextMemory& memory, SessionLimits limits)
-    : model_{model}, memory_{memory}, limits_{limits}, reference_{model.config(), limits.context} {
+    : model_{model}, memory_{memory}, limits_{limits}, reference_{model.config(), limits.context, limits.rollback} {
     limits_.keep = std::min(limits_.keep, limits_.context / 2); // there must be something to remove
 }
 
@@ -45,10 +46,30 @@ const Matrix& Session::feed(std::span<const int> tokens) {
         if (length_ == limits_.context) make_room();
         const int left = static_cast<int>(tokens.size() - done);
         const int count = std::min({left, limits_.batch, limits_.context - length_});
-        logits = &pass(tokens.subspan(done, static_cast<std::size_t>(count)));
+        const int last = count - 1;
+        logits = &pass(tokens.subspan(done, static_cast<std::size_t>(count)), {&last, 1});
+        keep_for_check(logits->row(0));
         done += static_cast<std::size_t>(count);
     }
     return *logits;
+}
+
+const Matrix& Session::try_out(std::span<const int> tokens) {
+    if (length_ == limits_.context) make_room();
+    wanted_.resize(tokens.size());
+    std::iota(wanted_.begin(), wanted_.end(), 0);
+    tried_ = pass(tokens, wanted_);
+    return tried_;
+}
+
+void Session::keep(int count) {
+    const int excess = static_cast<int>(tried_.rows()) - count;
+    if (excess > 0) {
+        expect(memory_.remove(length_ - excess, length_), "take tokens back");
+        reference_.take_back(excess);
+        length_ -= excess;
+    }
+    keep_for_check(tried_.row(count - 1));
 }
 
 Check Session::check() const {
@@ -73,29 +94,45 @@ Check Session::check() const {
 
 void Session::make_room() {
     const int end = limits_.keep + (limits_.context - limits_.keep + 1) / 2;
-    expect(memory_.remove(limits_.keep, end), "remove tokens");
-    reference_.remove(limits_.keep, end);
-    length_ -= end - limits_.keep;
+    const cellar::Result<void> removed = memory_.remove(limits_.keep, end);
+    if (!removed && removed.error() == cellar::Refusal::cannot_cut) {
+        std::vector<int> text = reference_.text();
+        text.erase(text.begin() + limits_.keep, text.begin() + end);
+        begin_anew(text);
+    } else {
+        expect(removed, "remove tokens");
+        reference_.remove(limits_.keep, end);
+        length_ -= end - limits_.keep;
+    }
     ++shifts_;
     probe_next_ = true;
 }
 
-const Matrix& Session::pass(std::span<const int> tokens) {
+void Session::begin_anew(std::span<const int> tokens) {
+    expect(memory_.remove(0, length_), "remove all tokens");
+    reference_.remove(0, length_);
+    length_ = 0;
+    for (std::size_t done = 0; done < tokens.size();) {
+        const std::size_t count = std::min(tokens.size() - done, static_cast<std::size_t>(limits_.batch));
+        pass(tokens.subspan(done, count), {});
+        done += count;
+    }
+}
+
+const Matrix& Session::pass(std::span<const int> tokens, std::span<const int> wanted) {
     const int count = static_cast<int>(tokens.size());
     expect(memory_.begin(length_, count), "take " + std::to_string(count) + " tokens");
-    const int last = count - 1;
-    const Matrix& logits = model_.forward(tokens, memory_, {&last, 1});
+    const Matrix& logits = model_.forward(tokens, memory_, wanted);
     memory_.commit();
     reference_.append(tokens);
     length_ += count;
-    keep_for_check(logits);
     return logits;
 }
 
-void Session::keep_for_check(const Matrix& logits) {
+void Session::keep_for_check(const Eigen::Ref<const RowVector>& logits) {
     const int token = static_cast<int>(reference_.tokens().size()) - 1;
     if (!probe_next_ && token - last_probe_ < limits_.keep_every) return;
-    probes_.push_back({token, shifts_ > 0, logits.row(0)});
+    probes_.push_back({token, shifts_ > 0, logits});
     last_probe_ = token;
     probe_next_ = false;
 }

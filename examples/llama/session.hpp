@@ -6,6 +6,9 @@
 #include "reference.hpp"
 #include "weights.hpp"
 
+#include <Eigen/Core>
+
+#include <algorithm>
 #include <span>
 #include <vector>
 
@@ -16,6 +19,7 @@ struct SessionLimits {
     int batch = 64;     ///< most tokens of one forward pass
     int keep = 4;       ///< first tokens that stay when the text outgrows the context
     int keep_every = 1; ///< `check` looks at a token in so many
+    int rollback = 0;   ///< most tokens that `keep` takes back; the memory must be made for it
 };
 
 /// Logits with the cache against those without it.
@@ -29,14 +33,24 @@ struct Check {
     bool passed() const { return difference <= bound; }
 };
 
-/// A text that grows through a cache, however long it becomes: when the context is full, the older
-/// half of it goes, but for the first tokens, and the rest moves up.
+/// A text that grows through a memory, however long it becomes: when the context is full, the older
+/// half of it goes, but for the first tokens, and the rest moves up; or is fed again, where the model
+/// has recurrent layers, which cannot forget what is in the middle.
 class Session {
 public:
     Session(Llama& model, TextMemory& memory, SessionLimits limits);
 
     /// The logits that follow the last of `tokens`, of which there is at least one; valid until the next call.
     const Matrix& feed(std::span<const int> tokens);
+
+    /// How many tokens may be tried, at least one. Where the context is full, that one makes room.
+    int room() const { return std::max(1, std::min(limits_.batch, limits_.context - length_)); }
+
+    /// Feeds tokens of which some may have to go again: a row of logits after each of them, valid until the next call.
+    const Matrix& try_out(std::span<const int> tokens);
+
+    /// Of the tokens tried last the first `count` stay, at least one; the rest is as if it had never been.
+    void keep(int count);
 
     int shifts() const { return shifts_; }
 
@@ -51,8 +65,9 @@ private:
     };
 
     void make_room();
-    const Matrix& pass(std::span<const int> tokens);
-    void keep_for_check(const Matrix& logits);
+    void begin_anew(std::span<const int> tokens);
+    const Matrix& pass(std::span<const int> tokens, std::span<const int> wanted);
+    void keep_for_check(const Eigen::Ref<const RowVector>& logits);
 
     Llama& model_;
     TextMemory& memory_;
@@ -63,6 +78,8 @@ private:
     int last_probe_ = 0;
     bool probe_next_ = true;
     std::vector<Probe> probes_;
+    std::vector<int> wanted_;
+    Matrix tried_; // the logits of `try_out`
 };
 
 } // namespace llama

@@ -21,6 +21,29 @@ struct AttentionWeights {
     Matrix output; // [hidden, heads * head_dim]
 };
 
+/// A gate of a recurrence: logistic(weight * x + bias), where each block of channels has a matrix of its own.
+struct BlockGate {
+    Matrix weight; // [width, width / blocks]
+    RowVector bias;
+};
+
+/// A causal convolution of each channel, then the linear recurrence that `recur` explains.
+struct RecurrenceWeights {
+    Matrix taps; // [width, tokens], the newest one last
+    RowVector taps_bias;
+    RowVector decay; // logarithm of what is left of the state after a token whose decay gate is open
+    BlockGate decay_gate;
+    BlockGate input_gate;
+};
+
+/// output(silu(gate(x)) * recurrence(input(x)))
+struct RecurrentWeights {
+    Matrix input; // [width, hidden]
+    Matrix gate;  // [width, hidden]
+    RecurrenceWeights recurrence;
+    Matrix output; // [hidden, width]
+};
+
 /// down(silu(gate(x)) * up(x))
 struct FeedForwardWeights {
     Matrix gate; // [intermediate, hidden]
@@ -30,8 +53,9 @@ struct FeedForwardWeights {
 
 struct LayerWeights {
     LayerKind kind{};
-    RowVector attention_norm;
-    AttentionWeights attention;
+    RowVector input_norm;
+    AttentionWeights attention; // empty in a recurrent layer
+    RecurrentWeights recurrent; // empty in the others
     RowVector feed_forward_norm;
     FeedForwardWeights feed_forward;
 };
@@ -49,10 +73,19 @@ struct Weights {
         for (const LayerWeights& layer : layers) {
             const AttentionWeights& a = layer.attention;
             const FeedForwardWeights& f = layer.feed_forward;
-            count += layer.attention_norm.size() + layer.feed_forward_norm.size() + a.query.size() + a.key.size()
-                     + a.value.size() + a.output.size() + f.gate.size() + f.up.size() + f.down.size();
+            count += layer.input_norm.size() + layer.feed_forward_norm.size() + a.query.size() + a.key.size()
+                     + a.value.size() + a.output.size() + f.gate.size() + f.up.size() + f.down.size()
+                     + parameters(layer.recurrent);
         }
         return count;
+    }
+
+private:
+    static std::int64_t parameters(const RecurrentWeights& w) {
+        const RecurrenceWeights& r = w.recurrence;
+        return w.input.size() + w.gate.size() + w.output.size() + r.taps.size() + r.taps_bias.size() + r.decay.size()
+               + r.decay_gate.weight.size() + r.decay_gate.bias.size() + r.input_gate.weight.size()
+               + r.input_gate.bias.size();
     }
 };
 

@@ -63,7 +63,7 @@ private:
         const auto wide = [&](int rows) { return matrix(rows, c.hidden_size, scale); };
         llama::LayerWeights w;
         w.kind = kind;
-        w.attention_norm = norm(c.hidden_size);
+        w.input_norm = norm(c.hidden_size);
         w.attention = {wide(c.query_size()), wide(c.key_value_size()), wide(c.key_value_size()),
                        matrix(c.hidden_size, c.query_size(), scale)};
         w.feed_forward_norm = norm(c.hidden_size);
@@ -131,7 +131,7 @@ inline SafetensorsWriter file_of(const llama::Weights& w) {
     for (int i = 0; i < c.layers(); ++i) {
         const llama::LayerWeights& layer = w.layers[static_cast<std::size_t>(i)];
         const std::string prefix = "model.layers." + std::to_string(i) + ".";
-        file.add(prefix + "input_layernorm.weight", layer.attention_norm, true);
+        file.add(prefix + "input_layernorm.weight", layer.input_norm, true);
         file.add(prefix + "self_attn.q_proj.weight", layer.attention.query);
         file.add(prefix + "self_attn.k_proj.weight", layer.attention.key);
         file.add(prefix + "self_attn.v_proj.weight", layer.attention.value);
@@ -167,7 +167,7 @@ inline std::vector<char> checkpoint_of(const llama::Weights& w) {
         integer(value);
     }
     floats(w.embedding);
-    all([](const auto& l) -> const auto& { return l.attention_norm; });
+    all([](const auto& l) -> const auto& { return l.input_norm; });
     all([](const auto& l) -> const auto& { return l.attention.query; });
     all([](const auto& l) -> const auto& { return l.attention.key; });
     all([](const auto& l) -> const auto& { return l.attention.value; });
@@ -188,7 +188,7 @@ inline bool same(const llama::Weights& a, const llama::Weights& b) {
     for (std::size_t i = 0; equal && i < a.layers.size(); ++i) {
         const llama::LayerWeights& x = a.layers[i];
         const llama::LayerWeights& y = b.layers[i];
-        equal = x.kind == y.kind && x.attention_norm == y.attention_norm && x.attention.query == y.attention.query
+        equal = x.kind == y.kind && x.input_norm == y.input_norm && x.attention.query == y.attention.query
                 && x.attention.key == y.attention.key && x.attention.value == y.attention.value
                 && x.attention.output == y.attention.output && x.feed_forward_norm == y.feed_forward_norm
                 && x.feed_forward.gate == y.feed_forward.gate && x.feed_forward.up == y.feed_forward.up
