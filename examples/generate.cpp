@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// Generates text with a byte-level model in a safetensors file, through two caches: one for its
-// sliding-window layers, one for its full layers. In the end it computes everything again without a
-// cache and compares.
+// Generates text with a byte-level model in a safetensors file, through a memory for each kind of its
+// layers: a cache for those with a sliding window, one for those with full attention, and recurrent
+// states. In the end it computes everything again without any memory and compares.
 #include "llama/choices.hpp"
 #include "llama/command_line.hpp"
+#include "llama/draft.hpp"
 #include "llama/file.hpp"
 #include "llama/huggingface.hpp"
 #include "llama/model.hpp"
@@ -17,6 +18,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <fstream>
@@ -36,6 +38,7 @@ struct Options {
     std::string cache_type = "float";
     int tokens = 400;
     int context = 0; // 0: what the model was trained for
+    int draft = 0;
     std::uint64_t seed = 1;
     double temperature = 0.8;
 };
@@ -57,6 +60,9 @@ void declare(CLI::App& app, Options& o) {
         ->check(CLI::IsMember({"float", "half", "bf16"}))
         ->capture_default_str();
     app.add_option("--context", o.context, "bytes to remember; default: as the model was trained");
+    app.add_option("--draft", o.draft, "bytes to guess from the text so far and to verify in one pass")
+        ->check(CLI::Range(0, 32))
+        ->capture_default_str();
     app.add_option("--json", o.json, "a file for the report");
 }
 
@@ -91,30 +97,61 @@ decltype(auto) timed(double& seconds, Work work) {
     return work();
 }
 
-/// Streams the text to standard output.
-void generate(llama::Session& session, const Options& o, llama::Report& report) {
-    std::vector<int> prompt;
-    for (const char c : o.prompt) prompt.push_back(static_cast<unsigned char>(c));
-    std::cout << o.prompt << std::flush;
-
-    report.prefill.tokens = static_cast<std::int64_t>(prompt.size());
-    const llama::Matrix* logits = &timed(
-        report.prefill.seconds, [&]() -> auto& { return session.feed(prompt); });
-
-    llama::Sampler sample{o.seed, o.temperature};
-    while (true) {
-        const int token = timed(report.decode.seconds, [&] { return sample(*logits); });
-        report.text += static_cast<char>(token);
-        std::cout << report.text.back() << std::flush;
-        if (static_cast<int>(report.text.size()) == o.tokens) break;
-        logits = &timed(
-            report.decode.seconds, [&]() -> auto& {
-                return session.feed(std::span{&token, 1});
-            });
-        ++report.decode.tokens;
+/// Streams a text to standard output as it grows.
+class Writer {
+public:
+    Writer(llama::Session& session, const Options& o, llama::Report& report)
+        : session_{session}, options_{o}, report_{report}, sample_{o.seed, o.temperature} {
+        for (const char c : o.prompt) text_.push_back(static_cast<unsigned char>(c));
     }
-    std::cout << "\n\n" << std::flush;
-}
+
+    void write() {
+        std::cout << options_.prompt << std::flush;
+        report_.prefill.tokens = static_cast<std::int64_t>(text_.size());
+        const llama::Matrix* logits = &timed(
+            report_.prefill.seconds, [&]() -> auto& { return session_.feed(text_); });
+        add(*logits, 0);
+        while (!done()) step();
+        std::cout << "\n\n" << std::flush;
+    }
+
+private:
+    bool done() const { return static_cast<int>(report_.text.size()) == options_.tokens; }
+
+    /// Feeds the newest token, and a guess of what follows it. Each token is drawn from the logits of the model, as it
+    /// is without a guess; the guess only decides how many of them one pass gives.
+    void step() {
+        const llama::Matrix* logits = nullptr;
+        timed(report_.decode.seconds, [&] {
+            const int left = options_.tokens - static_cast<int>(report_.text.size()) - 1;
+            tried_ = llama::draft(text_, std::min({options_.draft, session_.room() - 1, left}));
+            report_.drafted += static_cast<std::int64_t>(tried_.size());
+            tried_.insert(tried_.begin(), text_.back());
+            logits = &session_.try_out(tried_);
+        });
+        std::size_t kept = 1;
+        for (add(*logits, 0); kept < tried_.size() && text_.back() == tried_[kept]; ++kept) {
+            add(*logits, static_cast<Eigen::Index>(kept));
+        }
+        report_.accepted += static_cast<std::int64_t>(kept) - 1;
+        report_.decode.tokens += static_cast<std::int64_t>(kept);
+        timed(report_.decode.seconds, [&] { session_.keep(static_cast<int>(kept)); });
+    }
+
+    /// Draws the next token.
+    void add(const llama::Matrix& logits, Eigen::Index row) {
+        text_.push_back(timed(report_.decode.seconds, [&] { return sample_(logits, row); }));
+        report_.text += static_cast<char>(text_.back());
+        std::cout << report_.text.back() << std::flush;
+    }
+
+    llama::Session& session_;
+    const Options& options_;
+    llama::Report& report_;
+    llama::Sampler sample_;
+    std::vector<int> text_;
+    std::vector<int> tried_;
+};
 
 /// Opened before the work begins, so that a wrong path is known at once.
 std::ofstream open_for_writing(const std::string& path) {
@@ -148,13 +185,16 @@ int run(Options o) {
     llama::Llama model{llama::read_weights(llama::Safetensors::read(o.model))};
     settle(o, model.config());
     std::ofstream json = open_for_writing(o.json);
-    const llama::SessionLimits limits{
-        .context = o.context, .batch = std::min(64, o.context), .keep_every = std::max(1, o.tokens / 32)};
-    const auto memory = llama::make_memory(model.config(), o.layout, o.cache_type, limits.context, limits.batch);
+    const llama::SessionLimits limits{.context = o.context,
+                                      .batch = std::min(64, o.context),
+                                      .keep_every = std::max(1, o.tokens / 32),
+                                      .rollback = o.draft};
+    const auto memory =
+        llama::make_memory(model.config(), o.layout, o.cache_type, limits.context, limits.batch, limits.rollback);
     llama::Session session{model, *memory, limits};
 
     llama::Report report = describe(o, model);
-    generate(session, o, report);
+    Writer{session, o, report}.write();
     report.memory = memory->use();
     report.shifts = session.shifts();
     report.check = session.check();
@@ -171,7 +211,7 @@ int run(Options o) {
 } // namespace
 
 int main(int argc, char** argv) {
-    CLI::App app{"Writes text with a small language model, through a cache", "generate"};
+    CLI::App app{"Writes text with a small language model, through its memory", "generate"};
     Options options;
     declare(app, options);
     if (const auto code = llama::parse(app, argc, argv)) return *code;

@@ -175,7 +175,7 @@ Config read_config(const Safetensors& file) {
     constexpr int large = 1 << 20;
     const MetadataReader metadata{file};
     metadata.expect("format", "cellar-example-1");
-    const bool has_recurrences = metadata.choice("architecture", "griffin", "llama");
+    const bool is_llama = metadata.choice("architecture", "llama", "griffin");
     metadata.expect("tokenizer", "bytes");
     Config c;
     c.vocab_size = metadata.integer("vocab_size", 1, 256);
@@ -189,7 +189,7 @@ Config read_config(const Safetensors& file) {
         c.sliding_window = metadata.integer("sliding_window", 1, large);
     }
     if (c.layers(LayerKind::recurrent) > 0) {
-        if (!has_recurrences) file.fail("metadata 'layer_types' has 'recurrent', which a 'llama' has not");
+        if (is_llama) file.fail("metadata 'layer_types' has 'recurrent', expected none in a 'llama'");
         c.lru_width = metadata.integer("lru_width", 1, large);
         c.lru_blocks = metadata.integer("lru_blocks", 1, large);
         c.conv1d_width = metadata.integer("conv1d_width", 2, 1024);

@@ -56,10 +56,8 @@ void Reference::recur(int /*layer*/, const RecurrenceWeights& w, Matrix& x) {
     Eigen::Index from = 0;
     for (const Epoch& epoch : epochs_) {
         const auto fresh = static_cast<Eigen::Index>(epoch.present.size()) - epoch.first;
-        if (epoch.first == 0) {
-            inputs.setZero();
-            h.setZero();
-        }
+        inputs.setZero(); // all tokens were removed before
+        h.setZero();
         if (fresh > 0) llama::recur(w, state, x.middleRows(from, fresh));
         from += fresh;
     }

@@ -29,13 +29,14 @@ public:
 
     void append(std::span<const int> tokens);
 
-    /// Takes the tokens at positions [begin, end) out; later ones move up.
+    /// Takes the tokens at positions [begin, end) out; later ones move up. All of them, where there are recurrent
+    /// layers.
     void remove(int begin, int end);
 
     /// All tokens that ever were, in the order in which they came.
     std::span<const int> tokens() const { return tokens_; }
 
-    /// Makes the last tokens never have been. They came after the last removal.
+    /// The last tokens, which came after the last removal, have never been.
     void take_back(int count);
 
     /// The tokens that were not removed, in their order.
@@ -44,7 +45,6 @@ public:
     /// The batch is `tokens()`.
     void attend(int layer, Matrix& queries, Matrix& keys, const Matrix& values, Matrix& out) override;
 
-    /// A state has no memory of single tokens: removing some of them leaves it as it is, removing all makes it zero.
     void recur(int layer, const RecurrenceWeights& w, Matrix& x) override;
 
 private:

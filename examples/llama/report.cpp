@@ -19,6 +19,10 @@ nlohmann::ordered_json to_json(const Report& r) {
         return nlohmann::ordered_json{
             {"layers", u.layers}, {"cells_used", u.cells_used}, {"cells", u.cells}, {"bytes", u.bytes}};
     };
+    const auto use_of_states = [](const CacheUse& u) {
+        return nlohmann::ordered_json{
+            {"layers", u.layers}, {"slots_used", u.cells_used}, {"slots", u.cells}, {"bytes", u.bytes}};
+    };
     return {{"model", r.model},
             {"parameters", r.parameters},
             {"layout", r.layout},
@@ -30,10 +34,12 @@ nlohmann::ordered_json to_json(const Report& r) {
             {"text", r.text},
             {"prefill", pace(r.prefill)},
             {"decode", pace(r.decode)},
+            {"draft", {{"drafted", r.drafted}, {"accepted", r.accepted}}},
             {"cache",
              {{"sliding", use(r.memory.sliding)},
               {"full", use(r.memory.full)},
               {"bytes", r.memory.sliding.bytes + r.memory.full.bytes}}},
+            {"states", use_of_states(r.memory.recurrent)},
             {"evicted", r.memory.evicted},
             {"shifts", r.shifts},
             {"check",
@@ -59,8 +65,13 @@ void print(std::ostream& stream, const Report& r) {
     };
     pace("prefill  ", r.prefill);
     pace("decode   ", r.decode);
+    if (r.drafted > 0) out << "draft    " << r.accepted << " of " << r.drafted << " guessed tokens accepted\n";
     use("sliding", r.memory.sliding);
     use("full", r.memory.full);
+    if (const CacheUse& u = r.memory.recurrent; u.layers > 0) {
+        out << "slots    " << u.cells_used << " of " << u.cells << " used (" << u.layers << " recurrent layers), "
+            << u.bytes << " bytes\n";
+    }
     out << "memory   " << r.memory.sliding.bytes + r.memory.full.bytes << " bytes of " << r.layout << ' '
         << r.cache_type << " cache\n"
         << "evicted  " << r.memory.evicted << " tokens by the window, " << r.shifts << " shifts\n"

@@ -31,6 +31,8 @@ struct Report {
     std::string text; ///< what was generated, as bytes
     Pace prefill;
     Pace decode;
+    std::int64_t drafted = 0;  ///< tokens that were guessed
+    std::int64_t accepted = 0; ///< of these
     MemoryUse memory;
     int shifts = 0;
     Check check;

@@ -7,6 +7,7 @@
 #include <numeric>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 namespace llama {
 
@@ -94,13 +95,12 @@ Check Session::check() const {
 
 void Session::make_room() {
     const int end = limits_.keep + (limits_.context - limits_.keep + 1) / 2;
-    const cellar::Result<void> removed = memory_.remove(limits_.keep, end);
-    if (!removed && removed.error() == cellar::Refusal::cannot_cut) {
+    if (model_.config().layers(LayerKind::recurrent) > 0) { // a state cannot lose its middle
         std::vector<int> text = reference_.text();
         text.erase(text.begin() + limits_.keep, text.begin() + end);
         begin_anew(text);
     } else {
-        expect(removed, "remove tokens");
+        expect(memory_.remove(limits_.keep, end), "remove tokens");
         reference_.remove(limits_.keep, end);
         length_ -= end - limits_.keep;
     }

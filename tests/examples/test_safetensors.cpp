@@ -68,6 +68,20 @@ TEST_CASE("safetensors: what was written is read") {
     CHECK(read.parameters() == written.parameters());
 }
 
+TEST_CASE("safetensors: a model with recurrent layers is read") {
+    const llama::Weights written = RandomWeights{2}(tiny_hybrid_config());
+    const llama::Weights read = load(file_of(written).bytes());
+    CHECK(same(read, written));
+    CHECK(read.config.layer_types == written.config.layer_types);
+    CHECK(read.config.lru_width == 12);
+    CHECK(read.config.lru_blocks == 3);
+    CHECK(read.config.conv1d_width == 4);
+    CHECK(read.parameters() == written.parameters());
+    const std::int64_t attention = 2 * (24 * 16 + 12 * 16) + 16 + 24 * 16 * 3 + 16; // with the norms and the net
+    const std::int64_t recurrent = 12 * 16 * 3 + 12 * 4 + 12 * 4 * 2 + 12 * 4 + 16 + 24 * 16 * 3 + 16;
+    CHECK(read.parameters() == 32 * 16 + 16 + 2 * attention + 2 * recurrent);
+}
+
 TEST_CASE("safetensors: half and bfloat16 become float") {
     SafetensorsWriter file;
     const std::uint16_t bits[] = {0x3c00, 0xc000, 0x0001, 0x3f80, 0xc000, 0x0080};
@@ -153,7 +167,7 @@ TEST_CASE("safetensors: tensors that do not belong to the model") {
 TEST_CASE("safetensors: metadata that is no model of ours") {
     const auto with = failure_with_metadata;
     CHECK(with("format", "pt") == "f: metadata 'format' is 'pt', expected 'cellar-example-1'");
-    CHECK(with("architecture", "mamba") == "f: metadata 'architecture' is 'mamba', expected 'llama'");
+    CHECK(with("architecture", "mamba") == "f: metadata 'architecture' is 'mamba', expected 'llama' or 'griffin'");
     CHECK(with("tokenizer", nullptr) == "f: metadata 'tokenizer' is missing");
     CHECK(with("hidden_size", "-1") == "f: metadata 'hidden_size' is '-1', expected a number from 1 to 1048576");
     CHECK(with("hidden_size", "16x") == "f: metadata 'hidden_size' is '16x', expected a number from 1 to 1048576");
@@ -164,13 +178,28 @@ TEST_CASE("safetensors: metadata that is no model of ours") {
     CHECK(with("num_key_value_heads", "3") == "f: 4 attention heads cannot share 3 key-value heads equally");
     CHECK(with("num_hidden_layers", "4") == "f: metadata 'layer_types' names 3 layers, expected num_hidden_layers = 4");
     CHECK(with("layer_types", "full_attention,,full_attention")
-          == "f: metadata 'layer_types' has '', expected 'sliding_attention' or 'full_attention'");
+          == "f: metadata 'layer_types' has '', expected 'sliding_attention', 'full_attention' or 'recurrent'");
+    CHECK(with("layer_types", "recurrent,full_attention,full_attention")
+          == "f: metadata 'layer_types' has 'recurrent', expected none in a 'llama'");
     CHECK(with("layer_types", std::string(1000, 'x')).size() < 200);
     CHECK(with("rope_theta", "nan") == "f: metadata 'rope_theta' is 'nan', expected a positive number");
     CHECK(with("rope_pairing", "both") == "f: metadata 'rope_pairing' is 'both', expected 'neox' or 'interleaved'");
     CHECK(with("tie_word_embeddings", "True")
           == "f: metadata 'tie_word_embeddings' is 'True', expected 'true' or 'false'");
     CHECK(with("format", "a\nb\x1b[31m") == "f: metadata 'format' is 'a?b?[31m', expected 'cellar-example-1'");
+}
+
+TEST_CASE("safetensors: recurrent layers that fit nothing") {
+    const auto with = [](const char* key, const char* value) {
+        SafetensorsWriter file = file_of(RandomWeights{2}(tiny_hybrid_config()));
+        file.header["__metadata__"][key] = value;
+        return failure(file.bytes());
+    };
+    CHECK(with("lru_blocks", "5") == "f: 5 blocks cannot share 12 recurrent channels equally");
+    CHECK(with("lru_width", "0") == "f: metadata 'lru_width' is '0', expected a number from 1 to 1048576");
+    CHECK(with("conv1d_width", "1") == "f: metadata 'conv1d_width' is '1', expected a number from 2 to 1024");
+    CHECK(with("lru_width", "15")
+          == "f: tensor 'model.layers.0.recurrent.linear_x.weight' has the shape [12, 16], expected [15, 16]");
 }
 
 TEST_CASE("safetensors: whatever is in the file, it is read or refused") {

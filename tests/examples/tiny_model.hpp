@@ -33,6 +33,17 @@ inline llama::Config tiny_config(llama::Pairing pairing = llama::Pairing::neox) 
     return c;
 }
 
+/// The same with recurrent layers: the channels are not as many as the residual stream has, and blocks share them.
+inline llama::Config tiny_hybrid_config() {
+    using enum llama::LayerKind;
+    llama::Config c = tiny_config();
+    c.layer_types = {recurrent, sliding_attention, recurrent, full_attention};
+    c.lru_width = 12;
+    c.lru_blocks = 3;
+    c.conv1d_width = 4;
+    return c;
+}
+
 class RandomWeights {
 public:
     explicit RandomWeights(unsigned seed) : random_{seed} {}
@@ -64,11 +75,29 @@ private:
         llama::LayerWeights w;
         w.kind = kind;
         w.input_norm = norm(c.hidden_size);
-        w.attention = {wide(c.query_size()), wide(c.key_value_size()), wide(c.key_value_size()),
-                       matrix(c.hidden_size, c.query_size(), scale)};
+        if (kind == llama::LayerKind::recurrent) {
+            w.recurrent = {wide(c.lru_width), wide(c.lru_width), recurrence(c),
+                           matrix(c.hidden_size, c.lru_width, scale)};
+        } else {
+            w.attention = {wide(c.query_size()), wide(c.key_value_size()), wide(c.key_value_size()),
+                           matrix(c.hidden_size, c.query_size(), scale)};
+        }
         w.feed_forward_norm = norm(c.hidden_size);
         w.feed_forward = {wide(c.intermediate_size), wide(c.intermediate_size),
                           matrix(c.hidden_size, c.intermediate_size, scale)};
+        return w;
+    }
+
+    llama::RecurrenceWeights recurrence(const llama::Config& c) {
+        const auto gate = [&] {
+            return llama::BlockGate{matrix(c.lru_width, c.lru_width / c.lru_blocks, 1), matrix(1, c.lru_width, 1)};
+        };
+        llama::RecurrenceWeights w;
+        w.taps = matrix(c.lru_width, c.conv1d_width, 1);
+        w.taps_bias = matrix(1, c.lru_width, 1);
+        w.decay = -matrix(1, c.lru_width, 1).array().exp(); // most of the state stays for some tokens
+        w.decay_gate = gate();
+        w.input_gate = gate();
         return w;
     }
 
@@ -99,18 +128,35 @@ struct SafetensorsWriter {
     }
 };
 
+inline void add_recurrent(SafetensorsWriter& file, const std::string& prefix, const llama::RecurrentWeights& w) {
+    const llama::RecurrenceWeights& r = w.recurrence;
+    const std::string unit = prefix + "rg_lru.";
+    file.add(prefix + "linear_x.weight", w.input);
+    file.add(prefix + "linear_y.weight", w.gate);
+    file.add(prefix + "linear_out.weight", w.output);
+    file.add(prefix + "conv_weight", r.taps);
+    file.add(prefix + "conv_bias", r.taps_bias, true);
+    file.add(unit + "recurrent_param", (r.decay.array() / -8).expm1().log().matrix(), true);
+    file.add(unit + "recurrent_gate_weight", r.decay_gate.weight);
+    file.add(unit + "recurrent_gate_bias", r.decay_gate.bias, true);
+    file.add(unit + "input_gate_weight", r.input_gate.weight);
+    file.add(unit + "input_gate_bias", r.input_gate.bias, true);
+}
+
 /// The file of a model, as the training script writes it (but in float).
 inline SafetensorsWriter file_of(const llama::Weights& w) {
     const llama::Config& c = w.config;
     SafetensorsWriter file;
     std::string kinds;
     for (const llama::LayerKind kind : c.layer_types) {
+        constexpr const char* names[] = {"sliding_attention", "full_attention", "recurrent"};
         kinds += kinds.empty() ? "" : ",";
-        kinds += kind == llama::LayerKind::full_attention ? "full_attention" : "sliding_attention";
+        kinds += names[static_cast<int>(kind)];
     }
+    const bool has_recurrences = c.layers(llama::LayerKind::recurrent) > 0;
     file.header["__metadata__"] = {
         {"format", "cellar-example-1"},
-        {"architecture", "llama"},
+        {"architecture", has_recurrences ? "griffin" : "llama"},
         {"tokenizer", "bytes"},
         {"vocab_size", std::to_string(c.vocab_size)},
         {"hidden_size", std::to_string(c.hidden_size)},
@@ -127,15 +173,24 @@ inline SafetensorsWriter file_of(const llama::Weights& w) {
         {"max_position_embeddings", std::to_string(c.max_position_embeddings)},
         {"tie_word_embeddings", c.tie_word_embeddings ? "true" : "false"},
     };
+    if (has_recurrences) {
+        file.header["__metadata__"]["lru_width"] = std::to_string(c.lru_width);
+        file.header["__metadata__"]["lru_blocks"] = std::to_string(c.lru_blocks);
+        file.header["__metadata__"]["conv1d_width"] = std::to_string(c.conv1d_width);
+    }
     file.add("model.embed_tokens.weight", w.embedding);
     for (int i = 0; i < c.layers(); ++i) {
         const llama::LayerWeights& layer = w.layers[static_cast<std::size_t>(i)];
         const std::string prefix = "model.layers." + std::to_string(i) + ".";
         file.add(prefix + "input_layernorm.weight", layer.input_norm, true);
-        file.add(prefix + "self_attn.q_proj.weight", layer.attention.query);
-        file.add(prefix + "self_attn.k_proj.weight", layer.attention.key);
-        file.add(prefix + "self_attn.v_proj.weight", layer.attention.value);
-        file.add(prefix + "self_attn.o_proj.weight", layer.attention.output);
+        if (layer.kind == llama::LayerKind::recurrent) {
+            add_recurrent(file, prefix + "recurrent.", layer.recurrent);
+        } else {
+            file.add(prefix + "self_attn.q_proj.weight", layer.attention.query);
+            file.add(prefix + "self_attn.k_proj.weight", layer.attention.key);
+            file.add(prefix + "self_attn.v_proj.weight", layer.attention.value);
+            file.add(prefix + "self_attn.o_proj.weight", layer.attention.output);
+        }
         file.add(prefix + "post_attention_layernorm.weight", layer.feed_forward_norm, true);
         file.add(prefix + "mlp.gate_proj.weight", layer.feed_forward.gate);
         file.add(prefix + "mlp.up_proj.weight", layer.feed_forward.up);
@@ -182,6 +237,16 @@ inline std::vector<char> checkpoint_of(const llama::Weights& w) {
     return bytes;
 }
 
+/// The decay is another function of what is in the file: it comes back to rounding.
+inline bool same(const llama::RecurrentWeights& a, const llama::RecurrentWeights& b) {
+    const llama::RecurrenceWeights& x = a.recurrence;
+    const llama::RecurrenceWeights& y = b.recurrence;
+    return a.input == b.input && a.gate == b.gate && a.output == b.output && x.taps == y.taps
+           && x.taps_bias == y.taps_bias && x.decay.isApprox(y.decay, 1e-5F)
+           && x.decay_gate.weight == y.decay_gate.weight && x.decay_gate.bias == y.decay_gate.bias
+           && x.input_gate.weight == y.input_gate.weight && x.input_gate.bias == y.input_gate.bias;
+}
+
 inline bool same(const llama::Weights& a, const llama::Weights& b) {
     bool equal = a.embedding == b.embedding && a.norm == b.norm && a.layers.size() == b.layers.size()
                  && a.classifier.size() == b.classifier.size() && (a.classifier - b.classifier).isZero(0);
@@ -192,7 +257,8 @@ inline bool same(const llama::Weights& a, const llama::Weights& b) {
                 && x.attention.key == y.attention.key && x.attention.value == y.attention.value
                 && x.attention.output == y.attention.output && x.feed_forward_norm == y.feed_forward_norm
                 && x.feed_forward.gate == y.feed_forward.gate && x.feed_forward.up == y.feed_forward.up
-                && x.feed_forward.down == y.feed_forward.down;
+                && x.feed_forward.down == y.feed_forward.down
+                && (x.kind != llama::LayerKind::recurrent || same(x.recurrent, y.recurrent));
     }
     return equal;
 }

@@ -1,0 +1,346 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+// A recurrent model as it was trained: what others compute from the same file, and many users at once.
+#include "llama/file.hpp"
+#include "rwkv/checkpoint.hpp"
+#include "rwkv/memory.hpp"
+#include "rwkv/model.hpp"
+#include "skip.hpp"
+
+#include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <random>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace {
+
+using rwkv::Matrix;
+using rwkv::RowVector;
+
+const std::string folder = CELLAR_SHARED_DIR "/models/rwkv/";
+const std::string tiny = folder + "tiny-rwkv-7v0-834K-FP32.bin";
+
+bool is_there() {
+    return std::filesystem::exists(tiny);
+}
+
+const rwkv::Rwkv& model() {
+    static const rwkv::Rwkv m{rwkv::read_checkpoint(llama::read_file(tiny))};
+    return m;
+}
+
+std::vector<float> floats(const std::string& name) {
+    const std::vector<char> bytes = llama::read_file(folder + name).bytes;
+    std::vector<float> values(bytes.size() / sizeof(float));
+    std::memcpy(values.data(), bytes.data(), values.size() * sizeof(float));
+    return values;
+}
+
+float difference(const float* a, const float* b, std::size_t size) {
+    float largest = 0;
+    for (std::size_t i = 0; i < size; ++i) largest = std::max(largest, std::abs(a[i] - b[i]));
+    return largest;
+}
+
+int most_likely(const RowVector& logits) {
+    Eigen::Index best = 0;
+    logits.maxCoeff(&best);
+    return static_cast<int>(best);
+}
+
+/// One sequence in plain arrays: the states of all layers one after another.
+class PlainState {
+public:
+    PlainState() : values_(static_cast<std::size_t>(layer_size() * model().config().layers)) {}
+
+    RowVector feed(int token) {
+        const rwkv::Config& c = model().config();
+        Matrix x = model().embed({&token, 1});
+        Matrix first_values;
+        for (int layer = 0; layer < c.layers; ++layer) {
+            float* const p = values_.data() + layer * layer_size();
+            const rwkv::LayerState state{cellar::contiguous_view(p, 1, c.hidden_size),
+                                         cellar::contiguous_view(p + c.hidden_size, 1, c.hidden_size),
+                                         cellar::contiguous_view(p + 2 * c.hidden_size, 1, c.heads, c.head_dim(),
+                                                                 c.head_dim())};
+            model().layer(layer, state, x, first_values);
+        }
+        return model().classify(x);
+    }
+
+    static std::ptrdiff_t layer_size() {
+        const rwkv::Config& c = model().config();
+        return 2 * c.hidden_size + c.hidden_size * c.head_dim();
+    }
+
+    std::vector<float>& values() { return values_; }
+
+private:
+    std::vector<float> values_;
+};
+
+rwkv::Memory make_memory(const cellar::StateLimits& limits) {
+    return {rwkv::state_shape(model().config()), limits};
+}
+
+/// Feeds one sequence, and commits.
+Matrix feed(rwkv::Memory& memory, cellar::Sequence s, std::span<const int> tokens) {
+    std::vector<cellar::Position> positions;
+    for (std::size_t i = 0; i < tokens.size(); ++i)
+        positions.push_back(memory.next(s) + static_cast<std::int32_t>(i));
+    const std::vector<cellar::Sequence> sequences(tokens.size(), s);
+    auto pass = memory.begin({positions, sequences});
+    REQUIRE(pass.has_value());
+    Matrix logits = rwkv::forward(model(), *pass, tokens);
+    pass->commit();
+    return logits;
+}
+
+template <class Tag>
+void append(std::vector<float>& all, const rwkv::Memory& memory, int layer, cellar::Sequence s) {
+    const auto view = memory.view<Tag>(layer, memory.state(s));
+    REQUIRE(view.is_contiguous());
+    all.insert(all.end(), view.pointer, view.pointer + view.size());
+}
+
+/// The state of a sequence as `PlainState` has it.
+std::vector<float> state_of(const rwkv::Memory& memory, cellar::Sequence s) {
+    std::vector<float> all;
+    for (int layer = 0; layer < model().config().layers; ++layer) {
+        append<rwkv::ChannelToken>(all, memory, layer, s);
+        append<rwkv::TimeToken>(all, memory, layer, s);
+        append<rwkv::KeyValue>(all, memory, layer, s);
+    }
+    return all;
+}
+
+} // namespace
+
+TEST_CASE("rwkv: logits and states are the expected ones after one, two and three tokens") {
+    if (!is_there()) CELLAR_SKIP("no models in ../shared");
+    const std::vector<int> tokens{34, 105, 110};
+    const auto logits = floats("recomputed-logits-7v0-834K.bin");
+    const auto states = floats("recomputed-state-7v0-834K.bin");
+    const auto expected = floats("expected-logits-7v0-834K.bin");
+    const std::size_t size = states.size() / 3;
+    REQUIRE(logits.size() == 3 * 256);
+    REQUIRE(expected.size() == 256);
+    for (const std::size_t batch : {1U, 2U, 3U}) {
+        for (const int rollback : {0, 2}) {
+            auto memory = make_memory({.sequences = 2, .batch = 3, .rollback = rollback});
+            for (std::size_t done = 0; done < 3; done += batch) {
+                const std::size_t count = std::min(batch, 3 - done);
+                const Matrix got = feed(memory, {1}, std::span{tokens}.subspan(done, count));
+                for (std::size_t i = 0; i < count; ++i) {
+                    const float* row = got.row(static_cast<Eigen::Index>(i)).data();
+                    CHECK(difference(row, logits.data() + (done + i) * 256, 256) < 1e-4F);
+                    if (done + i == 2) CHECK(difference(row, expected.data(), 256) < 1e-4F);
+                }
+                const std::vector<float> state = state_of(memory, {1});
+                REQUIRE(state.size() == size);
+                CHECK(difference(state.data(), states.data() + (done + count - 1) * size, size) < 1e-4F);
+            }
+        }
+    }
+}
+
+TEST_CASE("rwkv: the most likely bytes") {
+    if (!is_there()) CELLAR_SKIP("no models in ../shared");
+    std::ifstream file{folder + "recomputed-greedy-7v0-834K.json"};
+    const auto json = nlohmann::json::parse(file);
+    const auto prompt = json.at("prompt").get<std::vector<int>>();
+    const auto expected = json.at("greedy").get<std::vector<int>>();
+    auto memory = make_memory({.batch = 3});
+    Matrix logits = feed(memory, {0}, prompt);
+    std::vector<int> written;
+    while (written.size() < expected.size()) {
+        written.push_back(most_likely(logits.bottomRows(1)));
+        logits = feed(memory, {0}, {&written.back(), 1});
+    }
+    CHECK(written == expected);
+    CHECK(written.size() == 32);
+}
+
+namespace {
+
+/// Users who take turns at random, in one memory; each of them has also the plain states after all its tokens.
+class Users {
+public:
+    Users() : memory_{make_memory({.sequences = users, .batch = 32, .rollback = rollback, .checkpoint_interval = 5,
+                                   .checkpoint_bytes = 6 * rwkv::Memory::bytes_per_sequence(shape())})},
+              alone_(users, Alone(1)) {}
+
+    /// Some users feed some tokens each, which are mixed; one batch in four is dropped.
+    void feed() {
+        std::vector<int> tokens;
+        std::vector<cellar::Position> positions;
+        std::vector<cellar::Sequence> sequences;
+        std::vector<int> turns;
+        for (int user = 0; user < users; ++user) turns.insert(turns.end(), static_cast<std::size_t>(below(6)), user);
+        std::shuffle(turns.begin(), turns.end(), random_);
+        std::vector<Alone> after = alone_;
+        std::vector<RowVector> expected;
+        for (const int user : turns) {
+            Alone& alone = after[static_cast<std::size_t>(user)];
+            tokens.push_back(below(256));
+            positions.push_back({static_cast<std::int32_t>(alone.size()) - 1});
+            sequences.push_back({user});
+            alone.push_back(alone.back());
+            expected.push_back(alone.back().feed(tokens.back()));
+        }
+        auto pass = memory_.begin({positions, sequences});
+        REQUIRE(pass.has_value());
+        most_parts_ = std::max(most_parts_, pass->parts().size());
+        const Matrix logits = rwkv::forward(model(), *pass, tokens);
+        for (std::size_t i = 0; i < tokens.size(); ++i) {
+            const RowVector row = logits.row(static_cast<Eigen::Index>(i));
+            CHECK(difference(row.data(), expected[i].data(), 256) < 1e-5F);
+            ++compared_;
+        }
+        if (below(4) == 0) return; // the pass is dropped
+        pass->commit();
+        alone_ = std::move(after);
+    }
+
+    /// One goes on from what another one had at some position.
+    void fork() {
+        const int from = below(users);
+        const int to = below(users);
+        const auto length = memory_.resumable_prefix({from}, {below(memory_.next({from}).value + 1)});
+        REQUIRE(memory_.copy_prefix({from}, {to}, length.value).has_value());
+        Alone copy = alone_[static_cast<std::size_t>(from)];
+        if (from != to) copy.resize(static_cast<std::size_t>(length.value) + 1);
+        alone_[static_cast<std::size_t>(to)] = std::move(copy);
+        ++forks_;
+    }
+
+    /// One takes back what it may always take back, or goes to an older state that is kept.
+    void go_back() {
+        const int user = below(users);
+        Alone& alone = alone_[static_cast<std::size_t>(user)];
+        const int next = memory_.next({user}).value;
+        REQUIRE(next == static_cast<int>(alone.size()) - 1);
+        int to = next - std::min(next, below(rollback + 1));
+        if (!memory_.can_resume({user}, {to})) { // it was there already: going back twice may be too far
+            to = memory_.resumable_prefix({user}, {to}).value;
+        }
+        REQUIRE(memory_.remove({user}, {to}, cellar::end_of_time).has_value());
+        alone.resize(static_cast<std::size_t>(to) + 1);
+        rolled_back_ += next - to;
+    }
+
+    void check_states() {
+        for (int user = 0; user < users; ++user) {
+            Alone& alone = alone_[static_cast<std::size_t>(user)];
+            if (alone.size() == 1) continue; // no token, no state
+            const std::vector<float> state = state_of(memory_, {user});
+            CHECK(difference(state.data(), alone.back().values().data(), state.size()) < 1e-5F);
+        }
+    }
+
+    int below(int n) { return static_cast<int>(random_() % static_cast<unsigned>(n)); }
+
+    int compared() const { return compared_; }
+    int forks() const { return forks_; }
+    int rolled_back() const { return rolled_back_; }
+    std::size_t most_parts() const { return most_parts_; }
+
+private:
+    static constexpr int users = 5;
+    static constexpr int rollback = 3;
+    using Alone = std::vector<PlainState>; // after 0, 1, ... tokens
+
+    static cellar::StateShape shape() { return rwkv::state_shape(model().config()); }
+
+    std::mt19937 random_{3};
+    rwkv::Memory memory_;
+    std::vector<Alone> alone_;
+    int compared_ = 0;
+    int forks_ = 0;
+    int rolled_back_ = 0;
+    std::size_t most_parts_ = 0;
+};
+
+} // namespace
+
+TEST_CASE("rwkv: users who share a memory, fork and go back get the logits that each would get alone") {
+    if (!is_there()) CELLAR_SKIP("no models in ../shared");
+    Users users;
+    for (int step = 0; step < 60; ++step) {
+        switch (users.below(4)) {
+        case 0:
+            users.fork();
+            break;
+        case 1:
+            users.go_back();
+            break;
+        default:
+            users.feed();
+        }
+        users.check_states();
+    }
+    CHECK(users.compared() > 100);
+    CHECK(users.forks() > 5);
+    CHECK(users.rolled_back() > 5);
+    CHECK(users.most_parts() > 3);
+}
+
+TEST_CASE("rwkv: files that are none") {
+    if (!is_there()) CELLAR_SKIP("no models in ../shared");
+    const std::vector<char> sound = llama::read_file(tiny).bytes;
+    const auto failure = [](const std::vector<char>& bytes) -> std::string {
+        try {
+            (void)rwkv::read_checkpoint({"f", bytes});
+        } catch (const llama::FileError& error) {
+            return error.what();
+        }
+        return "none";
+    };
+    const auto with = [&](std::size_t at, std::uint32_t word) {
+        std::vector<char> bytes = sound;
+        std::memcpy(bytes.data() + at, &word, sizeof word);
+        return failure(bytes);
+    };
+    const auto cut = [&](std::size_t size) { return failure({sound.begin(), sound.begin() + std::ptrdiff_t(size)}); };
+    CHECK(failure(sound) == "none");
+    CHECK(cut(0) == "f: not a file of rwkv.cpp: it has 0 bytes, expected at least 24");
+    CHECK(with(0, 7) == "f: not a file of rwkv.cpp: it begins with 7, expected 1734831462");
+    CHECK(with(4, 100) == "f: version 100 of the format, expected 101");
+    CHECK(with(8, 255) == "f: tensor 'emb.weight' is [256, 64], expected [255, 64]");
+    CHECK(with(8, 0) == "f: n_vocab is 0, expected 1 to 1048576");
+    CHECK(with(12, 65) == "f: tensor 'emb.weight' is [256, 64], expected [256, 65]");
+    CHECK(with(16, 13) == "f: tensor 'blocks.12.ln1.weight' is missing");
+    CHECK(with(16, 11) == "f: tensor 'blocks.11.att.a0' has no place in this model");
+    CHECK(with(20, 1) == "f: the file has the data type 1, expected 0, which is float");
+    // The first entry: extents, length of the name, type, extents 64 and 256, "emb.weight", data
+    CHECK(with(24, 5) == "f: a tensor of 5 extents at byte 36, expected 1 to 4");
+    CHECK(with(28, 4000000) == "f: cut off: it ends at byte 3332716, within a name");
+    CHECK(with(32, 1) == "f: tensor 'emb.weight' has the data type 1, expected 0, which is float");
+    CHECK(with(36, 0) == "f: tensor 'emb.weight' is empty");
+    CHECK(with(40, 4000000) == "f: cut off: it ends at byte 3332716, within tensor 'emb.weight'");
+    CHECK(with(54, 0x7fc00000) == "f: tensor 'emb.weight' holds values that are not finite numbers");
+    CHECK(cut(24) == "f: tensor 'blocks.0.att.r_k' is missing");
+    CHECK(cut(30) == "f: cut off: it ends at byte 30, within length of a name");
+    CHECK(cut(sound.size() - 1) == "f: cut off: it ends at byte 3332715, within tensor 'head.weight'");
+    std::vector<char> two_heads = sound;
+    const std::string name = "blocks.0.att.r_k"; // behind its extents, 64 and 1
+    const auto found = std::search(two_heads.begin(), two_heads.end(), name.begin(), name.end());
+    *(found - 8) = 32;
+    *(found - 4) = 2;
+    CHECK(failure(two_heads) == "f: tensor 'blocks.1.att.r_k' is [1, 64], expected [2, 32]");
+    two_heads[12] = 65; // n_embed
+    CHECK(failure(two_heads) == "f: 2 heads cannot share 65 channels equally");
+    std::vector<char> twice = sound;
+    twice.insert(twice.end(), sound.begin() + 24, sound.begin() + 54 + 4 * 64 * 256);
+    CHECK(failure(twice) == "f: tensor 'emb.weight' is there twice");
+}
