@@ -16,10 +16,12 @@ std::unique_ptr<TextMemory> make(const Config& config, const std::string& layout
     using Shift = cellar::RopeShift<Pairing>;
     const Shift shift{cellar::rope_frequencies(config.head_dim, config.rope_theta)};
     if (layout == "standard") {
-        return std::make_unique<CachedMemory<cellar::StandardV<Element>, Shift>>(config, shift, capacity, batch, rollback);
+        return std::make_unique<CachedMemory<cellar::StandardV<Element>, Shift>>(config, shift, capacity, batch,
+                                                                                 rollback);
     }
     if (layout == "permuted") {
-        return std::make_unique<CachedMemory<cellar::PermutedV<Element>, Shift>>(config, shift, capacity, batch, rollback);
+        return std::make_unique<CachedMemory<cellar::PermutedV<Element>, Shift>>(config, shift, capacity, batch,
+                                                                                 rollback);
     }
     throw std::runtime_error{"layout '" + layout + "', expected 'standard' or 'permuted'"};
 }

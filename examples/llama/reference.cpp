@@ -11,10 +11,7 @@
 namespace llama {
 
 Reference::Reference(const Config& config, int capacity, int rollback)
-    : config_{config},
-      rotary_{config, capacity},
-      kept_{config.sliding_window + rollback},
-      forgets_{kept_ < capacity} {
+    : config_{config}, rotary_{config, capacity}, kept_{config.sliding_window + rollback}, forgets_{kept_ < capacity} {
     epochs_.emplace_back();
 }
 

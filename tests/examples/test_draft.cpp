@@ -31,9 +31,9 @@ std::vector<int> tokens(const std::string& text) {
 TEST_CASE("draft: what followed when the text last said so") {
     CHECK(draft("to be or not to be", 4) == tokens(" or "));
     CHECK(draft("to be or not to be", 3) == tokens(" or"));
-    CHECK(draft("abcX abcY abc", 1) == tokens("Y"));     // the last time
-    CHECK(draft("1abcX 2abcY 1abc", 1) == tokens("X"));  // more of it is the same
-    CHECK(draft("aaaaaa", 2) == tokens("a"));            // never beyond the end
+    CHECK(draft("abcX abcY abc", 1) == tokens("Y"));    // the last time
+    CHECK(draft("1abcX 2abcY 1abc", 1) == tokens("X")); // more of it is the same
+    CHECK(draft("aaaaaa", 2) == tokens("a"));           // never beyond the end
     CHECK(draft("abc abc", 9) == tokens(" abc"));
 }
 

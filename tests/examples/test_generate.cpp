@@ -18,6 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 
 const std::string model = CELLAR_SOURCE_DIR "/examples/models/shakespeare/model.safetensors";
+const std::string hybrid = CELLAR_SOURCE_DIR "/examples/models/shakespeare-hybrid/model.safetensors";
 
 /// A folder that goes when the test does.
 class Scratch {
@@ -79,6 +80,7 @@ TEST_CASE("generate: wrong flags") {
     check_refused(generate("--seed -1"), 2, "--seed");
     check_refused(generate("--layout diagonal"), 2, "diagonal");
     check_refused(generate("--cache-type int8"), 2, "int8");
+    check_refused(generate("--draft 33"), 2, "--draft");
     check_refused(generate("--temperature -1"), 2, "--temperature");
     check_refused(generate("--temperature nan"), 1, "--temperature is not a number");
     check_refused(generate("--prompt ''"), 1, "--prompt is empty");
@@ -154,6 +156,55 @@ TEST_CASE("generate: the seed decides the text, the layout does not") {
     CHECK(first == text("--seed 1 --layout permuted"));
     CHECK(first != text("--seed 2"));
     CHECK(text("--temperature 0 --seed 1") == text("--temperature 0 --seed 2 --layout permuted"));
+}
+
+TEST_CASE("generate: guesses change how fast the text comes, not the text") {
+    const Scratch scratch;
+    const auto report = [&](const std::string& flags) {
+        const std::string json = scratch.path("report.json");
+        const Outcome o = generate("--tokens 600 --json " + json + " " + flags);
+        CAPTURE(o.error);
+        REQUIRE(o.code == 0);
+        return nlohmann::json::parse(content(json));
+    };
+    for (const std::string& file : {model, hybrid}) {
+        for (const std::string temperature : {"0", "0.5"}) {
+            const std::string flags = "--model " + file + " --temperature " + temperature;
+            const auto plain = report(flags);
+            CHECK(plain.at("draft").at("drafted") == 0);
+            CHECK(plain.at("shifts") > 0);
+            for (const int most : {1, 4, 15}) {
+                const auto guessed = report(flags + " --draft " + std::to_string(most));
+                const auto& draft = guessed.at("draft");
+                CAPTURE(draft.dump());
+                CHECK(guessed.at("text") == plain.at("text"));
+                CHECK(guessed.at("decode").at("tokens") == 599);
+                CHECK(guessed.at("check").at("passed") == true);
+                CHECK(draft.at("accepted") > 0);
+                CHECK(draft.at("accepted") <= draft.at("drafted"));
+            }
+        }
+    }
+}
+
+TEST_CASE("generate: a model with recurrent layers") {
+    const Scratch scratch;
+    const std::string json = scratch.path("report.json");
+    const Outcome o = generate("--model " + hybrid + " --tokens 700 --seed 3 --draft 3 --json " + json);
+    CAPTURE(o.error);
+    REQUIRE(o.code == 0);
+    const auto r = nlohmann::json::parse(content(json));
+    const auto& states = r.at("states");
+    CHECK(states.at("layers") == 4);
+    CHECK(states.at("slots") == 2 * 4); // of the last 3 tokens and the newest, kept and written
+    CHECK(states.at("slots_used") >= 1);
+    CHECK(states.at("bytes") >= 4 * 8 * (3 + 1) * 160 * 4);
+    CHECK(r.at("cache").at("sliding").at("layers") == 2);
+    CHECK(r.at("cache").at("full").at("layers") == 1);
+    CHECK(r.at("check").at("after_shift") > 0);
+    CHECK(r.at("check").at("passed") == true);
+    CHECK(o.out.find("\nslots ") != std::string::npos);
+    CHECK(o.out.find("\ndraft ") != std::string::npos);
 }
 
 TEST_CASE("generate: a prompt longer than the context, in every element type") {

@@ -19,23 +19,24 @@
 
 namespace {
 
-const std::string folder = CELLAR_SOURCE_DIR "/examples/models/shakespeare/";
-
 // Logits reach about 15. Float against double is off by 1e-5 in PyTorch itself.
 constexpr float tolerance = 5e-5F;
 
-llama::Llama& model() {
-    static llama::Llama m{llama::read_weights(llama::Safetensors::read(folder + "model.safetensors"))};
-    return m;
-}
-
-const nlohmann::json& reference() {
-    static const auto json = [] {
+/// A model of the examples and what PyTorch computes with it.
+struct Trained {
+    explicit Trained(const std::string& name)
+        : folder{CELLAR_SOURCE_DIR "/examples/models/" + name + "/"},
+          model{llama::read_weights(llama::Safetensors::read(folder + "model.safetensors"))} {
         std::ifstream file{folder + "reference.json"};
-        return nlohmann::json::parse(file);
-    }();
-    return json;
-}
+        prompts = nlohmann::json::parse(file).at("prompts");
+    }
+
+    std::string folder;
+    llama::Llama model;
+    nlohmann::json prompts;
+};
+
+constexpr const char* models[] = {"shakespeare", "shakespeare-hybrid"};
 
 float difference(const llama::Matrix& logits, Eigen::Index row, const nlohmann::json& expected) {
     const auto values = expected.get<std::vector<float>>();
@@ -45,17 +46,17 @@ float difference(const llama::Matrix& logits, Eigen::Index row, const nlohmann::
 }
 
 /// Feeds the prompt in batches of up to `batch` tokens; the logits of all tokens.
-llama::Matrix feed(llama::TextMemory& memory, const std::vector<int>& tokens, int batch) {
+llama::Matrix feed(llama::Llama& model, llama::TextMemory& memory, const std::vector<int>& tokens, int batch) {
     const int size = static_cast<int>(tokens.size());
-    llama::Matrix all(size, model().config().vocab_size);
+    llama::Matrix all(size, model.config().vocab_size);
     for (int first = 0; first < size; first += batch) {
         const int count = std::min(batch, size - first);
         std::vector<int> wanted(static_cast<std::size_t>(count));
         std::iota(wanted.begin(), wanted.end(), 0);
         REQUIRE(memory.begin(first, count).has_value());
         all.middleRows(first, count) =
-            model().forward(std::span{tokens}.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(count)),
-                            memory, wanted);
+            model.forward(std::span{tokens}.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(count)),
+                          memory, wanted);
         memory.commit();
     }
     return all;
@@ -63,66 +64,79 @@ llama::Matrix feed(llama::TextMemory& memory, const std::vector<int>& tokens, in
 
 } // namespace
 
-TEST_CASE("shakespeare: logits through caches equal PyTorch's") {
-    float largest = 0;
-    for (const auto& prompt : reference().at("prompts")) {
-        const auto tokens = prompt.at("tokens").get<std::vector<int>>();
-        const auto positions = prompt.at("positions").get<std::vector<Eigen::Index>>();
-        for (const char* layout : {"standard", "permuted"}) {
-            for (const int batch : {1, 50, 256}) {
-                const auto memory = llama::make_memory(model().config(), layout, "float", 256, batch);
-                const llama::Matrix logits = feed(*memory, tokens, batch);
-                for (std::size_t i = 0; i < positions.size(); ++i) {
-                    const float d = difference(logits, positions[i], prompt.at("logits").at(i));
-                    INFO(prompt.at("name").get<std::string>(), " at ", positions[i], ", ", layout, ", batch ", batch);
-                    CHECK(d < tolerance);
-                    largest = std::max(largest, d);
+TEST_CASE("models: logits through caches equal PyTorch's") {
+    for (const char* name : models) {
+        Trained trained{name};
+        llama::Llama& model = trained.model;
+        float largest = 0;
+        for (const auto& prompt : trained.prompts) {
+            const auto tokens = prompt.at("tokens").get<std::vector<int>>();
+            const auto positions = prompt.at("positions").get<std::vector<Eigen::Index>>();
+            for (const char* layout : {"standard", "permuted"}) {
+                for (const int batch : {1, 50, 256}) {
+                    const auto memory = llama::make_memory(model.config(), layout, "float", 256, batch);
+                    const llama::Matrix logits = feed(model, *memory, tokens, batch);
+                    for (std::size_t i = 0; i < positions.size(); ++i) {
+                        const float d = difference(logits, positions[i], prompt.at("logits").at(i));
+                        INFO(prompt.at("name").get<std::string>(), " at ", positions[i], ", ", layout, ", batch ",
+                             batch);
+                        CHECK(d < tolerance);
+                        largest = std::max(largest, d);
+                    }
                 }
             }
         }
-    }
-    MESSAGE("largest difference of the logits ", largest);
-}
-
-TEST_CASE("shakespeare: logits without a cache equal PyTorch's") {
-    for (const auto& prompt : reference().at("prompts")) {
-        const auto tokens = prompt.at("tokens").get<std::vector<int>>();
-        const auto positions = prompt.at("positions").get<std::vector<int>>();
-        llama::Reference uncached{model().config(), 256};
-        uncached.append(tokens);
-        const llama::Matrix logits = model().forward(tokens, uncached, positions);
-        for (std::size_t i = 0; i < positions.size(); ++i) {
-            CHECK(difference(logits, static_cast<Eigen::Index>(i), prompt.at("logits").at(i)) < tolerance);
-        }
+        MESSAGE(std::string{name}, ": largest difference of the logits ", largest);
     }
 }
 
-TEST_CASE("shakespeare: the greedy text is PyTorch's") {
-    int compared = 0;
-    for (const auto& prompt : reference().at("prompts")) {
-        const auto& greedy = prompt.at("greedy");
-        // Two candidates closer than rounding may come in either order.
-        if (greedy.at("min_top1_top2_gap").get<float>() < 2 * tolerance) continue;
-        ++compared;
-        for (const char* layout : {"standard", "permuted"}) {
-            const auto memory = llama::make_memory(model().config(), layout, "float", 256, 256);
-            llama::Sampler most_likely{0, 0.0};
+TEST_CASE("models: logits without a cache equal PyTorch's") {
+    for (const char* name : models) {
+        Trained trained{name};
+        llama::Llama& model = trained.model;
+        for (const auto& prompt : trained.prompts) {
             const auto tokens = prompt.at("tokens").get<std::vector<int>>();
-            int position = static_cast<int>(tokens.size());
-            llama::Matrix logits = feed(*memory, tokens, 256).bottomRows(1);
-            std::string text;
-            const std::size_t length = greedy.at("tokens").size();
-            std::vector<int> written;
-            while (written.size() < length) {
-                written.push_back(most_likely(logits));
-                if (written.size() == length) break;
-                REQUIRE(memory->begin(position++, 1).has_value());
-                const int last = 0;
-                logits = model().forward({&written.back(), 1}, *memory, {&last, 1});
-                memory->commit();
+            const auto positions = prompt.at("positions").get<std::vector<int>>();
+            llama::Reference uncached{model.config(), 256};
+            uncached.append(tokens);
+            const llama::Matrix logits = model.forward(tokens, uncached, positions);
+            for (std::size_t i = 0; i < positions.size(); ++i) {
+                CHECK(difference(logits, static_cast<Eigen::Index>(i), prompt.at("logits").at(i)) < tolerance);
             }
-            CHECK(written == greedy.at("tokens").get<std::vector<int>>());
         }
     }
-    CHECK(compared > 0);
+}
+
+TEST_CASE("models: the greedy text is PyTorch's") {
+    for (const char* name : models) {
+        Trained trained{name};
+        llama::Llama& model = trained.model;
+        int compared = 0;
+        for (const auto& prompt : trained.prompts) {
+            const auto& greedy = prompt.at("greedy");
+            // Two candidates closer than rounding may come in either order.
+            if (greedy.at("min_top1_top2_gap").get<float>() < 2 * tolerance) continue;
+            ++compared;
+            for (const char* layout : {"standard", "permuted"}) {
+                const auto memory = llama::make_memory(model.config(), layout, "float", 256, 256);
+                llama::Sampler most_likely{0, 0.0};
+                const auto tokens = prompt.at("tokens").get<std::vector<int>>();
+                int position = static_cast<int>(tokens.size());
+                llama::Matrix logits = feed(model, *memory, tokens, 256).bottomRows(1);
+                std::string text;
+                const std::size_t length = greedy.at("tokens").size();
+                std::vector<int> written;
+                while (written.size() < length) {
+                    written.push_back(most_likely(logits));
+                    if (written.size() == length) break;
+                    REQUIRE(memory->begin(position++, 1).has_value());
+                    const int last = 0;
+                    logits = model.forward({&written.back(), 1}, *memory, {&last, 1});
+                    memory->commit();
+                }
+                CHECK(written == greedy.at("tokens").get<std::vector<int>>());
+            }
+        }
+        CHECK(compared > 0);
+    }
 }
