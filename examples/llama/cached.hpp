@@ -1,18 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include "arithmetic.hpp"
-#include "attention.hpp"
 #include "config.hpp"
+#include "layer_work.hpp"
 #include "memory.hpp"
-#include "recurrence.hpp"
 #include <cellar/cellar.hpp>
 
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <span>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -25,10 +21,7 @@ class LayerGroup {
     using Pass = decltype(std::declval<Memory&>().reserve(0));
 
 public:
-    template <class... Arguments>
-    void emplace(Arguments&&... arguments) {
-        memory_.emplace(std::forward<Arguments>(arguments)...);
-    }
+    void emplace(Memory memory) { memory_.emplace(std::move(memory)); }
 
     cellar::Result<void> begin(const cellar::Batch& batch) {
         if (!memory_) return {};
@@ -53,58 +46,25 @@ public:
     }
 
     int tokens() const { return memory_ ? memory_->tokens(cellar::Sequence{0}) : 0; }
-
-    CacheUse use() const {
-        if (!memory_) return {};
-        if constexpr (requires { memory_->slots(); }) {
-            return {memory_->shape().layers(), memory_->statistics().used, memory_->slots(), memory_->bytes()};
-        } else {
-            return {memory_->shape().layers(), tokens(), memory_->cells(), memory_->bytes()};
-        }
-    }
+    CacheUse use() const { return memory_ ? use_of(*memory_) : CacheUse{}; }
 
 private:
     std::optional<Memory> memory_;
     std::optional<Pass> pass_; // declared later, so that it goes before the memory
 };
 
-/// A recurrent layer's state in a `RecurrentState`.
-struct RecentInputs : cellar::StateTensor<2> {}; // [taps - 1, width]
-struct Hidden : cellar::StateTensor<1> {};       // [width]
-
-/// A text in three memories: the sliding layers' cache forgets what no layer of them sees any more, the
-/// full layers' one keeps all, and the recurrent layers keep the newest state and those before it that
-/// `rollback` may need. Keys are stored at their rotary positions.
+/// A text in a memory for each kind of layers, whatever their order in the model is.
 template <class Layout, class Shift, class Backend = cellar::HostBackend>
 class CachedMemory final : public TextMemory {
-    using Sliding = cellar::Cache<Layout, cellar::SlidingWindow<>, Shift, Backend>;
-    using Full = cellar::Cache<Layout, cellar::FullCausal, Shift, Backend>;
-    using Recurrent = cellar::RecurrentState<cellar::States<RecentInputs, Hidden>, Backend>;
+    using Memories = MemoryOf<Layout, Shift, Backend>;
 
 public:
     CachedMemory(const Config& config, Shift shift, int capacity, int batch, int rollback = 0)
-        : rotary_{config, capacity},
-          attention_{config},
-          kinds_{config.layer_types},
-          kv_heads_{config.num_key_value_heads},
-          dim_{config.head_dim} {
-        const cellar::Limits limits{.sequences = 1, .capacity = capacity, .batch = batch};
-        const int sliding = config.layers(LayerKind::sliding_attention);
-        const int full = config.layers(LayerKind::full_attention);
-        const int recurrent = config.layers(LayerKind::recurrent);
-        if (sliding > 0) {
-            const cellar::WindowOptions options{.retention = config.sliding_window + rollback};
-            sliding_.emplace(cellar::Shape{sliding, kv_heads_, dim_}, limits,
-                             cellar::SlidingWindow<>{config.sliding_window, options}, shift);
-        }
-        if (full > 0) {
-            full_.emplace(cellar::Shape{full, kv_heads_, dim_}, limits, cellar::FullCausal{}, shift);
-        }
-        if (recurrent > 0) {
-            recurrent_.emplace(
-                cellar::StateShape{recurrent, {{config.conv1d_width - 1, config.lru_width}, {config.lru_width}}},
-                cellar::StateLimits{.sequences = 1, .batch = batch, .rollback = rollback});
-        }
+        : work_{config, capacity}, kinds_{config.layer_types} {
+        const Memories memories{config, shift, capacity, batch, rollback};
+        if (config.layers(LayerKind::sliding_attention) > 0) sliding_.emplace(memories.sliding());
+        if (config.layers(LayerKind::full_attention) > 0) full_.emplace(memories.full());
+        if (config.layers(LayerKind::recurrent) > 0) recurrent_.emplace(memories.recurrent());
         int next[3] = {0, 0, 0};
         for (const LayerKind kind : kinds_) places_.push_back(next[static_cast<int>(kind)]++);
     }
@@ -123,25 +83,16 @@ public:
 
     void attend(int layer, Matrix& queries, Matrix& keys, const Matrix& values, Matrix& out) override {
         const auto l = static_cast<std::size_t>(layer);
-        rotary_.turn(queries, positions_.front().value);
-        rotary_.turn(keys, positions_.front().value);
+        work_.turn(queries, keys, positions_.front().value);
         if (kinds_[l] == LayerKind::sliding_attention) {
-            attend(sliding_.pass(), places_[l], queries, keys, values, out);
+            work_.attend(sliding_.pass(), places_[l], queries, keys, values, out);
         } else {
-            attend(full_.pass(), places_[l], queries, keys, values, out);
+            work_.attend(full_.pass(), places_[l], queries, keys, values, out);
         }
     }
 
     void recur(int layer, const RecurrenceWeights& w, Matrix& x) override {
-        auto& pass = recurrent_.pass();
-        const int place = places_[static_cast<std::size_t>(layer)];
-        for (const cellar::Part& part : pass.parts()) {
-            const auto inputs = pass.template get<RecentInputs>(place, part); // [1 sequence, ...]
-            const auto h = pass.template get<Hidden>(place, part);
-            llama::recur(w, {{inputs.pointer, inputs.extent(1), inputs.extent(2)}, {h.pointer, h.extent(1)}},
-                         x.middleRows(part.tokens(0).front(), part.length()));
-            pass.put(place, part);
-        }
+        work_.recur(recurrent_.pass(), places_[static_cast<std::size_t>(layer)], w, x);
     }
 
     void commit() override {
@@ -166,42 +117,23 @@ public:
         return use;
     }
 
-    double unit_roundoff() const override {
-        using Element = typename Layout::key_element;
-        if (std::is_same_v<Element, cellar::half>) return 0x1p-11;
-        if (std::is_same_v<Element, cellar::bfloat16>) return 0x1p-8;
-        return 0x1p-24;
-    }
+    double unit_roundoff() const override { return work_.unit_roundoff(); }
 
 private:
-    // [attend]
-    template <class Pass>
-    void attend(Pass& pass, int layer, const Matrix& queries, const Matrix& keys, const Matrix& values, Matrix& out) {
-        const auto tokens = keys.rows();
-        pass.put(layer, cellar::contiguous_view(keys.data(), tokens, kv_heads_, dim_),
-                 cellar::contiguous_view(values.data(), tokens, kv_heads_, dim_));
-        const auto [seen_keys, seen_values, mask] = pass.get(layer);
-        attention_(queries, seen_keys, seen_values, mask, out);
-    }
-    // [/attend]
-
     void drop() {
         sliding_.drop();
         full_.drop();
         recurrent_.drop();
     }
 
-    Rotary rotary_;
-    ViewAttention<Layout> attention_;
+    LayerWork<Layout> work_;
     std::vector<LayerKind> kinds_;
-    std::vector<int> places_; // of a layer among those of its kind
-    int kv_heads_;
-    int dim_;
+    std::vector<int> places_;                 // of a layer among those of its kind
     std::vector<cellar::Sequence> sequences_; // of the batch: all 0
     std::vector<cellar::Position> positions_; // of the batch
-    LayerGroup<Sliding> sliding_;
-    LayerGroup<Full> full_;
-    LayerGroup<Recurrent> recurrent_;
+    LayerGroup<typename Memories::Sliding> sliding_;
+    LayerGroup<typename Memories::Full> full_;
+    LayerGroup<typename Memories::Recurrent> recurrent_;
     std::int64_t fed_ = 0;
     std::int64_t removed_ = 0; // from the sliding cache, by `remove`
 };
