@@ -57,8 +57,8 @@ public:
         return std::span{lists_->tokens}.subspan(first, static_cast<std::size_t>(length_));
     }
 
-    /// The slot, in a list on the host, that holds each sequence's state before the part. It may be the target: then it is read before it is
-    /// written.
+    /// The slot, in a list on the host, that holds each sequence's state before the part. It may be the target: then it
+    /// is read before it is written.
     std::span<const Slot> sources() const { return own<Slot>(lists_->sources); }
 
     /// The slot for each sequence's state after the part. No target is another sequence's source or target.
