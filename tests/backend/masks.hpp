@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include <cellar/backend/backend.hpp>
-#include <cellar/book/mask.hpp>
-#include <cellar/mask_memory.hpp>
+#include <cellar/cellar.hpp>
 
 #include <doctest/doctest.h>
 
@@ -61,6 +59,86 @@ void check_written_masks() {
         check_written_mask<float>(backend, random, tokens, history);
         check_written_mask<cellar::half>(backend, random, tokens, history);
         check_written_mask<bool>(backend, random, tokens, history);
+    }
+}
+
+template <class Window, class Backend>
+using MaskCache = cellar::Cache<cellar::StandardV<float>, Window, cellar::NoShift, Backend>;
+
+/// The masks of two passes, in memory that the host reads.
+template <class T, class A, class B>
+void check_same_mask(A& a, B& b) {
+    const auto one = a.template mask<T>();
+    const auto other = b.template mask<T>();
+    REQUIRE(one.extent(0) == other.extent(0));
+    REQUIRE(one.extent(1) == other.extent(1));
+    CHECK(other.is_contiguous());
+    CHECK((one.size() == 0
+           || std::memcmp(one.pointer, other.pointer, static_cast<std::size_t>(one.size()) * sizeof(T)) == 0));
+}
+
+template <class Backend, class Window>
+void check_masks_under(const Window& window, std::int32_t padding) {
+    using namespace cellar;
+    const Limits limits{.sequences = 3, .capacity = 300, .batch = 40, .padding = padding};
+    MaskCache<Window, HostBackend> host{Shape{1, 1, 1}, limits, window};
+    MaskCache<Window, Backend> other{Shape{1, 1, 1}, limits, window};
+    std::mt19937 random{5};
+    std::vector<int> next(3);
+    for (int round = 0; round < 60; ++round) {
+        std::vector<Position> positions;
+        std::vector<Sequence> sequences;
+        for (std::size_t left = random() % 40 + 1; left > 0; --left) {
+            const auto s = random() % 3;
+            if (next[s] == 300) continue;
+            positions.push_back({next[s]++});
+            sequences.push_back({static_cast<std::int32_t>(s)});
+        }
+        auto a = host.begin({positions, sequences});
+        auto b = other.begin({positions, sequences});
+        REQUIRE(a);
+        REQUIRE(b);
+        check_same_mask<float>(*a, *b);
+        check_same_mask<cellar::half>(*a, *b);
+        check_same_mask<bool>(*a, *b);
+        check_same_mask<float>(*a, *b);
+        a->commit();
+        b->commit();
+    }
+}
+
+/// In memory that the host reads: what the backend writes is what the host writes.
+template <class Backend>
+void check_masks_of_passes() {
+    check_masks_under<Backend>(cellar::FullCausal{}, 1);
+    check_masks_under<Backend>(cellar::FullCausal{}, 32);
+    check_masks_under<Backend>(cellar::SlidingWindow<>{50}, 1);
+    check_masks_under<Backend>(cellar::ChunkedAttention<>{70}, 8);
+}
+
+/// A reserved pass sees all, and no mask moves after it.
+template <class Backend>
+void check_reserved_masks() {
+    using namespace cellar;
+    MaskCache<FullCausal, HostBackend> host{Shape{1, 1, 1}, {.sequences = 1, .capacity = 100, .batch = 7}};
+    MaskCache<FullCausal, Backend> cache{Shape{1, 1, 1}, {.sequences = 1, .capacity = 100, .batch = 7}};
+    const void* address = nullptr;
+    {
+        auto a = host.reserve(7);
+        auto b = cache.reserve(7);
+        check_same_mask<cellar::half>(a, b);
+        check_same_mask<float>(a, b);
+        address = b.mask().pointer;
+    }
+    for (int p = 0; p < 98; p += 7) {
+        std::vector<Position> positions;
+        for (int i = 0; i < 7; ++i) positions.push_back({p + i});
+        const std::vector<Sequence> sequences(7);
+        auto pass = cache.begin({positions, sequences});
+        REQUIRE(pass);
+        CHECK(static_cast<const void*>(pass->template mask<bool>().pointer) == address);
+        CHECK(static_cast<const void*>(pass->template mask<float>().pointer) == address);
+        pass->commit();
     }
 }
 

@@ -63,9 +63,9 @@ void check_passes() {
             CHECK(seen_in<Kokkos::HostSpace>(a->keys(layer)) == seen_in<Space>(b->keys(layer)));
             CHECK(seen_in<Kokkos::HostSpace>(a->values(layer)) == seen_in<Space>(b->values(layer)));
         }
-        const auto mask = b->template mask<half>();
+        const auto mask = b->template mask<cellar::half>();
         device.fence();
-        CHECK(seen_in<Kokkos::HostSpace>(a->template mask<half>()) == seen_in<Space>(mask));
+        CHECK(seen_in<Kokkos::HostSpace>(a->template mask<cellar::half>()) == seen_in<Space>(mask));
         a->commit();
         b->commit();
     };

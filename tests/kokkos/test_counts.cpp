@@ -99,7 +99,7 @@ public:
         next_ += tokens;
         sequences_.assign(positions_.size(), {0});
         const std::int64_t row = std::int64_t{heads} * dim;
-        const StridedView<const half, 3> rows{rows_.data(), {tokens, heads, dim}, {row, dim, 1}};
+        const StridedView<const cellar::half, 3> rows{rows_.data(), {tokens, heads, dim}, {row, dim, 1}};
         using Begun = decltype(cache_.begin({positions_, sequences_}));
         std::optional<Begun> begun;
         count(counts.begin, [&] { static_cast<void>(begun.emplace(cache_.begin({positions_, sequences_}))); });
@@ -128,7 +128,7 @@ public:
 private:
     Cache<Layout, FullCausal, NoShift, Backend> cache_{Shape{layers, heads, dim},
                                                        {.sequences = 1, .capacity = 5 * batch, .batch = batch}};
-    std::vector<half> rows_ = std::vector<half>(std::size_t{batch} * heads * dim);
+    std::vector<cellar::half> rows_ = std::vector<cellar::half>(std::size_t{batch} * heads * dim);
     std::vector<Position> positions_;
     std::vector<Sequence> sequences_;
     int next_ = 0;
@@ -139,7 +139,7 @@ using HostWork = KokkosBackend<HostSpace>;
 
 } // namespace
 
-TEST_CASE_TEMPLATE("counts: host work", Layout, StandardV<half>, PermutedV<half>) {
+TEST_CASE_TEMPLATE("counts: host work", Layout, StandardV<cellar::half>, PermutedV<cellar::half>) {
     const int pieces = HostSpace{}.concurrency() > 1 ? 2 * layers : 0; // else the caller does it all
     const PassCounts decode = Model<HostWork, Layout>{}.after_warm_up(1);
     CHECK(decode.begin == Counts{});
@@ -154,11 +154,12 @@ TEST_CASE_TEMPLATE("counts: host work", Layout, StandardV<half>, PermutedV<half>
 }
 
 // What a graph captures: kernels, and the list they read at the same address in every pass.
-TEST_CASE_TEMPLATE("counts: with the cells sent, puts are kernels alone", Layout, StandardV<half>, PermutedV<half>) {
+TEST_CASE_TEMPLATE("counts: with the cells sent, puts are kernels alone", Layout, StandardV<cellar::half>,
+                   PermutedV<cellar::half>) {
     Cache<Layout, FullCausal, NoShift, DeviceOnHost> cache{Shape{layers, heads, dim},
                                                            {.sequences = 2, .capacity = 100, .batch = 32}};
     cache.reserve(32).drop();
-    const std::vector<half> rows(std::size_t{2} * heads * dim);
+    const std::vector<cellar::half> rows(std::size_t{2} * heads * dim);
     const void* address = nullptr;
     for (int p = 0; p < 20; ++p) {
         const std::vector<Position> positions{{p}, {p}};
@@ -182,7 +183,7 @@ TEST_CASE_TEMPLATE("counts: with the cells sent, puts are kernels alone", Layout
     }
 }
 
-TEST_CASE_TEMPLATE("counts: device work", Layout, StandardV<half>, PermutedV<half>) {
+TEST_CASE_TEMPLATE("counts: device work", Layout, StandardV<cellar::half>, PermutedV<cellar::half>) {
     for (const int tokens : {1, batch}) {
         CAPTURE(tokens);
         const PassCounts counts = Model<DeviceOnHost, Layout>{}.after_warm_up(tokens);

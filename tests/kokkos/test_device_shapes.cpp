@@ -96,8 +96,8 @@ void check_shapes() {
 
 TEST_CASE("device work: rows of all shapes, aligned and not") {
     check_shapes<float, float>();
-    check_shapes<half, half>();
-    check_shapes<bfloat16, float>();
+    check_shapes<cellar::half, cellar::half>();
+    check_shapes<cellar::bfloat16, float>();
 }
 
 TEST_CASE("device work: moves of rows of all shapes") {
@@ -106,11 +106,11 @@ TEST_CASE("device work: moves of rows of all shapes") {
         for (const int heads : {1, 2, 3}) {
             CAPTURE(dim);
             CAPTURE(heads);
-            cellar_test::Memory<DeviceOnHost, CellsHeadsDims, half> device{40, heads, dim};
-            cellar_test::Memory<HostBackend, CellsHeadsDims, half> host{40, heads, dim};
+            cellar_test::Memory<DeviceOnHost, CellsHeadsDims, cellar::half> device{40, heads, dim};
+            cellar_test::Memory<HostBackend, CellsHeadsDims, cellar::half> host{40, heads, dim};
             device.fill(random);
             host.image = device.image;
-            host.backend.copy_from_host(std::span<const half>{host.image}, host.buffer, 0);
+            host.backend.copy_from_host(std::span<const cellar::half>{host.image}, host.buffer, 0);
             const std::vector<Move> moves{{30, 2, 5}, {20, 10, 1}, {35, 15, 5}, {7, 39, 1}};
             device.move(moves);
             host.move(moves);

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "backend/mask_writer.hpp"
 #include <cellar/backend/eigen.hpp>
 #include <cellar/backend/host.hpp>
 
@@ -8,6 +9,10 @@ using namespace cellar;
 
 static_assert(backend<HostBackend> && backend<EigenBackend>);
 static_assert(!backend<int>);
+
+static_assert(writes_masks<cellar_test::MaskWriter> && backend<cellar_test::MaskWriter>);
+static_assert(!writes_masks<HostBackend> && !writes_masks<EigenBackend>);
+static_assert(!sends_cells<HostBackend> && !sends_cells<EigenBackend>);
 
 // One owner of each buffer.
 static_assert(std::movable<HostBackend::Buffer<float>>);

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <cellar/backend/host.hpp>
+#include <cellar/kernel/write_mask.hpp>
+
+#include <cstdint>
+#include <span>
+
+namespace cellar_test {
+
+/// A host backend that writes masks itself, as those of devices do, and counts what it is asked for.
+struct MaskWriter : cellar::HostBackend {
+    template <class T>
+    void write_mask(std::span<const std::uint64_t> bits, T visible, T hidden, cellar::StridedView<T, 2> mask) {
+        ++masks;
+        auto* const out = reinterpret_cast<cellar::kernel::Pack<T, 1>*>(mask.pointer);
+        const cellar::kernel::WriteMask<T, 1> write{bits.data(), visible, hidden, out, mask.extent(1)};
+        for (std::int64_t i = 0; i < mask.size(); ++i) write(i);
+    }
+
+    void reserve(std::int64_t tokens, std::int64_t cells) {
+        reserved_tokens = tokens;
+        reserved_cells = cells;
+    }
+
+    int masks = 0;
+    std::int64_t reserved_tokens = 0;
+    std::int64_t reserved_cells = 0;
+};
+
+} // namespace cellar_test
