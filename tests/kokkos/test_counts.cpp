@@ -22,6 +22,7 @@ int news = 0;
 
 } // namespace
 
+#ifndef __CUDACC__ // which would take them for device code, too
 void* operator new(std::size_t size) {
     if (counting_news) ++news;
     void* const block = std::malloc(size == 0 ? 1 : size);
@@ -34,6 +35,7 @@ void operator delete(void* block) noexcept {
 void operator delete(void* block, std::size_t) noexcept {
     std::free(block);
 }
+#endif
 
 using namespace cellar;
 using cellar_test::DeviceOnHost;
