@@ -51,7 +51,8 @@ struct EachTile {
     Tile tile;
 
     CELLAR_FUNCTION void operator()(const Team& team) const {
-        auto* const shared = static_cast<Element*>(team.team_shmem().get_shmem(Tile::bytes));
+        constexpr int bytes = Tile::bytes; // taken by reference, which a member has no address for on a device
+        auto* const shared = static_cast<Element*>(team.team_shmem().get_shmem(bytes));
         const std::int64_t at = team.league_rank();
         for (int i = team.team_rank(); i < Tile::elements; i += team.team_size()) tile.read(at, i, shared);
         team.team_barrier();
