@@ -125,8 +125,8 @@ TEST_CASE("hybrid: fence, bytes, reservation and defragmentation reach all membe
     REQUIRE(feed(memory, text(0, 0, 2) + text(1, 0, 2)));
     REQUIRE(memory.remove({0}, {0}, end_of_time));
     memory.defragment();
-    CHECK(held(memory.member<Full>(), 1) == " 0:1@0 1:2@1");
-    CHECK(held(memory.member<Sliding>(), 1) == " 0:1@0 1:2@1");
+    CHECK(contents(memory.member<Full>(), 1) == " 0:1@0 1:2@1");
+    CHECK(contents(memory.member<Sliding>(), 1) == " 0:1@0 1:2@1");
 }
 
 TEST_CASE("hybrid: it can be moved while a pass is open") {

@@ -121,17 +121,17 @@ void fill(Pass& pass, const Tokens& tokens, int end = layers) {
 
 /// A committed pass; false if it was refused.
 template <class M>
-bool feed(M& memory, const Tokens& tokens) {
+bool feed(M& memory, const Tokens& tokens, int end = layers) {
     auto pass = memory.begin(Batch{tokens});
     if (!pass) return false;
-    fill(*pass, tokens);
+    fill(*pass, tokens, end);
     pass->commit();
     return true;
 }
 
 /// What one sequence of a cache has, "position:word@cell", and where its layers do not agree.
 template <class C>
-std::string held(C& cache, int s) {
+std::string contents(C& cache, int s) {
     std::string all;
     auto pass = cache.reserve(1);
     cache.ledger().record({s}).runs.for_each({0}, cellar::end_of_time, [&](Position p, cellar::Cell c, int n) {
@@ -145,7 +145,7 @@ std::string held(C& cache, int s) {
     return all;
 }
 
-inline std::string held(Recurrent& memory, int s) {
+inline std::string contents(Recurrent& memory, int s) {
     std::string all;
     for (const cellar::KeptState& state : memory.kept({s})) {
         const auto generation = memory.ledger().slots().generation(state.slot);
@@ -160,7 +160,7 @@ template <class C>
 std::string member_portrait(C& member) {
     std::string all;
     for (int s = 0; s < member.limits().sequences; ++s) {
-        all += "\n  sequence " + std::to_string(s) + held(member, s) + " resumes at";
+        all += "\n  sequence " + std::to_string(s) + contents(member, s) + " resumes at";
         for (int p = 0; p < 40; ++p)
             if (member.can_resume({s}, {p})) all += ' ' + std::to_string(p);
     }

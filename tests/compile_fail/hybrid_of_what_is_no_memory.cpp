@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// error: a member of a hybrid is a Memory
+#include <cellar/cellar.hpp>
+
+using Full = cellar::Cache<>;
+#ifdef CORRECTED
+using Memory = cellar::Hybrid<cellar::Repeat<Full>, Full>;
+#else
+using Memory = cellar::Hybrid<cellar::Repeat<Full>, Full, cellar::NoMemory>;
+#endif
+
+constexpr auto size = sizeof(Memory);

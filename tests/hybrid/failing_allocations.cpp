@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "failing_allocations.hpp"
+
+#include <cstddef>
+#include <cstdlib>
+#include <new>
+
+void* operator new(std::size_t size) {
+    std::int64_t& left = FailingAllocations::left();
+    if (left != FailingAllocations::unlimited && left-- <= 0) {
+        left = 0;
+        throw std::bad_alloc{};
+    }
+    if (void* const block = std::malloc(size == 0 ? 1 : size)) return block;
+    throw std::bad_alloc{};
+}
+void operator delete(void* block) noexcept {
+    std::free(block);
+}
+void operator delete(void* block, std::size_t) noexcept {
+    std::free(block);
+}

@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+// What one member refuses, or fails at, none of them has done.
+#include "../cache/numbers.hpp"
+#include "../violations.hpp"
+#include "failing_allocations.hpp"
+#include "toy.hpp"
+
+#include <doctest/doctest.h>
+
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+using namespace cellar;
+using namespace toy;
+
+namespace {
+
+/// Members that would do more than the toy's: their keys can be shifted.
+using Shifting = Cache<StandardV<float>, SlidingWindow<4>, numbers::Adding>;
+using ShiftingFull = Cache<StandardV<float>, FullCausal, numbers::Adding>;
+using ShiftingMemory = Hybrid<Repeat<Shifting, ShiftingFull, Recurrent>, Shifting, ShiftingFull, Recurrent>;
+
+ShiftingMemory shifting() {
+    return ShiftingMemory{3, Shifting{{1, 1, 2, 1}, {.sequences = 2, .capacity = 100, .batch = 8}},
+                          ShiftingFull{{1, 1, 2, 1}, {.sequences = 2, .capacity = 20, .batch = 8}},
+                          Recurrent{{1, {{1}}}, {.sequences = 2, .batch = 8, .rollback = 2}}};
+}
+
+std::string shifting_portrait(ShiftingMemory& memory) {
+    return member_portrait(memory.member<0>()) + member_portrait(memory.member<1>())
+           + member_portrait(memory.member<2>());
+}
+
+bool feed_shifting(ShiftingMemory& memory, const Tokens& tokens) {
+    auto pass = memory.begin(toy::Batch{tokens});
+    if (!pass) return false;
+    std::vector<float> keys;
+    std::vector<float> values;
+    for (const toy::Token& t : tokens) {
+        keys.insert(keys.end(), 2, static_cast<float>(t.word));
+        values.push_back(static_cast<float>(t.word));
+    }
+    for (int layer = 0; layer < 2; ++layer)
+        pass->visit(layer, [&](auto& p, int i) {
+            if constexpr (requires { p.history(); }) p.put(i, keys, values);
+        });
+    pass->visit(2, Work{tokens});
+    pass->commit();
+    return true;
+}
+
+/// The refusal of a begin that changes nothing, and whose member says nothing of it.
+template <class M>
+Refused begin_refused(M& memory, const Tokens& tokens) {
+    const std::string before = portrait(memory);
+    const auto begun = memory.begin(toy::Batch{tokens});
+    REQUIRE_FALSE(begun);
+    CHECK(portrait(memory) == before);
+    return begun.error();
+}
+
+/// Tokens at one position: each is a run of its own.
+Tokens group(int sequence, int position, int count) {
+    Tokens tokens;
+    for (int i = 0; i < count; ++i) tokens.push_back({sequence, position, 7 * position + i});
+    return tokens;
+}
+
+toy::Memory with_batches(std::int32_t sliding, std::int32_t full, std::int32_t recurrent) {
+    return toy::Memory{layers, Sliding{{4, 1, 1}, {.capacity = 100, .batch = sliding}},
+                       Full{{2, 1, 1}, {.capacity = 100, .batch = full}}, Recurrent{{1, {{1}}}, {.batch = recurrent}}};
+}
+
+} // namespace
+
+TEST_CASE("all or none: a batch that is too long for one member") {
+    for (int member = 0; member < 3; ++member) {
+        CAPTURE(member);
+        toy::Memory memory = with_batches(member == 0 ? 4 : 8, member == 1 ? 4 : 8, member == 2 ? 4 : 8);
+        REQUIRE(feed(memory, text(0, 0, 3)));
+        CHECK(begin_refused(memory, text(0, 3, 5)) == Refused{Refusal::batch_too_long, member});
+        CHECK(feed(memory, text(0, 3, 4, 4)));
+    }
+}
+
+TEST_CASE("all or none: a member is full while another has room") {
+    toy::Memory memory = toy::memory({.sequences = 2, .full_capacity = 6});
+    REQUIRE(feed(memory, text(0, 0, 8)));
+    CHECK(begin_refused(memory, text(1, 0, 5)) == Refused{Refusal::full, 1});
+    CHECK(feed(memory, text(1, 0, 4)));
+    CHECK(begin_refused(memory, text(1, 4, 1)) == Refused{Refusal::full, 1});
+}
+
+TEST_CASE("all or none: tokens that do not follow on, and unequal ones, after the caches agreed") {
+    toy::Memory memory = toy::memory({.unequal = Unequal::refuse});
+    REQUIRE(feed(memory, text(0, 0, 3)));
+    CHECK(begin_refused(memory, text(1, 0, 2) + text(0, 4, 2)) == Refused{Refusal::not_next, 2});
+    CHECK(begin_refused(memory, text(1, 0, 2) + text(0, 3, 1)) == Refused{Refusal::unequal_batch, 2});
+    CHECK(feed(memory, text(1, 0, 1) + text(0, 3, 1)));
+    // What was prepared and refused leaves no trace in the next pass, nor in a reserved one.
+    CHECK(begin_refused(memory, text(2, 1, 1)) == Refused{Refusal::not_next, 2});
+    memory.reserve(8).drop();
+    CHECK(feed(memory, text(2, 0, 1)));
+}
+
+TEST_CASE("all or none: what a later member refuses, a recurrent one has not prepared for good") {
+    using Reversed = Hybrid<Repeat<Recurrent, Full>, Recurrent, Full>;
+    Reversed memory{2, Recurrent{{1, {{1}}}, {.sequences = 2, .batch = 4}},
+                    Full{{1, 1, 1}, {.sequences = 2, .capacity = 3, .batch = 4}}};
+    REQUIRE(feed(memory, text(0, 0, 4), 2));
+    const auto picture = [&] { return member_portrait(memory.member<0>()) + member_portrait(memory.member<1>()); };
+    const std::string before = picture();
+    CHECK(memory.begin(toy::Batch{text(1, 0, 3)}).error() == Refused{Refusal::full, 1});
+    CHECK(picture() == before);
+    memory.reserve(4).drop();
+    CHECK(picture() == before);
+    REQUIRE(feed(memory, text(0, 4, 1, 5) + text(1, 0, 1), 2));
+    CHECK(memory.member<0>().next({1}) == Position{1});
+}
+
+TEST_CASE("all or none: a state cannot lose its middle, so the caches keep theirs") {
+    ShiftingMemory memory = shifting();
+    REQUIRE(feed_shifting(memory, text(0, 0, 6)));
+    const std::string before = shifting_portrait(memory);
+    CHECK(memory.remove({0}, {1}, {2}).error() == Refused{Refusal::cannot_cut, 2});
+    CHECK(memory.remove({0}, {2}, end_of_time).error() == Refused{Refusal::cannot_rewind, 2});
+    CHECK(memory.copy_prefix({0}, {1}, 2).error() == Refused{Refusal::cannot_rewind, 2});
+    CHECK(shifting_portrait(memory) == before);
+    REQUIRE(memory.remove({0}, {4}, end_of_time));
+    REQUIRE(memory.copy_prefix({0}, {1}, 4));
+    CHECK(memory.member<1>().tokens({0}) == 4);
+    CHECK(memory.member<1>().tokens({1}) == 4);
+    CHECK(memory.member<2>().next({1}) == Position{4});
+}
+
+TEST_CASE("all or none: a member without room for the copies of a shift") {
+    using Caches = Hybrid<Repeat<Shifting, ShiftingFull>, Shifting, ShiftingFull>;
+    Caches memory{2, Shifting{{1, 1, 2, 1}, {.sequences = 2, .capacity = 6, .batch = 6}},
+                  ShiftingFull{{1, 1, 2, 1}, {.sequences = 2, .capacity = 3, .batch = 6}}};
+    const std::vector<Position> positions{{0}, {1}, {2}, {3}, {4}, {5}};
+    const std::vector<Sequence> sequences(6);
+    memory.begin({positions, sequences})->commit();
+    REQUIRE(memory.copy_prefix({0}, {1}, 6));
+    const auto picture = [&] { return member_portrait(memory.member<0>()) + member_portrait(memory.member<1>()); };
+    const std::string before = picture();
+    CHECK(memory.remove({0}, {0}, {2}).error() == Refused{Refusal::full, 1});
+    CHECK(picture() == before);
+}
+
+TEST_CASE("all or none: memory runs out in begin and in copy_prefix") {
+    using Two = Hybrid<Repeat<Full, Recurrent>, Full, Recurrent>;
+    Two memory{
+        2, Full{{1, 1, 1}, {.sequences = 5, .capacity = 40, .batch = 8}},
+        Recurrent{{1, {{1}}}, {.sequences = 5, .batch = 8, .checkpoint_interval = 2, .checkpoint_bytes = 16 * 16}}};
+    const auto picture = [&] { return member_portrait(memory.member<0>()) + member_portrait(memory.member<1>()); };
+    int failures = 0;
+    for (int p = 0; p < 24; ++p) { // in the end 169 runs and 12 checkpoints, more than one sequence was planned to have
+        const Tokens tokens = group(0, p, 8);
+        const toy::Batch batch{tokens};
+        const std::string before = picture();
+        failures += failures_of([&] { (void)memory.begin(batch).has_value(); }, [&] { CHECK(picture() == before); });
+        REQUIRE(feed(memory, tokens, 2));
+    }
+    CHECK(failures >= 2); // in each of the two
+    const std::string before = picture();
+    CHECK(failures_of([&] { (void)memory.copy_prefix({0}, {1}, 24).has_value(); }, [&] { CHECK(picture() == before); })
+          >= 2);
+    CHECK(memory.member<0>().tokens({1}) == 192);
+    CHECK(memory.member<1>().next({1}) == Position{24});
+}
+
+TEST_CASE("all or none: memory runs out in a removal with shifts and copies") {
+    using Caches = Hybrid<Repeat<Shifting, ShiftingFull>, Shifting, ShiftingFull>;
+    Caches memory{2, Shifting{{1, 1, 2, 1}, {.sequences = 2, .capacity = 20, .batch = 6}},
+                  ShiftingFull{{1, 1, 2, 1}, {.sequences = 2, .capacity = 20, .batch = 6}}};
+    const std::vector<Position> positions{{0}, {1}, {2}, {3}, {4}, {5}};
+    const std::vector<Sequence> sequences(6);
+    memory.begin({positions, sequences})->commit();
+    REQUIRE(memory.copy_prefix({0}, {1}, 6));
+    const auto picture = [&] { return member_portrait(memory.member<0>()) + member_portrait(memory.member<1>()); };
+    const std::string before = picture();
+    CHECK(failures_of([&] { (void)memory.remove({0}, {3}, {4}).has_value(); }, [&] { CHECK(picture() == before); })
+          > 2);
+    CHECK(picture() != before);
+    CHECK(memory.member<0>().range({0})->last == Position{4});
+    CHECK(memory.member<1>().range({0})->last == Position{4});
+}
+
+TEST_CASE("all or none: an exception in the middle of a pass, in every layer") {
+    toy::Memory memory = toy::memory();
+    REQUIRE(feed(memory, text(0, 0, 3) + text(1, 0, 2)));
+    REQUIRE(memory.copy_prefix({0}, {2}, 3));
+    const std::string before = portrait(memory);
+    const Tokens more = text(0, 3, 2) + text(2, 3, 1) + text(1, 2, 3);
+    for (int stop = 0; stop < layers; ++stop) {
+        CAPTURE(stop);
+        const auto interrupted = [&] {
+            auto pass = memory.begin(toy::Batch{more});
+            REQUIRE(pass);
+            fill(*pass, more, stop);
+            pass->visit(stop, [](auto&, int) { throw std::runtime_error{"interrupted"}; });
+        };
+        CHECK_THROWS_AS(interrupted(), std::runtime_error);
+        CHECK(portrait(memory) == before);
+    }
+    CHECK(feed(memory, more));
+}
+
+TEST_CASE("all or none: a pass that must not be committed yet, in one member, is in none") {
+    toy::Memory memory = toy::memory();
+    REQUIRE(feed(memory, text(0, 0, 3)));
+    const std::string before = portrait(memory);
+    const Tokens more = text(0, 3, 1, 4);
+    {
+        auto pass = memory.begin(toy::Batch{more});
+        REQUIRE(pass);
+        fill(*pass, more, 4); // the recurrent layer is the fifth
+        CHECK(violation_of([&] { pass->commit(); }) == "commit: 0 parts were put in all layers, expected 1");
+        CHECK(memory.member<Full>().tokens({0}) == 4); // still open
+        pass->drop();
+        CHECK(violation_of([&] { pass->commit(); })
+              == "the pass is over, expected one that was neither committed nor dropped");
+    }
+    CHECK(portrait(memory) == before);
+    {
+        auto pass = memory.begin(toy::Batch{more});
+        fill(*pass, more);
+        pass->of<Full>().drop();
+        CHECK(violation_of([&] { pass->commit(); })
+              == "the pass is over, expected one that was neither committed nor dropped");
+    }
+    CHECK(portrait(memory) == before);
+}
+
+TEST_CASE("all or none: a member that defragments itself before a later one refuses") {
+    toy::Memory memory = toy::memory({.sequences = 2, .placement = Placement::contiguous});
+    for (int p = 0; p < 6; ++p) REQUIRE(feed(memory, text(0, p, 1, p) + text(1, p, 1, p)));
+    REQUIRE(memory.remove({0}, {0}, end_of_time)); // every other cell is free
+    CHECK(begin_refused(memory, text(0, 2, 8)) == Refused{Refusal::not_next, 2});
+    REQUIRE(feed(memory, text(0, 0, 8)));
+    CHECK(audit(memory.member<Sliding>().ledger()).empty());
+}
