@@ -3,10 +3,13 @@
 
 #include <cellar/backend/host.hpp>
 #include <cellar/cache.hpp>
+#include <cellar/hybrid.hpp>
 #include <cellar/models/attention.hpp>
 #include <cellar/models/description.hpp>
 #include <cellar/models/recurrent.hpp>
 #include <cellar/models/windowed.hpp>
+#include <cellar/pattern.hpp>
+#include <cellar/recurrent_state.hpp>
 #include <cellar/shift/no_shift.hpp>
 #include <cellar/shift/rope_shift.hpp>
 #include <cellar/sizes.hpp>
@@ -14,19 +17,79 @@
 #include <cellar/window/sliding_window.hpp>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 /// Published models, as they stand in docs/models.md: what they remember, the types that do it, and what that costs.
 namespace cellar::models {
 
 namespace detail {
 
+template <const Description& TheModel, LayerKind Kind>
+using WindowOf = std::conditional_t<Kind == LayerKind::sliding, SlidingWindow<TheModel.sliding.window>, FullCausal>;
+
 template <Pairing Kind>
-using ShiftOf =
+using ShiftBy =
     std::conditional_t<Kind == Pairing::none, NoShift,
                        std::conditional_t<Kind == Pairing::interleaved, RopeShift<Interleaved>, RopeShift<Neox>>>;
+template <const Description& TheModel, LayerKind Kind>
+using ShiftOf = ShiftBy<(Kind == LayerKind::sliding ? TheModel.sliding : TheModel.full).rope.pairing>;
+
+/// One tensor of the model's recurrent state.
+template <const Description& TheModel, int I, element E>
+struct State : StateTensor<TheModel.state[I].rank(), E> {};
+
+template <const Description& TheModel, backend Backend, element E, int... I>
+RecurrentState<States<State<TheModel, I, E>...>, Backend> recurrent(std::integer_sequence<int, I...>);
+template <const Description& TheModel, backend Backend, element E>
+using RecurrentOf = decltype(recurrent<TheModel, Backend, E>(std::make_integer_sequence<int, TheModel.states()>{}));
+
+/// The memory of the layers of one kind.
+template <const Description& TheModel, LayerKind Kind, backend Backend, layout_policy Layout>
+struct OfKind {
+    using type = Cache<Layout, WindowOf<TheModel, Kind>, ShiftOf<TheModel, Kind>, Backend>;
+};
+template <const Description& TheModel, backend Backend, layout_policy Layout>
+struct OfKind<TheModel, LayerKind::recurrent, Backend, Layout> {
+    using type = RecurrentOf<TheModel, Backend, float>;
+};
+template <const Description& TheModel, backend Backend, layout_policy Layout>
+struct OfKind<TheModel, LayerKind::nothing, Backend, Layout> {
+    using type = NoMemory;
+};
+
+template <LayerKind... Kinds>
+struct KindList {};
+template <LayerKind... A, LayerKind... B>
+KindList<A..., B...> operator+(KindList<A...>, KindList<B...>);
+
+/// The kinds of a model's memories, each once.
+template <const Description& TheModel, LayerKind Kind>
+using IfPresent = std::conditional_t<(TheModel.count(Kind) > 0), KindList<Kind>, KindList<>>;
+template <const Description& TheModel>
+using KindsOf = decltype(IfPresent<TheModel, LayerKind::sliding>{} + IfPresent<TheModel, LayerKind::full>{}
+                         + IfPresent<TheModel, LayerKind::recurrent>{});
+
+template <const Description& TheModel>
+inline constexpr bool is_one_kind = TheModel.count(TheModel.kind(0)) == TheModel.layers;
+
+template <const Description& TheModel, backend Backend, layout_policy Layout, LayerKind... Kinds, int... I>
+auto whole(KindList<Kinds...>, std::integer_sequence<int, I...>) {
+    using Pattern = Repeat<typename OfKind<TheModel, TheModel.kind(I), Backend, Layout>::type...>;
+    return std::type_identity<Hybrid<Pattern, typename OfKind<TheModel, Kinds, Backend, Layout>::type...>>{};
+}
+
+/// The memory of all layers: of one kind of them, or a hybrid.
+template <const Description& TheModel, backend Backend, layout_policy Layout>
+struct Whole : decltype(whole<TheModel, Backend, Layout>(KindsOf<TheModel>{},
+                                                         std::make_integer_sequence<int, TheModel.pattern.size()>{})) {
+};
+template <const Description& TheModel, backend Backend, layout_policy Layout>
+    requires(is_one_kind<TheModel>)
+struct Whole<TheModel, Backend, Layout> : OfKind<TheModel, TheModel.kind(0), Backend, Layout> {};
 
 } // namespace detail
 
@@ -43,14 +106,15 @@ constexpr std::int64_t bytes_per_sequence(const Description& model) {
            + model.count(LayerKind::recurrent) * model.state_elements() * std::int64_t{sizeof(State)};
 }
 
-/// All bytes of keys, values and states in memories of these limits. On top of the above: room for a batch beside each
-/// window, and a second state for each sequence in a batch, because a pass writes beside what it reads (no rollback, no
-/// checkpoints).
+/// What a model's memories with these limits say to `bytes`. On top of the above: room for a batch beside each window; a
+/// second state for each sequence in a batch, because a pass writes beside what it reads (no rollback, no checkpoints);
+/// rows for the states of one layer.
 template <layout_policy Layout = StandardV<bf16>, element State = float>
 constexpr std::int64_t total_bytes(const Description& model, const Limits& limits) {
-    const std::int64_t states = limits.sequences + std::min(limits.batch, limits.sequences);
-    std::int64_t sum =
-        states * model.count(LayerKind::recurrent) * model.state_elements() * std::int64_t{sizeof(State)};
+    const std::int64_t slots = limits.sequences + std::min(limits.batch, limits.sequences);
+    const int recurrent = model.count(LayerKind::recurrent);
+    const std::int64_t states = recurrent == 0 ? 0 : slots * recurrent + limits.sequences;
+    std::int64_t sum = states * model.state_elements() * std::int64_t{sizeof(State)};
     if (const int layers = model.count(LayerKind::full); layers != 0)
         sum += cache_bytes<Layout>(layers, model.full.shape, limits);
     if (const int layers = model.count(LayerKind::sliding); layers != 0)
@@ -65,10 +129,9 @@ struct Model {
     static constexpr const Description& description = TheModel;
 
     template <LayerKind Kind>
-    using Window =
-        std::conditional_t<Kind == LayerKind::sliding, SlidingWindow<TheModel.attention(Kind).window>, FullCausal>;
+    using Window = detail::WindowOf<TheModel, Kind>;
     template <LayerKind Kind>
-    using Shift = detail::ShiftOf<TheModel.attention(Kind).rope.pairing>;
+    using Shift = detail::ShiftOf<TheModel, Kind>;
 
     /// The memory of all layers of a kind that attends.
     template <LayerKind Kind, backend Backend = HostBackend, layout_policy Layout = StandardV<bf16>>
@@ -80,16 +143,38 @@ struct Model {
     template <backend Backend = HostBackend, layout_policy Layout = StandardV<bf16>>
     using Full = Attending<LayerKind::full, Backend, Layout>;
 
-    /// The whole memory of a model with one kind of layers.
+    /// Names tensor I of the recurrent state, in the order of the description.
+    template <int I, element E = float>
+        requires(I < TheModel.states())
+    using State = detail::State<TheModel, I, E>;
+
+    /// The memory of all recurrent layers.
+    template <backend Backend = HostBackend, element E = float>
+        requires(TheModel.count(LayerKind::recurrent) > 0)
+    using Recurrent = detail::RecurrentOf<TheModel, Backend, E>;
+
+    /// The whole memory: that of the only kind of layers, or a `Hybrid` of the kinds that there are, in the order
+    /// sliding, full, recurrent.
     template <backend Backend = HostBackend, layout_policy Layout = StandardV<bf16>>
-        requires(TheModel.is_only(LayerKind::sliding) || TheModel.is_only(LayerKind::full))
-    using Memory =
-        Attending<TheModel.is_only(LayerKind::sliding) ? LayerKind::sliding : LayerKind::full, Backend, Layout>;
+    using Memory = typename detail::Whole<TheModel, Backend, Layout>::type;
 
     template <LayerKind Kind>
     static Shape shape() {
         const LayerShape& layer = TheModel.attention(Kind).shape;
         return {TheModel.count(Kind), layer.kv_heads, layer.key_dim, layer.value_dim};
+    }
+
+    static StateShape state_shape() {
+        std::vector<cellar::StateExtents> tensors;
+        for (int i = 0; i < TheModel.states(); ++i) {
+            const auto& n = TheModel.state[i].extents;
+            const int rank = TheModel.state[i].rank();
+            tensors.push_back(rank == 1   ? cellar::StateExtents{n[0]}
+                              : rank == 2 ? cellar::StateExtents{n[0], n[1]}
+                                          : cellar::StateExtents{n[0], n[1], n[2]});
+        }
+        return StateShape{std::vector<std::vector<cellar::StateExtents>>(
+            static_cast<std::size_t>(TheModel.count(LayerKind::recurrent)), tensors)};
     }
 
     template <LayerKind Kind>
@@ -104,9 +189,42 @@ struct Model {
 
     /// Throws `std::bad_alloc`, as caches do.
     template <LayerKind Kind, backend Backend = HostBackend, layout_policy Layout = StandardV<bf16>>
+        requires(Kind != LayerKind::recurrent)
     static Attending<Kind, Backend, Layout> make(const Limits& limits, const Window<Kind>& window = Window<Kind>{},
                                                  Backend backend = Backend{}) {
         return {shape<Kind>(), limits, window, shift<Kind>(), std::move(backend)};
+    }
+    template <LayerKind Kind, backend Backend = HostBackend, element E = float>
+        requires(Kind == LayerKind::recurrent)
+    static Recurrent<Backend, E> make(const StateLimits& limits, Backend backend = Backend{}) {
+        return {state_shape(), limits, std::move(backend)};
+    }
+
+    /// The whole memory, on backends of their own that are made by default. Sequences and batch of the states are those
+    /// of `limits`.
+    template <backend Backend = HostBackend, layout_policy Layout = StandardV<bf16>>
+    static Memory<Backend, Layout> make(const Limits& limits, StateLimits states = {}) {
+        states.sequences = limits.sequences;
+        states.batch = limits.batch;
+        return make_whole<Backend, Layout>(limits, states, detail::KindsOf<TheModel>{});
+    }
+
+private:
+    template <class Backend, class Layout, LayerKind... Kinds>
+    static Memory<Backend, Layout> make_whole(const Limits& limits, const StateLimits& states,
+                                              detail::KindList<Kinds...>) {
+        const auto one = [&]<LayerKind Kind>(std::integral_constant<LayerKind, Kind>) {
+            if constexpr (Kind == LayerKind::recurrent) {
+                return make<Kind, Backend>(states);
+            } else {
+                return make<Kind, Backend, Layout>(limits);
+            }
+        };
+        if constexpr (detail::is_one_kind<TheModel>) {
+            return (one(std::integral_constant<LayerKind, Kinds>{}), ...);
+        } else {
+            return Memory<Backend, Layout>{TheModel.layers, one(std::integral_constant<LayerKind, Kinds>{})...};
+        }
     }
 };
 

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <string>
 #include <type_traits>
 #include <vector>
 
@@ -48,10 +49,16 @@ TEST_CASE("a model's memories, by name") {
     auto qwen = models::Qwen3_8B::make<models::LayerKind::full>(limits);
     static_assert(std::is_same_v<decltype(qwen), models::Qwen3_8B::Memory<>>); // one kind of layers: this is all
 
-    static_assert(models::gemma3_4b.kind(5) == models::LayerKind::full); // the pattern is SSSSSF
-    auto local = models::Gemma3_4B::make<models::LayerKind::sliding>(limits);
-    auto global = models::Gemma3_4B::make<models::LayerKind::full>(limits);
-    CHECK(local.bytes() + global.bytes() == models::total_bytes(models::gemma3_4b, limits));
+    using Gemma = models::Gemma3_4B; // its pattern is SSSSSF
+    Gemma::Memory<> gemma = Gemma::make(limits);
+    static_assert(Gemma::Memory<>::place(11) == cellar::LayerPlace{.member = 1, .layer = 1});
+    CHECK(gemma.member<Gemma::Full<>>().shape().layers() == 5);
+    CHECK(gemma.bytes() == models::total_bytes(models::gemma3_4b, limits));
+
+    // One kind alone, with what else it can be given.
+    auto local =
+        Gemma::make<models::LayerKind::sliding>(limits, Gemma::Window<models::LayerKind::sliding>{{.retention = 2000}});
+    CHECK(local.window().oldest_kept({5000}) == cellar::Position{3001});
     // [/use]
     CHECK(qwen.shape().layers() == 36);
 }
@@ -105,6 +112,38 @@ TEST_CASE("a sliding memory forgets what is out of its model's window") {
     const std::vector<Sequence> owners(prompt.size(), Sequence{0});
     memory.begin({prompt, owners})->commit();
     CHECK(memory.range({0}) == PositionRange{{200 - 128}, {199}});
+}
+
+TEST_CASE("a pass through a model of two kinds, its states named by their place in the description") {
+    using M = Lfm2_12B; // RRFRRFRRFRFRFRFR
+    auto memory = M::make({.sequences = 2, .capacity = 4, .batch = 3}, {.rollback = 1});
+    CHECK(memory.member<M::Recurrent<>>().limits().rollback == 1);
+    CHECK(memory.member<M::Recurrent<>>().limits().sequences == 2);
+    auto pass = memory.begin({positions, sequences});
+    REQUIRE(pass);
+    const std::vector<float> rows(3 * 8 * 64, 1.0F);
+    std::string kinds;
+    for (int layer = 0; layer < M::description.layers; ++layer) {
+        pass->visit(layer, [&](auto& own, int i) {
+            if constexpr (requires { own.parts(); }) {
+                for (const Part& part : own.parts()) {
+                    const auto tail = own.template get<M::State<0>>(i, part);
+                    CHECK(tail.extent(1) == 2);
+                    CHECK(tail.extent(2) == 2048);
+                    own.put(i, part);
+                }
+                kinds += 'R';
+            } else {
+                own.put(i, rows, rows);
+                kinds += 'F';
+            }
+        });
+    }
+    CHECK(kinds == M::description.pattern);
+    pass->commit();
+    CHECK(memory.can_resume({0}, {2}));
+    REQUIRE(memory.remove({0}, {2}, end_of_time));
+    CHECK(memory.member<M::Full<>>().tokens({0}) == 2);
 }
 
 TEST_CASE("layers and kinds that a model does not have are violations") {

@@ -79,7 +79,34 @@ static_assert(std::is_same_v<Gemma3_4B::Sliding<>, Bf16Cache<SlidingWindow<1024>
 static_assert(std::is_same_v<Gemma3_4B::Full<EigenBackend>, Bf16Cache<FullCausal, RopeShift<Neox>, EigenBackend>>);
 static_assert(std::is_same_v<Jamba15Mini::Full<HostBackend, PermutedV<half>>, Cache<PermutedV<half>>>);
 
-// A model has no memory of a kind that it has no layers of, and none for all of it where there are several kinds.
+// Mixtures.
+static_assert(std::is_same_v<GptOss_20B::Memory<>, Hybrid<Repeat<GptOss_20B::Sliding<>, GptOss_20B::Full<>>,
+                                                          GptOss_20B::Sliding<>, GptOss_20B::Full<>>>);
+static_assert(std::is_same_v<Mamba2_27B::Memory<>, RecurrentState<States<Mamba2_27B::State<0>, Mamba2_27B::State<1>>>>);
+static_assert(Mamba2_27B::State<0>::rank == 2 && Mamba2_27B::State<1>::rank == 3);
+static_assert(std::is_same_v<Lfm2_12B::Recurrent<EigenBackend, half>,
+                             RecurrentState<States<Lfm2_12B::State<0, half>>, EigenBackend>>);
+
+template <class M>
+constexpr bool places_agree() {
+    for (int layer = 0; layer < M::description.layers; ++layer) {
+        const LayerPlace place = M::template Memory<>::place(layer);
+        if (place.layer != M::description.count(M::description.kind(layer), layer)) return false;
+    }
+    return true;
+}
+static_assert(places_agree<Gemma3_4B>() && places_agree<Jamba15Mini>() && places_agree<Lfm2_12B>());
+static_assert(places_agree<NemotronH_8B>());
+static_assert(NemotronH_8B::Memory<>::place(1) == LayerPlace{2, 0}
+              && NemotronH_8B::Memory<>::place(7) == LayerPlace{0, 0});
+
+template <class... Models>
+constexpr bool all_memories(ModelList<Models...>) {
+    return (Memory<typename Models::template Memory<>> && ...);
+}
+static_assert(all_memories(All{}));
+
+// A model has no memory of a kind that it has no layers of.
 template <class M>
 concept has_sliding = requires {
     typename M::template Sliding<>;
@@ -89,14 +116,14 @@ concept has_full = requires {
     typename M::template Full<>;
 };
 template <class M>
-concept has_memory = requires {
-    typename M::template Memory<>;
+concept has_recurrent = requires {
+    typename M::template Recurrent<>;
 };
-static_assert(has_sliding<Mistral_7B> && !has_full<Mistral_7B> && has_memory<Mistral_7B>);
-static_assert(!has_sliding<Phi4> && has_full<Phi4> && has_memory<Phi4>);
-static_assert(has_sliding<Gemma2_9B> && has_full<Gemma2_9B> && !has_memory<Gemma2_9B>);
-static_assert(!has_sliding<Lfm2_12B> && has_full<Lfm2_12B> && !has_memory<Lfm2_12B>);
-static_assert(!has_sliding<Mamba2_27B> && !has_full<Mamba2_27B> && !has_memory<Mamba2_27B>);
+static_assert(has_sliding<Mistral_7B> && !has_full<Mistral_7B> && !has_recurrent<Mistral_7B>);
+static_assert(!has_sliding<Phi4> && has_full<Phi4> && !has_recurrent<Phi4>);
+static_assert(has_sliding<Gemma2_9B> && has_full<Gemma2_9B> && !has_recurrent<Gemma2_9B>);
+static_assert(!has_sliding<Lfm2_12B> && has_full<Lfm2_12B> && has_recurrent<Lfm2_12B>);
+static_assert(!has_sliding<Mamba2_27B> && !has_full<Mamba2_27B> && has_recurrent<Mamba2_27B>);
 
 // Bytes are known to the compiler.
 static_assert(bytes_per_token(llama31_8b) == 131072 && bytes_per_sequence(llama31_8b) == 0);

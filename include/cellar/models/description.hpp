@@ -45,11 +45,18 @@ struct Attention {
 };
 
 /// One tensor of a recurrent state, for one layer and sequence.
-struct StateExtents {
+struct StateDescription {
     std::string_view name{};
     int extents[3]{}; ///< from the front; 0: no further one
 
-    /// 0 without a first extent: there is no such tensor.
+    /// 0: there is no such tensor.
+    constexpr int rank() const {
+        int rank = 0;
+        while (rank < 3 && extents[rank] != 0) ++rank;
+        return rank;
+    }
+
+    /// 0 without a first extent.
     constexpr std::int64_t elements() const {
         std::int64_t product = extents[0];
         for (int i = 1; i < 3 && extents[i] != 0; ++i) product *= extents[i];
@@ -64,7 +71,7 @@ struct Description {
     std::string_view pattern{}; ///< of kinds, from the first layer on and over again: "SSSSSF"
     Attention sliding{};
     Attention full{};
-    StateExtents state[3]{}; ///< a convolution's tail holds the inputs that it needs beside the newest one
+    StateDescription state[3]{}; ///< a convolution's tail holds the inputs that it needs beside the newest one
 
     constexpr LayerKind kind(int layer) const {
         CELLAR_EXPECTS(layer >= 0 && layer < layers, "layer ", layer, ", expected 0 to ", layers - 1);
@@ -89,10 +96,17 @@ struct Description {
         return kind == LayerKind::sliding ? sliding : full;
     }
 
+    /// The tensors of a recurrent layer's state.
+    constexpr int states() const {
+        int tensors = 0;
+        while (tensors < 3 && state[tensors].rank() != 0) ++tensors;
+        return tensors;
+    }
+
     /// Elements of the state of one recurrent layer and one sequence.
     constexpr std::int64_t state_elements() const {
         std::int64_t sum = 0;
-        for (const StateExtents& tensor : state) sum += tensor.elements();
+        for (const StateDescription& tensor : state) sum += tensor.elements();
         return sum;
     }
 };

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+// A model whose layers remember in three ways, behind one memory: a fork, a draft that is taken back, a refusal.
+#include "expect.hpp"
+#include <cellar/cellar.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+#include <vector>
+
+namespace {
+
+// [pattern]
+struct Sum : cellar::StateTensor<1> {}; // what the recurrent layers remember: [channels]
+
+using Sliding = cellar::Cache<cellar::PermutedV<float>, cellar::SlidingWindow<4>>;
+using Full = cellar::Cache<cellar::StandardV<cellar::bf16>>;
+using Recurrent = cellar::RecurrentState<cellar::States<Sum>>;
+
+// Two layers with a window, one that sees all, one without memory, one recurrent; and so on.
+using Pattern = cellar::Repeat<cellar::Times<2, Sliding>, Full, cellar::NoMemory, Recurrent>;
+using Memory = cellar::Hybrid<Pattern, Sliding, Full, Recurrent>;
+
+static_assert(Memory::place(7) == cellar::LayerPlace{.member = 1, .layer = 1}); // the second of the full ones
+// [/pattern]
+
+constexpr int layers = 10;
+
+// [work]
+/// What a layer does, with whatever memory it has. A model would attend, and step its states, for good.
+struct Layer {
+    const std::vector<float>& tokens;
+
+    template <class Pass>
+    void operator()(Pass& pass, int layer) const {
+        if constexpr (std::is_same_v<Pass, cellar::NoMemory>) {
+            // a feed-forward network
+        } else if constexpr (requires { pass.parts(); }) {
+            for (const cellar::Part& part : pass.parts()) {
+                const auto sums = pass.template get<Sum>(layer, part);
+                for (std::int32_t i = 0; i < part.sequences(); ++i)
+                    for (const std::int32_t token : part.tokens(i))
+                        sums(i, 0) += tokens[static_cast<std::size_t>(token)];
+                pass.put(layer, part);
+            }
+        } else {
+            pass.put(layer, tokens, tokens);
+            const auto [keys, values, mask] = pass.get(layer);
+            static_cast<void>(keys(0, 0, 0)); // attention reads them
+        }
+    }
+};
+// [/work]
+
+/// One pass. It says whether it was refused.
+bool feed(Memory& memory, const cellar::Batch& batch, const std::vector<float>& tokens) {
+    // [pass]
+    auto pass = memory.begin(batch); // in all members, or refused by one and opened in none
+    if (!pass) return false;
+    for (int layer = 0; layer < layers; ++layer) pass->visit(layer, Layer{tokens});
+    pass->commit(); // in all members; a pass that is not committed never happened
+    // [/pass]
+    return true;
+}
+
+float sum(const Memory& memory, cellar::Sequence s) {
+    const Recurrent& states = memory.member<Recurrent>();
+    return states.view<Sum>(0, states.state(s))(0);
+}
+
+} // namespace
+
+int main() {
+    // [memory]
+    Memory memory{
+        layers, // each member has as many of them as the pattern says, and limits of its own
+        Sliding{{4, 1, 1}, {.sequences = 2, .capacity = 1000, .batch = 8}, cellar::SlidingWindow<4>{{.retention = 7}}},
+        Full{{2, 1, 1}, {.sequences = 2, .capacity = 7, .batch = 8}},
+        Recurrent{{2, {{1}}}, {.sequences = 2, .batch = 8, .rollback = 3}}};
+    // [/memory]
+
+    const cellar::Sequence alice{0};
+    const cellar::Sequence bob{1};
+    const auto positions = [](int first, int count) {
+        std::vector<cellar::Position> list;
+        for (int i = 0; i < count; ++i) list.push_back({first + i});
+        return list;
+    };
+    const auto of = [](cellar::Sequence s, std::size_t count) { return std::vector<cellar::Sequence>(count, s); };
+
+    expect(feed(memory, {positions(0, 6), of(alice, 6)}, {1, 2, 3, 4, 5, 6}));
+    expect(sum(memory, alice) == 21);
+
+    // [fork]
+    expect(memory.copy_prefix(alice, bob, 6).has_value()); // cells and states are shared, nothing is copied
+    expect(feed(memory, {positions(6, 1), of(bob, 1)}, {100}));
+    expect(sum(memory, bob) == 121 && sum(memory, alice) == 21);
+    // [/fork]
+
+    // [rollback]
+    expect(feed(memory, {positions(6, 3), of(alice, 3)}, {7, 8, 9})); // three tokens of a draft ...
+    expect(memory.can_resume(alice, {7}));                            // all members can go back to 7
+    expect(memory.remove(alice, {7}, cellar::end_of_time).has_value());
+    expect(sum(memory, alice) == 28); // ... of which the first was right
+    // [/rollback]
+
+    // [refusals]
+    expect(memory.resumable_prefix(alice, {5}) == cellar::Position{0}); // no state is kept there any more
+    const auto removed = memory.remove(alice, {5}, cellar::end_of_time);
+    expect(removed.error() == cellar::Refused{cellar::Refusal::cannot_rewind, 2}); // the states refuse,
+    expect(memory.member<Full>().tokens(alice) == 7);                              // so the caches have removed nothing
+
+    const auto refused = memory.begin({positions(7, 8), of(alice, 8)});
+    expect(refused.error() == cellar::Refusal::full && refused.error().member == 1);
+    expect(cellar::to_string(refused.error()) == "member 1: full: fewer cells are free than the operation needs");
+    // [/refusals]
+    expect(feed(memory, {positions(7, 1), of(alice, 1)}, {10}));
+    expect(sum(memory, alice) == 38);
+}
