@@ -36,7 +36,7 @@ using ShiftBy =
     std::conditional_t<Kind == Pairing::none, NoShift,
                        std::conditional_t<Kind == Pairing::interleaved, RopeShift<Interleaved>, RopeShift<Neox>>>;
 template <const Description& TheModel, LayerKind Kind>
-using ShiftOf = ShiftBy<(Kind == LayerKind::sliding ? TheModel.sliding : TheModel.full).rope.pairing>;
+using ShiftOf = ShiftBy<Kind == LayerKind::sliding ? TheModel.sliding.rope.pairing : TheModel.full.rope.pairing>;
 
 /// One tensor of the model's recurrent state.
 template <const Description& TheModel, int I, element E>
@@ -189,15 +189,15 @@ struct Model {
 
     /// Throws `std::bad_alloc`, as caches do.
     template <LayerKind Kind, backend Backend = HostBackend, layout_policy Layout = StandardV<bf16>>
-        requires(Kind != LayerKind::recurrent)
     static Attending<Kind, Backend, Layout> make(const Limits& limits, const Window<Kind>& window = Window<Kind>{},
                                                  Backend backend = Backend{}) {
         return {shape<Kind>(), limits, window, shift<Kind>(), std::move(backend)};
     }
-    template <LayerKind Kind, backend Backend = HostBackend, element E = float>
-        requires(Kind == LayerKind::recurrent)
-    static Recurrent<Backend, E> make(const StateLimits& limits, Backend backend = Backend{}) {
-        return {state_shape(), limits, std::move(backend)};
+    /// A `Recurrent<Backend, E>`; deduced, as nvcc does not find the function otherwise.
+    template <backend Backend = HostBackend, element E = float>
+        requires(TheModel.count(LayerKind::recurrent) > 0)
+    static auto make_recurrent(const StateLimits& limits, Backend backend = Backend{}) {
+        return Recurrent<Backend, E>{state_shape(), limits, std::move(backend)};
     }
 
     /// The whole memory, on backends of their own that are made by default. Sequences and batch of the states are those
@@ -210,20 +210,23 @@ struct Model {
     }
 
 private:
+    template <LayerKind Kind, class Backend, class Layout>
+    static auto make_one(const Limits& limits, const StateLimits& states) {
+        using One = typename detail::OfKind<TheModel, Kind, Backend, Layout>::type;
+        if constexpr (Kind == LayerKind::recurrent) {
+            return One{state_shape(), states};
+        } else {
+            return One{shape<Kind>(), limits, Window<Kind>{}, shift<Kind>()};
+        }
+    }
+
     template <class Backend, class Layout, LayerKind... Kinds>
     static Memory<Backend, Layout> make_whole(const Limits& limits, const StateLimits& states,
                                               detail::KindList<Kinds...>) {
-        const auto one = [&]<LayerKind Kind>(std::integral_constant<LayerKind, Kind>) {
-            if constexpr (Kind == LayerKind::recurrent) {
-                return make<Kind, Backend>(states);
-            } else {
-                return make<Kind, Backend, Layout>(limits);
-            }
-        };
         if constexpr (detail::is_one_kind<TheModel>) {
-            return (one(std::integral_constant<LayerKind, Kinds>{}), ...);
+            return make_one<TheModel.kind(0), Backend, Layout>(limits, states);
         } else {
-            return Memory<Backend, Layout>{TheModel.layers, one(std::integral_constant<LayerKind, Kinds>{})...};
+            return Memory<Backend, Layout>{TheModel.layers, make_one<Kinds, Backend, Layout>(limits, states)...};
         }
     }
 };

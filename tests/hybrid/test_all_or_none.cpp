@@ -153,7 +153,7 @@ TEST_CASE("all or none: memory runs out in begin and in copy_prefix") {
     using Two = Hybrid<Repeat<Full, Recurrent>, Full, Recurrent>;
     Two memory{
         2, Full{{1, 1, 1}, {.sequences = 5, .capacity = 40, .batch = 8}},
-        Recurrent{{1, {{1}}}, {.sequences = 5, .batch = 8, .checkpoint_interval = 2, .checkpoint_bytes = 16 * 16}}};
+        Recurrent{{1, {{1}}}, {.sequences = 5, .batch = 8, .checkpoint_interval = 2, .checkpoint_bytes = 32 * 16}}};
     const auto picture = [&] { return member_portrait(memory.member<0>()) + member_portrait(memory.member<1>()); };
     int failures = 0;
     for (int p = 0; p < 24; ++p) { // in the end 169 runs and 12 checkpoints, more than one sequence was planned to have

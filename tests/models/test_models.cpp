@@ -55,6 +55,10 @@ TEST_CASE("a model's memories, by name") {
     CHECK(gemma.member<Gemma::Full<>>().shape().layers() == 5);
     CHECK(gemma.bytes() == models::total_bytes(models::gemma3_4b, limits));
 
+    auto states = models::Mamba2_27B::make_recurrent({.sequences = 4, .rollback = 1});
+    static_assert(std::is_same_v<decltype(states), models::Mamba2_27B::Memory<>>);
+    CHECK(states.slots() == 4 * (1 + 1) + 1);
+
     // One kind alone, with what else it can be given.
     auto local =
         Gemma::make<models::LayerKind::sliding>(limits, Gemma::Window<models::LayerKind::sliding>{{.retention = 2000}});

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+// Compiled and not run: the memory of every model, as a CUDA program makes it.
+#include <cellar/models.hpp>
+
+namespace {
+
+template <class... Models>
+void make_all(cellar::models::ModelList<Models...>) {
+    (static_cast<void>(Models::make(cellar::Limits{.capacity = 8})), ...);
+}
+
+} // namespace
+
+void make_memories() {
+    make_all(cellar::models::All{});
+    static_cast<void>(cellar::models::Qwen3_8B::make<cellar::models::LayerKind::full>({.capacity = 8}));
+    static_cast<void>(cellar::models::Mamba2_27B::make_recurrent({.sequences = 2}));
+}
