@@ -2,6 +2,7 @@
 #include "choices.hpp"
 
 #include "cached.hpp"
+#include "hybrid.hpp"
 #include <cellar/cellar.hpp>
 
 #include <stdexcept>
@@ -10,18 +11,23 @@ namespace llama {
 
 namespace {
 
+template <class Layout, class Shift>
+std::unique_ptr<TextMemory> make(const Config& config, const Shift& shift, int capacity, int batch, int rollback) {
+    using KnownPattern = HybridMemory<Layout, Shift>;
+    if (KnownPattern::fits(config)) return std::make_unique<KnownPattern>(config, shift, capacity, batch, rollback);
+    return std::make_unique<CachedMemory<Layout, Shift>>(config, shift, capacity, batch, rollback);
+}
+
 template <class Element, class Pairing>
 std::unique_ptr<TextMemory> make(const Config& config, const std::string& layout, int capacity, int batch,
                                  int rollback) {
     using Shift = cellar::RopeShift<Pairing>;
     const Shift shift{cellar::rope_frequencies(config.head_dim, config.rope_theta)};
     if (layout == "standard") {
-        return std::make_unique<CachedMemory<cellar::StandardV<Element>, Shift>>(config, shift, capacity, batch,
-                                                                                 rollback);
+        return make<cellar::StandardV<Element>>(config, shift, capacity, batch, rollback);
     }
     if (layout == "permuted") {
-        return std::make_unique<CachedMemory<cellar::PermutedV<Element>, Shift>>(config, shift, capacity, batch,
-                                                                                 rollback);
+        return make<cellar::PermutedV<Element>>(config, shift, capacity, batch, rollback);
     }
     throw std::runtime_error{"layout '" + layout + "', expected 'standard' or 'permuted'"};
 }

@@ -48,7 +48,7 @@ TEST_CASE("draft: nothing to go by") {
 }
 
 TEST_CASE("session: tokens that were tried and taken back have never been") {
-    for (const llama::Config& config : {tiny_config(), tiny_hybrid_config()}) {
+    for (const llama::Config& config : {tiny_config(), tiny_hybrid_config(), tiny_known_hybrid_config()}) {
         llama::Llama model{RandomWeights{5}(config)};
         std::mt19937 random{11};
         for (const int context : {16, 33, 64}) {

@@ -91,16 +91,18 @@ TEST_CASE("session: logits with a cache equal those without, for every layout, e
 }
 
 TEST_CASE("session: recurrent layers, which cannot forget the middle and are fed again") {
-    llama::Llama model{RandomWeights{9}(tiny_hybrid_config())};
-    for (const int context : {1, 2, 5, 16, 33, 64}) {
-        for (const int batch : {1, 3, 64}) {
-            CAPTURE(context);
-            CAPTURE(batch);
-            const auto memory = llama::make_memory(model.config(), "permuted", "float", context, batch);
-            const Outcome o = run(model, *memory, {.context = context, .batch = batch}, 40, 60);
-            CHECK(o.check.passed());
-            CHECK(o.check.positions > 60);
-            if (context < 64) CHECK(o.check.after_shift > 0);
+    for (const llama::Config& config : {tiny_hybrid_config(), tiny_known_hybrid_config()}) {
+        llama::Llama model{RandomWeights{9}(config)};
+        for (const int context : {1, 2, 5, 16, 33, 64}) {
+            for (const int batch : {1, 3, 64}) {
+                CAPTURE(context);
+                CAPTURE(batch);
+                const auto memory = llama::make_memory(config, "permuted", "float", context, batch);
+                const Outcome o = run(model, *memory, {.context = context, .batch = batch}, 40, 60);
+                CHECK(o.check.passed());
+                CHECK(o.check.positions > 60);
+                if (context < 64) CHECK(o.check.after_shift > 0);
+            }
         }
     }
 }
@@ -178,23 +180,31 @@ TEST_CASE("memory: what is used, and what the window evicted") {
 }
 
 TEST_CASE("memory: recurrent states, as many as are taken back and one") {
-    const auto memory = llama::make_memory(tiny_hybrid_config(), "standard", "half", 16, 8, 3);
-    CHECK(memory->use().recurrent.layers == 2);
-    CHECK(memory->use().recurrent.cells == 2 * 4); // kept, and written by a pass
-    CHECK(memory->use().recurrent.cells_used == 0);
-    CHECK(memory->use().sliding.cells == 5 + 3 + 8);
-    llama::Llama model{RandomWeights{9}(tiny_hybrid_config())};
-    llama::Session session{model, *memory, {.context = 16, .batch = 8, .rollback = 3}};
-    session.feed(std::vector<int>(16, 1));
-    CHECK(memory->use().recurrent.cells_used == 4);
-    CHECK(memory->use().full.cells_used == 16);
-    CHECK(memory->remove(2, 4).error() == cellar::Refusal::cannot_cut);
-    CHECK(memory->remove(12, 16).error() == cellar::Refusal::cannot_rewind);
-    CHECK(memory->use().sliding.cells_used == 8);
-    CHECK(memory->use().full.cells_used == 16);
-    CHECK(memory->remove(13, 16).has_value());
-    CHECK(memory->use().recurrent.cells_used == 1);
-    CHECK(memory->use().full.cells_used == 13);
+    for (const llama::Config& config : {tiny_hybrid_config(), tiny_known_hybrid_config()}) {
+        const auto memory = llama::make_memory(config, "standard", "half", 16, 8, 3);
+        CHECK(memory->use().recurrent.layers == config.layers(llama::LayerKind::recurrent));
+        CHECK(memory->use().recurrent.cells == 2 * 4); // kept, and written by a pass
+        CHECK(memory->use().recurrent.cells_used == 0);
+        CHECK(memory->use().sliding.cells == 5 + 3 + 8);
+        llama::Llama model{RandomWeights{9}(config)};
+        llama::Session session{model, *memory, {.context = 16, .batch = 8, .rollback = 3}};
+        session.feed(std::vector<int>(16, 1));
+        CHECK(memory->use().recurrent.cells_used == 4);
+        CHECK(memory->use().full.cells_used == 16);
+        CHECK(memory->remove(2, 4).error() == cellar::Refusal::cannot_cut);
+        CHECK(memory->remove(12, 16).error() == cellar::Refusal::cannot_rewind);
+        CHECK(memory->begin(16, 1).error() == cellar::Refusal::full);
+        CHECK(memory->begin(16, 9).error() == cellar::Refusal::batch_too_long);
+        CHECK(memory->use().recurrent.cells_used == 4);
+        CHECK(memory->use().sliding.cells_used == 8);
+        CHECK(memory->use().full.cells_used == 16);
+        CHECK(memory->use().evicted == 8);
+        CHECK(memory->remove(13, 16).has_value());
+        CHECK(memory->begin(14, 1).error() == cellar::Refusal::not_next);
+        CHECK(memory->use().recurrent.cells_used == 1);
+        CHECK(memory->use().sliding.cells_used == 5);
+        CHECK(memory->use().full.cells_used == 13);
+    }
 }
 
 TEST_CASE("memory: both caches take a batch, or neither") {

@@ -44,6 +44,14 @@ inline llama::Config tiny_hybrid_config() {
     return c;
 }
 
+/// The same with the layers of the model that comes with the examples, whose memory is a `Hybrid`.
+inline llama::Config tiny_known_hybrid_config() {
+    using enum llama::LayerKind;
+    llama::Config c = tiny_hybrid_config();
+    c.layer_types = {recurrent, recurrent, sliding_attention, recurrent, recurrent, sliding_attention, full_attention};
+    return c;
+}
+
 class RandomWeights {
 public:
     explicit RandomWeights(unsigned seed) : random_{seed} {}
