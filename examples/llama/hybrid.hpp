@@ -6,6 +6,7 @@
 #include "memory.hpp"
 #include <cellar/cellar.hpp>
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <utility>
@@ -22,12 +23,10 @@ class HybridMemory final : public TextMemory {
     using Sliding = typename Memories::Sliding;
     using Full = typename Memories::Full;
     using Recurrent = typename Memories::Recurrent;
-    // [pattern]
     template <class M>
     using Twice = cellar::Times<2, M>;
     using Pattern = cellar::LayerList<Twice<Recurrent>, Sliding, Twice<Recurrent>, Sliding, Full>;
     using Hybrid = cellar::Hybrid<Pattern, Recurrent, Sliding, Full>;
-    // [/pattern]
 
 public:
     /// Whether the layers of a model are those of the pattern.
@@ -56,7 +55,6 @@ public:
         return {};
     }
 
-    // [visit]
     void attend(int layer, Matrix& queries, Matrix& keys, const Matrix& values, Matrix& out) override {
         work_.turn(queries, keys, positions_.front().value);
         pass_->visit(layer, [&](auto& pass, int place) {
@@ -69,7 +67,6 @@ public:
             if constexpr (requires { pass.parts(); }) work_.recur(pass, place, w, x);
         });
     }
-    // [/visit]
 
     void commit() override {
         pass_->commit();

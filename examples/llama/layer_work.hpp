@@ -76,7 +76,6 @@ public:
     }
     // [/attend]
 
-    // [recur]
     template <class Pass>
     static void recur(Pass& pass, int layer, const RecurrenceWeights& w, Matrix& x) {
         for (const cellar::Part& part : pass.parts()) {
@@ -87,7 +86,6 @@ public:
             pass.put(layer, part);
         }
     }
-    // [/recur]
 
     /// The largest relative error of storing a number.
     static double unit_roundoff() {

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
 // The commands as a user meets them.
+#include "rwkv_files.hpp"
+#include "skip.hpp"
+
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
@@ -222,4 +225,21 @@ TEST_CASE("llama2c: as a command") {
     check_refused(run(CELLAR_LLAMA2C " --layout x y"), 2, "--layout");
     check_refused(run(CELLAR_LLAMA2C " /no/such/model"), 1, "cannot be opened");
     check_refused(run(CELLAR_LLAMA2C " " + model), 1, "not a llama2.c checkpoint");
+}
+
+TEST_CASE("rwkv: as a command, texts at once as one by one") {
+    check_refused(run(CELLAR_RWKV), 2, "checkpoint is required");
+    check_refused(run(CELLAR_RWKV " /no/such/model"), 1, "cannot be opened");
+    check_refused(run(CELLAR_RWKV " " + model), 1, "not a file of rwkv.cpp");
+    if (!rwkv_is_there()) CELLAR_SKIP("no models in ../shared");
+    check_refused(run(CELLAR_RWKV " " + tiny_rwkv + " --prompt ''"), 1, "--prompt is empty");
+    const auto text = [](const std::string& flags) {
+        const Outcome o = run(CELLAR_RWKV " " + tiny_rwkv + " --tokens 20 " + flags);
+        CAPTURE(o.error);
+        CHECK(o.code == 0);
+        return o.out;
+    };
+    CHECK(text("") == "\"in the the the the the\n");
+    const std::string alone = text("--prompt 'A long prompt, of a king'") + text("--prompt b") + text("--prompt and");
+    CHECK(text("--prompt 'A long prompt, of a king' b and") == alone);
 }

@@ -5,6 +5,7 @@
 #include "rwkv/checkpoint.hpp"
 #include "rwkv/memory.hpp"
 #include "rwkv/model.hpp"
+#include "rwkv_files.hpp"
 #include "skip.hpp"
 
 #include <doctest/doctest.h>
@@ -14,7 +15,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <filesystem>
 #include <fstream>
 #include <random>
 #include <span>
@@ -27,20 +27,13 @@ namespace {
 using rwkv::Matrix;
 using rwkv::RowVector;
 
-const std::string folder = CELLAR_SHARED_DIR "/models/rwkv/";
-const std::string tiny = folder + "tiny-rwkv-7v0-834K-FP32.bin";
-
-bool is_there() {
-    return std::filesystem::exists(tiny);
-}
-
 const rwkv::Rwkv& model() {
-    static const rwkv::Rwkv m{rwkv::read_checkpoint(llama::read_file(tiny))};
+    static const rwkv::Rwkv m{rwkv::read_checkpoint(llama::read_file(tiny_rwkv))};
     return m;
 }
 
 std::vector<float> floats(const std::string& name) {
-    const std::vector<char> bytes = llama::read_file(folder + name).bytes;
+    const std::vector<char> bytes = llama::read_file(rwkv_folder + name).bytes;
     std::vector<float> values(bytes.size() / sizeof(float));
     std::memcpy(values.data(), bytes.data(), values.size() * sizeof(float));
     return values;
@@ -126,7 +119,7 @@ std::vector<float> state_of(const rwkv::Memory& memory, cellar::Sequence s) {
 } // namespace
 
 TEST_CASE("rwkv: logits and states are the expected ones after one, two and three tokens") {
-    if (!is_there()) CELLAR_SKIP("no models in ../shared");
+    if (!rwkv_is_there()) CELLAR_SKIP("no models in ../shared");
     const std::vector<int> tokens{34, 105, 110};
     const auto logits = floats("recomputed-logits-7v0-834K.bin");
     const auto states = floats("recomputed-state-7v0-834K.bin");
@@ -154,8 +147,8 @@ TEST_CASE("rwkv: logits and states are the expected ones after one, two and thre
 }
 
 TEST_CASE("rwkv: the most likely bytes") {
-    if (!is_there()) CELLAR_SKIP("no models in ../shared");
-    std::ifstream file{folder + "recomputed-greedy-7v0-834K.json"};
+    if (!rwkv_is_there()) CELLAR_SKIP("no models in ../shared");
+    std::ifstream file{rwkv_folder + "recomputed-greedy-7v0-834K.json"};
     const auto json = nlohmann::json::parse(file);
     const auto prompt = json.at("prompt").get<std::vector<int>>();
     const auto expected = json.at("greedy").get<std::vector<int>>();
@@ -277,7 +270,7 @@ private:
 } // namespace
 
 TEST_CASE("rwkv: users who share a memory, fork and go back get the logits that each would get alone") {
-    if (!is_there()) CELLAR_SKIP("no models in ../shared");
+    if (!rwkv_is_there()) CELLAR_SKIP("no models in ../shared");
     Users users;
     for (int step = 0; step < 80; ++step) {
         switch (users.below(6)) {
@@ -297,54 +290,4 @@ TEST_CASE("rwkv: users who share a memory, fork and go back get the logits that 
     CHECK(users.forks() > 5);
     CHECK(users.rolled_back() > 20);
     CHECK(users.most_parts() > 3);
-}
-
-TEST_CASE("rwkv: files that are none") {
-    if (!is_there()) CELLAR_SKIP("no models in ../shared");
-    const std::vector<char> sound = llama::read_file(tiny).bytes;
-    const auto failure = [](const std::vector<char>& bytes) -> std::string {
-        try {
-            (void)rwkv::read_checkpoint({"f", bytes});
-        } catch (const llama::FileError& error) {
-            return error.what();
-        }
-        return "none";
-    };
-    const auto with = [&](std::size_t at, std::uint32_t word) {
-        std::vector<char> bytes = sound;
-        std::memcpy(bytes.data() + at, &word, sizeof word);
-        return failure(bytes);
-    };
-    const auto cut = [&](std::size_t size) { return failure({sound.begin(), sound.begin() + std::ptrdiff_t(size)}); };
-    CHECK(failure(sound) == "none");
-    CHECK(cut(0) == "f: not a file of rwkv.cpp: it has 0 bytes, expected at least 24");
-    CHECK(with(0, 7) == "f: not a file of rwkv.cpp: it begins with 7, expected 1734831462");
-    CHECK(with(4, 100) == "f: version 100 of the format, expected 101");
-    CHECK(with(8, 255) == "f: tensor 'emb.weight' is [256, 64], expected [255, 64]");
-    CHECK(with(8, 0) == "f: n_vocab is 0, expected 1 to 1048576");
-    CHECK(with(12, 65) == "f: tensor 'emb.weight' is [256, 64], expected [256, 65]");
-    CHECK(with(16, 13) == "f: tensor 'blocks.12.ln1.weight' is missing");
-    CHECK(with(16, 11) == "f: tensor 'blocks.11.att.a0' has no place in this model");
-    CHECK(with(20, 1) == "f: the file has the data type 1, expected 0, which is float");
-    // The first entry: extents, length of the name, type, extents 64 and 256, "emb.weight", data
-    CHECK(with(24, 5) == "f: a tensor of 5 extents at byte 36, expected 1 to 4");
-    CHECK(with(28, 4000000) == "f: cut off: it ends at byte 3332716, within a name");
-    CHECK(with(32, 1) == "f: tensor 'emb.weight' has the data type 1, expected 0, which is float");
-    CHECK(with(36, 0) == "f: tensor 'emb.weight' is empty");
-    CHECK(with(40, 4000000) == "f: cut off: it ends at byte 3332716, within tensor 'emb.weight'");
-    CHECK(with(54, 0x7fc00000) == "f: tensor 'emb.weight' holds values that are not finite numbers");
-    CHECK(cut(24) == "f: tensor 'blocks.0.att.r_k' is missing");
-    CHECK(cut(30) == "f: cut off: it ends at byte 30, within length of a name");
-    CHECK(cut(sound.size() - 1) == "f: cut off: it ends at byte 3332715, within tensor 'head.weight'");
-    std::vector<char> two_heads = sound;
-    const std::string name = "blocks.0.att.r_k"; // behind its extents, 64 and 1
-    const auto found = std::search(two_heads.begin(), two_heads.end(), name.begin(), name.end());
-    *(found - 8) = 32;
-    *(found - 4) = 2;
-    CHECK(failure(two_heads) == "f: tensor 'blocks.1.att.r_k' is [1, 64], expected [2, 32]");
-    two_heads[12] = 65; // n_embed
-    CHECK(failure(two_heads) == "f: 2 heads cannot share 65 channels equally");
-    std::vector<char> twice = sound;
-    twice.insert(twice.end(), sound.begin() + 24, sound.begin() + 54 + 4 * 64 * 256);
-    CHECK(failure(twice) == "f: tensor 'emb.weight' is there twice");
 }

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+// Runs an RWKV-7 of bytes, of a file of rwkv.cpp, greedily on several prompts at once: each is a sequence of one
+// recurrent memory, and every pass takes all of them further, however long they are.
+#include "llama/command_line.hpp"
+#include "llama/file.hpp"
+#include "rwkv/checkpoint.hpp"
+#include "rwkv/memory.hpp"
+#include "rwkv/model.hpp"
+
+#include <CLI/CLI.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <iostream>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace {
+
+struct Options {
+    std::string checkpoint;
+    std::vector<std::string> prompts{"\"in"};
+    int tokens = 32;
+};
+
+void declare(CLI::App& app, Options& o) {
+    app.add_option("checkpoint", o.checkpoint, "a model file of rwkv.cpp")->required();
+    app.add_option("--prompt", o.prompts, "texts to go on from, at once")->capture_default_str();
+    app.add_option("--tokens", o.tokens, "bytes to generate")->check(CLI::Range(1, 10'000'000))->capture_default_str();
+}
+
+/// Texts that grow together.
+class Texts {
+public:
+    Texts(const rwkv::Rwkv& model, const Options& o)
+        : model_{model}, memory_{rwkv::state_shape(model.config()), limits(o)}, texts_{o.prompts} {
+        for (std::size_t s = 0; s < texts_.size(); ++s) {
+            for (const char c : texts_[s]) add(s, static_cast<unsigned char>(c));
+        }
+    }
+
+    /// Feeds what is new of all texts in one pass, and adds the most likely byte to each.
+    void grow() {
+        auto pass = memory_.begin({positions_, sequences_});
+        if (!pass) throw std::runtime_error{"refused: " + std::string{to_string(pass.error())}};
+        const rwkv::Matrix logits = rwkv::forward(model_, *pass, tokens_);
+        pass->commit();
+        std::vector<int> next(texts_.size());
+        for (std::size_t i = 0; i < tokens_.size(); ++i) { // the last token of each sequence has the last say
+            Eigen::Index best = 0;
+            logits.row(static_cast<Eigen::Index>(i)).maxCoeff(&best);
+            next[static_cast<std::size_t>(sequences_[i].value)] = static_cast<int>(best);
+        }
+        tokens_.clear();
+        positions_.clear();
+        sequences_.clear();
+        for (std::size_t s = 0; s < texts_.size(); ++s) {
+            texts_[s] += static_cast<char>(next[s]);
+            add(s, next[s]);
+        }
+    }
+
+    const std::vector<std::string>& all() const { return texts_; }
+
+private:
+    static cellar::StateLimits limits(const Options& o) {
+        std::size_t batch = 0;
+        for (const std::string& prompt : o.prompts) batch += prompt.size();
+        return {.sequences = static_cast<std::int32_t>(o.prompts.size()), .batch = static_cast<std::int32_t>(batch)};
+    }
+
+    void add(std::size_t s, int token) {
+        const cellar::Sequence sequence{static_cast<std::int32_t>(s)};
+        const bool goes_on = !sequences_.empty() && sequences_.back() == sequence;
+        positions_.push_back(goes_on ? positions_.back() + 1 : memory_.next(sequence));
+        sequences_.push_back(sequence);
+        tokens_.push_back(token);
+    }
+
+    const rwkv::Rwkv& model_;
+    rwkv::Memory memory_;
+    std::vector<std::string> texts_;
+    std::vector<int> tokens_; // the next batch
+    std::vector<cellar::Position> positions_;
+    std::vector<cellar::Sequence> sequences_;
+};
+
+int run(const Options& o) {
+    const rwkv::Rwkv model{rwkv::read_checkpoint(llama::read_file(o.checkpoint))};
+    if (model.config().vocab_size != 256) {
+        throw std::runtime_error{"the vocabulary has " + std::to_string(model.config().vocab_size)
+                                 + " tokens, expected the 256 bytes"};
+    }
+    for (const std::string& prompt : o.prompts) {
+        if (prompt.empty()) throw std::runtime_error{"--prompt is empty, expected at least one byte"};
+    }
+    Texts texts{model, o};
+    for (int i = 0; i < o.tokens; ++i) texts.grow();
+    for (const std::string& text : texts.all()) std::cout << text << '\n';
+    if (!std::cout.flush()) throw std::runtime_error{"the standard output cannot be written"};
+    return llama::done;
+}
+
+} // namespace
+
+int main(int argc, char** argv) {
+    CLI::App app{"Runs an RWKV-7 of bytes on several prompts at once", "rwkv"};
+    Options options;
+    declare(app, options);
+    if (const auto code = llama::parse(app, argc, argv)) return *code;
+    try {
+        return run(options);
+    } catch (const std::exception& error) {
+        std::cerr << "rwkv: " << error.what() << '\n';
+        return llama::failed;
+    }
+}
