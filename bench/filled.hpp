@@ -67,17 +67,16 @@ public:
         return tokens;
     }
 
+    void add(Sequence s, Position p) {
+        sequences_.push_back(s);
+        positions_.push_back(p);
+    }
     Batch batch() const { return {positions_, sequences_}; }
     void advance(std::int32_t n) {
         for (Position& p : positions_) p = p + n;
     }
 
 private:
-    void add(Sequence s, Position p) {
-        sequences_.push_back(s);
-        positions_.push_back(p);
-    }
-
     std::vector<Position> positions_;
     std::vector<Sequence> sequences_;
 };

@@ -14,6 +14,7 @@ void add_masks();
 void add_sharing();
 void add_removal();
 void add_defragmentation();
+void add_states();
 void add_limits();
 
 } // namespace cellar::bench

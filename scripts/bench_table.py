@@ -55,6 +55,8 @@ GOALS = [
       for job, state, sequences, least in [("put", "standard", "", 0.85), ("put", "permuted", "", 0.6),
                                            ("move", "", "", 0.85), ("turn", "", "", 0.8), ("gather", "", "1", 0.5),
                                            ("gather", "", "64", 0.85)]),
+    ("target", lambda r: r.job.startswith("states_"), lambda r: r.ratios.get("memcpy"), lambda v: v >= 0.8,
+     "at least 0.8 of the speed of copying the states"),
     ("aim", lambda r: r.job == "begin" and r.sequences == "1",
      lambda r: r.ns["cellar"] / 1e3, lambda v: v <= 0.5, "at most 0.5 us"),
     ("aim", lambda r: r.job == "begin" and r.sequences == "64",

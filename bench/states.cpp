@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "filled.hpp"
+#include "jobs.hpp"
+#include "stopwatch.hpp"
+#include <cellar/recurrent_state.hpp>
+
+#include <cstddef>
+#include <cstring>
+#include <vector>
+
+/// Recurrent states with the layers of Mamba 2 2.7B, 24 of them: `states_begin` is a decode step without the model,
+/// `states_get_put` fetches and stores all tensors of all layers, `states_checkpoint` keeps the state of a sequence and
+/// lets the next token write another, `states_rollback` takes tokens back. Beside them copies of as many bytes, which is
+/// what the last two would cost if states were copied.
+namespace cellar::bench {
+namespace {
+
+struct Conv : StateTensor<2> {};
+struct Ssm : StateTensor<3> {};
+using Mamba = RecurrentState<States<Conv, Ssm>>;
+
+constexpr int layers = 24;
+
+StateShape mamba_shape() {
+    return {layers, {{3, 5376}, {80, 64, 128}}};
+}
+
+// The next token of each of n sequences. Nothing is written: what the states hold plays no part here.
+void step(Mamba& memory, std::int32_t n) {
+    Tokens tokens;
+    for (std::int32_t s = 0; s < n; ++s) tokens.add({s}, memory.next({s}));
+    auto pass = memory.begin(tokens.batch());
+    for (int layer = 0; layer < layers; ++layer)
+        for (const Part& part : pass->parts()) pass->written(layer, part);
+    pass->commit();
+}
+
+void measure_begin(benchmark::State& state, std::int32_t sequences) {
+    RecurrentState<States<Conv>> memory{StateShape{1, {{1, 1}}}, {.sequences = sequences, .batch = sequences}};
+    Tokens tokens;
+    for (std::int32_t s = 0; s < sequences; ++s) tokens.add({s}, {0});
+    measure(state, [&](Stopwatch& watch) {
+        watch.start();
+        auto pass = memory.begin(tokens.batch());
+        watch.stop();
+        pass->written(0, pass->parts().front());
+        pass->commit();
+        tokens.advance(1);
+    });
+}
+
+void measure_get_put(benchmark::State& state) {
+    Mamba memory{mamba_shape(), {.sequences = 1, .batch = 1}};
+    step(memory, 1);
+    measure(state, [&](Stopwatch& watch) {
+        Tokens tokens;
+        tokens.add({0}, memory.next({0}));
+        auto pass = memory.begin(tokens.batch());
+        watch.start();
+        for (int layer = 0; layer < layers; ++layer) {
+            const Part& part = pass->parts().front();
+            benchmark::DoNotOptimize(pass->get<Ssm>(layer, part).pointer);
+            pass->put(layer, part);
+        }
+        watch.stop();
+        pass->commit();
+    });
+}
+
+void measure_checkpoint(benchmark::State& state) {
+    const std::int64_t bytes = Mamba::bytes_per_sequence(mamba_shape());
+    Mamba memory{mamba_shape(), {.sequences = 1, .batch = 1, .checkpoint_bytes = 4 * bytes}};
+    step(memory, 1);
+    measure(state, [&](Stopwatch& watch) {
+        watch.start();
+        memory.checkpoint({0});
+        step(memory, 1);
+        watch.stop();
+    });
+}
+
+void measure_rollback(benchmark::State& state, std::int32_t tokens) {
+    Mamba memory{mamba_shape(), {.sequences = 1, .batch = 1, .rollback = tokens}};
+    for (int i = 0; i < 2; ++i) step(memory, 1);
+    measure(state, [&](Stopwatch& watch) {
+        for (std::int32_t i = 0; i < tokens; ++i) step(memory, 1);
+        const Position back = memory.next({0}) - tokens;
+        watch.start();
+        const bool done = memory.remove({0}, back, end_of_time).has_value();
+        watch.stop();
+        expect(done && memory.next({0}) == back, "states_rollback: it was refused");
+    });
+}
+
+// Copies of the state of one sequence, layer by layer, `times` times.
+void measure_copy(benchmark::State& state, int times) {
+    const std::size_t row = static_cast<std::size_t>(Mamba::bytes_per_sequence(mamba_shape())) / layers;
+    const std::vector<char> from(row * layers, 1);
+    std::vector<char> to(row * layers, 2);
+    measure(state, [&](Stopwatch& watch) {
+        watch.start();
+        for (int i = 0; i < times; ++i)
+            for (std::size_t layer = 0; layer < layers; ++layer)
+                std::memcpy(to.data() + layer * row, from.data() + layer * row, row);
+        watch.stop();
+    });
+}
+
+} // namespace
+
+void add_states() {
+    for (const std::int32_t sequences : {1, 8, 64})
+        add("states_begin/mamba2/" + std::to_string(sequences) + "/4k/cellar",
+            [=](benchmark::State& state) { measure_begin(state, sequences); });
+    const auto add_job = [](const std::string& job, int tokens, int copies, auto measured) {
+        const std::string name = job + "/mamba2/" + std::to_string(tokens) + "/4k";
+        add(name + "/cellar", measured, 25);
+        add(
+            name + "/memcpy", [=](benchmark::State& state) { measure_copy(state, copies); }, 25);
+    };
+    add_job("states_get_put", 1, 2, measure_get_put);
+    add_job("states_checkpoint", 1, 1, measure_checkpoint);
+    for (const std::int32_t tokens : {1, 8})
+        add_job("states_rollback", tokens, 1, [=](benchmark::State& state) { measure_rollback(state, tokens); });
+}
+
+} // namespace cellar::bench
