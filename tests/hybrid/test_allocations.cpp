@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "allocation_count.hpp"
+#include "skip.hpp"
+#include "toy.hpp"
+
+#include <doctest/doctest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+#include <vector>
+
+using namespace cellar;
+using namespace toy;
+
+namespace {
+
+using Inputs = EncoderMemory<>;
+using WithInputs = Hybrid<toy::Pattern, Sliding, Full, Recurrent, Inputs>;
+
+constexpr std::int32_t sequences = 8;
+
+/// A layer's work that allocates nothing itself.
+struct QuietWork {
+    const std::vector<float>& rows;
+
+    template <class Pass>
+    void operator()(Pass& pass, int layer) const {
+        if constexpr (requires { pass.parts(); }) {
+            for (const Part& part : pass.parts()) {
+                pass.template get<Hash>(layer, part)(0, 0) += 1;
+                pass.put(layer, part);
+            }
+        } else if constexpr (!std::is_same_v<Pass, NoMemory>) {
+            pass.put(layer, rows, rows);
+        }
+    }
+};
+
+} // namespace
+
+TEST_CASE("allocations: decode steps of a hybrid make none, nor does what goes back a token") {
+    if (!installed) CELLAR_SKIP("allocations are counted with glibc or the address sanitizer only");
+    WithInputs memory{toy::layers, Sliding{{4, 1, 1}, {.sequences = sequences, .capacity = 1000, .batch = 16}},
+                      Full{{2, 1, 1}, {.sequences = sequences, .capacity = 500, .batch = 16}},
+                      Recurrent{{1, {{1}}}, {.sequences = sequences, .batch = 16, .rollback = 2}},
+                      Inputs{{1, 1, 1}, {.sequences = sequences, .capacity = 8, .batch = 16}}};
+    memory.reserve(16).of<Full>().mask();
+    memory.reserve(16).of<Sliding>().mask();
+    memory.reserve(16).of<Inputs>().mask();
+    const std::vector<float> rows(sequences, 1.0F);
+    std::vector<Position> positions(sequences);
+    std::vector<Sequence> all;
+    for (std::int32_t s = 0; s < sequences; ++s) all.push_back({s});
+
+    std::int64_t seen = 0;
+    allocations = 0;
+    for (int step = 0; step < 300; ++step) {
+        counting = step > 20;
+        if (step % 50 == 0) {
+            auto written = memory.member<Inputs>().write({step / 50}, positions[0], 8);
+            written->put(0, rows, rows);
+            written->commit();
+        }
+        auto pass = memory.begin({positions, all});
+        for (int layer = 0; layer < toy::layers; ++layer) pass->visit(layer, QuietWork{rows});
+        seen += pass->of<Inputs>().mask().size();
+        if (step % 3 == 0) {
+            pass->drop();
+        } else {
+            pass->commit();
+            for (Position& p : positions) p = p + 1;
+        }
+        if (step % 7 == 6 && memory.can_resume({0}, positions[0] - 1)) {
+            for (const Sequence s : all) seen += memory.remove(s, positions[0] - 1, end_of_time).has_value() ? 1 : 0;
+            for (Position& p : positions) p = memory.resumable_prefix({0}, p);
+        }
+        counting = false;
+    }
+    CHECK(seen > 0);
+    CHECK(positions[0].value > 100);
+    CHECK(allocations == 0);
+}
