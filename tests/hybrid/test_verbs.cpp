@@ -111,6 +111,18 @@ TEST_CASE("hybrid: it goes back to where all members can") {
     CHECK(state_at(memory, 0, 9) == folded({1, 2, 3, 4, 5, 6, 7, 8, 50}));
 }
 
+TEST_CASE("hybrid: where one member goes back to, another may have to go back further") {
+    using Two = Hybrid<Repeat<Sliding, Recurrent>, Sliding, Recurrent>;
+    Two memory{2, Sliding{{1, 1, 1}, {.capacity = 100, .batch = 6}},
+               Recurrent{{1, {{1}}}, {.batch = 6, .checkpoint_interval = 4, .checkpoint_bytes = 8 * 16}}};
+    REQUIRE(feed(memory, text(0, 0, 6), 2));
+    REQUIRE(feed(memory, text(0, 6, 1, 7), 2));                          // tokens 3 to 6, and the states at 4 and 7
+    CHECK(memory.member<0>().resumable_prefix({0}, {6}) == Position{6}); // sees 3 to 5
+    CHECK(memory.member<1>().resumable_prefix({0}, {6}) == Position{4}); // there it would see 1 to 3
+    CHECK(memory.resumable_prefix({0}, {6}) == Position{0});
+    CHECK(memory.resumable_prefix({0}, {7}) == Position{7});
+}
+
 TEST_CASE("hybrid: fence, bytes, reservation and defragmentation reach all members") {
     toy::Memory memory = toy::memory();
     memory.fence();
