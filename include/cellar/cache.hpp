@@ -70,7 +70,7 @@ public:
     /// Drops positions [begin, end) of s and closes the gap: later tokens move down by end - begin, and their keys
     /// are turned (enqueued). `end_of_time` only drops. Cells that other sequences share are copied first, so those
     /// keep what they had. Refuses with `cannot_shift` if tokens would move under `NoShift`, with `full` if the
-    /// copies find no room.
+    /// copies find no room. A backend that throws while it moves or turns keys ends the process: there is no way back.
     Result<void> remove(Sequence s, Position begin, Position end) {
         if (const Result<void> prepared = prepare_remove(s, begin, end); !prepared) return prepared;
         finish_remove();
