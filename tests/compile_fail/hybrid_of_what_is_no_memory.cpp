@@ -9,4 +9,4 @@ using Memory = cellar::Hybrid<cellar::Repeat<Full>, Full>;
 using Memory = cellar::Hybrid<cellar::Repeat<Full>, Full, cellar::NoMemory>;
 #endif
 
-constexpr auto size = sizeof(Memory);
+static_assert(sizeof(Memory) > 0);
