@@ -14,6 +14,16 @@ void* operator new(std::size_t size) {
     if (void* const block = std::malloc(size == 0 ? 1 : size)) return block;
     throw std::bad_alloc{};
 }
+// The sanitizers have arrays of their own otherwise.
+void* operator new[](std::size_t size) {
+    return operator new(size);
+}
+void operator delete[](void* block) noexcept {
+    std::free(block);
+}
+void operator delete[](void* block, std::size_t) noexcept {
+    std::free(block);
+}
 void operator delete(void* block) noexcept {
     std::free(block);
 }
