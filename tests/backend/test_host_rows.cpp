@@ -87,8 +87,7 @@ TEST_CASE("host: many floats at a time become halves as one does") {
     std::size_t at = 0;
     for (const half h : all_halves()) {
         const auto exact = std::bit_cast<std::uint32_t>(static_cast<float>(h));
-        for (const std::uint32_t more : {0xfffU, 0x1000U, 0x1001U})
-            floats[at++] = std::bit_cast<float>(exact + more);
+        for (const std::uint32_t more : {0xfffU, 0x1000U, 0x1001U}) floats[at++] = std::bit_cast<float>(exact + more);
     }
     std::vector<half> halves(floats.size());
     detail::convert(floats.data(), halves.data(), std::ssize(floats));

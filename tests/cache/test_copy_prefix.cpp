@@ -170,6 +170,10 @@ TEST_CASE("the longest prefix from which a sequence can be resumed") {
         check(ChunkedAttention<>{width});
         check(ChunkedAttention<>{width, {.pinned = 3}});
     }
+    // A gap is passed over in one step, however long.
+    numbers::Cache<SlidingWindow<>> short_one{numbers::small, limits, SlidingWindow<>{4, {.retention = 60}}};
+    feed(short_one, gaps);
+    CHECK(short_one.resumable_prefix({0}, end_of_time) == Position{14});
     numbers::Cache<> cache{numbers::small, limits};
     CHECK(violation_of([&] { static_cast<void>(cache.resumable_prefix({0}, {-1})); })
           == "resumable_prefix: position -1, expected 0 or more");

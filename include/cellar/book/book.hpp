@@ -49,8 +49,7 @@ public:
         return runs.covers({0}, std::min(pinned, p)) && runs.covers(std::max(pinned, window_.oldest_visible(p)), p);
     }
 
-    /// The largest q <= p with can_resume(s, q). O(log m) for each gap, and each width of the window within one, that it
-    /// goes back over.
+    /// The largest q <= p with can_resume(s, q). O(log m) for each gap that it goes back over.
     Position resumable_prefix(Sequence s, Position p) const {
         CELLAR_EXPECTS(p.value >= 0, "resumable_prefix: position ", p, ", expected 0 or more");
         const PositionRuns& runs = ledger_.record(s).runs;
@@ -58,10 +57,12 @@ public:
         while (pinned < p && pinned.value < window_.pinned() && runs.covers(pinned, pinned + 1)) pinned = pinned + 1;
         if (pinned.value < window_.pinned()) p = std::min(p, pinned);
         while (!can_resume(s, p)) {
-            // What a query at p misses, every other one behind it misses too; in a gap only those see nothing that see
-            // nothing below themselves, and these are not behind what p sees.
+            // What a query at p misses, every other one behind it misses too. In a gap only those miss nothing that see
+            // nothing below themselves: where a chunk begins, which is what the others in it see first.
             const Position covered = runs.covered_from(p);
-            p = covered < p ? covered - 1 : std::max(window_.oldest_visible(p), runs.end_before(p));
+            const Position chunk = window_.oldest_visible(p);
+            const bool begins = window_.oldest_visible(chunk) == chunk;
+            p = covered < p ? covered - 1 : std::max(begins ? chunk : Position{0}, runs.end_before(p));
         }
         return p;
     }
