@@ -161,7 +161,7 @@ TEST_CASE("generate: the seed decides the text, the layout does not") {
     CHECK(text("--temperature 0 --seed 1") == text("--temperature 0 --seed 2 --layout permuted"));
 }
 
-TEST_CASE("generate: guesses change how fast the text comes, not the text") {
+TEST_CASE("generate: guesses change in how many passes the text comes, not the text") {
     const Scratch scratch;
     const auto report = [&](const std::string& flags) {
         const std::string json = scratch.path("report.json");
