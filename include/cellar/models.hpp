@@ -28,36 +28,41 @@ namespace cellar::models {
 
 namespace detail {
 
-template <const Description& TheModel, LayerKind Kind>
-using WindowOf = std::conditional_t<Kind == LayerKind::sliding, SlidingWindow<TheModel.sliding.window>, FullCausal>;
+// Of a `Model`, by its type: g++ 16 does not hand a reference on from one template to another.
+
+template <class Model, LayerKind Kind>
+using WindowOf =
+    std::conditional_t<Kind == LayerKind::sliding, SlidingWindow<Model::description.sliding.window>, FullCausal>;
 
 template <Pairing Kind>
 using ShiftBy =
     std::conditional_t<Kind == Pairing::none, NoShift,
                        std::conditional_t<Kind == Pairing::interleaved, RopeShift<Interleaved>, RopeShift<Neox>>>;
-template <const Description& TheModel, LayerKind Kind>
-using ShiftOf = ShiftBy<Kind == LayerKind::sliding ? TheModel.sliding.rope.pairing : TheModel.full.rope.pairing>;
+template <class Model, LayerKind Kind>
+using ShiftOf = ShiftBy<Kind == LayerKind::sliding ? Model::description.sliding.rope.pairing
+                                                   : Model::description.full.rope.pairing>;
 
 /// One tensor of the model's recurrent state.
-template <const Description& TheModel, int I, element E>
-struct State : StateTensor<TheModel.state[I].rank(), E> {};
+template <class Model, int I, element E>
+struct State : StateTensor<Model::description.state[I].rank(), E> {};
 
-template <const Description& TheModel, backend Backend, element E, int... I>
-RecurrentState<States<State<TheModel, I, E>...>, Backend> recurrent(std::integer_sequence<int, I...>);
-template <const Description& TheModel, backend Backend, element E>
-using RecurrentOf = decltype(recurrent<TheModel, Backend, E>(std::make_integer_sequence<int, TheModel.states()>{}));
+template <class Model, backend Backend, element E, int... I>
+RecurrentState<States<State<Model, I, E>...>, Backend> recurrent(std::integer_sequence<int, I...>);
+template <class Model, backend Backend, element E>
+using RecurrentOf =
+    decltype(recurrent<Model, Backend, E>(std::make_integer_sequence<int, Model::description.states()>{}));
 
 /// The memory of the layers of one kind.
-template <const Description& TheModel, LayerKind Kind, backend Backend, layout_policy Layout>
+template <class Model, LayerKind Kind, backend Backend, layout_policy Layout>
 struct OfKind {
-    using type = Cache<Layout, WindowOf<TheModel, Kind>, ShiftOf<TheModel, Kind>, Backend>;
+    using type = Cache<Layout, WindowOf<Model, Kind>, ShiftOf<Model, Kind>, Backend>;
 };
-template <const Description& TheModel, backend Backend, layout_policy Layout>
-struct OfKind<TheModel, LayerKind::recurrent, Backend, Layout> {
-    using type = RecurrentOf<TheModel, Backend, float>;
+template <class Model, backend Backend, layout_policy Layout>
+struct OfKind<Model, LayerKind::recurrent, Backend, Layout> {
+    using type = RecurrentOf<Model, Backend, float>;
 };
-template <const Description& TheModel, backend Backend, layout_policy Layout>
-struct OfKind<TheModel, LayerKind::nothing, Backend, Layout> {
+template <class Model, backend Backend, layout_policy Layout>
+struct OfKind<Model, LayerKind::nothing, Backend, Layout> {
     using type = NoMemory;
 };
 
@@ -67,29 +72,28 @@ template <LayerKind... A, LayerKind... B>
 KindList<A..., B...> operator+(KindList<A...>, KindList<B...>);
 
 /// The kinds of a model's memories, each once.
-template <const Description& TheModel, LayerKind Kind>
-using IfPresent = std::conditional_t<(TheModel.count(Kind) > 0), KindList<Kind>, KindList<>>;
-template <const Description& TheModel>
-using KindsOf = decltype(IfPresent<TheModel, LayerKind::sliding>{} + IfPresent<TheModel, LayerKind::full>{}
-                         + IfPresent<TheModel, LayerKind::recurrent>{});
+template <class Model, LayerKind Kind>
+using IfPresent = std::conditional_t<(Model::description.count(Kind) > 0), KindList<Kind>, KindList<>>;
+template <class Model>
+using KindsOf = decltype(IfPresent<Model, LayerKind::sliding>{} + IfPresent<Model, LayerKind::full>{}
+                         + IfPresent<Model, LayerKind::recurrent>{});
 
-template <const Description& TheModel>
-inline constexpr bool is_one_kind = TheModel.count(TheModel.kind(0)) == TheModel.layers;
+template <class Model>
+inline constexpr bool is_one_kind = Model::description.count(Model::description.kind(0)) == Model::description.layers;
 
-template <const Description& TheModel, backend Backend, layout_policy Layout, LayerKind... Kinds, int... I>
+template <class Model, backend Backend, layout_policy Layout, LayerKind... Kinds, int... I>
 auto whole(KindList<Kinds...>, std::integer_sequence<int, I...>) {
-    using Pattern = Repeat<typename OfKind<TheModel, TheModel.kind(I), Backend, Layout>::type...>;
-    return std::type_identity<Hybrid<Pattern, typename OfKind<TheModel, Kinds, Backend, Layout>::type...>>{};
+    using Pattern = Repeat<typename OfKind<Model, Model::description.kind(I), Backend, Layout>::type...>;
+    return std::type_identity<Hybrid<Pattern, typename OfKind<Model, Kinds, Backend, Layout>::type...>>{};
 }
 
 /// The memory of all layers: of one kind of them, or a hybrid.
-template <const Description& TheModel, backend Backend, layout_policy Layout>
-struct Whole : decltype(whole<TheModel, Backend, Layout>(KindsOf<TheModel>{},
-                                                         std::make_integer_sequence<int, TheModel.pattern.size()>{})) {
-};
-template <const Description& TheModel, backend Backend, layout_policy Layout>
-    requires(is_one_kind<TheModel>)
-struct Whole<TheModel, Backend, Layout> : OfKind<TheModel, TheModel.kind(0), Backend, Layout> {};
+template <class Model, backend Backend, layout_policy Layout>
+struct Whole : decltype(whole<Model, Backend, Layout>(
+                   KindsOf<Model>{}, std::make_integer_sequence<int, Model::description.pattern.size()>{})) {};
+template <class Model, backend Backend, layout_policy Layout>
+    requires(is_one_kind<Model>)
+struct Whole<Model, Backend, Layout> : OfKind<Model, Model::description.kind(0), Backend, Layout> {};
 
 } // namespace detail
 
@@ -129,9 +133,9 @@ struct Model {
     static constexpr const Description& description = TheModel;
 
     template <LayerKind Kind>
-    using Window = detail::WindowOf<TheModel, Kind>;
+    using Window = detail::WindowOf<Model, Kind>;
     template <LayerKind Kind>
-    using Shift = detail::ShiftOf<TheModel, Kind>;
+    using Shift = detail::ShiftOf<Model, Kind>;
 
     /// The memory of all layers of a kind that attends.
     template <LayerKind Kind, backend Backend = HostBackend, layout_policy Layout = StandardV<bf16>>
@@ -146,17 +150,17 @@ struct Model {
     /// Names tensor I of the recurrent state, in the order of the description.
     template <int I, element E = float>
         requires(I < TheModel.states())
-    using State = detail::State<TheModel, I, E>;
+    using State = detail::State<Model, I, E>;
 
     /// The memory of all recurrent layers.
     template <backend Backend = HostBackend, element E = float>
         requires(TheModel.count(LayerKind::recurrent) > 0)
-    using Recurrent = detail::RecurrentOf<TheModel, Backend, E>;
+    using Recurrent = detail::RecurrentOf<Model, Backend, E>;
 
     /// The whole memory: that of the only kind of layers, or a `Hybrid` of the kinds that there are, in the order
     /// sliding, full, recurrent.
     template <backend Backend = HostBackend, layout_policy Layout = StandardV<bf16>>
-    using Memory = typename detail::Whole<TheModel, Backend, Layout>::type;
+    using Memory = typename detail::Whole<Model, Backend, Layout>::type;
 
     template <LayerKind Kind>
     static Shape shape() {
@@ -206,13 +210,13 @@ struct Model {
     static Memory<Backend, Layout> make(const Limits& limits, StateLimits states = {}) {
         states.sequences = limits.sequences;
         states.batch = limits.batch;
-        return make_whole<Backend, Layout>(limits, states, detail::KindsOf<TheModel>{});
+        return make_whole<Backend, Layout>(limits, states, detail::KindsOf<Model>{});
     }
 
 private:
     template <LayerKind Kind, class Backend, class Layout>
     static auto make_one(const Limits& limits, const StateLimits& states) {
-        using One = typename detail::OfKind<TheModel, Kind, Backend, Layout>::type;
+        using One = typename detail::OfKind<Model, Kind, Backend, Layout>::type;
         if constexpr (Kind == LayerKind::recurrent) {
             return One{state_shape(), states};
         } else {
@@ -223,7 +227,7 @@ private:
     template <class Backend, class Layout, LayerKind... Kinds>
     static Memory<Backend, Layout> make_whole(const Limits& limits, const StateLimits& states,
                                               detail::KindList<Kinds...>) {
-        if constexpr (detail::is_one_kind<TheModel>) {
+        if constexpr (detail::is_one_kind<Model>) {
             return make_one<TheModel.kind(0), Backend, Layout>(limits, states);
         } else {
             return Memory<Backend, Layout>{TheModel.layers, make_one<Kinds, Backend, Layout>(limits, states)...};
