@@ -24,7 +24,7 @@ template <class Backend, class E>
 struct SlotMemory {
     SlotMemory(Backend& backend, int count, int stride)
         : buffer{backend.template allocate<E>(std::int64_t{count} * stride)},
-          stride_bytes{static_cast<std::int64_t>(stride * sizeof(E))},
+          stride_bytes{stride * std::int64_t{sizeof(E)}},
           expected(static_cast<std::size_t>(count * stride_bytes)) {}
 
     void fill(Backend& backend, std::mt19937& random) {
@@ -54,7 +54,7 @@ struct SlotCopying {
     SlotCopying(Backend& backend, std::mt19937& random, int count, int elements, int more_from, int more_to)
         : from{backend, count, elements + more_from},
           to{backend, count, elements + more_to},
-          bytes{static_cast<std::int64_t>(elements * sizeof(E))} {
+          bytes{elements * std::int64_t{sizeof(E)}} {
         from.fill(backend, random);
         to.fill(backend, random);
     }
