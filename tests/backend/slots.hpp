@@ -31,7 +31,7 @@ struct SlotMemory {
         std::uniform_int_distribution<int> byte{0, 255};
         for (std::byte& b : expected) b = static_cast<std::byte>(byte(random));
         std::vector<E> elements(static_cast<std::size_t>(buffer.size()));
-        std::memcpy(static_cast<void*>(elements.data()), expected.data(), expected.size());
+        if (!expected.empty()) std::memcpy(static_cast<void*>(elements.data()), expected.data(), expected.size());
         backend.copy_from_host(std::span<const E>{elements}, buffer, 0);
     }
 
