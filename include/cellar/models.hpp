@@ -32,25 +32,25 @@ namespace detail {
 
 template <class Model, LayerKind Kind>
 using WindowOf =
-    std::conditional_t<Kind == LayerKind::sliding, SlidingWindow<Model::description.sliding.window>, FullCausal>;
+    std::conditional_t<Kind == LayerKind::sliding, SlidingWindow<Model::describe().sliding.window>, FullCausal>;
 
 template <Pairing Kind>
 using ShiftBy =
     std::conditional_t<Kind == Pairing::none, NoShift,
                        std::conditional_t<Kind == Pairing::interleaved, RopeShift<Interleaved>, RopeShift<Neox>>>;
 template <class Model, LayerKind Kind>
-using ShiftOf = ShiftBy<Kind == LayerKind::sliding ? Model::description.sliding.rope.pairing
-                                                   : Model::description.full.rope.pairing>;
+using ShiftOf =
+    ShiftBy<Kind == LayerKind::sliding ? Model::describe().sliding.rope.pairing : Model::describe().full.rope.pairing>;
 
 /// One tensor of the model's recurrent state.
 template <class Model, int I, element E>
-struct State : StateTensor<Model::description.state[I].rank(), E> {};
+struct State : StateTensor<Model::describe().state[I].rank(), E> {};
 
 template <class Model, backend Backend, element E, int... I>
 RecurrentState<States<State<Model, I, E>...>, Backend> recurrent(std::integer_sequence<int, I...>);
 template <class Model, backend Backend, element E>
 using RecurrentOf =
-    decltype(recurrent<Model, Backend, E>(std::make_integer_sequence<int, Model::description.states()>{}));
+    decltype(recurrent<Model, Backend, E>(std::make_integer_sequence<int, Model::describe().states()>{}));
 
 /// The memory of the layers of one kind.
 template <class Model, LayerKind Kind, backend Backend, layout_policy Layout>
@@ -73,27 +73,27 @@ KindList<A..., B...> operator+(KindList<A...>, KindList<B...>);
 
 /// The kinds of a model's memories, each once.
 template <class Model, LayerKind Kind>
-using IfPresent = std::conditional_t<(Model::description.count(Kind) > 0), KindList<Kind>, KindList<>>;
+using IfPresent = std::conditional_t<(Model::describe().count(Kind) > 0), KindList<Kind>, KindList<>>;
 template <class Model>
 using KindsOf = decltype(IfPresent<Model, LayerKind::sliding>{} + IfPresent<Model, LayerKind::full>{}
                          + IfPresent<Model, LayerKind::recurrent>{});
 
 template <class Model>
-inline constexpr bool is_one_kind = Model::description.count(Model::description.kind(0)) == Model::description.layers;
+inline constexpr bool is_one_kind = Model::describe().count(Model::describe().kind(0)) == Model::describe().layers;
 
 template <class Model, backend Backend, layout_policy Layout, LayerKind... Kinds, int... I>
 auto whole(KindList<Kinds...>, std::integer_sequence<int, I...>) {
-    using Pattern = Repeat<typename OfKind<Model, Model::description.kind(I), Backend, Layout>::type...>;
+    using Pattern = Repeat<typename OfKind<Model, Model::describe().kind(I), Backend, Layout>::type...>;
     return std::type_identity<Hybrid<Pattern, typename OfKind<Model, Kinds, Backend, Layout>::type...>>{};
 }
 
 /// The memory of all layers: of one kind of them, or a hybrid.
 template <class Model, backend Backend, layout_policy Layout>
 struct Whole : decltype(whole<Model, Backend, Layout>(
-                   KindsOf<Model>{}, std::make_integer_sequence<int, Model::description.pattern.size()>{})) {};
+                   KindsOf<Model>{}, std::make_integer_sequence<int, Model::describe().pattern.size()>{})) {};
 template <class Model, backend Backend, layout_policy Layout>
     requires(is_one_kind<Model>)
-struct Whole<Model, Backend, Layout> : OfKind<Model, Model::description.kind(0), Backend, Layout> {};
+struct Whole<Model, Backend, Layout> : OfKind<Model, Model::describe().kind(0), Backend, Layout> {};
 
 } // namespace detail
 
@@ -131,6 +131,8 @@ constexpr std::int64_t total_bytes(const Description& model, const Limits& limit
 template <const Description& TheModel>
 struct Model {
     static constexpr const Description& description = TheModel;
+    /// The same, for what composes the types: nvcc takes no constant from a class that is not complete yet.
+    static constexpr const Description& describe() { return TheModel; }
 
     template <LayerKind Kind>
     using Window = detail::WindowOf<Model, Kind>;
