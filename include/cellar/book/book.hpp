@@ -49,7 +49,8 @@ public:
         return runs.covers({0}, std::min(pinned, p)) && runs.covers(std::max(pinned, window_.oldest_visible(p)), p);
     }
 
-    /// The largest q <= p with can_resume(s, q). O(log m) for each gap that it goes back over.
+    /// The largest q <= p with can_resume(s, q), for windows that slide or begin anew in chunks; a window that does both
+    /// may be told a smaller one. O(log m) for each gap that it goes back over.
     Position resumable_prefix(Sequence s, Position p) const {
         CELLAR_EXPECTS(p.value >= 0, "resumable_prefix: position ", p, ", expected 0 or more");
         const PositionRuns& runs = ledger_.record(s).runs;
