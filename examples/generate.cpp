@@ -211,14 +211,6 @@ int run(Options o) {
 } // namespace
 
 int main(int argc, char** argv) {
-    CLI::App app{"Writes text with a small language model, through its memory", "generate"};
-    Options options;
-    declare(app, options);
-    if (const auto code = llama::parse(app, argc, argv)) return *code;
-    try {
-        return run(options);
-    } catch (const std::exception& error) {
-        std::cerr << "generate: " << error.what() << '\n';
-        return llama::failed;
-    }
+    return llama::command("generate", "Writes text with a small language model, through its memory", argc, argv,
+                          declare, run);
 }

@@ -64,14 +64,6 @@ int run(const Options& o) {
 } // namespace
 
 int main(int argc, char** argv) {
-    CLI::App app{"Runs a llama2.c checkpoint through a cache and prints token ids", "llama2c"};
-    Options options;
-    declare(app, options);
-    if (const auto code = llama::parse(app, argc, argv)) return *code;
-    try {
-        return run(options);
-    } catch (const std::exception& error) {
-        std::cerr << "llama2c: " << error.what() << '\n';
-        return llama::failed;
-    }
+    return llama::command("llama2c", "Runs a llama2.c checkpoint through a cache and prints token ids", argc, argv,
+                          declare, run);
 }

@@ -107,14 +107,5 @@ int run(const Options& o) {
 } // namespace
 
 int main(int argc, char** argv) {
-    CLI::App app{"Runs an RWKV-7 of bytes on several prompts at once", "rwkv"};
-    Options options;
-    declare(app, options);
-    if (const auto code = llama::parse(app, argc, argv)) return *code;
-    try {
-        return run(options);
-    } catch (const std::exception& error) {
-        std::cerr << "rwkv: " << error.what() << '\n';
-        return llama::failed;
-    }
+    return llama::command("rwkv", "Runs an RWKV-7 of bytes on several prompts at once", argc, argv, declare, run);
 }

@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include <exception>
 #include <iostream>
 #include <optional>
 #include <string>
@@ -24,6 +25,22 @@ inline std::optional<int> parse(CLI::App& app, int argc, char** argv) {
         for (char& c : line) c = c == '\n' ? ' ' : c;
         std::cerr << app.get_name() << ": " << line << " (--help lists the flags)\n";
         return wrong_usage;
+    }
+}
+
+/// A whole command: `declare(app, options)` names the flags, `run(options)` does the work and may throw.
+template <class Options, class Run>
+int command(const char* name, const char* description, int argc, char** argv, void (*declare)(CLI::App&, Options&),
+            Run run) {
+    CLI::App app{description, name};
+    Options options;
+    declare(app, options);
+    if (const auto code = parse(app, argc, argv)) return *code;
+    try {
+        return run(options);
+    } catch (const std::exception& error) {
+        std::cerr << name << ": " << error.what() << '\n';
+        return failed;
     }
 }
 

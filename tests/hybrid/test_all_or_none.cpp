@@ -135,14 +135,23 @@ TEST_CASE("all or none: a state cannot lose its middle, so the caches keep their
     CHECK(memory.member<2>().next({1}) == Position{4});
 }
 
-TEST_CASE("all or none: a member without room for the copies of a shift") {
-    using Caches = Hybrid<Repeat<Shifting, ShiftingFull>, Shifting, ShiftingFull>;
-    Caches memory{2, Shifting{{1, 1, 2, 1}, {.sequences = 2, .capacity = 6, .batch = 6}},
-                  ShiftingFull{{1, 1, 2, 1}, {.sequences = 2, .capacity = 3, .batch = 6}}};
-    const std::vector<Position> positions{{0}, {1}, {2}, {3}, {4}, {5}};
-    const std::vector<Sequence> sequences(6);
-    memory.begin({positions, sequences})->commit();
+namespace {
+
+using Caches = Hybrid<Repeat<Shifting, ShiftingFull>, Shifting, ShiftingFull>;
+
+/// Six tokens that two sequences share.
+Caches shared_by_two(std::int32_t sliding_capacity, std::int32_t full_capacity) {
+    Caches memory{2, Shifting{{1, 1, 2, 1}, {.sequences = 2, .capacity = sliding_capacity, .batch = 6}},
+                  ShiftingFull{{1, 1, 2, 1}, {.sequences = 2, .capacity = full_capacity, .batch = 6}}};
+    memory.begin(toy::Batch{text(0, 0, 6)})->commit();
     REQUIRE(memory.copy_prefix({0}, {1}, 6));
+    return memory;
+}
+
+} // namespace
+
+TEST_CASE("all or none: a member without room for the copies of a shift") {
+    Caches memory = shared_by_two(6, 3);
     const auto picture = [&] { return member_portrait(memory.member<0>()) + member_portrait(memory.member<1>()); };
     const std::string before = picture();
     CHECK(memory.remove({0}, {0}, {2}).error() == Refused{Refusal::full, 1});
@@ -172,13 +181,7 @@ TEST_CASE("all or none: memory runs out in begin and in copy_prefix") {
 }
 
 TEST_CASE("all or none: memory runs out in a removal with shifts and copies") {
-    using Caches = Hybrid<Repeat<Shifting, ShiftingFull>, Shifting, ShiftingFull>;
-    Caches memory{2, Shifting{{1, 1, 2, 1}, {.sequences = 2, .capacity = 20, .batch = 6}},
-                  ShiftingFull{{1, 1, 2, 1}, {.sequences = 2, .capacity = 20, .batch = 6}}};
-    const std::vector<Position> positions{{0}, {1}, {2}, {3}, {4}, {5}};
-    const std::vector<Sequence> sequences(6);
-    memory.begin({positions, sequences})->commit();
-    REQUIRE(memory.copy_prefix({0}, {1}, 6));
+    Caches memory = shared_by_two(20, 20);
     const auto picture = [&] { return member_portrait(memory.member<0>()) + member_portrait(memory.member<1>()); };
     const std::string before = picture();
     CHECK(failures_of([&] { (void)memory.remove({0}, {3}, {4}).has_value(); }, [&] { CHECK(picture() == before); })

@@ -171,9 +171,7 @@ TEST_CASE("hybrid: a member outside of the pattern takes part in everything, and
 
 TEST_CASE("hybrid: what it is made of has to fit the pattern") {
     const auto sliding = [](int n) { return Sliding{{n, 1, 1}, {.sequences = 2, .capacity = 9}}; };
-    const auto full = [](int n, int sequences = 2) {
-        return Full{{n, 1, 1}, {.sequences = sequences, .capacity = 9}};
-    };
+    const auto full = [](int n, int sequences = 2) { return Full{{n, 1, 1}, {.sequences = sequences, .capacity = 9}}; };
     using Two = Hybrid<Repeat<Times<2, Sliding>, Full>, Sliding, Full>;
     CHECK(violation_of([&] { Two{5, sliding(4), full(1)}; }) == "none");
     CHECK(violation_of([&] {

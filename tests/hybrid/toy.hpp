@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include "tokens.hpp"
 #include <cellar/book/audit.hpp>
 #include <cellar/cellar.hpp>
 
@@ -50,37 +51,10 @@ inline Memory memory(const Limits& l = {}) {
                   {.sequences = l.sequences, .batch = l.batch, .rollback = l.rollback, .unequal = l.unequal}}};
 }
 
-struct Token {
-    int sequence;
-    int position;
-    int word;
-};
-using Tokens = std::vector<Token>;
-
-/// `count` tokens of one sequence from `position` on.
-inline Tokens text(int sequence, int position, int count, int first_word = 1) {
-    Tokens tokens;
-    for (int i = 0; i < count; ++i) tokens.push_back({sequence, position + i, first_word + i});
-    return tokens;
-}
-
-inline Tokens operator+(Tokens a, const Tokens& b) {
-    a.insert(a.end(), b.begin(), b.end());
-    return a;
-}
-
-struct Batch {
-    explicit Batch(const Tokens& tokens) {
-        for (const Token& t : tokens) {
-            positions.push_back({t.position});
-            sequences.push_back({t.sequence});
-        }
-    }
-    operator cellar::Batch() const { return {positions, sequences}; }
-
-    std::vector<Position> positions;
-    std::vector<Sequence> sequences;
-};
+using cellar_test::Batch;
+using cellar_test::text;
+using cellar_test::Token;
+using cellar_test::Tokens;
 
 inline int folded(int state, int word) {
     return (state * 31 + word * 7 + 1) % 65521;

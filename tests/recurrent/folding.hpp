@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include "tokens.hpp"
 #include <cellar/recurrent_state.hpp>
 
 #include <cstddef>
@@ -34,11 +35,9 @@ inline cellar::StateShape shape() {
 /// Bytes of a slot: rows are filled up to 16 bytes.
 inline constexpr std::int64_t state_bytes = layers * (32 + 16);
 
-struct Token {
-    int sequence;
-    int position;
-    int word;
-};
+using cellar_test::Batch;
+using cellar_test::text;
+using cellar_test::Token;
 
 inline int folded(int value, int word, int layer, int element, int modulus) {
     return (value * 31 + word * 7 + layer * 5 + element + 1) % modulus;
@@ -83,31 +82,6 @@ void copy(const cellar::StridedView<T, Rank>& from, const cellar::StridedView<T,
             copy(row(from, i), row(to, i));
         }
     }
-}
-
-struct Batch {
-    explicit Batch(const std::vector<Token>& tokens) {
-        for (const Token& t : tokens) {
-            positions.push_back({t.position});
-            sequences.push_back({t.sequence});
-        }
-    }
-    operator cellar::Batch() const { return {positions, sequences}; }
-
-    std::vector<Position> positions;
-    std::vector<Sequence> sequences;
-};
-
-/// `count` tokens of one sequence from `position` on.
-inline std::vector<Token> text(int sequence, int position, int count, int first_word = 1) {
-    std::vector<Token> tokens;
-    for (int i = 0; i < count; ++i) tokens.push_back({sequence, position + i, first_word + i});
-    return tokens;
-}
-
-inline std::vector<Token> operator+(std::vector<Token> a, const std::vector<Token>& b) {
-    a.insert(a.end(), b.begin(), b.end());
-    return a;
 }
 
 /// What one layer does with one part: through rows that are fetched and put, or in place.
