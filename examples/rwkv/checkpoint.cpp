@@ -36,12 +36,13 @@ public:
     Matrix matrix(const std::string& name, std::int64_t rows, std::int64_t columns) {
         const Tensor& tensor = find(name);
         if (tensor.rows != rows || tensor.columns != columns) {
-            fail("tensor " + in_quotes(name) + " is " + shape(tensor.rows, tensor.columns) + ", expected "
+            fail(std::string{"tensor "} + in_quotes(name) + " is " + shape(tensor.rows, tensor.columns) + ", expected "
                  + shape(rows, columns));
         }
         Matrix m(rows, columns);
         std::memcpy(m.data(), file_.bytes.data() + tensor.begin, sizeof(float) * static_cast<std::size_t>(m.size()));
-        if (!m.allFinite()) fail("tensor " + in_quotes(name) + " holds values that are not finite numbers");
+        if (!m.allFinite())
+            fail(std::string{"tensor "} + in_quotes(name) + " holds values that are not finite numbers");
         used_.insert(name);
         return m;
     }
@@ -50,7 +51,7 @@ public:
 
     void expect_all_used() const {
         for (const auto& [name, tensor] : tensors_) {
-            if (!used_.contains(name)) fail("tensor " + in_quotes(name) + " has no place in this model");
+            if (!used_.contains(name)) fail(std::string{"tensor "} + in_quotes(name) + " has no place in this model");
         }
     }
 
@@ -94,16 +95,16 @@ private:
         expect_left(length, "a name");
         const std::string name{file_.bytes.data() + offset_, length};
         offset_ += length;
-        expect_float("tensor " + in_quotes(name), type);
+        expect_float(std::string{"tensor "} + in_quotes(name), type);
         std::uint64_t elements = 1;
         for (const std::uint32_t size : sizes) {
-            if (size == 0) fail("tensor " + in_quotes(name) + " is empty");
+            if (size == 0) fail(std::string{"tensor "} + in_quotes(name) + " is empty");
             elements = elements > file_.bytes.size() / size ? file_.bytes.size() : elements * size;
         }
-        expect_left(elements * sizeof(float), "tensor " + in_quotes(name));
+        expect_left(elements * sizeof(float), std::string{"tensor "} + in_quotes(name));
         const auto rows = static_cast<std::int64_t>(elements / sizes[0]);
         if (!tensors_.emplace(name, Tensor{rows, sizes[0], offset_}).second) {
-            fail("tensor " + in_quotes(name) + " is there twice");
+            fail(std::string{"tensor "} + in_quotes(name) + " is there twice");
         }
         offset_ += elements * sizeof(float);
     }
@@ -135,12 +136,12 @@ private:
 
     const Tensor& find(const std::string& name) const {
         const auto found = tensors_.find(name);
-        if (found == tensors_.end()) fail("tensor " + in_quotes(name) + " is missing");
+        if (found == tensors_.end()) fail(std::string{"tensor "} + in_quotes(name) + " is missing");
         return found->second;
     }
 
     static std::string shape(std::int64_t rows, std::int64_t columns) {
-        return "[" + std::to_string(rows) + ", " + std::to_string(columns) + "]";
+        return std::string{"["} + std::to_string(rows) + ", " + std::to_string(columns) + "]";
     }
 
     const llama::File& file_;
