@@ -89,7 +89,7 @@ public:
 
     /// Room in the runs of the batch's sequences.
     void make_room(const Batch& batch) {
-        for (const Sequence s : batch.sequences) ledger_.record(s).runs.reserve(2 * std::int64_t{batch.tokens()} + 1);
+        for (const Sequence s : batch.sequences) ledger_.known(s).runs.reserve(2 * std::int64_t{batch.tokens()} + 1);
     }
 
     /// Opens the pass that was prepared.
@@ -97,7 +97,6 @@ public:
         pass_.start(batch);
         ledger_.take(batch.tokens(), pass_.cells);
         enter_tokens();
-        find_history();
     }
 
     /// Whether a pass that only looks can be opened for this batch: its tokens get no cells.
@@ -110,13 +109,13 @@ public:
     /// Opens the pass that was prepared. Close it by `drop`.
     void look(const Batch& batch) noexcept {
         pass_.start(batch);
-        find_history();
+        enter_tokens();
     }
 
     /// The tokens of the open pass stay, and what fell out of their sequences' retention is forgotten.
     void commit() noexcept {
         for (const Sequence s : pass_.members) {
-            const Position kept = window_.oldest_kept(ledger_.record(s).runs.last());
+            const Position kept = window_.oldest_kept(ledger_.known(s).runs.last());
             if (window_.pinned() < kept.value) ledger_.forget(s, {window_.pinned()}, kept);
         }
         close();
@@ -186,6 +185,18 @@ private:
         CELLAR_EXPECTS(batch.bidirectional.empty() || batch.bidirectional.size() == batch.positions.size(),
                        "begin: ", batch.bidirectional.size(), " bidirectional flags, expected none or one for each of ",
                        batch.positions.size(), " tokens");
+        // Without a branch on any token, as every pass comes by.
+        const auto sequences = static_cast<std::uint32_t>(ledger_.sequences());
+        const auto end = static_cast<std::uint32_t>(end_of_time.value);
+        bool wrong = false;
+        for (std::size_t i = 0; i < batch.positions.size(); ++i)
+            wrong |= static_cast<std::uint32_t>(batch.positions[i].value) >= end
+                     || static_cast<std::uint32_t>(batch.sequences[i].value) >= sequences;
+        if (wrong) [[unlikely]]
+            say_what_is_wrong(batch);
+    }
+
+    [[gnu::cold, gnu::noinline]] void say_what_is_wrong(const Batch& batch) const {
         for (std::size_t i = 0; i < batch.positions.size(); ++i) {
             CELLAR_EXPECTS(batch.positions[i].value >= 0 && batch.positions[i] < end_of_time, "begin: token ", i,
                            " has position ", batch.positions[i], ", expected 0 to ", end_of_time.value - 1);
@@ -199,58 +210,75 @@ private:
         return pass_.sees_all(token) ? end_of_time : pass_.positions[token] + 1;
     }
 
-    void enter_tokens() {
-        const Sequence* const sequences = pass_.sequences.data();
-        const Position* const positions = pass_.positions.data();
-        const Cell* const cells = pass_.cells.data();
-        const std::size_t n = pass_.cells.size();
-        for (std::size_t i = 0, end = 0; i < n; i = end) {
-            for (end = i + 1; end < n && sequences[end] == sequences[i] && positions[end] == positions[end - 1] + 1
-                              && cells[end] == cells[end - 1] + 1;)
-                ++end;
-            ledger_.enter(sequences[i], positions[i], cells[i], static_cast<std::int32_t>(end - i));
-        }
-    }
-
     /// Calls `visit(token, cells that it sees)` for each token.
     template <class Visit>
     void visit_rows(Visit visit) {
         for (std::size_t i = 0; i < pass_.positions.size(); ++i) {
-            detail::SequenceRecord& r = ledger_.record(pass_.sequences[i]);
+            detail::SequenceRecord& r = ledger_.known(pass_.sequences[i]);
             r.visible.slide(r.runs, seen_from(i), seen_to(i));
             visit(static_cast<std::int64_t>(i), r.visible.cells());
         }
     }
 
-    void find_history() {
-        Cell lowest = ledger_.cells();
-        Cell highest = -1;
+    // Gives the tokens to their sequences, if they got cells, and finds the cells that they see. What some see may be
+    // found before all are entered: every token sees itself.
+    void enter_tokens() {
         const Sequence* const sequences = pass_.sequences.data();
         const std::size_t n = pass_.sequences.size();
-        for (std::size_t i = 0; i < n;) {
-            const Sequence s = sequences[i];
-            Position from = seen_from(i);
-            Position to = seen_to(i);
-            // What neighbouring tokens of one sequence see is found in one go, if it hangs together.
-            for (++i; i < n && sequences[i] == s && seen_from(i) <= to && from <= seen_to(i); ++i) {
-                from = std::min(from, seen_from(i));
-                to = std::max(to, seen_to(i));
+        const bool got_cells = !pass_.cells.empty();
+        Cell lowest = ledger_.cells();
+        Cell highest = -1;
+        for (std::size_t i = 0, end = 0; i < n; i = end) {
+            for (end = i + 1; end < n && sequences[end] == sequences[i];) ++end;
+            detail::SequenceRecord& r = ledger_.known(sequences[i]);
+            const auto see = [&](Position from, Position to) {
+                r.visible.slide(r.runs, from, to);
+                lowest = std::min(lowest, r.visible.lowest());
+                highest = std::max(highest, r.visible.highest());
+            };
+            if (end - i == 1) { // a decode step has nothing else: all of it inline
+                if (got_cells) Ledger::enter(r, pass_.positions[i], pass_.cells[i], 1);
+                see(seen_from(i), seen_to(i));
+            } else {
+                if (got_cells) enter_runs(r, i, end);
+                for_each_sight(i, end, see);
             }
-            detail::SequenceRecord& r = ledger_.record(s);
-            r.visible.slide(r.runs, from, to);
-            lowest = std::min(lowest, r.visible.lowest());
-            highest = std::max(highest, r.visible.highest());
             if (r.in_pass) continue;
             r.in_pass = true;
-            pass_.members.push_back(s);
+            pass_.members.push_back(sequences[i]);
         }
         if (highest < 0) return;
         const Cell first = lowest / limits_.padding * limits_.padding;
         pass_.history = {first, (highest - first + limits_.padding) / limits_.padding * limits_.padding};
     }
 
+    // Tokens [i, end) of one sequence; neighbouring positions in neighbouring cells in one go.
+    [[gnu::noinline]] void enter_runs(detail::SequenceRecord& r, std::size_t i, std::size_t end) {
+        const Position* const positions = pass_.positions.data();
+        const Cell* const cells = pass_.cells.data();
+        while (i < end) {
+            const std::size_t first = i;
+            for (++i; i < end && positions[i] == positions[i - 1] + 1 && cells[i] == cells[i - 1] + 1;) ++i;
+            Ledger::enter(r, positions[first], cells[first], static_cast<std::int32_t>(i - first));
+        }
+    }
+
+    // Calls `visit(from, to)` with the positions that the same tokens see, in one go as far as they hang together.
+    template <class Visit>
+    [[gnu::noinline]] void for_each_sight(std::size_t i, std::size_t end, Visit visit) const {
+        while (i < end) {
+            Position from = seen_from(i);
+            Position to = seen_to(i);
+            for (++i; i < end && seen_from(i) <= to && from <= seen_to(i); ++i) {
+                from = std::min(from, seen_from(i));
+                to = std::max(to, seen_to(i));
+            }
+            visit(from, to);
+        }
+    }
+
     void close() {
-        for (const Sequence s : pass_.members) ledger_.record(s).in_pass = false;
+        for (const Sequence s : pass_.members) ledger_.known(s).in_pass = false;
         pass_.open = false;
     }
 

@@ -18,8 +18,10 @@ public:
     explicit CellSet(Cell cells)
         : word_count_{detail::words_for(cells)}, words_{word_count_ + detail::words_for(word_count_)} {}
 
+    /// `n` from 1.
     void add(Cell first, std::int32_t n) {
-        detail::for_each_word(first, n, [&](std::int64_t at, Word cells) { add_word(at, cells); });
+        detail::for_each_word(first, n, [&](std::int64_t at, Word cells) { set(at, cells); });
+        widen(first, first + n - 1);
     }
 
     void remove(Cell first, std::int32_t n) {
@@ -28,16 +30,8 @@ public:
 
     /// The same for these cells of word `at`.
     void add_word(std::int64_t at, detail::Word cells) {
-        words_[at] |= cells;
-        summary(detail::word_of(at)) |= Word{1} << detail::bit_of(at);
-        if (const Cell low = lowest_of(at, cells); low <= lowest_) {
-            lowest_ = low;
-            lowest_is_known_ = true;
-        }
-        if (const Cell high = highest_of(at, cells); high >= highest_) {
-            highest_ = high;
-            highest_is_known_ = true;
-        }
+        set(at, cells);
+        widen(lowest_of(at, cells), highest_of(at, cells));
     }
 
     void remove_word(std::int64_t at, detail::Word cells) {
@@ -89,15 +83,19 @@ public:
     /// The lowest cell, or INT32_MAX if the set is empty. O(1) but after the lowest one was removed: then the next is
     /// looked for from there on.
     Cell lowest() {
-        if (!lowest_is_known_) lowest_ = find_lowest();
-        lowest_is_known_ = true;
+        if (!lowest_is_known_) {
+            lowest_ = find_lowest();
+            lowest_is_known_ = true;
+        }
         return lowest_;
     }
 
     /// The highest cell, or -1 if the set is empty. At the same cost.
     Cell highest() {
-        if (!highest_is_known_) highest_ = find_highest();
-        highest_is_known_ = true;
+        if (!highest_is_known_) {
+            highest_ = find_highest();
+            highest_is_known_ = true;
+        }
         return highest_;
     }
 
@@ -120,6 +118,23 @@ private:
     static Cell lowest_of(std::int64_t at, Word cells) { return static_cast<Cell>(at * 64 + std::countr_zero(cells)); }
     static Cell highest_of(std::int64_t at, Word cells) {
         return static_cast<Cell>(at * 64 + 63 - std::countl_zero(cells));
+    }
+
+    void set(std::int64_t at, Word cells) {
+        words_[at] |= cells;
+        summary(detail::word_of(at)) |= Word{1} << detail::bit_of(at);
+    }
+
+    // These are the lowest and the highest of the cells that were added.
+    void widen(Cell low, Cell high) {
+        if (low <= lowest_) {
+            lowest_ = low;
+            lowest_is_known_ = true;
+        }
+        if (high >= highest_) {
+            highest_ = high;
+            highest_is_known_ = true;
+        }
     }
 
     // No cell is below lowest_, and none above highest_.

@@ -48,6 +48,8 @@ public:
     detail::SequenceRecord& record(Sequence s) {
         return const_cast<detail::SequenceRecord&>(std::as_const(*this).record(s));
     }
+    /// The same, not checked: for those of a batch that was.
+    detail::SequenceRecord& known(Sequence s) { return sequences_[static_cast<std::size_t>(s.value)]; }
 
     /// Takes n free cells, in ascending order: the lowest run of n, else the n lowest. Each has an owner from now on,
     /// whom `enter` names. `taken` is empty before. O(n log cells).
@@ -68,20 +70,18 @@ public:
         }
     }
 
-    /// The taken cells [cell, cell + n) hold the tokens of s at [position, position + n). Needs room in its runs.
-    void enter(Sequence s, Position position, Cell cell, std::int32_t n) {
-        detail::SequenceRecord& r = record(s);
-        if (r.runs.empty() || r.runs.last() < position) {
+    /// The taken cells [cell, cell + n) hold a sequence's tokens at [position, position + n). Needs room in its runs.
+    static void enter(detail::SequenceRecord& r, Position position, Cell cell, std::int32_t n) {
+        if (r.runs.insert(position, cell, n)) {
             r.visible.appended(position, cell, n);
         } else {
             r.visible.inserted(position, cell, n);
         }
-        r.runs.insert(position, cell, n);
     }
 
     /// Undoes `take` and `enter` of one token.
     void take_back(Sequence s, Position position, Cell cell) {
-        detail::SequenceRecord& r = record(s);
+        detail::SequenceRecord& r = known(s);
         r.runs.erase_one(position, cell);
         disown(r, cell / detail::word_bits, detail::bit_range(cell % detail::word_bits, 1));
     }

@@ -44,16 +44,18 @@ public:
     }
 
     /// Tokens at [position, position + n) lie in [cell, cell + n). Behind the last position: O(1). Needs room for two
-    /// more runs, and two a token when it goes into the middle.
-    void insert(Position position, Cell cell, std::int32_t n) {
+    /// more runs, and two a token when it goes into the middle. True if all others are before them.
+    bool insert(Position position, Cell cell, std::int32_t n) {
         // What was forgotten below the last gap is no longer all at the front: see covered_since.
         if (position.value < forgotten_) recompute_coverage(0);
-        if (empty() || last() <= position) {
-            append({position.value, cell, n, position.value});
+        const std::int32_t last = size_ == 0 ? -1 : run(size_ - 1).last();
+        if (last <= position.value) {
+            append(last, {position.value, cell, n, position.value});
         } else {
             for (std::int32_t i = 0; i < n; ++i) insert_one(position.value + i, cell + i);
         }
         tokens_ += n;
+        return last < position.value;
     }
 
     /// Calls `visit(position, cell, count)` for the runs within positions [from, to), in order.
@@ -190,17 +192,18 @@ private:
         return r.position >= forgotten_ ? std::max(r.covered_from, forgotten_) : r.covered_from;
     }
 
-    void append(Run r) {
-        if (size_ != 0) {
-            Run& end = run(size_ - 1);
-            if (end.last() + 1 == r.position && end.cell + end.count == r.cell) {
-                end.count += r.count;
+    // `last` is the last position, or -1.
+    void append(std::int32_t last, Run r) {
+        Run* const end = begin() + size_;
+        if (size_ != 0 && last + 1 >= r.position) {
+            if (last + 1 == r.position && end[-1].cell + end[-1].count == r.cell) {
+                end[-1].count += r.count;
                 return;
             }
-            if (end.last() + 1 >= r.position) r.covered_from = covered_since(end);
+            r.covered_from = covered_since(end[-1]);
         }
+        *end = r;
         ++size_;
-        run(size_ - 1) = r;
     }
 
     // Not inline, so that appending is, which passes do.
@@ -226,7 +229,7 @@ private:
         close(i + 1, i + 2);
     }
 
-    void recompute_coverage(std::int64_t from) {
+    [[gnu::noinline]] void recompute_coverage(std::int64_t from) {
         if (forgotten_ != 0) from = 0;
         forgotten_ = 0;
         for (std::int64_t i = std::max<std::int64_t>(from, 0); i < size_; ++i) {

@@ -28,9 +28,12 @@ public:
     /// Afterwards the set holds the cells whose positions lie in [from, to), or in [0, to) and among the pinned ones.
     /// Costs as many cells (in words, where they lie together) as change their place in it.
     void slide(const PositionRuns& runs, Position from, Position to) {
-        slide(runs, pinned_seen_, {{0}, {std::min(pinned_, to.value)}});
+        const std::int32_t pinned = std::min(pinned_, to.value);
         const std::int32_t begin = std::max(from.value, pinned_);
-        slide(runs, window_seen_, {{begin}, {std::max(begin, to.value)}});
+        const std::int32_t end = std::max(begin, to.value);
+        if (pinned_seen_.from.value != 0 || pinned_seen_.to.value != pinned) slide(runs, pinned_seen_, {{0}, {pinned}});
+        if (window_seen_.from.value != begin || window_seen_.to.value != end)
+            slide(runs, window_seen_, {{begin}, {end}});
     }
 
     /// The sequence gets tokens behind its last, at [position, position + n), in [cell, cell + n): if all up to there is
@@ -41,8 +44,8 @@ public:
         window_seen_.to = position + n;
     }
 
-    /// The sequence got tokens at [position, position + n), in [cell, cell + n).
-    void inserted(Position position, Cell cell, std::int32_t n) {
+    /// The sequence got tokens at [position, position + n), in [cell, cell + n). Not inline, so that `appended` is.
+    [[gnu::noinline]] void inserted(Position position, Cell cell, std::int32_t n) {
         for (const Span& seen : {pinned_seen_, window_seen_}) {
             const Position begin = std::max(position, seen.from);
             const Position end = std::min(position + n, seen.to);
@@ -77,8 +80,8 @@ private:
         Position to;
     };
 
-    void slide(const PositionRuns& runs, Span& seen, Span next) {
-        if (next.from == seen.from && next.to == seen.to) return;
+    // Not inline, as most often there is nothing to do: what was appended is seen.
+    [[gnu::noinline]] void slide(const PositionRuns& runs, Span& seen, Span next) {
         if (next.from >= seen.to || next.to <= seen.from) {
             hide(runs, seen);
             show(runs, next);
