@@ -53,15 +53,16 @@ private:
     std::optional<Pass> pass_; // declared later, so that it goes before the memory
 };
 
-/// A text in a memory for each kind of layers, whatever their order in the model is.
-template <class Layout, class Shift, class Backend = cellar::HostBackend>
+/// A text in a memory for each kind of layers, whatever their order in the model is. `Work` says where it lies, and
+/// reads it.
+template <class Layout, class Shift, class Work = LayerWork<Layout>>
 class CachedMemory final : public TextMemory {
-    using Memories = MemoryOf<Layout, Shift, Backend>;
+    using Memories = MemoryOf<Layout, Shift, Work>;
 
 public:
     CachedMemory(const Config& config, Shift shift, int capacity, int batch, int rollback = 0)
         : work_{config, capacity}, kinds_{config.layer_types} {
-        const Memories memories{config, shift, capacity, batch, rollback};
+        const Memories memories{work_, config, shift, capacity, batch, rollback};
         if (config.layers(LayerKind::sliding_attention) > 0) sliding_.emplace(memories.sliding());
         if (config.layers(LayerKind::full_attention) > 0) full_.emplace(memories.full());
         if (config.layers(LayerKind::recurrent) > 0) recurrent_.emplace(memories.recurrent());
@@ -126,7 +127,7 @@ private:
         recurrent_.drop();
     }
 
-    LayerWork<Layout> work_;
+    Work work_;
     std::vector<LayerKind> kinds_;
     std::vector<int> places_;                 // of a layer among those of its kind
     std::vector<cellar::Sequence> sequences_; // of the batch: all 0

@@ -17,9 +17,9 @@ namespace llama {
 /// A text in one `Hybrid`, for a model of two recurrent layers and a sliding one, twice, and then a full one. What
 /// `CachedMemory` works out at run time is known to the compiler here: which layer has which memory, and that all
 /// memories do what a verb says, or none.
-template <class Layout, class Shift, class Backend = cellar::HostBackend>
+template <class Layout, class Shift, class Work = LayerWork<Layout>>
 class HybridMemory final : public TextMemory {
-    using Memories = MemoryOf<Layout, Shift, Backend>;
+    using Memories = MemoryOf<Layout, Shift, Work>;
     using Sliding = typename Memories::Sliding;
     using Full = typename Memories::Full;
     using Recurrent = typename Memories::Recurrent;
@@ -43,7 +43,7 @@ public:
     }
 
     HybridMemory(const Config& config, Shift shift, int capacity, int batch, int rollback)
-        : HybridMemory{config, Memories{config, shift, capacity, batch, rollback}} {}
+        : work_{config, capacity}, hybrid_{hybrid_of({work_, config, shift, capacity, batch, rollback})} {}
 
     cellar::Result<void> begin(int first, int tokens) override {
         positions_.clear();
@@ -89,15 +89,15 @@ public:
     double unit_roundoff() const override { return work_.unit_roundoff(); }
 
 private:
-    HybridMemory(const Config& config, const Memories& memories)
-        : work_{config, memories.capacity},
-          hybrid_{config.layers(), memories.recurrent(), memories.sliding(), memories.full()} {}
+    static Hybrid hybrid_of(const Memories& memories) {
+        return Hybrid{memories.config.layers(), memories.recurrent(), memories.sliding(), memories.full()};
+    }
 
     const Sliding& sliding() const { return hybrid_.template member<Sliding>(); }
 
     static constexpr cellar::Sequence text{0};
 
-    LayerWork<Layout> work_;
+    Work work_;
     Hybrid hybrid_;
     std::optional<cellar::PassOf<Hybrid>> pass_; // declared later, so that it goes before the memory
     std::vector<cellar::Sequence> sequences_;    // of the batch: all the text

@@ -19,12 +19,14 @@ struct Hidden : cellar::StateTensor<1> {};       // [width]
 /// The memory of each kind of layers, for one text: the sliding layers' cache forgets what no layer of them sees any
 /// more, the full layers' one keeps all, and the recurrent layers keep the newest state, and all of them what it takes
 /// to take `rollback` tokens back. Keys are stored at their rotary positions.
-template <class Layout, class Shift, class Backend>
+template <class Layout, class Shift, class Work>
 struct MemoryOf {
+    using Backend = typename Work::Backend;
     using Sliding = cellar::Cache<Layout, cellar::SlidingWindow<>, Shift, Backend>;
     using Full = cellar::Cache<Layout, cellar::FullCausal, Shift, Backend>;
     using Recurrent = cellar::RecurrentState<cellar::States<RecentInputs, Hidden>, Backend>;
 
+    const Work& work;
     const Config& config;
     Shift shift;
     int capacity;
@@ -34,15 +36,17 @@ struct MemoryOf {
     Sliding sliding() const {
         const cellar::WindowOptions options{.retention = config.sliding_window + rollback};
         return {shape(LayerKind::sliding_attention), limits(), cellar::SlidingWindow<>{config.sliding_window, options},
-                shift};
+                shift, work.backend()};
     }
 
-    Full full() const { return {shape(LayerKind::full_attention), limits(), cellar::FullCausal{}, shift}; }
+    Full full() const {
+        return {shape(LayerKind::full_attention), limits(), cellar::FullCausal{}, shift, work.backend()};
+    }
 
     Recurrent recurrent() const {
         return {cellar::StateShape{config.layers(LayerKind::recurrent),
                                    {{config.conv1d_width - 1, config.lru_width}, {config.lru_width}}},
-                cellar::StateLimits{.sequences = 1, .batch = batch, .rollback = rollback}};
+                cellar::StateLimits{.sequences = 1, .batch = batch, .rollback = rollback}, work.backend()};
     }
 
 private:
@@ -52,18 +56,43 @@ private:
     cellar::Limits limits() const { return {.sequences = 1, .capacity = capacity, .batch = batch}; }
 };
 
-/// What layers do with the passes of their memories.
+/// What is done with keys before they are stored, whoever does the rest.
 template <class Layout>
-class LayerWork {
+class KeyWork {
 public:
-    LayerWork(const Config& config, int capacity)
-        : rotary_{config, capacity}, attention_{config}, kv_heads_{config.num_key_value_heads}, dim_{config.head_dim} {}
+    KeyWork(const Config& config, int capacity) : rotary_{config, capacity} {}
 
     /// Queries and keys get their rotary positions, of which the first is `first`.
     void turn(Matrix& queries, Matrix& keys, int first) const {
         rotary_.turn(queries, first);
         rotary_.turn(keys, first);
     }
+
+    /// The largest relative error of storing a number.
+    static double unit_roundoff() {
+        using Element = typename Layout::key_element;
+        if (std::is_same_v<Element, cellar::half>) return 0x1p-11;
+        if (std::is_same_v<Element, cellar::bfloat16>) return 0x1p-8;
+        return 0x1p-24;
+    }
+
+private:
+    Rotary rotary_;
+};
+
+/// What layers do with the passes of their memories: on the host, by Eigen.
+template <class Layout>
+class LayerWork : public KeyWork<Layout> {
+public:
+    using Backend = cellar::HostBackend;
+
+    LayerWork(const Config& config, int capacity)
+        : KeyWork<Layout>{config, capacity},
+          attention_{config},
+          kv_heads_{config.num_key_value_heads},
+          dim_{config.head_dim} {}
+
+    static Backend backend() { return {}; }
 
     // [attend]
     template <class Pass>
@@ -87,16 +116,7 @@ public:
         }
     }
 
-    /// The largest relative error of storing a number.
-    static double unit_roundoff() {
-        using Element = typename Layout::key_element;
-        if (std::is_same_v<Element, cellar::half>) return 0x1p-11;
-        if (std::is_same_v<Element, cellar::bfloat16>) return 0x1p-8;
-        return 0x1p-24;
-    }
-
 private:
-    Rotary rotary_;
     ViewAttention<Layout> attention_;
     int kv_heads_;
     int dim_;
