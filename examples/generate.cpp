@@ -2,12 +2,14 @@
 
 // Generates text with a byte-level model in a safetensors file, through a memory for each kind of its
 // layers: a cache for those with a sliding window, one for those with full attention, and recurrent
-// states. In the end it computes everything again without any memory and compares.
+// states, on the host or where Kokkos works. In the end it computes everything again without any memory
+// and compares.
 #include "llama/choices.hpp"
 #include "llama/command_line.hpp"
 #include "llama/draft.hpp"
 #include "llama/file.hpp"
 #include "llama/huggingface.hpp"
+#include "llama/kokkos.hpp"
 #include "llama/model.hpp"
 #include "llama/report.hpp"
 #include "llama/sampler.hpp"
@@ -34,6 +36,7 @@ struct Options {
     std::string model = CELLAR_EXAMPLES_MODEL;
     std::string prompt = "ROMEO:\n";
     std::string json;
+    std::string backend = "eigen";
     std::string layout = "standard";
     std::string cache_type = "float";
     int tokens = 400;
@@ -53,6 +56,9 @@ void declare(CLI::App& app, Options& o) {
         ->check(CLI::Range(0.0, 100.0))
         ->capture_default_str();
     app.add_option("--model", o.model, "a safetensors file")->capture_default_str();
+    app.add_option("--backend", o.backend, "where the memory lies and is read: on the host, or where Kokkos works")
+        ->check(CLI::IsMember({"eigen", "kokkos"}))
+        ->capture_default_str();
     app.add_option("--layout", o.layout, "of the values in the cache")
         ->check(CLI::IsMember({"standard", "permuted"}))
         ->capture_default_str();
@@ -172,6 +178,7 @@ llama::Report describe(const Options& o, const llama::Llama& model) {
     llama::Report report;
     report.model = o.model;
     report.parameters = model.weights().parameters();
+    report.backend = o.backend;
     report.layout = o.layout;
     report.cache_type = o.cache_type;
     report.context = o.context;
@@ -182,6 +189,7 @@ llama::Report describe(const Options& o, const llama::Llama& model) {
 }
 
 int run(Options o) {
+    const auto kokkos = o.backend == "kokkos" ? llama::start_kokkos() : nullptr; // which outlives the memory
     llama::Llama model{llama::read_weights(llama::Safetensors::read(o.model))};
     settle(o, model.config());
     std::ofstream json = open_for_writing(o.json);
@@ -190,10 +198,13 @@ int run(Options o) {
                                       .keep_every = std::max(1, o.tokens / 32),
                                       .rollback = o.draft};
     const auto memory =
-        llama::make_memory(model.config(), o.layout, o.cache_type, limits.context, limits.batch, limits.rollback);
+        kokkos
+            ? kokkos->make_memory(model.config(), o.layout, o.cache_type, limits.context, limits.batch, limits.rollback)
+            : llama::make_memory(model.config(), o.layout, o.cache_type, limits.context, limits.batch, limits.rollback);
     llama::Session session{model, *memory, limits};
 
     llama::Report report = describe(o, model);
+    if (kokkos) report.execution_space = kokkos->execution_space();
     Writer{session, o, report}.write();
     report.memory = memory->use();
     report.shifts = session.shifts();

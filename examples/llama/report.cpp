@@ -23,8 +23,12 @@ nlohmann::ordered_json to_json(const Report& r) {
         return nlohmann::ordered_json{
             {"layers", u.layers}, {"slots_used", u.cells_used}, {"slots", u.cells}, {"bytes", u.bytes}};
     };
+    nlohmann::ordered_json space; // null
+    if (!r.execution_space.empty()) space = r.execution_space;
     return {{"model", r.model},
             {"parameters", r.parameters},
+            {"backend", r.backend},
+            {"execution_space", space},
             {"layout", r.layout},
             {"cache_type", r.cache_type},
             {"context", r.context},
@@ -63,6 +67,7 @@ void print(std::ostream& stream, const Report& r) {
         if (u.layers == 0) return;
         out << "cells    " << u.cells_used << " of " << u.cells << " used (" << u.layers << ' ' << kind << " layers)\n";
     };
+    out << "backend  " << r.backend << (r.execution_space.empty() ? "" : " on " + r.execution_space) << '\n';
     pace("prefill  ", r.prefill);
     pace("decode   ", r.decode);
     if (r.drafted > 0) out << "draft    " << r.accepted << " of " << r.drafted << " guessed tokens accepted\n";

@@ -22,6 +22,8 @@ struct Pace {
 struct Report {
     std::string model;
     std::int64_t parameters = 0;
+    std::string backend;
+    std::string execution_space; ///< of Kokkos; empty if another backend does the work
     std::string layout;
     std::string cache_type;
     int context = 0;
