@@ -1,86 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
 // The commands as a user meets them.
+#include "commands.hpp"
 #include "rwkv_files.hpp"
 #include "skip.hpp"
 
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
-#include <algorithm>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <string>
-#include <sys/wait.h>
-#include <unistd.h>
-
-namespace {
-
-namespace fs = std::filesystem;
-
-const std::string model = CELLAR_SOURCE_DIR "/examples/models/shakespeare/model.safetensors";
-const std::string hybrid = CELLAR_SOURCE_DIR "/examples/models/shakespeare-hybrid/model.safetensors";
-
-/// A folder that goes when the test does.
-class Scratch {
-public:
-    Scratch() {
-        std::string name = (fs::temp_directory_path() / "cellar-test-XXXXXX").string();
-        REQUIRE(::mkdtemp(name.data()) != nullptr);
-        folder_ = name;
-    }
-    ~Scratch() { fs::remove_all(folder_); }
-    Scratch(const Scratch&) = delete;
-    Scratch& operator=(const Scratch&) = delete;
-
-    std::string path(const std::string& name) const { return (folder_ / name).string(); }
-
-private:
-    fs::path folder_;
-};
-
-std::string content(const std::string& path) {
-    std::ifstream file{path, std::ios::binary};
-    return {std::istreambuf_iterator<char>{file}, {}};
-}
-
-struct Outcome {
-    int code;
-    std::string out;
-    std::string error;
-};
-
-Outcome run(const std::string& command) {
-    const Scratch scratch;
-    const std::string redirected = command + " >" + scratch.path("out") + " 2>" + scratch.path("error");
-    const int status = std::system(redirected.c_str());
-    REQUIRE(WIFEXITED(status));
-    return {WEXITSTATUS(status), content(scratch.path("out")), content(scratch.path("error"))};
-}
-
-Outcome generate(const std::string& flags) {
-    return run(CELLAR_GENERATE " " + flags);
-}
-
-/// It ends with one line on the error stream that says `words`, and prints no report.
-void check_refused(const Outcome& o, int code, const std::string& words) {
-    CAPTURE(o.error);
-    CHECK(o.code == code);
-    CHECK(o.out.empty());
-    CHECK(std::count(o.error.begin(), o.error.end(), '\n') == 1);
-    CHECK(o.error.back() == '\n');
-    CHECK(o.error.find(words) != std::string::npos);
-}
-
-} // namespace
 
 TEST_CASE("generate: wrong flags") {
     check_refused(generate("--tokes 5"), 2, "--tokes");
     check_refused(generate("--tokens many"), 2, "many");
     check_refused(generate("--tokens 0"), 2, "--tokens");
     check_refused(generate("--seed -1"), 2, "--seed");
+    check_refused(generate("--backend abacus"), 2, "abacus");
     check_refused(generate("--layout diagonal"), 2, "diagonal");
     check_refused(generate("--cache-type int8"), 2, "int8");
     check_refused(generate("--draft 33"), 2, "--draft");
@@ -109,8 +46,8 @@ TEST_CASE("generate: --help") {
     const Outcome o = generate("--help");
     CHECK(o.code == 0);
     CHECK(o.error.empty());
-    for (const char* flag :
-         {"--prompt", "--tokens", "--seed", "--temperature", "--model", "--layout", "--context", "--json"}) {
+    for (const char* flag : {"--prompt", "--tokens", "--seed", "--temperature", "--model", "--backend", "--layout",
+                             "--context", "--json"}) {
         CHECK(o.out.find(flag) != std::string::npos);
     }
 }

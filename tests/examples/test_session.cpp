@@ -3,8 +3,8 @@
 // Texts that outgrow their context, through caches and without.
 #include "llama/cached.hpp"
 #include "llama/choices.hpp"
-#include "llama/sampler.hpp"
 #include "llama/session.hpp"
+#include "session_outcome.hpp"
 #include "tiny_model.hpp"
 #include <cellar/cellar.hpp>
 
@@ -12,7 +12,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -21,27 +20,6 @@ namespace {
 llama::Llama& tiny() {
     static llama::Llama model{RandomWeights{5}(tiny_config())};
     return model;
-}
-
-struct Outcome {
-    llama::Check check;
-    int shifts = 0;
-    std::vector<int> text;
-};
-
-/// A prompt of some length, and tokens after it.
-Outcome run(llama::Llama& model, llama::TextMemory& memory, const llama::SessionLimits& limits, int prompt, int tokens,
-            double temperature = 1) {
-    llama::Session session{model, memory, limits};
-    llama::Sampler sample{7, temperature};
-    std::vector<int> text;
-    for (int i = 0; i < prompt; ++i) text.push_back(i * i % model.config().vocab_size);
-    const llama::Matrix* logits = &session.feed(text);
-    for (int i = 0; i < tokens; ++i) {
-        text.push_back(sample(*logits));
-        logits = &session.feed(std::span{&text.back(), 1});
-    }
-    return {session.check(), session.shifts(), text};
 }
 
 using Rope = cellar::RopeShift<cellar::Neox>;
@@ -65,7 +43,7 @@ llama::Check check_with(const llama::Config& config) {
     const llama::SessionLimits limits{.context = 32, .batch = 8};
     const Shift shift{cellar::rope_frequencies(config.head_dim, config.rope_theta)};
     llama::CachedMemory<cellar::StandardV<float>, Shift> memory{config, shift, limits.context, limits.batch};
-    return run(tiny(), memory, limits, 10, 100).check;
+    return run_session(tiny(), memory, limits, 10, 100).check;
 }
 
 } // namespace
@@ -80,7 +58,7 @@ TEST_CASE("session: logits with a cache equal those without, for every layout, e
                     CAPTURE(context);
                     CAPTURE(batch);
                     const auto memory = llama::make_memory(tiny().config(), layout, element, context, batch);
-                    const Outcome o = run(tiny(), *memory, {.context = context, .batch = batch}, 40, 60);
+                    const SessionOutcome o = run_session(tiny(), *memory, {.context = context, .batch = batch}, 40, 60);
                     CHECK(o.check.passed());
                     CHECK(o.check.positions > 60);
                     if (context < 64) CHECK(o.check.after_shift > 0);
@@ -98,7 +76,7 @@ TEST_CASE("session: recurrent layers, which cannot forget the middle and are fed
                 CAPTURE(context);
                 CAPTURE(batch);
                 const auto memory = llama::make_memory(config, "permuted", "float", context, batch);
-                const Outcome o = run(model, *memory, {.context = context, .batch = batch}, 40, 60);
+                const SessionOutcome o = run_session(model, *memory, {.context = context, .batch = batch}, 40, 60);
                 CHECK(o.check.passed());
                 CHECK(o.check.positions > 60);
                 if (context < 64) CHECK(o.check.after_shift > 0);
@@ -111,7 +89,7 @@ TEST_CASE("session: interleaved pairs") {
     llama::Llama model{RandomWeights{6}(tiny_config(llama::Pairing::interleaved))};
     for (const char* layout : {"standard", "permuted"}) {
         const auto memory = llama::make_memory(model.config(), layout, "float", 24, 8);
-        const Outcome o = run(model, *memory, {.context = 24, .batch = 8}, 10, 100);
+        const SessionOutcome o = run_session(model, *memory, {.context = 24, .batch = 8}, 10, 100);
         CHECK(o.check.passed());
         CHECK(o.shifts > 5);
     }
@@ -124,7 +102,7 @@ TEST_CASE("session: models of one kind of layers") {
         config.layer_types.assign(2, kind);
         llama::Llama model{RandomWeights{8}(config)};
         const auto memory = llama::make_memory(config, "standard", "float", 24, 8);
-        const Outcome o = run(model, *memory, {.context = 24, .batch = 8}, 10, 100);
+        const SessionOutcome o = run_session(model, *memory, {.context = 24, .batch = 8}, 10, 100);
         CHECK(o.check.passed());
         CHECK((memory->use().sliding.layers == 0) == (kind == full_attention));
         CHECK((memory->use().full.layers == 0) == (kind == sliding_attention));
@@ -150,8 +128,8 @@ TEST_CASE("session: layouts write the same text across shifts") {
     const llama::SessionLimits limits{.context = 24, .batch = 8};
     const auto standard = llama::make_memory(tiny().config(), "standard", "float", limits.context, limits.batch);
     const auto permuted = llama::make_memory(tiny().config(), "permuted", "float", limits.context, limits.batch);
-    const Outcome a = run(tiny(), *standard, limits, 10, 150);
-    const Outcome b = run(tiny(), *permuted, limits, 10, 150);
+    const SessionOutcome a = run_session(tiny(), *standard, limits, 10, 150);
+    const SessionOutcome b = run_session(tiny(), *permuted, limits, 10, 150);
     CHECK(a.shifts > 10);
     CHECK(a.text == b.text);
 }

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include "llama/memory.hpp"
+#include "llama/model.hpp"
+#include "llama/sampler.hpp"
+#include "llama/session.hpp"
+
+#include <span>
+#include <vector>
+
+struct SessionOutcome {
+    llama::Check check;
+    int shifts = 0;
+    std::vector<int> text;
+};
+
+/// A prompt of some length, and tokens after it.
+inline SessionOutcome run_session(llama::Llama& model, llama::TextMemory& memory, const llama::SessionLimits& limits,
+                                  int prompt, int tokens, double temperature = 1) {
+    llama::Session session{model, memory, limits};
+    llama::Sampler sample{7, temperature};
+    std::vector<int> text;
+    for (int i = 0; i < prompt; ++i) text.push_back(i * i % model.config().vocab_size);
+    const llama::Matrix* logits = &session.feed(text);
+    for (int i = 0; i < tokens; ++i) {
+        text.push_back(sample(*logits));
+        logits = &session.feed(std::span{&text.back(), 1});
+    }
+    return {session.check(), session.shifts(), text};
+}
