@@ -5,6 +5,7 @@
 #include <cellar/backend/host_rows.hpp>
 #include <cellar/backend/host_runs.hpp>
 #include <cellar/backend/host_slots.hpp>
+#include <cellar/backend/host_turn.hpp>
 #include <cellar/base/zeroed.hpp>
 #include <cellar/shift/shift.hpp>
 

@@ -41,6 +41,21 @@ struct HalfConversion {
             std::memcpy(to + i, &halves, sizeof(halves));
         }
     }
+
+    /// Turns pairs (first[i], second[i]) by factors[i], for i < n, a multiple of `width`.
+    template <class Rotation, class Factor>
+    [[gnu::target("avx,f16c")]] static void turn(const Rotation& rotation, const Factor* factors, half* first,
+                                                 half* second, std::int64_t n) {
+        for (std::int64_t i = 0; i < n; i += width) {
+            float a[width];
+            float b[width];
+            run(first + i, a, width);
+            run(second + i, b, width);
+            for (std::int64_t k = 0; k < width; ++k) rotation.turn(a[k], b[k], factors[i + k]);
+            run(a, first + i, width);
+            run(b, second + i, width);
+        }
+    }
 };
 
 #else
@@ -49,6 +64,9 @@ struct HalfConversion {
     static constexpr std::int64_t width = 1;
 
     static bool is_available() { return false; }
+
+    template <class Rotation, class Factor>
+    static void turn(const Rotation&, const Factor*, half*, half*, std::int64_t) {}
 
     template <class From, class To>
     static void run(const From*, To*, std::int64_t) {}

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cellar/backend/host_convert.hpp>
+#include <cellar/backend/host_lines.hpp>
 #include <cellar/backend/host_transpose.hpp>
 #include <cellar/base/ids.hpp>
 #include <cellar/base/view.hpp>
@@ -12,7 +13,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <iterator>
 #include <span>
 
@@ -55,44 +55,61 @@ void visit_strips(const Mapping& mapping, std::span<const Cell> cells, const Vie
     }
 }
 
-// A line of a row, and of a strip so many that the processor fetches them ahead.
-inline constexpr std::int64_t block_rows = 256;
-template <class E>
-inline constexpr std::int64_t block_dims = 64 / sizeof(E);
+/// What a thread turns from rows to columns at a time, on its stack.
+template <std::int64_t Rows, std::int64_t RowBytes>
+struct BlockShape {
+    static constexpr std::int64_t rows = Rows;
+    template <class E>
+    static constexpr std::int64_t dims = RowBytes / std::int64_t{sizeof(E)};
+};
 
-/// Calls `block(head, first d, dims, first row, rows)` for pieces that fit on the stack. There they are turned from
-/// rows to columns: memory is visited in pieces of a cache line and more both as rows and as strips of cells. Without
-/// that, what lies a power of two apart would push one another out of the cache for every element.
-template <class E, class View, class Block>
-void visit_blocks(const View& rows, Block block) {
-    constexpr std::int64_t most = block_dims<E>;
-    for (std::int64_t head = 0; head < rows.extent(1); ++head)
-        for (std::int64_t d = 0; d < rows.extent(2); d += most)
-            for (std::int64_t i = 0; i < rows.extent(0); i += block_rows)
-                block(head, d, std::min(most, rows.extent(2) - d), i, std::min(block_rows, rows.extent(0) - i));
+/// A head of 128 elements of half, and of a strip two lines or more.
+using WideBlocks = BlockShape<64, 256>;
+/// For cells that lie apart: as many as the stack should hold, so that a strip is gone through for many of them at once.
+using TallBlocks = BlockShape<256, 64>;
+
+/// Rows [first, first + n) of one head, dims [d, d + dims) of them.
+struct RowBlock {
+    std::int64_t head;
+    std::int64_t d;
+    std::int64_t dims;
+    std::int64_t first;
+    std::int64_t n;
+};
+
+/// Calls `visit(block, next)` for all blocks; behind the last one comes one of no rows. Memory is visited in pieces of
+/// cache lines both as rows and as strips of cells. Without that, what lies a power of two apart would push one another
+/// out of the cache for every element.
+template <class E, class Shape, class View, class Visit>
+void visit_blocks(const View& rows, Visit visit) {
+    const auto fitted = [&](std::int64_t head, std::int64_t d, std::int64_t first) {
+        return RowBlock{head, d, std::min(Shape::template dims<E>, rows.extent(2) - d), first,
+                        std::min(Shape::rows, rows.extent(0) - first)};
+    };
+    const auto behind = [&](const RowBlock& block) {
+        if (block.first + block.n < rows.extent(0)) return fitted(block.head, block.d, block.first + block.n);
+        if (block.d + block.dims < rows.extent(2)) return fitted(block.head, block.d + block.dims, 0);
+        if (block.head + 1 < rows.extent(1)) return fitted(block.head + 1, 0, 0);
+        return RowBlock{};
+    };
+    if (rows.extent(0) == 0 || rows.extent(1) == 0 || rows.extent(2) == 0) return;
+    for (RowBlock block = fitted(0, 0, 0), next{}; block.n != 0; block = next) {
+        next = behind(block);
+        visit(block, next);
+    }
 }
 
 /// Calls `piece(k, i, offset, n)` for each strip k < dims of a block and every run of its cells: [i, i + n) of the block
 /// lie from `offset` on. Strip after strip, so that one of them is in reach for many scattered cells.
-template <class Mapping, class Piece>
-void visit_strips_of_block(const Mapping& mapping, std::span<const Cell> cells, std::int64_t head, std::int64_t d,
-                           std::int64_t dims, Piece piece) {
-    std::int64_t lengths[block_rows]; // of the run that begins there
-    for (std::int64_t i = 0; i < std::ssize(cells); i += lengths[i])
+template <class Shape, class Mapping, class Piece>
+void visit_strips_of_block(const Mapping& mapping, std::span<const Cell> all, const RowBlock& block, Piece piece) {
+    const std::span<const Cell> cells = cells_from(all, block.first, block.first + block.n);
+    std::int64_t lengths[Shape::rows]; // of the run that begins there
+    for (std::int64_t i = 0; i < block.n; i += lengths[i])
         lengths[i] = Mapping::contiguous_cells ? run_length(cells, i) : 1;
-    for (std::int64_t k = 0; k < dims; ++k)
-        for (std::int64_t i = 0; i < std::ssize(cells); i += lengths[i])
-            piece(k, i, mapping(cells[static_cast<std::size_t>(i)], head, d + k), lengths[i]);
-}
-
-/// A copy that is inlined for a single element.
-template <class E>
-void copy_run(const E* from, E* to, std::int64_t n) {
-    if (n == 1) {
-        *to = *from;
-    } else {
-        std::memcpy(to, from, static_cast<std::size_t>(n) * sizeof(E));
-    }
+    for (std::int64_t k = 0; k < block.dims; ++k)
+        for (std::int64_t i = 0; i < block.n; i += lengths[i])
+            piece(k, i, mapping(cells[static_cast<std::size_t>(i)], block.head, block.d + k), lengths[i]);
 }
 
 /// Row i of `rows` to cells[i].
@@ -106,16 +123,35 @@ void scatter_rows(const Mapping& mapping, E* memory, std::span<const Cell> cells
             convert(&rows(i, head, 0), memory + offset, n);
         });
     } else {
-        visit_blocks<E>(rows, [=](Index head, Index d, Index dims, Index first, Index n) {
-            E block[block_rows][block_dims<E>];
-            E strips[block_dims<E>][block_rows];
-            for (Index i = 0; i < n; ++i) convert(&rows(first + i, head, d), block[i], dims);
-            transpose(block, strips, n, dims);
-            visit_strips_of_block(
-                mapping, cells_from(cells, first, first + n), head, d, dims,
-                [&](Index k, Index i, Index offset, Index count) { copy_run(&strips[k][i], memory + offset, count); });
+        using Shape = WideBlocks;
+        visit_blocks<E, Shape>(rows, [=](const RowBlock& block, const RowBlock& next) {
+            E turned[Shape::rows][Shape::template dims<E>];
+            E strips[Shape::template dims<E>][Shape::rows];
+            for (Index i = 0; i < block.n; ++i)
+                convert(&rows(block.first + i, block.head, block.d), turned[i], block.dims);
+            for (Index i = 0; i < next.n; ++i) prefetch(&rows(next.first + i, next.head, next.d), next.dims);
+            transpose(turned, strips, block.n, block.dims);
+            visit_strips_of_block<Shape>(mapping, cells, block, [&](Index k, Index i, Index offset, Index count) {
+                stream_run(&strips[k][i], memory + offset, count);
+            });
         });
+        streamed();
     }
+}
+
+/// The same for strips of cells.
+template <class Shape, class Mapping, class E, class T>
+void gather_blocks(const Mapping& mapping, const E* memory, std::span<const Cell> cells, StridedView<T, 3> rows) {
+    using Index = std::int64_t;
+    visit_blocks<E, Shape>(rows, [=](const RowBlock& block, const RowBlock&) {
+        E turned[Shape::rows][Shape::template dims<E>];
+        E strips[Shape::template dims<E>][Shape::rows];
+        visit_strips_of_block<Shape>(mapping, cells, block, [&](Index k, Index i, Index offset, Index count) {
+            copy_run(memory + offset, &strips[k][i], count);
+        });
+        transpose(strips, turned, block.dims, block.n);
+        for (Index i = 0; i < block.n; ++i) convert(turned[i], &rows(block.first + i, block.head, block.d), block.dims);
+    });
 }
 
 /// The row of cells[i] to row i of `rows`.
@@ -128,16 +164,10 @@ void gather_rows(const Mapping& mapping, const E* memory, std::span<const Cell> 
         visit_strips(mapping, cells, rows, [=](Index i, Index head, Index offset, Index n) {
             convert(memory + offset, &rows(i, head, 0), n);
         });
+    } else if (!cells.empty() && run_length(cells, 0) >= WideBlocks::rows / 4) {
+        gather_blocks<WideBlocks>(mapping, memory, cells, rows);
     } else {
-        visit_blocks<E>(rows, [=](Index head, Index d, Index dims, Index first, Index n) {
-            E block[block_rows][block_dims<E>];
-            E strips[block_dims<E>][block_rows];
-            visit_strips_of_block(
-                mapping, cells_from(cells, first, first + n), head, d, dims,
-                [&](Index k, Index i, Index offset, Index count) { copy_run(memory + offset, &strips[k][i], count); });
-            transpose(strips, block, dims, n);
-            for (Index i = 0; i < n; ++i) convert(block[i], &rows(first + i, head, d), dims);
-        });
+        gather_blocks<TallBlocks>(mapping, memory, cells, rows);
     }
 }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <cellar/base/huge_pages.hpp>
+
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -26,6 +28,7 @@ public:
         if (static_cast<std::uint64_t>(size) > largest) throw std::bad_alloc{};
         block_ = std::calloc(static_cast<std::size_t>(size) * sizeof(T) + alignment, 1);
         if (block_ == nullptr) throw std::bad_alloc{};
+        detail::prefer_huge_pages(block_, static_cast<std::size_t>(size) * sizeof(T));
         const auto address = reinterpret_cast<std::uintptr_t>(block_);
         data_ = reinterpret_cast<T*>((address + alignment - 1) / alignment * alignment);
     }

@@ -35,12 +35,9 @@ public:
     /// Makes room for `more` runs. Allocates only if more runs are held than were ever planned for.
     void reserve(std::int64_t more) {
         if (head_ + size_ + more <= room_) return;
-        if (size_ + more <= planned()) {
-            std::copy(begin(), begin() + size_, storage_.get());
-            head_ = 0;
-        } else {
-            reallocate(2 * (size_ + more));
-        }
+        if (size_ + more > planned()) return reallocate(2 * (size_ + more));
+        std::copy(begin(), begin() + size_, storage_.get());
+        head_ = 0;
     }
 
     /// Tokens at [position, position + n) lie in [cell, cell + n). Behind the last position: O(1). Needs room for two

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <cellar/base/huge_pages.hpp>
+
 #include <Kokkos_Core.hpp>
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 #include <utility>
 
 namespace cellar {
@@ -18,7 +21,11 @@ public:
 
     template <class ExecutionSpace>
     KokkosBuffer(const ExecutionSpace& space, std::int64_t n)
-        : view_{Kokkos::view_alloc(space, "cellar"), static_cast<std::size_t>(n)} {}
+        : view_{Kokkos::view_alloc(space, Kokkos::WithoutInitializing, "cellar"), static_cast<std::size_t>(n)} {
+        if constexpr (std::is_same_v<MemorySpace, Kokkos::HostSpace>)
+            detail::prefer_huge_pages(view_.data(), static_cast<std::size_t>(n) * sizeof(E));
+        Kokkos::deep_copy(space, view_, E{});
+    }
 
     KokkosBuffer(KokkosBuffer&& other) noexcept : view_{std::exchange(other.view_, View{})} {}
     KokkosBuffer& operator=(KokkosBuffer&& other) noexcept {

@@ -4,6 +4,7 @@
 #include <cellar/backend/host_rows.hpp>
 #include <cellar/backend/host_runs.hpp>
 #include <cellar/backend/host_slots.hpp>
+#include <cellar/backend/host_turn.hpp>
 #include <cellar/base/view.hpp>
 
 #include <Kokkos_Core.hpp>
@@ -31,10 +32,11 @@ struct InPieces {
 template <class ExecutionSpace, class Piece>
 void in_pieces(const ExecutionSpace& space, std::int64_t cells, std::int64_t bytes_per_cell, const Piece& piece) {
     constexpr std::int64_t worth_a_thread = 32 * 1024;
+    constexpr std::int64_t whole = WideBlocks::rows;
     const std::int64_t most = std::int64_t{2} * space.concurrency();
     const std::int64_t wanted = std::min(most, cells * bytes_per_cell / worth_a_thread);
     if (space.concurrency() == 1 || wanted <= 1) return piece(0, cells);
-    const std::int64_t length = ((cells + wanted - 1) / wanted + block_rows - 1) / block_rows * block_rows;
+    const std::int64_t length = ((cells + wanted - 1) / wanted + whole - 1) / whole * whole;
     using Policy =
         Kokkos::RangePolicy<ExecutionSpace, Kokkos::IndexType<std::int64_t>, Kokkos::Schedule<Kokkos::Static>>;
     Kokkos::parallel_for("cellar", Policy(space, 0, (cells + length - 1) / length),

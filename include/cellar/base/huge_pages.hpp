@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#if defined(__linux__)
+#include <sys/mman.h>
+#endif
+
+namespace cellar::detail {
+
+/// Asks the operating system to back this memory, not written yet, by large pages: strips of cells lie thousands of
+/// bytes apart, each on a page of its own otherwise. Linux does so where it is set to "madvise" or "always"; elsewhere,
+/// and for what is less than some large pages, nothing happens.
+inline void prefer_huge_pages([[maybe_unused]] void* first, [[maybe_unused]] std::size_t bytes) noexcept {
+#if defined(__linux__) && defined(MADV_HUGEPAGE)
+    constexpr std::uintptr_t page = 4096;
+    constexpr std::size_t worth_it = std::size_t{8} << 20;
+    if (bytes < worth_it) return;
+    const auto begin = (reinterpret_cast<std::uintptr_t>(first) + page - 1) / page * page;
+    const auto end = (reinterpret_cast<std::uintptr_t>(first) + bytes) / page * page;
+    (void)::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);
+#endif
+}
+
+} // namespace cellar::detail
