@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Compiled by nvcc where there is one, and never run: a cache in host code of a CUDA program.
+// Compiled for devices where there is a compiler for them, and never run: a cache in host code of their programs.
 #include <cellar/cellar.hpp>
 
 #include <vector>
@@ -16,6 +16,7 @@ int use(const Window& window, const Shift& shift) {
     if (auto pass = cache.begin({positions, sequences})) {
         pass->put(0, rows, rows);
         auto [keys, values, mask] = pass->get(0);
+        if (keys.size() != values.size() || mask.size() == 0) return 1;
         pass->commit();
     }
     cache.copy_prefix({0}, {1}, 2);

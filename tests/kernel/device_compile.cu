@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Compiled by nvcc where there is one, and never run: every kernel, for every mapping and element, called from device
-// code.
+// Compiled for devices where there is a compiler for them, and never run: every kernel, for every mapping and element,
+// called from device code.
 #include <cellar/kernel/copy_cell.hpp>
 #include <cellar/kernel/copy_slots.hpp>
 #include <cellar/kernel/each_element.hpp>
+#include <cellar/kernel/each_row.hpp>
+#include <cellar/kernel/each_tile.hpp>
 #include <cellar/kernel/gather.hpp>
 #include <cellar/kernel/move.hpp>
 #include <cellar/kernel/pack.hpp>
@@ -24,21 +26,27 @@ __global__ void run_each(Kernel kernel) {
 }
 
 template <class Kernel>
-__global__ void run_each_row(Kernel kernel) {
-    kernel(blockIdx.x, threadIdx.x);
-}
-
-template <class Kernel>
 __global__ void run_each_index(Kernel kernel) {
     kernel(blockIdx.x);
 }
 
+/// What a kernel of tiles asks of a team of Kokkos; of one thread, which waits for none.
+struct Team {
+    void* memory;
+    int tile;
+
+    CELLAR_FUNCTION const Team& team_shmem() const { return *this; }
+    CELLAR_FUNCTION void* get_shmem(const int&) const { return memory; }
+    CELLAR_FUNCTION int league_rank() const { return tile; }
+    CELLAR_FUNCTION int team_rank() const { return 0; }
+    CELLAR_FUNCTION int team_size() const { return 1; }
+    CELLAR_FUNCTION void team_barrier() const {}
+};
+
 template <class Tile, class Element>
-__global__ void run_each_tile(Tile tile) {
+__global__ void run_each_tile(cellar::kernel::EachTile<Tile, Element, Team> each) {
     __shared__ Element shared[Tile::bytes / sizeof(Element)];
-    tile.read(blockIdx.x, static_cast<int>(threadIdx.x), shared);
-    __syncthreads();
-    tile.write(blockIdx.x, static_cast<int>(threadIdx.x), shared);
+    each(Team{shared, static_cast<int>(blockIdx.x)});
 }
 
 /// As a backend launches kernels of (i, head, d).
@@ -81,7 +89,7 @@ void launch_packs(Mapping mapping, Element* memory) {
 template <class Mapping, class Element, class T>
 void launch_tiles(Mapping mapping, Element* memory) {
     using Tile = cellar::kernel::ScatterTile<Mapping, Element, T>;
-    run_each_tile<Tile, Element><<<1, Tile::elements>>>(Tile{mapping, memory, nullptr, {}});
+    run_each_tile<Tile, Element><<<1, 1>>>({Tile{mapping, memory, nullptr, {}}});
 }
 
 template <class T>
@@ -107,7 +115,8 @@ void launch_all() {
     launch_tiles<Mapping, Element, float>(mapping, memory);
     launch_turn<Mapping, Element, cellar::Neox>(mapping, memory);
     launch_turn<Mapping, Element, cellar::Interleaved>(mapping, memory);
-    run_each_row<<<1, 1>>>(cellar::kernel::Move<Mapping, Element>{mapping, memory, {}});
+    using Move = cellar::kernel::Move<Mapping, Element>;
+    run_each_index<<<1, 1>>>(cellar::kernel::EachRow<Move>{Move{mapping, memory, {}}, mapping.dim()});
 }
 
 void launch_copy_slots() {

@@ -10,6 +10,7 @@
 #include <cellar/base/view.hpp>
 #include <cellar/kernel/copy_cell.hpp>
 #include <cellar/kernel/copy_slots.hpp>
+#include <cellar/kernel/each_row.hpp>
 #include <cellar/kernel/gather.hpp>
 #include <cellar/kernel/move.hpp>
 #include <cellar/kernel/pack.hpp>
@@ -233,7 +234,7 @@ private:
     template <class Mapping, class E>
     static void move_in_order(const ExecutionSpace& space, const Mapping& mapping, E* memory, const Move& run) {
         const std::int64_t rows = std::int64_t{mapping.heads()} * mapping.dim();
-        const detail::EachRow<kernel::Move<Mapping, E>> each{{mapping, memory, run}, mapping.dim()};
+        const kernel::EachRow<kernel::Move<Mapping, E>> each{{mapping, memory, run}, mapping.dim()};
         detail::launch_indices("cellar: move", space, rows, each);
     }
 

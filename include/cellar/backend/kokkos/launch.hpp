@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include <cellar/base/function.hpp>
 #include <cellar/kernel/each_element.hpp>
+#include <cellar/kernel/each_tile.hpp>
 
 #include <Kokkos_Core.hpp>
 
 #include <cstdint>
 
 // How kernels are launched on a device. The names are those that tools of Kokkos show, short enough for strings that
-// need no memory. The functors are no private members: nvcc has to name them.
+// need no memory.
 
 namespace cellar::detail {
 
@@ -36,36 +36,12 @@ void launch_elements(const char* name, const ExecutionSpace& space, const Kernel
     launch_indices(name, space, each.size(), each);
 }
 
-/// A kernel of (head, d) as one of a single index.
-template <class Kernel>
-struct EachRow {
-    Kernel kernel;
-    std::int64_t dim;
-
-    CELLAR_FUNCTION void operator()(std::int64_t index) const { kernel(index / dim, index % dim); }
-};
-
-/// A team for each tile.
-template <class Tile, class Element, class Team>
-struct EachTile {
-    Tile tile;
-
-    CELLAR_FUNCTION void operator()(const Team& team) const {
-        constexpr int bytes = Tile::bytes; // taken by reference, which a member has no address for on a device
-        auto* const shared = static_cast<Element*>(team.team_shmem().get_shmem(bytes));
-        const std::int64_t at = team.league_rank();
-        for (int i = team.team_rank(); i < Tile::elements; i += team.team_size()) tile.read(at, i, shared);
-        team.team_barrier();
-        for (int i = team.team_rank(); i < Tile::elements; i += team.team_size()) tile.write(at, i, shared);
-    }
-};
-
 template <class Element, class ExecutionSpace, class Tile>
 void launch_tiles(const ExecutionSpace& space, const Tile& tile) {
     using Policy = Kokkos::TeamPolicy<ExecutionSpace>;
     Policy policy{space, static_cast<int>(tile.tiles()), Kokkos::AUTO};
     policy.set_scratch_size(0, Kokkos::PerTeam(Tile::bytes));
-    launch("cellar: tiles", policy, EachTile<Tile, Element, typename Policy::member_type>{tile});
+    launch("cellar: tiles", policy, kernel::EachTile<Tile, Element, typename Policy::member_type>{tile});
 }
 
 } // namespace cellar::detail
