@@ -9,6 +9,7 @@
 #include "backend/ladder.hpp"
 #include "backend/masks.hpp"
 #include "kokkos/passes.hpp"
+#include "kokkos/states.hpp"
 
 TEST_CASE("a device agrees with the Eigen backend") {
     cellar_test::check_agreement<CELLAR_BACKEND>(3, 3000);
@@ -17,6 +18,10 @@ TEST_CASE("a device agrees with the Eigen backend") {
 TEST_CASE("a device in passes: as on the host") {
     cellar_test::check_passes<CELLAR_BACKEND, cellar::StandardV<cellar::half>>();
     cellar_test::check_passes<CELLAR_BACKEND, cellar::PermutedV<float>>();
+}
+
+TEST_CASE("a device keeps states: as the host does") {
+    cellar_test::check_states<CELLAR_BACKEND>();
 }
 
 TEST_CASE("a device writes masks") {

@@ -1,21 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "kokkos/device_on_host.hpp"
+#include "kokkos/states.hpp"
 #include "property/recurrent_trial.hpp"
-#include <cellar/backend/kokkos.hpp>
 
 #include <doctest/doctest.h>
 
-namespace {
-
-using Space = Kokkos::DefaultHostExecutionSpace;
-using DeviceWorkOnHost =
-    cellar::KokkosBackend<Space, Kokkos::HostSpace, cellar::KokkosDeviceWork<Space, Kokkos::HostSpace>>;
-
-} // namespace
-
 TEST_CASE("recurrent states of the host's cores agree with the naive model") {
-    CHECK(property::recurrent::agrees_with_model<cellar::KokkosBackend<Space>>(60));
+    CHECK(property::recurrent::agrees_with_model<cellar::KokkosBackend<cellar_test::HostSpace>>(60));
 }
 
 TEST_CASE("recurrent states by device work agree with the naive model") {
-    CHECK(property::recurrent::agrees_with_model<DeviceWorkOnHost>(60));
+    CHECK(property::recurrent::agrees_with_model<cellar_test::DeviceOnHost>(60));
+}
+
+TEST_CASE("recurrent states by device work: as on the host") {
+    cellar_test::check_states<cellar_test::DeviceOnHost>();
 }
