@@ -15,6 +15,7 @@ void add_sharing();
 void add_removal();
 void add_defragmentation();
 void add_states();
+void add_hybrids();
 void add_limits();
 
 } // namespace cellar::bench

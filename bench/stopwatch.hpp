@@ -39,8 +39,10 @@ public:
 
     double last_seconds() const { return last_ * 1e-9; }
 
+    double median() { return percentile(0.5); }
+
     void report(benchmark::State& state) {
-        state.counters["ns"] = percentile(0.5);
+        state.counters["ns"] = median();
         state.counters["p99"] = percentile(0.99);
     }
 

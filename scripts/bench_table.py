@@ -3,13 +3,14 @@
 """Turns what cellar_bench measured into a table of ratios.
 
 Reads Google Benchmark's JSON. A benchmark is called job/state/sequences/cells/way; rows with the same first four stand
-beside each other, and `cellar` is compared with every other way of doing the same job. Figures are medians over the
-repetitions.
+beside each other, and `cellar` is compared with every other way of doing the same job. A way that took turns with
+`cellar` in one benchmark is a counter of it. Figures are medians over the repetitions.
 
   scan, head     the peers' way: an array of {position, owners} scanned cell by cell (head: free cells are looked for
                  from where the last ones were found); how many times longer it takes
   fill, memcpy, copy   the limit: the same memory filled, or as many bytes copied (copy: by Kokkos, with the same
                  threads); how much of that speed is reached
+  apart          what a hybrid does, done by its members one after another; how many times longer it takes
   launches       as many empty kernels as there are tensors to write; how many times longer they take
   growth         the cost with 128k cells over that with 4k
 """
@@ -21,7 +22,7 @@ import statistics
 import sys
 
 LIMITS = ("fill", "memcpy", "copy")
-COLUMNS = ("scan", "head", "launches", *LIMITS, "growth")
+COLUMNS = ("scan", "head", "apart", "launches", *LIMITS, "growth")
 MOST, LEAST = "128k", "4k"
 
 
@@ -57,6 +58,8 @@ GOALS = [
                                            ("gather", "", "64", 0.85)]),
     ("target", lambda r: r.job.startswith("states_"), lambda r: r.ratios.get("memcpy"), lambda v: v >= 0.8,
      "at least 0.8 of the speed of copying the states"),
+    ("target", lambda r: r.job == "decode_step", lambda r: 1 / r.ratios["apart"], lambda v: v <= 1.15,
+     "at most 1.15 times what the members take apart"),
     ("aim", lambda r: r.job == "begin" and r.sequences == "1",
      lambda r: r.ns["cellar"] / 1e3, lambda v: v <= 0.5, "at most 0.5 us"),
     ("aim", lambda r: r.job == "begin" and r.sequences == "64",
@@ -69,8 +72,12 @@ def read(path):
     samples = collections.defaultdict(list)
     with open(path, encoding="utf-8") as file:
         for run in json.load(file)["benchmarks"]:
-            if run.get("run_type") != "aggregate" and "ns" in run:
-                samples[run["name"]].append(run["ns"])
+            if run.get("run_type") == "aggregate" or "ns" not in run:
+                continue
+            samples[run["name"]].append(run["ns"])
+            for way in COLUMNS:
+                if way in run:
+                    samples[run["name"].replace("/cellar", "/" + way)].append(run[way])
     rows, limits = {}, {}
     for name, figures in samples.items():
         parts = name.split("/")
