@@ -17,40 +17,6 @@ using namespace toy;
 
 namespace {
 
-/// Members that would do more than the toy's: their keys can be shifted.
-using Shifting = Cache<StandardV<float>, SlidingWindow<4>, numbers::Adding>;
-using ShiftingFull = Cache<StandardV<float>, FullCausal, numbers::Adding>;
-using ShiftingMemory = Hybrid<Repeat<Shifting, ShiftingFull, Recurrent>, Shifting, ShiftingFull, Recurrent>;
-
-ShiftingMemory shifting() {
-    return ShiftingMemory{3, Shifting{{1, 1, 2, 1}, {.sequences = 2, .capacity = 100, .batch = 8}},
-                          ShiftingFull{{1, 1, 2, 1}, {.sequences = 2, .capacity = 20, .batch = 8}},
-                          Recurrent{{1, {{1}}}, {.sequences = 2, .batch = 8, .rollback = 2}}};
-}
-
-std::string shifting_portrait(ShiftingMemory& memory) {
-    return member_portrait(memory.member<0>()) + member_portrait(memory.member<1>())
-           + member_portrait(memory.member<2>());
-}
-
-bool feed_shifting(ShiftingMemory& memory, const Tokens& tokens) {
-    auto pass = memory.begin(toy::Batch{tokens});
-    if (!pass) return false;
-    std::vector<float> keys;
-    std::vector<float> values;
-    for (const toy::Token& t : tokens) {
-        keys.insert(keys.end(), 2, static_cast<float>(t.word));
-        values.push_back(static_cast<float>(t.word));
-    }
-    for (int layer = 0; layer < 2; ++layer)
-        pass->visit(layer, [&](auto& p, int i) {
-            if constexpr (requires { p.history(); }) p.put(i, keys, values);
-        });
-    pass->visit(2, Work{tokens});
-    pass->commit();
-    return true;
-}
-
 /// The refusal of a begin that changes nothing, and whose member says nothing of it.
 template <class M>
 Refused begin_refused(M& memory, const Tokens& tokens) {
@@ -93,18 +59,6 @@ TEST_CASE("all or none: a member is full while another has room") {
     CHECK(begin_refused(memory, text(1, 4, 1)) == Refused{Refusal::full, 1});
 }
 
-TEST_CASE("all or none: tokens that do not follow on, and unequal ones, after the caches agreed") {
-    toy::Memory memory = toy::memory({.unequal = Unequal::refuse});
-    REQUIRE(feed(memory, text(0, 0, 3)));
-    CHECK(begin_refused(memory, text(1, 0, 2) + text(0, 4, 2)) == Refused{Refusal::not_next, 2});
-    CHECK(begin_refused(memory, text(1, 0, 2) + text(0, 3, 1)) == Refused{Refusal::unequal_batch, 2});
-    CHECK(feed(memory, text(1, 0, 1) + text(0, 3, 1)));
-    // What was prepared and refused leaves no trace in the next pass, nor in a reserved one.
-    CHECK(begin_refused(memory, text(2, 1, 1)) == Refused{Refusal::not_next, 2});
-    memory.reserve(8).drop();
-    CHECK(feed(memory, text(2, 0, 1)));
-}
-
 TEST_CASE("all or none: what a later member refuses, a recurrent one has not prepared for good") {
     using Reversed = Hybrid<Repeat<Recurrent, Full>, Recurrent, Full>;
     Reversed memory{2, Recurrent{{1, {{1}}}, {.sequences = 2, .batch = 4}},
@@ -120,23 +74,10 @@ TEST_CASE("all or none: what a later member refuses, a recurrent one has not pre
     CHECK(memory.member<0>().next({1}) == Position{1});
 }
 
-TEST_CASE("all or none: a state cannot lose its middle, so the caches keep theirs") {
-    ShiftingMemory memory = shifting();
-    REQUIRE(feed_shifting(memory, text(0, 0, 6)));
-    const std::string before = shifting_portrait(memory);
-    CHECK(memory.remove({0}, {1}, {2}).error() == Refused{Refusal::cannot_cut, 2});
-    CHECK(memory.remove({0}, {2}, end_of_time).error() == Refused{Refusal::cannot_rewind, 2});
-    CHECK(memory.copy_prefix({0}, {1}, 2).error() == Refused{Refusal::cannot_rewind, 2});
-    CHECK(shifting_portrait(memory) == before);
-    REQUIRE(memory.remove({0}, {4}, end_of_time));
-    REQUIRE(memory.copy_prefix({0}, {1}, 4));
-    CHECK(memory.member<1>().tokens({0}) == 4);
-    CHECK(memory.member<1>().tokens({1}) == 4);
-    CHECK(memory.member<2>().next({1}) == Position{4});
-}
-
 namespace {
 
+using Shifting = Cache<StandardV<float>, SlidingWindow<4>, numbers::Adding>;
+using ShiftingFull = Cache<StandardV<float>, FullCausal, numbers::Adding>;
 using Caches = Hybrid<Repeat<Shifting, ShiftingFull>, Shifting, ShiftingFull>;
 
 /// Six tokens that two sequences share.

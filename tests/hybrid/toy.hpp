@@ -36,19 +36,25 @@ struct Limits {
     std::int32_t sliding_retention = 8;
     std::int32_t full_capacity = 20;
     std::int32_t rollback = 2;
+    std::int32_t checkpoint_interval = 0;
+    std::int64_t checkpoint_bytes = 0; ///< 16 a state
     cellar::Unequal unequal = cellar::Unequal::split;
     cellar::Placement placement = cellar::Placement::scattered;
 };
 
 inline Memory memory(const Limits& l = {}) {
-    return Memory{
-        layers,
-        Sliding{{4, 1, 1},
-                {.sequences = l.sequences, .capacity = 1000, .batch = l.batch, .placement = l.placement},
-                cellar::SlidingWindow<4>{{.retention = l.sliding_retention}}},
-        Full{{2, 1, 1}, {.sequences = l.sequences, .capacity = l.full_capacity, .batch = l.batch}},
-        Recurrent{{1, {{1}}},
-                  {.sequences = l.sequences, .batch = l.batch, .rollback = l.rollback, .unequal = l.unequal}}};
+    return Memory{layers,
+                  Sliding{{4, 1, 1},
+                          {.sequences = l.sequences, .capacity = 1000, .batch = l.batch, .placement = l.placement},
+                          cellar::SlidingWindow<4>{{.retention = l.sliding_retention}}},
+                  Full{{2, 1, 1}, {.sequences = l.sequences, .capacity = l.full_capacity, .batch = l.batch}},
+                  Recurrent{{1, {{1}}},
+                            {.sequences = l.sequences,
+                             .batch = l.batch,
+                             .rollback = l.rollback,
+                             .checkpoint_interval = l.checkpoint_interval,
+                             .checkpoint_bytes = l.checkpoint_bytes,
+                             .unequal = l.unequal}}};
 }
 
 using cellar_test::Batch;

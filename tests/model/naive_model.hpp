@@ -65,6 +65,7 @@ struct Setup {
     int batch = 1;
     int padding = 1;
     bool can_shift = false;
+    bool is_encoder = false; ///< inputs: seen from their position on, moved as they are, and never missing
 };
 
 class Model {
@@ -139,8 +140,12 @@ public:
         for (const auto& [position, token] : tokens(sequence)) {
             if (position < begin) next.of(sequence).emplace(position, token);
             if (position < end) continue;
-            if (!setup_.can_shift) return No::cannot_shift;
             const int by = begin - end;
+            if (setup_.is_encoder) {
+                next.of(sequence).emplace(position + by, token);
+                continue;
+            }
+            if (!setup_.can_shift) return No::cannot_shift;
             next.of(sequence).emplace(position + by, std::make_shared<const Token>(
                                                          Token{token->value, token->shifted + by, token->shifts + 1}));
         }
@@ -157,6 +162,7 @@ public:
     }
 
     bool can_resume(int sequence, int position) const {
+        if (setup_.is_encoder) return true;
         for (int p = 0; p < position; ++p)
             if (setup_.window.visible(position, p, false) && !tokens(sequence).contains(p)) return false;
         return true;

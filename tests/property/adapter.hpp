@@ -5,6 +5,8 @@
 #include "setting.hpp"
 #include "subject.hpp"
 #include <cellar/cache.hpp>
+#include <cellar/encoder_memory.hpp>
+#include <cellar/memory.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -18,49 +20,78 @@
 
 namespace property {
 
-/// A cache of any policies behind the suite's interface. `style` picks among the ways in which the
-/// same can be said.
+/// A `cellar::Batch` with memory of its own.
+class GivenBatch {
+public:
+    explicit GivenBatch(const std::vector<naive::NewToken>& tokens) : flags_{new bool[tokens.size() + 1]{}} {
+        for (std::size_t i = 0; i < tokens.size(); ++i) {
+            positions_.push_back({tokens[i].position});
+            sequences_.push_back({tokens[i].sequence});
+            flags_[i] = tokens[i].bidirectional;
+            any_ = any_ || flags_[i];
+        }
+    }
+    operator cellar::Batch() const {
+        const std::span<const bool> all{flags_.get(), positions_.size()};
+        return {positions_, sequences_, any_ ? all : std::span<const bool>{}};
+    }
+
+private:
+    std::vector<cellar::Position> positions_;
+    std::vector<cellar::Sequence> sequences_;
+    std::unique_ptr<bool[]> flags_;
+    bool any_ = false;
+};
+
+template <class Memory>
+struct LayoutOf;
 template <class Layout, class Window, class Shift, class Backend>
-class Adapter final : public Subject {
-    using Cache = cellar::Cache<Layout, Window, Shift, Backend>;
-    using Pass = std::remove_cvref_t<decltype(std::declval<Cache&>().reserve(1))>;
+struct LayoutOf<cellar::Cache<Layout, Window, Shift, Backend>> : std::type_identity<Layout> {};
+template <class Layout, class Backend>
+struct LayoutOf<cellar::EncoderMemory<Layout, Backend>> : std::type_identity<Layout> {};
+
+/// What has cells, here a memory of somebody else, behind the suite's interface. `style` picks among the ways in which
+/// the same can be said.
+template <class Memory, class Base = Subject>
+class CellSubject : public Base {
+    using Layout = typename LayoutOf<Memory>::type;
     using Key = typename Layout::key_element;
     using Value = typename Layout::value_element;
 
 public:
-    Adapter(const std::vector<Layer>& layers, const Setting& setting, Window window, Shift shift)
-        : layers_{layers}, cache_{shape(layers), limits(setting), window, std::move(shift)} {}
+    using Pass = cellar::PassOf<Memory>;
 
-    int cells() const override { return static_cast<int>(cache_.cells()); }
+    explicit CellSubject(Memory& memory) : memory_{memory} {}
+
+    /// The open pass is one that somebody else has opened.
+    void join(Pass& pass) { pass_ = &pass; }
+    /// It is over.
+    void leave() { pass_ = nullptr; }
+    bool is_in(const Pass& pass) const { return &pass == pass_; }
+
+    int cells() const override { return static_cast<int>(memory_.cells()); }
 
     std::optional<naive::No> begin(const std::vector<naive::NewToken>& batch) override {
-        std::vector<cellar::Position> positions;
-        std::vector<cellar::Sequence> sequences;
-        const std::unique_ptr<bool[]> flags{new bool[batch.size() + 1]{}};
-        for (std::size_t i = 0; i < batch.size(); ++i) {
-            positions.push_back({batch[i].position});
-            sequences.push_back({batch[i].sequence});
-            flags[i] = batch[i].bidirectional;
-        }
-        const std::span<const bool> all{flags.get(), batch.size()};
-        const bool any = std::any_of(all.begin(), all.end(), [](bool flag) { return flag; });
-        auto pass = cache_.begin({positions, sequences, any ? all : std::span<const bool>{}});
+        auto pass = memory_.begin(GivenBatch{batch});
         if (!pass) return no(pass.error());
-        static_cast<void>(pass_.emplace(std::move(*pass)));
+        open(std::move(*pass));
         return std::nullopt;
     }
 
-    void reserve(int tokens) override { static_cast<void>(pass_.emplace(cache_.reserve(tokens))); }
+    void reserve(int tokens) override { open(memory_.reserve(tokens)); }
 
     void put(int layer, const std::vector<Rows>& rows, int style) override {
-        style % 2 == 0 ? put_as<float, float>(layer, rows, style / 2 % 3)
-                       : put_as<Key, Value>(layer, rows, style / 2 % 3);
+        if constexpr (writes) put_into(*pass_, layer, rows, style);
     }
 
     std::pair<int, int> history() const override { return {pass_->history().first, pass_->history().count}; }
     std::vector<int> own_cells() const override {
-        const auto cells = pass_->cells();
-        return {cells.begin(), cells.end()};
+        if constexpr (writes) {
+            const auto cells = pass_->cells();
+            return {cells.begin(), cells.end()};
+        } else {
+            return {};
+        }
     }
 
     void read_mask(int style, std::vector<std::vector<bool>>& visible) override {
@@ -70,12 +101,12 @@ public:
     }
 
     void read(int layer, int column, Rows& rows) const override {
-        const Layer& shape = layers_[static_cast<std::size_t>(layer)];
+        const cellar::LayerShape& shape = memory_.shape()[layer];
         const auto keys = pass_->keys(layer);
         const auto values = pass_->values(layer);
         rows.key.clear();
         rows.value.clear();
-        for (int h = 0; h < shape.heads; ++h) {
+        for (int h = 0; h < shape.kv_heads; ++h) {
             for (int d = 0; d < shape.key_dim; ++d) rows.key.push_back(static_cast<float>(keys(column, h, d)));
             for (int d = 0; d < shape.value_dim; ++d)
                 rows.value.push_back(static_cast<float>(permuted ? values(h, d, column) : values(column, h, d)));
@@ -84,55 +115,66 @@ public:
 
     void commit() override {
         pass_->commit();
-        pass_.reset();
+        drop();
     }
-    void drop() override { pass_.reset(); }
+    void drop() override {
+        own_.reset();
+        leave();
+    }
 
     std::optional<naive::No> remove(int sequence, int begin, int end) override {
-        const auto done = cache_.remove({sequence}, {begin}, {end});
+        const auto done = memory_.remove({sequence}, {begin}, {end});
         return done ? std::nullopt : std::optional{no(done.error())};
     }
-    void copy_prefix(int from, int to, int length) override { cache_.copy_prefix({from}, {to}, length); }
-    bool can_resume(int sequence, int position) const override { return cache_.can_resume({sequence}, {position}); }
+    void copy_prefix(int from, int to, int length) override { memory_.copy_prefix({from}, {to}, length); }
+    bool can_resume(int sequence, int position) const override { return memory_.can_resume({sequence}, {position}); }
     int resumable_prefix(int sequence, int position) const override {
-        return cache_.resumable_prefix({sequence}, {position}).value;
+        return memory_.resumable_prefix({sequence}, {position}).value;
     }
-    void defragment() override { cache_.defragment(); }
-    int tokens(int sequence) const override { return cache_.tokens({sequence}); }
+    void defragment() override { memory_.defragment(); }
+    int tokens(int sequence) const override { return memory_.tokens({sequence}); }
     std::optional<std::pair<int, int>> range(int sequence) const override {
-        const auto range = cache_.range({sequence});
-        if (!range) return std::nullopt;
-        return std::pair{range->first.value, range->last.value};
+        if constexpr (writes) {
+            const auto range = memory_.range({sequence});
+            if (!range) return std::nullopt;
+            return std::pair{range->first.value, range->last.value};
+        } else {
+            const cellar::PositionRuns& runs = memory_.ledger().record({sequence}).runs;
+            if (runs.empty()) return std::nullopt;
+            return std::pair{runs.first().value, runs.last().value};
+        }
     }
     Counts counts() const override {
-        const cellar::Statistics s = cache_.statistics();
-        const bool stays = cache_.limits().placement == cellar::Placement::scattered;
+        const cellar::Statistics s = memory_.statistics();
+        const bool stays = memory_.limits().placement == cellar::Placement::scattered;
         return {s.cells - s.free, s.shared, s.sequences, static_cast<int>(s.tokens), stays ? s.longest_free_run : 0};
     }
 
-private:
-    static constexpr bool permuted = std::is_same_v<typename Layout::value_mapping, cellar::HeadsDimsCells>;
-
-    static cellar::Shape shape(const std::vector<Layer>& layers) {
-        std::vector<cellar::LayerShape> shapes;
-        for (const Layer& l : layers) shapes.push_back({l.heads, l.key_dim, l.value_dim, l.shares});
-        return cellar::Shape{std::move(shapes)};
-    }
-
-    static cellar::Limits limits(const Setting& s) {
-        return {s.setup.sequences, s.setup.capacity, s.setup.batch, s.setup.padding,
-                s.contiguous ? cellar::Placement::contiguous : cellar::Placement::scattered};
-    }
-
+protected:
     static naive::No no(cellar::Refusal refusal) {
         if (refusal == cellar::Refusal::full) return naive::No::full;
         return refusal == cellar::Refusal::cannot_shift ? naive::No::cannot_shift : naive::No::batch_too_long;
     }
 
+    Memory& memory() { return memory_; }
+    bool is_open() const { return pass_ != nullptr; }
+
+    template <class Into>
+    void put_into(Into& pass, int layer, const std::vector<Rows>& rows, int style) const {
+        style % 2 == 0 ? put_as<float, float>(pass, layer, rows, style / 2 % 3)
+                       : put_as<Key, Value>(pass, layer, rows, style / 2 % 3);
+    }
+
+private:
+    static constexpr bool permuted = std::is_same_v<typename Layout::value_mapping, cellar::HeadsDimsCells>;
+    static constexpr bool writes = requires(const Pass& pass) { pass.cells(); };
+
+    void open(Pass pass) { join(own_.emplace(std::move(pass))); }
+
     /// Rows as a span, as a dense view, or as a view with gaps between all elements.
-    template <class K, class V>
-    void put_as(int layer, const std::vector<Rows>& rows, int style) {
-        const Layer& shape = layers_[static_cast<std::size_t>(layer)];
+    template <class K, class V, class Into>
+    void put_as(Into& pass, int layer, const std::vector<Rows>& rows, int style) const {
+        const cellar::LayerShape& shape = memory_.shape()[layer];
         const int gap = style == 2 ? 3 : 1;
         std::vector<K> k;
         std::vector<V> v;
@@ -141,10 +183,10 @@ private:
             append(v, row.value, gap);
         }
         if (style == 0) {
-            pass_->put(layer, std::span<const K>{k}, std::span<const V>{v});
+            pass.put(layer, std::span<const K>{k}, std::span<const V>{v});
         } else {
-            pass_->put(layer, view(k, rows.size(), shape.heads, shape.key_dim, gap),
-                       view(v, rows.size(), shape.heads, shape.value_dim, gap));
+            pass.put(layer, view(k, rows.size(), shape.kv_heads, shape.key_dim, gap),
+                     view(v, rows.size(), shape.kv_heads, shape.value_dim, gap));
         }
     }
 
@@ -179,9 +221,32 @@ private:
         return x == 0;
     }
 
-    std::vector<Layer> layers_;
-    Cache cache_;
-    std::optional<Pass> pass_;
+    Memory& memory_;
+    std::optional<Pass> own_;
+    Pass* pass_ = nullptr;
+};
+
+inline cellar::Shape shape_of(const std::vector<Layer>& layers) {
+    std::vector<cellar::LayerShape> shapes;
+    for (const Layer& l : layers) shapes.push_back({l.heads, l.key_dim, l.value_dim, l.shares});
+    return cellar::Shape{std::move(shapes)};
+}
+
+inline cellar::Limits limits_of(const Setting& s) {
+    return {s.setup.sequences, s.setup.capacity, s.setup.batch, s.setup.padding,
+            s.contiguous ? cellar::Placement::contiguous : cellar::Placement::scattered};
+}
+
+template <class Cache>
+struct OwnCache {
+    Cache cache;
+};
+
+/// A cache of the suite's own.
+template <class Cache>
+class CacheSubject final : OwnCache<Cache>, public CellSubject<Cache> {
+public:
+    explicit CacheSubject(Cache own) : OwnCache<Cache>{std::move(own)}, CellSubject<Cache>{OwnCache<Cache>::cache} {}
 };
 
 } // namespace property

@@ -112,8 +112,9 @@ Combination combination(const std::string& name) {
             .can_shift = Shift::type::possible,
             .rows = {layers(), Shift::turning(rounding_of(typename Layout::key_element{}))},
             .make = [](const Setting& setting) -> std::unique_ptr<Subject> {
-                using Adapted = Adapter<Layout, typename Window::type, typename Shift::type, Backend>;
-                return std::make_unique<Adapted>(layers(), setting, Window::make(setting.setup.window), Shift::make());
+                using Cache = cellar::Cache<Layout, typename Window::type, typename Shift::type, Backend>;
+                return std::make_unique<CacheSubject<Cache>>(
+                    Cache{shape_of(layers()), limits_of(setting), Window::make(setting.setup.window), Shift::make()});
             }};
 }
 

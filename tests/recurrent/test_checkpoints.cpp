@@ -44,18 +44,6 @@ TEST_CASE("checkpoints: at every multiple of the interval, inside of a batch too
     CHECK(checkpoints(memory, 0) == std::vector<int>{4, 8, 12});
 }
 
-TEST_CASE("checkpoints: a dropped pass leaves none") {
-    Folding<> memory{shape(), with_checkpoints(20, 4)};
-    REQUIRE(feed(memory, text(0, 0, 5)));
-    const auto before = memory.statistics();
-    auto pass = memory.begin(Batch{text(0, 5, 20)});
-    REQUIRE(pass);
-    fold(*pass, text(0, 5, 20));
-    pass->drop();
-    CHECK(memory.statistics() == before);
-    CHECK(kept(memory, 0) == std::vector<int>{4, 5});
-}
-
 TEST_CASE("checkpoints: the current state, and one at a position that is scheduled") {
     Folding<> memory{shape(), with_checkpoints(20, 0)};
     memory.checkpoint({0}); // nothing to keep yet
@@ -142,20 +130,6 @@ TEST_CASE("checkpoints: shared ones count once and outlive the sequence that mad
     REQUIRE(memory.remove({1}, {0}, end_of_time));
     REQUIRE(memory.remove({2}, {0}, end_of_time));
     CHECK(memory.statistics().used == 0);
-    CHECK(memory.statistics().checkpoints == 0);
-}
-
-TEST_CASE("checkpoints: a sequence that begins anew has none of what was there before") {
-    Folding<> memory{shape(), with_checkpoints(8, 4)};
-    REQUIRE(feed(memory, text(0, 0, 9)));
-    REQUIRE(memory.remove({0}, {0}, end_of_time));
-    CHECK_FALSE(memory.can_resume({0}, {4}));
-    REQUIRE(feed(memory, text(0, 0, 3, 70)));
-    CHECK_FALSE(memory.can_resume({0}, {4}));
-    REQUIRE(feed(memory, text(1, 0, 9, 30)));
-    REQUIRE(memory.copy_prefix({0}, {1}, 3)); // the target's own checkpoints are gone, too
-    CHECK(memory.resumable_prefix({1}, {9}) == Position{3});
-    CHECK(holds(memory, 1, 3, words(3, 70)));
     CHECK(memory.statistics().checkpoints == 0);
 }
 

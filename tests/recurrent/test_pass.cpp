@@ -151,22 +151,3 @@ TEST_CASE("pass: refusals name the reason and change nothing") {
     REQUIRE(feed(memory, text(0, 3, 2, 4) + text(1, 0, 2)));
     CHECK(holds(memory, 0, 5, words(5)));
 }
-
-TEST_CASE("pass: reserve gives a pass that stores nothing and touches nobody's state") {
-    Folding<> memory{shape(), {.sequences = 3, .batch = 8, .rollback = 1}};
-    for (int s = 0; s < 3; ++s) REQUIRE(feed(memory, text(s, 0, 3, 10 * s)));
-    const auto before = memory.statistics();
-    for (const int tokens : {0, 1, 2, 3, 7, 8}) {
-        CAPTURE(tokens);
-        auto pass = memory.reserve(tokens);
-        CHECK(pass.tokens() == tokens);
-        int found = 0;
-        for (const Part& part : pass.parts()) found += part.sequences() * part.length();
-        CHECK(found == tokens);
-        CHECK(pass.parts().size() == (tokens == 0 ? 0 : tokens % 3 == 0 || tokens < 3 ? 1 : 2));
-        fold(pass, text(0, 0, tokens));
-        pass.commit();
-        CHECK(memory.statistics() == before);
-        for (int s = 0; s < 3; ++s) CHECK(holds(memory, s, 3, words(3, 10 * s)));
-    }
-}

@@ -16,21 +16,6 @@ using namespace recurrent_test;
 using cellar::HostBackend;
 using cellar::Part;
 
-TEST_CASE("pass: everything has to be put before commit") {
-    Folding<> memory{shape(), {.sequences = 1, .batch = 6, .rollback = 1}};
-    const auto tokens = text(0, 0, 3);
-    auto pass = memory.begin(Batch{tokens});
-    REQUIRE(pass);
-    CHECK(violation_of([&] { pass->commit(); }) == "commit: 0 parts were put in all layers, expected 4");
-    fold_part(*pass, tokens, 0, pass->parts()[0], false);
-    fold_part(*pass, tokens, 1, pass->parts()[0], true);
-    fold_part(*pass, tokens, 1, pass->parts()[1], false);
-    CHECK(violation_of([&] { pass->commit(); }) == "commit: 3 parts were put in all layers, expected 4");
-    fold_part(*pass, tokens, 0, pass->parts()[1], true);
-    pass->commit();
-    CHECK(holds(memory, 0, 3, words(3)));
-}
-
 TEST_CASE("pass: the parts of a layer come in order, each once") {
     Folding<> memory{shape(), {.sequences = 1, .batch = 6, .rollback = 1}};
     const auto tokens = text(0, 0, 3);

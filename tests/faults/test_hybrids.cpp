@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Faults of other memories of several kinds, each as its symptom.
+#include "../cache/numbers.hpp"
+#include "../hybrid/toy.hpp"
+
+#include <doctest/doctest.h>
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+using namespace cellar;
+using namespace toy;
+
+namespace {
+
+/// Members whose keys can be turned.
+using Near = numbers::Cache<SlidingWindow<4>>;
+using Far = numbers::Cache<>;
+using Caches = Hybrid<Repeat<Near, Far>, Near, Far>;
+using Turning = Hybrid<Repeat<Near, Far, Recurrent>, Near, Far, Recurrent>;
+
+Near near() {
+    return Near{numbers::small, {.sequences = 2, .capacity = 100, .batch = 8}, SlidingWindow<4>{{.retention = 9}}};
+}
+Far far() {
+    return Far{numbers::small, {.sequences = 2, .capacity = 20, .batch = 8}};
+}
+
+template <class M>
+bool feed_all(M& memory, const Tokens& tokens) {
+    numbers::Tokens rows;
+    for (const toy::Token& t : tokens) rows.push_back({t.sequence, t.position, static_cast<float>(t.word)});
+    auto pass = memory.begin(toy::Batch{tokens});
+    if (!pass) return false;
+    numbers::put(pass->template of<Near>(), numbers::small, rows);
+    numbers::put(pass->template of<Far>(), numbers::small, rows);
+    if (pass->layers() == 3) pass->visit(2, Work{tokens});
+    pass->commit();
+    return true;
+}
+
+std::string picture(Turning& memory) {
+    return member_portrait(memory.member<0>()) + member_portrait(memory.member<1>())
+           + member_portrait(memory.member<2>());
+}
+
+int current_state(const Recurrent& states, int s) {
+    return static_cast<int>(states.view<Hash>(0, states.state({s}))(0));
+}
+
+using numbers::held;
+using numbers::Held;
+
+} // namespace
+
+TEST_CASE("a batch that the states refuse has already taken cells") {
+    // The caches came first, and kept what they had given.
+    toy::Memory memory = toy::memory({.unequal = Unequal::refuse});
+    REQUIRE(feed(memory, text(0, 0, 3)));
+    const std::string before = portrait(memory);
+    const auto refused = [&](const Tokens& tokens) {
+        const auto begun = memory.begin(toy::Batch{tokens});
+        REQUIRE_FALSE(begun);
+        return begun.error();
+    };
+    CHECK(refused(text(1, 0, 2) + text(0, 4, 2)) == Refused{Refusal::not_next, 2});
+    CHECK(portrait(memory) == before);
+    CHECK(refused(text(1, 0, 2) + text(0, 3, 1)) == Refused{Refusal::unequal_batch, 2});
+    CHECK(portrait(memory) == before);
+    CHECK(feed(memory, text(1, 0, 1) + text(0, 3, 1)));
+    // What was prepared and refused leaves no trace in the next pass, nor in a reserved one.
+    CHECK(refused(text(2, 1, 1)) == Refused{Refusal::not_next, 2});
+    memory.reserve(8).drop();
+    CHECK(feed(memory, text(2, 0, 1)));
+}
+
+TEST_CASE("tokens removed from the middle live on in the state") {
+    // The states agreed and did nothing, or refused when the caches had moved on.
+    Turning memory{3, near(), far(), Recurrent{{1, {{1}}}, {.sequences = 2, .batch = 8, .rollback = 2}}};
+    REQUIRE(feed_all(memory, text(0, 0, 6)));
+    const std::string before = picture(memory);
+    CHECK(memory.remove({0}, {1}, {2}).error() == Refused{Refusal::cannot_cut, 2});
+    CHECK(memory.remove({0}, {2}, end_of_time).error() == Refused{Refusal::cannot_rewind, 2});
+    CHECK(memory.copy_prefix({0}, {1}, 2).error() == Refused{Refusal::cannot_rewind, 2});
+    CHECK(picture(memory) == before);
+    REQUIRE(memory.remove({0}, {4}, end_of_time));
+    REQUIRE(memory.copy_prefix({0}, {1}, 4));
+    CHECK(memory.member<1>().tokens({0}) == 4);
+    CHECK(memory.member<1>().tokens({1}) == 4);
+    CHECK(memory.member<2>().next({1}) == Position{4});
+}
+
+TEST_CASE("dropping the first tokens empties the state, and the caches keep the others") {
+    // A sequence from the beginning on was taken for all of it.
+    Turning memory{3, near(), far(), Recurrent{{1, {{1}}}, {.sequences = 2, .batch = 8}}};
+    REQUIRE(feed_all(memory, text(0, 0, 6)));
+    const std::string before = picture(memory);
+    for (int end = 1; end < 6; ++end) CHECK(memory.remove({0}, {0}, {end}).error() == Refused{Refusal::cannot_cut, 2});
+    CHECK(picture(memory) == before);
+    REQUIRE(memory.remove({0}, {0}, {6}));
+    CHECK(memory.member<1>().tokens({0}) == 0);
+    CHECK(memory.member<2>().kept({0}).empty());
+}
+
+TEST_CASE("a context shift is impossible with members of several kinds") {
+    Caches caches{2, near(), far()};
+    REQUIRE(feed_all(caches, text(0, 0, 8, 10)));
+    REQUIRE(caches.remove({0}, {1}, {4}));
+    const Held moved{{10, 10}, {14, 11}, {15, 12}, {16, 13}, {17, 14}};
+    CHECK(held(caches.member<Near>(), 0) == moved);
+    CHECK(held(caches.member<Far>(), 0) == moved);
+
+    // A state has to be fed again from a checkpoint on: what it has seen cannot be taken out of it.
+    Turning memory{
+        3, near(), far(),
+        Recurrent{{1, {{1}}}, {.sequences = 2, .batch = 8, .checkpoint_interval = 2, .checkpoint_bytes = 8 * 16}}};
+    REQUIRE(feed_all(memory, text(0, 0, 8, 10)));
+    REQUIRE(memory.remove({0}, memory.resumable_prefix({0}, {3}), end_of_time));
+    REQUIRE(feed_all(memory, text(0, 2, 3, 15)));
+    CHECK(current_state(memory.member<Recurrent>(), 0) == folded({10, 11, 15, 16, 17}));
+    CHECK(held(memory.member<Far>(), 0) == Held{{10, 10}, {11, 11}, {15, 15}, {16, 16}, {17, 17}});
+}
+
+TEST_CASE("checkpoints of the states cannot be reached where there are caches, too") {
+    // What held them together handed only the verbs on that all of them had.
+    toy::Memory memory =
+        toy::memory({.sliding_retention = 20, .rollback = 0, .checkpoint_interval = 4, .checkpoint_bytes = 8 * 16});
+    REQUIRE(feed(memory, text(0, 0, 7)));
+    memory.member<Recurrent>().checkpoint({0});
+    memory.member<Recurrent>().schedule({0}, {9});
+    REQUIRE(feed(memory, text(0, 7, 4, 8)));
+    for (const int p : {4, 7, 8, 9, 11}) CHECK(memory.can_resume({0}, {p}));
+    for (const int p : {5, 6, 10}) CHECK_FALSE(memory.can_resume({0}, {p}));
+    std::vector<int> words{1, 2, 3, 4, 5, 6, 7, 8, 9};
+    for (const int p : {9, 7, 4}) {
+        words.resize(static_cast<std::size_t>(p));
+        REQUIRE(memory.remove({0}, {p}, end_of_time));
+        CHECK(current_state(memory.member<Recurrent>(), 0) == folded(words));
+        CHECK(memory.member<Full>().tokens({0}) == p);
+    }
+}

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include "../property/inspector.hpp"
+#include "../property/rows.hpp"
+#include "../property/setting.hpp"
+#include "../property/subject.hpp"
+#include "../property/trace.hpp"
+#include "member.hpp"
+
+#include <climits>
+
+#include <cstddef>
+#include <optional>
+#include <set>
+#include <utility>
+#include <vector>
+
+namespace property::hybrid {
+
+inline Answer answer_of(std::optional<naive::No> no) {
+    if (!no) return std::nullopt;
+    if (*no == naive::No::full) return cellar::Refusal::full;
+    return *no == naive::No::cannot_shift ? cellar::Refusal::cannot_shift : cellar::Refusal::batch_too_long;
+}
+
+/// A member that has cells, and the tokens in them.
+class CellMember : public Member {
+public:
+    CellMember(Subject& subject, const Setting& setting, RowSource rows, const Trace& trace)
+        : subject_{subject},
+          rows_{std::move(rows)},
+          trace_{trace},
+          inspector_{subject, rows_, trace, setting.contiguous},
+          model_{setting.setup},
+          next_{model_} {
+        trace_.expect(subject.cells() == model_.cells(), subject.cells(), " cells, expected ", model_.cells());
+    }
+
+    Answer remove(int s, int begin, int end) final {
+        next_ = model_;
+        return answer_of(next_.remove(s, begin, end));
+    }
+    Answer copy_prefix(int from, int to, int length) final {
+        next_ = model_;
+        next_.copy_prefix(from, to, length);
+        return std::nullopt;
+    }
+    void settle() final { model_ = next_; }
+
+    bool can_resume(int s, int p) const final { return model_.can_resume(s, p); }
+
+    void check_reserved(int) final {
+        trace_.expect(subject_.history() == std::pair{0, model_.cells()},
+                      "the history of a reserved pass is not the whole memory");
+    }
+
+    void check(bool look) final {
+        inspector_.check_counts(model_, sequences());
+        if (look) check_contents();
+    }
+
+    void defragmented() final { inspector_.forget_cells_from(model_.used()); }
+
+protected:
+    virtual void check_contents() = 0;
+
+    std::set<int> sequences() const {
+        std::set<int> all;
+        for (int s = 0; s < model_.setup().sequences; ++s) all.insert(s);
+        return all;
+    }
+
+    std::vector<Rows> rows_of(int layer, const Batch& batch) const {
+        std::vector<Rows> rows;
+        for (const naive::NewToken& t : batch) rows.push_back(rows_.put(layer, t.value));
+        return rows;
+    }
+    bool owns(int layer) const { return rows_.layers()[static_cast<std::size_t>(layer)].shares < 0; }
+
+    Subject& subject_;
+    const RowSource rows_;
+    const Trace& trace_;
+    Inspector inspector_;
+    naive::Model model_;
+    naive::Model next_;
+};
+
+class AttentionMember final : public CellMember {
+public:
+    using CellMember::CellMember;
+
+    Answer begin(const Batch& batch) override {
+        const auto refused = model_.refuses(batch);
+        if (refused) return answer_of(refused);
+        open_ = model_.with(batch);
+        next_ = open_.committed(batch);
+        return std::nullopt;
+    }
+    int next(int s) const override { return model_.newest(s) + 1; }
+
+    void put(int layer, const Batch& batch, int style) override {
+        if (owns(layer)) subject_.put(layer, rows_of(layer, batch), style);
+    }
+    void check_begun(const Batch& batch) override {
+        inspector_.check_placement(model_, static_cast<int>(batch.size()));
+    }
+    void check_filled(const Batch& batch, int style, bool filled) override {
+        inspector_.check_pass(open_, batch, style, filled);
+    }
+
+private:
+    void check_contents() override { inspector_.check_contents(model_, sequences()); }
+
+    naive::Model open_{model_};
+};
+
+/// Inputs can be written to it besides.
+class InputSubject : public Subject {
+public:
+    /// Tokens of one sequence at one position are one input. `rows`: of each layer that has a memory of its own.
+    virtual std::optional<naive::No> write(const Batch& inputs, const std::vector<std::vector<Rows>>& rows, int style,
+                                           bool committed) = 0;
+};
+
+/// Inputs of an encoder. A pass of the hybrid only reads them.
+class InputMember final : public CellMember {
+public:
+    InputMember(InputSubject& subject, const Setting& setting, RowSource rows, const Trace& trace)
+        : CellMember{subject, setting, std::move(rows), trace}, inputs_{subject} {}
+
+    Answer begin(const Batch& batch) override {
+        next_ = model_;
+        const bool fits = static_cast<int>(batch.size()) <= model_.setup().batch;
+        return fits ? std::nullopt : std::optional{cellar::Refusal::batch_too_long};
+    }
+    int next(int) const override { return 0; }
+
+    void put(int, const Batch&, int) override { trace_.fail("a layer was led to the inputs"); }
+    void check_begun(const Batch&) override {}
+    void check_filled(const Batch& batch, int style, bool) override {
+        Batch queries = batch;
+        for (naive::NewToken& t : queries) t.bidirectional = false; // later inputs stay hidden
+        inspector_.check_pass(model_, queries, style, true);
+    }
+
+    void write(const Batch& inputs, int style, bool committed) override {
+        std::vector<std::vector<Rows>> rows;
+        for (int layer = 0; layer < static_cast<int>(rows_.layers().size()); ++layer)
+            rows.push_back(owns(layer) ? rows_of(layer, inputs) : std::vector<Rows>{});
+        const auto refused = model_.refuses(inputs);
+        trace_.expect(inputs_.write(inputs, rows, style, committed) == refused, "the inputs were ",
+                      refused ? "taken" : "refused");
+        if (refused) return;
+        inspector_.check_placement(model_, static_cast<int>(inputs.size()));
+        if (committed) model_ = model_.with(inputs).committed(inputs);
+    }
+
+private:
+    void check_contents() override {
+        for (const int s : sequences()) {
+            const Batch last{{s, INT_MAX - 1, false, -1}};
+            trace_.expect(!subject_.begin(last), "a pass was refused that looks at s", s);
+            inspector_.check_pass(model_, last, 0, true);
+            subject_.drop();
+        }
+    }
+
+    InputSubject& inputs_;
+};
+
+} // namespace property::hybrid

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include "../property/state_inspector.hpp"
+#include "../property/trace.hpp"
+#include "member.hpp"
+#include <cellar/backend/host.hpp>
+#include <cellar/memory.hpp>
+
+#include <optional>
+#include <vector>
+
+namespace property::hybrid {
+
+/// A recurrent member as a hybrid's pass sees it.
+class StateSubject {
+public:
+    using Memory = recurrent_test::Folding<>;
+    using Pass = cellar::PassOf<Memory>;
+
+    explicit StateSubject(Memory& memory) : memory_{memory} {}
+
+    Memory& memory() { return memory_; }
+    Pass& pass() { return *pass_; }
+    void join(Pass& pass) { pass_ = &pass; }
+    void leave() { pass_ = nullptr; }
+    bool is_in(const Pass& pass) const { return &pass == pass_; }
+
+private:
+    Memory& memory_;
+    Pass* pass_ = nullptr;
+};
+
+class StateMember final : public Member {
+public:
+    StateMember(StateSubject& subject, const naive::StateSetup& setup, const Trace& trace)
+        : subject_{subject},
+          trace_{trace},
+          inspector_{subject.memory(), trace},
+          model_{setup, recurrent::fold},
+          next_{model_} {
+        inspector_.check_slots(model_);
+    }
+
+    Answer begin(const Batch& batch) override {
+        next_ = model_;
+        const auto refused = model_.refuses(words(batch));
+        if (!refused) next_.commit(words(batch));
+        return answer(refused);
+    }
+    Answer remove(int s, int begin, int end) override {
+        next_ = model_;
+        return answer(next_.remove(s, begin, end));
+    }
+    Answer copy_prefix(int from, int to, int length) override {
+        next_ = model_;
+        return answer(next_.copy_prefix(from, to, length));
+    }
+    void settle() override { model_ = next_; }
+
+    bool can_resume(int s, int p) const override { return model_.can_resume(s, p); }
+    int next(int s) const override { return model_.next(s); }
+    bool follows() const override { return true; }
+
+    void put(int layer, const Batch& batch, int style) override {
+        std::vector<recurrent_test::Token> tokens;
+        for (const naive::NewToken& t : batch) tokens.push_back({t.sequence, t.position, t.value});
+        for (const cellar::Part& part : subject_.pass().parts())
+            recurrent_test::fold_part(subject_.pass(), tokens, layer, part, style % 2 == 1);
+    }
+    void check_begun(const Batch& batch) override {
+        inspector_.check_parts(model_, subject_.pass().parts(), words(batch));
+    }
+    void check_filled(const Batch&, int, bool) override {}
+    void check_reserved(int tokens) override {
+        int found = 0;
+        for (const cellar::Part& part : subject_.pass().parts()) found += part.sequences() * part.length();
+        trace_.expect(found == tokens, "a reserved pass has ", found, " tokens in its parts, expected ", tokens);
+    }
+
+    void check(bool look) override {
+        inspector_.check_counts(model_);
+        if (look) inspector_.check_contents(model_);
+    }
+
+    void checkpoint(int s) override {
+        if (model_.setup().checkpoints == 0) return;
+        subject_.memory().checkpoint({s});
+        model_.checkpoint(s);
+    }
+    void schedule(int s, int p) override {
+        if (model_.setup().checkpoints == 0 || p <= model_.next(s)) return;
+        subject_.memory().schedule({s}, {p});
+        model_.schedule(s, p);
+    }
+
+private:
+    static std::vector<naive::NewWord> words(const Batch& batch) {
+        std::vector<naive::NewWord> words;
+        for (const naive::NewToken& t : batch) words.push_back({t.sequence, t.position, t.value});
+        return words;
+    }
+    static Answer answer(std::optional<naive::NoState> no) {
+        return no ? std::optional{recurrent::refusal(*no)} : std::nullopt;
+    }
+
+    StateSubject& subject_;
+    const Trace& trace_;
+    recurrent::StateInspector<StateSubject::Memory> inspector_;
+    naive::States model_;
+    naive::States next_;
+};
+
+} // namespace property::hybrid

@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "trial.hpp"
+
+#include "../property/generate.hpp"
+#include "../property/recurrent_step.hpp"
+
+#include <climits>
+#include <rapidcheck.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdlib>
+#include <string>
+
+namespace property::hybrid {
+
+namespace {
+
+// The same series in every run, as in ../property/suite.cpp.
+[[maybe_unused]] const int settled = setenv("RC_PARAMS", "seed=20261121 max_success=60", 0);
+
+using recurrent::number;
+
+rc::Gen<Step> step(int sequences, int most) {
+    return rc::gen::exec([=] {
+        Step s;
+        s.verb = *rc::gen::weightedElement<Verb>({{30, Verb::pass},
+                                                  {9, Verb::remove},
+                                                  {5, Verb::copy_prefix},
+                                                  {3, Verb::write},
+                                                  {2, Verb::checkpoint},
+                                                  {2, Verb::schedule},
+                                                  {1, Verb::defragment},
+                                                  {1, Verb::reserve}});
+        s.sequence = *number(0, sequences - 1);
+        s.target = *number(0, sequences - 1);
+        s.back = *number(0, *rc::gen::element(3, 6, 12));
+        s.length = *number(0, 6);
+        s.style = *number(0, 209);
+        if (s.verb == Verb::pass) s.tokens = *tokens(sequences, most);
+        return s;
+    });
+}
+
+rc::Gen<std::vector<Step>> steps(int length, int sequences, int most) {
+    return rc::gen::resize(
+        length, rc::gen::container<std::vector<Step>>(rc::gen::resize(rc::kNominalSize, step(sequences, most))));
+}
+
+MemberSetting draw_member(const Kind& kind, int sequences, int batch) {
+    const int own_batch = *number(0, 7) == 7 ? *number(1, batch) : batch;
+    MemberSetting m;
+    if (kind.of == Kind::Of::states) {
+        m.states = *recurrent::setups();
+        m.states.sequences = sequences;
+        m.states.batch = own_batch;
+    } else {
+        m.cells = *settings(kind.sees, kind.window_size, kind.can_shift);
+        m.cells.setup.sequences = sequences;
+        m.cells.setup.batch = own_batch;
+        m.cells.setup.capacity += *number(2, 14);
+        m.cells.setup.is_encoder = kind.of == Kind::Of::inputs;
+    }
+    return m;
+}
+
+} // namespace
+
+bool agrees_with_model(const Combination& combination) {
+    return rc::check(combination.name, [&] {
+        const int sequences = *number(1, 3);
+        const int batch = *number(3, 12);
+        int most = batch;
+        Trace trace;
+        std::vector<MemberSetting> members;
+        for (const Kind& kind : combination.kinds) {
+            const MemberSetting& m = members.emplace_back(draw_member(kind, sequences, batch));
+            const bool has_states = kind.of == Kind::Of::states;
+            most = std::min(most, has_states ? m.states.batch : m.cells.setup.batch);
+            has_states ? trace.add("states: ", m.states, '\n') : trace.add("cells: ", m.cells, '\n');
+        }
+        const auto whole = combination.make(members, trace);
+        Trial trial{*whole, trace, sequences, most, *rc::gen::element(1, 1, 4)};
+        trial.run(*steps(80, sequences, most + 1));
+    });
+}
+
+void Trial::run(const std::vector<Step>& steps) {
+    for (const Step& step : steps) {
+        trace_.add("  ", step, '\n');
+        take(step);
+        compare(++done_ % look_every_ == 0);
+    }
+    compare(true);
+}
+
+void Trial::take(const Step& step) {
+    switch (step.verb) {
+    case Verb::pass:
+        return take_pass(step);
+    case Verb::remove:
+        return take_remove(step);
+    case Verb::copy_prefix:
+        return take_copy(step);
+    case Verb::write:
+        return write(step);
+    case Verb::checkpoint:
+        for (const auto& m : members_) m->checkpoint(step.sequence);
+        return;
+    case Verb::schedule:
+        for (const auto& m : members_) m->schedule(step.sequence, next(step.sequence) + 1 + step.length);
+        return;
+    case Verb::defragment:
+        whole_.defragment();
+        for (const auto& m : members_) m->defragmented();
+        return;
+    case Verb::reserve:
+        return reserve(step);
+    }
+}
+
+void Trial::take_pass(const Step& step) {
+    const Batch batch = placed(step);
+    trace_.add("    pass of");
+    for (const naive::NewToken& t : batch)
+        trace_.add(" {s", t.sequence, ", ", t.position, t.bidirectional ? ", bidirectional}" : "}");
+    trace_.add(step.committed() ? ", committed\n" : ", dropped\n");
+    const HybridAnswer refused = expected([&](Member& m) { return m.begin(batch); });
+    expect_answer(whole_.begin(batch), refused);
+    if (refused) return;
+    for (const auto& m : members_) m->check_begun(batch);
+    const int filled = step.committed() ? whole_.layers() : step.style / 5 % (whole_.layers() + 1);
+    fill(batch, step.style, filled);
+    for (const auto& m : members_) m->check_filled(batch, step.style, filled == whole_.layers());
+    if (!step.committed()) return whole_.drop();
+    whole_.commit();
+    settle();
+}
+
+void Trial::fill(const Batch& batch, int style, int layers) {
+    for (int layer = 0; layer < layers; ++layer) {
+        const cellar::LayerPlace place = whole_.visit(layer);
+        if (place.member < static_cast<int>(members_.size()))
+            members_[static_cast<std::size_t>(place.member)]->put(place.layer, batch, style);
+    }
+}
+
+void Trial::take_remove(const Step& step) {
+    const int s = step.sequence;
+    const int back = std::max(0, next(s) - step.back);
+    const int begin = step.to_what_is_kept() ? kept_state(s, back) : back;
+    const int end = step.to_the_end() ? INT_MAX : begin + step.length % (step.back + 1);
+    trace_.add("    remove(s", s, ", ", begin, ", ", end, ")\n");
+    const HybridAnswer refused = expected([&](Member& m) { return m.remove(s, begin, end); });
+    expect_answer(whole_.remove(s, begin, end), refused);
+    if (!refused) settle();
+}
+
+void Trial::take_copy(const Step& step) {
+    const int s = step.sequence;
+    const int back = step.back == 0 ? next(s) + 3 : std::max(0, next(s) - step.back);
+    const int length = step.to_what_is_kept() ? kept_state(s, back) : back;
+    trace_.add("    copy_prefix(s", s, ", s", step.target, ", ", length, ")\n");
+    const HybridAnswer refused = expected([&](Member& m) { return m.copy_prefix(s, step.target, length); });
+    expect_answer(whole_.copy_prefix(s, step.target, length), refused);
+    if (!refused) settle();
+}
+
+/// One input or two, also ahead of the text, and behind.
+void Trial::write(const Step& step) {
+    Batch inputs;
+    const int position = std::max(0, next(step.sequence) + 6 - step.back);
+    for (int i = 0; i < step.length; ++i) inputs.push_back({step.sequence, position, false, next_value_++ % 4096});
+    if (step.target != step.sequence)
+        for (int i = 0; i < step.style % 3; ++i)
+            inputs.push_back({step.target, next(step.target), false, next_value_++ % 4096});
+    for (const auto& m : members_) m->write(inputs, step.style, step.committed());
+}
+
+void Trial::reserve(const Step& step) {
+    const int tokens = std::min(step.length, most_);
+    whole_.reserve(tokens);
+    for (const auto& m : members_) m->check_reserved(tokens);
+    fill(Batch(static_cast<std::size_t>(tokens)), step.style, whole_.layers());
+    step.committed() ? whole_.commit() : whole_.drop();
+}
+
+Batch Trial::placed(const Step& step) {
+    const bool follows =
+        !step.may_fail() && std::any_of(members_.begin(), members_.end(), [](const auto& m) { return m->follows(); });
+    Batch batch;
+    std::map<int, int> newest;
+    for (const Placed& t : step.tokens) {
+        const bool is_first = !newest.contains(t.sequence);
+        int& last = newest.try_emplace(t.sequence, next(t.sequence) - 1).first->second;
+        const int offset = follows && (is_first || t.offset != -1) ? 0 : t.offset;
+        const int position = std::max(0, last + 1 + offset);
+        if (position >= 180) continue; // few enough that turned keys can be told from others
+        batch.push_back({t.sequence, position, t.bidirectional, next_value_++ % 4096});
+        last = std::max(last, position);
+    }
+    return batch;
+}
+
+int Trial::next(int s) const {
+    int next = 0;
+    for (const auto& m : members_) next = std::max(next, m->next(s));
+    return next;
+}
+
+bool Trial::can_resume(int s, int p) const {
+    return std::all_of(members_.begin(), members_.end(), [&](const auto& m) { return m->can_resume(s, p); });
+}
+
+int Trial::kept_state(int s, int p) const {
+    const auto is_kept = [&](const auto& m) { return !m->follows() || m->can_resume(s, p); };
+    while (!std::all_of(members_.begin(), members_.end(), is_kept)) --p;
+    return p;
+}
+
+template <class Ask>
+HybridAnswer Trial::expected(Ask ask) const {
+    for (int i = 0; i < static_cast<int>(members_.size()); ++i)
+        if (const Answer no = ask(*members_[static_cast<std::size_t>(i)])) return cellar::Refused{*no, i};
+    return std::nullopt;
+}
+
+void Trial::expect_answer(const HybridAnswer& answer, const HybridAnswer& expected) const {
+    const auto text = [](const HybridAnswer& a) { return a ? cellar::to_string(*a) : std::string{"yes"}; };
+    trace_.expect(answer == expected, "the answer is ", text(answer), ", expected ", text(expected));
+}
+
+void Trial::settle() const {
+    for (const auto& m : members_) m->settle();
+}
+
+void Trial::compare(bool look) const {
+    for (const auto& m : members_) m->check(look);
+    for (int s = 0; s < sequences_; ++s) {
+        int nearest = 0;
+        for (int p = 0; p < next(s) + 6; ++p) {
+            const bool all = can_resume(s, p);
+            if (all) nearest = p;
+            trace_.expect(whole_.can_resume(s, p) == all, "can_resume(s", s, ", ", p, ") is ", !all);
+            trace_.expect(whole_.resumable_prefix(s, p) == nearest, "resumable_prefix(s", s, ", ", p, ") is ",
+                          whole_.resumable_prefix(s, p), ", expected ", nearest);
+        }
+    }
+}
+
+} // namespace property::hybrid

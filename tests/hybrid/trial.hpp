@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include "../property/step.hpp"
+#include "whole.hpp"
+
+#include <map>
+#include <memory>
+#include <ostream>
+#include <vector>
+
+namespace property::hybrid {
+
+enum class Verb { pass, remove, copy_prefix, write, checkpoint, schedule, defragment, reserve };
+
+/// One operation as plain data. Positions count back from the newest token.
+struct Step {
+    Verb verb = Verb::pass;
+    int sequence = 0;
+    int target = 0; ///< copy_prefix: the other sequence; write: a second one
+    int back = 0;   ///< remove: begin; copy_prefix: the length; write: the position, from some way ahead
+    int length = 0; ///< remove: how many positions; schedule: how far ahead; write, reserve: tokens
+    int style = 0;  ///< in which of several ways
+    std::vector<Placed> tokens{};
+
+    bool committed() const { return style % 5 != 4; }
+    bool may_fail() const { return style % 7 >= 5; } ///< a batch that recurrent members refuse, perhaps
+    bool to_the_end() const { return style % 3 == 0; }
+    bool to_what_is_kept() const { return style % 5 >= 3; } ///< where recurrent members can go back to
+};
+
+inline std::ostream& operator<<(std::ostream& out, const Step& step) {
+    constexpr const char* verbs[] = {"pass",       "remove",   "copy_prefix", "write",
+                                     "checkpoint", "schedule", "defragment",  "reserve"};
+    out << verbs[static_cast<int>(step.verb)] << ", s" << step.sequence << ", s" << step.target << ", back "
+        << step.back << ", length " << step.length << ", style " << step.style << ":";
+    for (const Placed& t : step.tokens) out << " s" << t.sequence << (t.offset < 0 ? "" : "+") << t.offset;
+    return out;
+}
+
+/// Takes one hybrid and the naive models of its members through the same steps, and compares after each.
+class Trial {
+public:
+    /// `most`: tokens that all members take in one pass.
+    Trial(Whole& whole, Trace& trace, int sequences, int most, int look_every)
+        : whole_{whole},
+          trace_{trace},
+          members_{whole.members()},
+          sequences_{sequences},
+          most_{most},
+          look_every_{look_every} {}
+
+    /// Throws, with what was done, at the first difference.
+    void run(const std::vector<Step>& steps);
+
+private:
+    void take(const Step& step);
+    void take_pass(const Step& step);
+    void take_remove(const Step& step);
+    void take_copy(const Step& step);
+    void write(const Step& step);
+    void reserve(const Step& step);
+    void fill(const Batch& batch, int style, int layers);
+
+    Batch placed(const Step& step);
+    int next(int s) const;
+    bool can_resume(int s, int p) const;
+    /// The last position up to p at which all recurrent members keep a state.
+    int kept_state(int s, int p) const;
+
+    /// What the members have to say to a verb: the first that refuses is named.
+    template <class Ask>
+    HybridAnswer expected(Ask ask) const;
+    void expect_answer(const HybridAnswer& answer, const HybridAnswer& expected) const;
+    void settle() const;
+    void compare(bool look) const;
+
+    Whole& whole_;
+    Trace& trace_;
+    const std::vector<std::unique_ptr<Member>> members_;
+    const int sequences_;
+    const int most_;
+    const int look_every_;
+    int done_ = 0;
+    int next_value_ = 0;
+};
+
+} // namespace property::hybrid

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include "../model/naive_states.hpp"
+#include "../recurrent/folding.hpp"
+#include "trace.hpp"
+
+#include <climits>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <set>
+#include <span>
+#include <utility>
+#include <vector>
+
+namespace property::recurrent {
+
+using cellar::Refusal;
+
+/// The state after one more word, reckoned without the library.
+inline naive::StateRef fold(const naive::StateRef& before, int word) {
+    auto after = std::make_shared<naive::FoldedState>();
+    after->numbers = before ? before->numbers : recurrent_test::numbers_after({});
+    constexpr int wide = recurrent_test::rows * recurrent_test::columns;
+    constexpr int of_layer = wide + recurrent_test::small;
+    for (int n = 0; n < static_cast<int>(after->numbers.size()); ++n) {
+        const int i = n % of_layer;
+        const int modulus = i < wide ? recurrent_test::wide_modulus : recurrent_test::small_modulus;
+        int& value = after->numbers[static_cast<std::size_t>(n)];
+        value = recurrent_test::folded(value, word, n / of_layer, i < wide ? i : i - wide, modulus);
+    }
+    return after;
+}
+
+inline Refusal refusal(naive::NoState no) {
+    switch (no) {
+    case naive::NoState::batch_too_long:
+        return Refusal::batch_too_long;
+    case naive::NoState::not_next:
+        return Refusal::not_next;
+    case naive::NoState::unequal_batch:
+        return Refusal::unequal_batch;
+    case naive::NoState::cannot_rewind:
+        return Refusal::cannot_rewind;
+    default:
+        return Refusal::cannot_cut;
+    }
+}
+
+inline cellar::StateLimits limits_of(const naive::StateSetup& setup) {
+    return {.sequences = setup.sequences,
+            .batch = setup.batch,
+            .rollback = setup.rollback,
+            .checkpoint_interval = setup.interval,
+            .checkpoint_bytes = setup.checkpoints * recurrent_test::state_bytes,
+            .unequal = setup.refuses_unequal ? cellar::Unequal::refuse : cellar::Unequal::split};
+}
+
+/// Compares what can be seen of a recurrent memory with what the model says.
+template <class Memory>
+class StateInspector {
+public:
+    StateInspector(const Memory& memory, const Trace& trace) : memory_{memory}, trace_{trace} {}
+
+    void check_slots(const naive::States& model) const {
+        const naive::StateSetup& setup = model.setup();
+        const int kept = setup.sequences * (setup.rollback + 1);
+        const int slots = kept + std::min(kept, setup.batch) + setup.checkpoints;
+        trace_.expect(memory_.slots() == slots, memory_.slots(), " slots, expected ", slots);
+    }
+
+    /// The parts that the cuts lead to, all tokens once and in order, and no slot written that is needed.
+    void check_parts(const naive::States& model, std::span<const cellar::Part> parts,
+                     const std::vector<naive::NewWord>& batch) const {
+        const auto cuts = model.cuts(batch);
+        std::map<int, std::vector<int>> own; // tokens of each sequence
+        for (int i = 0; i < static_cast<int>(batch.size()); ++i)
+            own[batch[static_cast<std::size_t>(i)].sequence].push_back(i);
+        std::map<int, int> done;
+        std::map<int, cellar::Slot> state;
+        std::set<cellar::Slot> needed = needed_slots(model);
+        for (const cellar::Part& part : parts) {
+            const int length = length_of(batch, own, done, cuts);
+            trace_.expect(part.length() == length, "a part of length ", part.length(), ", expected ", length);
+            std::set<int> seen;
+            std::set<cellar::Slot> targets;
+            for (std::int32_t i = 0; i < part.sequences(); ++i) {
+                const int s = part.sequence(i).value;
+                const auto at = static_cast<std::size_t>(i);
+                seen.insert(s);
+                for (const std::int32_t token : part.tokens(i))
+                    trace_.expect(token == own[s][static_cast<std::size_t>(done[s]++)], "s", s, " has token ", token);
+                const cellar::Slot source = part.sources()[at];
+                const cellar::Slot target = part.targets()[at];
+                const bool starts = !state.contains(s) && model.next(s) == 0;
+                const cellar::Slot before = state.contains(s) ? state[s] : starts ? target : current(s);
+                trace_.expect(source == before, "s", s, " is read from slot ", source, ", expected ", before);
+                trace_.expect(!needed.contains(target), "slot ", target, " is written and needed");
+                trace_.expect(targets.insert(target).second, "slot ", target, " is written twice");
+                state[s] = target;
+                const int last =
+                    batch[static_cast<std::size_t>(own[s][static_cast<std::size_t>(done[s] - 1)])].position;
+                const bool ends =
+                    done[s] == static_cast<int>(own[s].size())
+                    || batch[static_cast<std::size_t>(own[s][static_cast<std::size_t>(done[s])])].position > last;
+                if (ends && cuts.at(s).contains(last + 1)) needed.insert(target);
+            }
+            trace_.expect(static_cast<int>(seen.size()) == part.sequences(), "a sequence is twice in a part");
+        }
+        for (const auto& [s, tokens] : own)
+            trace_.expect(done[s] == static_cast<int>(tokens.size()), "s", s, " has tokens left");
+    }
+
+    void check_counts(const naive::States& model) const {
+        const cellar::StateStatistics found = memory_.statistics();
+        trace_.expect(found.used == model.used(), found.used, " slots used, expected ", model.used());
+        const auto checkpoints = static_cast<int>(model.checkpoints().size());
+        trace_.expect(found.checkpoints == checkpoints, found.checkpoints, " checkpoints, expected ", checkpoints);
+        trace_.expect(static_cast<int>(needed_slots(model).size()) == found.used,
+                      "slots are shared that should not be");
+        for (int s = 0; s < model.setup().sequences; ++s) {
+            const auto& expected = model.kept(s);
+            const auto kept = memory_.kept({s});
+            trace_.expect(kept.size() == expected.size(), "s", s, " keeps ", kept.size(), " states, expected ",
+                          expected.size());
+            for (const cellar::KeptState& state : kept) {
+                const auto at = expected.find(state.next.value);
+                trace_.expect(at != expected.end() && at->second.is_checkpoint == state.is_checkpoint, "s", s,
+                              " keeps a state at ", state.next.value, " that it should not");
+            }
+            for (int p = 0; p<model.next(s) + 3; p += model.setup().sequences> 8 ? 7 : 1) {
+                const int expected_prefix = model.resumable_prefix(s, p);
+                trace_.expect(memory_.can_resume({s}, {p}) == model.can_resume(s, p), "can_resume(s", s, ", ", p, ")");
+                trace_.expect(memory_.resumable_prefix({s}, {p}).value == expected_prefix, "resumable_prefix(s", s,
+                              ", ", p, "), expected ", expected_prefix);
+            }
+        }
+    }
+
+    /// All states, and that one which was seen before is where it was, or gone.
+    void check_contents(const naive::States& model) {
+        std::map<naive::StateRef, cellar::StateHandle> alive;
+        for (int s = 0; s < model.setup().sequences; ++s)
+            for (const auto& [p, kept] : model.kept(s)) {
+                const cellar::StateHandle handle = recurrent_test::handle_at(memory_, s, p);
+                trace_.expect(recurrent_test::numbers(memory_, handle) == kept.state->numbers, "s", s,
+                              " has the wrong state at ", p);
+                alive[kept.state] = handle;
+            }
+        for (const auto& [state, handle] : handles_) {
+            const auto now = alive.find(state);
+            if (now == alive.end())
+                trace_.expect(!memory_.ledger().slots().is_current(handle), "a handle is alive whose state is gone");
+            else
+                trace_.expect(now->second == handle, "a state has moved, or changed");
+        }
+        handles_ = std::move(alive);
+    }
+
+private:
+    static int length_of(const std::vector<naive::NewWord>& batch, const std::map<int, std::vector<int>>& own,
+                         const std::map<int, int>& done, const std::map<int, std::map<int, bool>>& cuts) {
+        int least = INT_MAX;
+        for (const auto& [s, tokens] : own) {
+            const int fed = done.contains(s) ? done.at(s) : 0;
+            for (const auto& [p, is_checkpoint] : cuts.at(s)) {
+                const auto before = std::count_if(tokens.begin(), tokens.end(), [&](int token) {
+                    return batch[static_cast<std::size_t>(token)].position < p;
+                });
+                if (before <= fed) continue;
+                least = std::min(least, static_cast<int>(before) - fed);
+                break;
+            }
+        }
+        return least;
+    }
+
+    cellar::Slot current(int s) const { return memory_.kept({s}).back().slot; }
+
+    std::set<cellar::Slot> needed_slots(const naive::States& model) const {
+        std::set<cellar::Slot> slots;
+        for (int s = 0; s < model.setup().sequences; ++s)
+            for (const cellar::KeptState& kept : memory_.kept({s})) slots.insert(kept.slot);
+        return slots;
+    }
+
+    const Memory& memory_;
+    const Trace& trace_;
+    std::map<naive::StateRef, cellar::StateHandle> handles_; ///< when it was looked last
+};
+
+} // namespace property::recurrent
