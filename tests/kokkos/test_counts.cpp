@@ -92,6 +92,9 @@ constexpr int heads = 8;
 constexpr int dim = 64;
 constexpr int batch = 256;
 
+struct Conv : StateTensor<2> {};
+struct Ssm : StateTensor<3> {};
+
 template <class Backend, class Layout>
 class Model {
 public:
@@ -206,7 +209,33 @@ TEST_CASE_TEMPLATE("counts: device work", Layout, StandardV<cellar::half>, Permu
     }
 }
 
-// A layer of a model has up to three tensors; a sequence that starts has the slots of all layers filled with zeros.
+// Sources and targets are lists of their own, which all layers share.
+TEST_CASE("counts: states of a layer are one launch each way") {
+    if (!counts_are_ours()) CELLAR_SKIP("Threads of Kokkos fences and allocates by itself");
+    using Memory = RecurrentState<States<Conv, Ssm>, DeviceOnHost>;
+    Memory memory{StateShape{layers, {{4, 64}, {heads, 16, 16}}}, {.sequences = 3, .batch = 3}};
+    PassCounts counts;
+    const auto pass_of = [&](int p, auto count) {
+        const std::vector<Position> positions{{p}, {p}, {p}};
+        const std::vector<Sequence> sequences{{0}, {1}, {2}};
+        auto pass = memory.begin({positions, sequences});
+        REQUIRE(pass);
+        for (int layer = 0; layer < layers; ++layer) {
+            const Part& part = pass->parts()[0];
+            count(counts.get, [&] { static_cast<void>(pass->get<Conv>(layer, part)); });
+            count(counts.put, [&] { pass->put(layer, part); });
+        }
+        count(counts.commit, [&] { pass->commit(); });
+    };
+    for (int p = 0; p < 3; ++p) pass_of(p, [](Counts&, auto call) { call(); });
+    pass_of(3, [](Counts& of, auto call) { count(of, call); });
+    pass_of(4, [](Counts& of, auto call) { count_news(of, call); });
+    CHECK(counts.get == Counts{.copies = 1, .kernels = layers});
+    CHECK(counts.put == Counts{.copies = 1, .kernels = layers});
+    CHECK(counts.commit == Counts{});
+}
+
+// As many as the slots of all layers that are filled with zeros for a sequence that starts.
 TEST_CASE("counts: slots are one launch for every 8 tensors, and one list for all") {
     DeviceOnHost device;
     auto buffer = device.allocate<float>(20 * 16);
