@@ -7,9 +7,9 @@
 #include <tuple>
 #include <utility>
 
-/// `decode_step`: begin and commit of the next token of each sequence, by a hybrid; `apart`: by the same caches, one after
-/// another. Of one cache (`full`), or of one with a window and one without (`window_full`). Both ways take turns, so that
-/// what else the machine does concerns both.
+/// `decode_step`: begin and commit of the next token of each sequence, by a hybrid; `apart`: by the same caches, one
+/// after another. Of one cache (`full`), or of one with a window and one without (`window_full`). Both ways take turns,
+/// so that what else the machine does concerns both.
 namespace cellar::bench {
 namespace {
 
