@@ -178,6 +178,31 @@ TEST_CASE("cell set: lowest, highest and bits as in a plain vector") {
     }
 }
 
+TEST_CASE("cell set: becomes equal to another, of many cells or of few") {
+    constexpr Cell cells = 2 * 64 * 64 + 100;
+    const auto equal = [](CellSet& a, CellSet& b) {
+        for (Cell c = 0; c < cells; ++c)
+            if (a.contains(c) != b.contains(c)) return false;
+        return a.lowest() == b.lowest() && a.highest() == b.highest();
+    };
+    CellSet all{cells};
+    all.add(0, cells);
+    CellSet some{cells};
+    some.add(70, 5000);
+    CellSet few{cells};
+    few.add(7, 1);
+    few.add(8000, 3);
+    CellSet none{cells};
+    CellSet changed{cells};
+    for (CellSet* next : {&some, &all, &few, &all, &none, &all, &some, &few}) {
+        changed.assign(*next);
+        CHECK(equal(changed, *next));
+        changed.add(6000, 1); // and is a set of its own
+        CHECK(changed.contains(6000));
+        CHECK(next->contains(6000) == (next == &all));
+    }
+}
+
 TEST_CASE("mask: a row says of each cell of the history whether it is in the set") {
     constexpr Cell cells = 500;
     Random random{std::mt19937{7}};
