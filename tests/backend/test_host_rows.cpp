@@ -63,7 +63,8 @@ void check_rows(int tokens, int dim, int longest) {
     REQUIRE(std::equal(memory.begin(), memory.end(), expected.begin(), same));
 
     std::vector<E> back(rows.size(), E{-2.0F});
-    detail::gather_rows(mapping, memory.data(), cells, contiguous_view(back.data(), tokens, heads, dim));
+    detail::gather_rows(mapping, memory.data(), cells, contiguous_view(back.data(), tokens, heads, dim), 0,
+                        detail::gather_parts(mapping, cells));
     REQUIRE(std::equal(back.begin(), back.end(), rows.begin(), same));
 }
 

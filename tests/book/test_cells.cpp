@@ -40,6 +40,22 @@ Cell naive_next(const Flags& flags, Cell from) {
     return -1;
 }
 
+std::vector<CellRange> naive_runs(const Flags& flags, Cell from, Cell end, bool value) {
+    std::vector<CellRange> runs;
+    for (Cell c = from; c < end; ++c) {
+        if (flags[static_cast<std::size_t>(c)] != value) continue;
+        const bool follows = !runs.empty() && runs.back().first + runs.back().count == c;
+        follows ? void(++runs.back().count) : runs.push_back({c, 1});
+    }
+    return runs;
+}
+
+std::vector<CellRange> listed(detail::BitRuns runs) {
+    std::vector<CellRange> all;
+    for (CellRange run = runs.next(); run.count != 0; run = runs.next()) all.push_back(run);
+    return all;
+}
+
 } // namespace
 
 TEST_CASE("free cells: every question is answered as by a scan") {
@@ -71,10 +87,9 @@ TEST_CASE("free cells: every question is answered as by a scan") {
             if ((questions & 4) != 0) REQUIRE(free.lowest() == naive_next(model, 0));
             if ((questions & 8) == 0) continue;
             REQUIRE(free.contains(from) == model[static_cast<std::size_t>(from)]);
-            Flags used = model;
-            used.flip();
-            const Cell next_used = naive_next(used, from);
-            REQUIRE(free.next_used(from, cells) == (next_used < 0 ? cells : next_used));
+            const int end = random(from, cells);
+            REQUIRE(listed(free.free_runs(from, end)) == naive_runs(model, from, end, true));
+            REQUIRE(listed(free.used_runs(from, end)) == naive_runs(model, from, end, false));
             const std::int32_t longest = free.longest_run();
             REQUIRE(naive_run(model, longest + 1) == -1);
             REQUIRE((longest == 0 || naive_run(model, longest) >= 0));
@@ -122,14 +137,28 @@ TEST_CASE("owner count: 64 cells at a time counts as one at a time") {
     }
 }
 
-TEST_CASE("owner count: owners move with a cell") {
-    OwnerCount counts{128, 5};
-    for (int i = 0; i < 5; ++i) counts.add(70, 1);
-    counts.add(71, 1);
-    counts.transfer(70, 3);
-    CHECK(counts.count(70) == 0);
-    CHECK(counts.count(3) == 5);
-    CHECK(counts.count(71) == 1);
+TEST_CASE("owner count: owners move with their cells") {
+    Random random{std::mt19937{5}};
+    for (int trial = 0; trial < 500; ++trial) {
+        constexpr Cell cells = 300;
+        constexpr int owners = 5;
+        OwnerCount counts{cells, owners};
+        std::vector<int> model(cells);
+        const int n = random(1, cells / 2);
+        const int to = random(0, cells - 2 * n);
+        const int from = random(to + n, cells - n);
+        for (Cell cell = 0; cell < cells; ++cell) {
+            const bool is_target = cell >= to && cell < to + n;
+            model[static_cast<std::size_t>(cell)] = is_target ? 0 : random(0, owners);
+            for (int i = 0; i < model[static_cast<std::size_t>(cell)]; ++i) counts.add(cell, 1);
+        }
+        const Move move{from, to, n};
+        counts.transfer({&move, 1});
+        std::copy_n(model.begin() + from, n, model.begin() + to);
+        std::fill_n(model.begin() + from, n, 0);
+        for (Cell cell = 0; cell < cells; ++cell)
+            REQUIRE(counts.count(cell) == model[static_cast<std::size_t>(cell)]);
+    }
 }
 
 TEST_CASE("cell set: lowest, highest and bits as in a plain vector") {
@@ -149,8 +178,8 @@ TEST_CASE("cell set: lowest, highest and bits as in a plain vector") {
             const Flags reversed{model.rbegin(), model.rend()};
             const Cell from_end = naive_next(reversed, 0);
             // What was removed waits for the next question, so not every question is asked every time.
-            if (random(0, 1) == 0) REQUIRE(set.lowest() == (lowest < 0 ? INT32_MAX : lowest));
-            if (random(0, 1) == 0) REQUIRE(set.highest() == (from_end < 0 ? -1 : cells - 1 - from_end));
+            const CellBounds bounds = lowest < 0 ? CellBounds{} : CellBounds{lowest, cells - 1 - from_end};
+            if (random(0, 1) == 0) REQUIRE(set.bounds() == bounds);
             REQUIRE(set.contains(first) == value);
             const detail::Word bits = set.bits_from(first);
             for (int i = 0; i < 64; ++i) {
@@ -167,13 +196,11 @@ TEST_CASE("cell set: lowest, highest and bits as in a plain vector") {
                 REQUIRE(held == model);
                 copy.assign(set);
                 for (Cell c = 0; c < cells; ++c) REQUIRE(copy.contains(c) == set.contains(c));
-                REQUIRE(copy.lowest() == set.lowest());
-                REQUIRE(copy.highest() == set.highest());
+                REQUIRE(copy.bounds() == set.bounds());
             }
         }
         set.clear();
-        CHECK(set.lowest() == INT32_MAX);
-        CHECK(set.highest() == -1);
+        CHECK(set.bounds().empty());
         CHECK(set.bits_from(0) == 0);
     }
 }
@@ -183,7 +210,7 @@ TEST_CASE("cell set: becomes equal to another, of many cells or of few") {
     const auto equal = [](CellSet& a, CellSet& b) {
         for (Cell c = 0; c < cells; ++c)
             if (a.contains(c) != b.contains(c)) return false;
-        return a.lowest() == b.lowest() && a.highest() == b.highest();
+        return a.bounds() == b.bounds();
     };
     CellSet all{cells};
     all.add(0, cells);

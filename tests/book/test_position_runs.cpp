@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstdint>
+#include <numeric>
 #include <random>
 #include <set>
 #include <vector>
@@ -69,6 +70,16 @@ struct Mirror {
             if (t.position >= to) t.position -= to - from;
     }
 
+    // Every cell of [0, next_cell) comes to where `cells` says.
+    void relocate(const std::vector<Cell>& cells) {
+        const std::int64_t more = runs.tokens() - runs.runs();
+        runs.reserve(more);
+        runs.relocate(more, [&](Cell cell, std::int32_t n, auto visit) {
+            for (std::int32_t i = 0; i < n; ++i) visit(cells[static_cast<std::size_t>(cell + i)], 1);
+        });
+        for (Token& t : tokens) t.cell = cells[static_cast<std::size_t>(t.cell)];
+    }
+
     bool covers(std::int32_t from, std::int32_t to) const {
         std::set<std::int32_t> positions;
         for (const Token& t : tokens)
@@ -120,7 +131,7 @@ TEST_CASE("position runs: random changes as in an ordered list") {
         for (int step = 0; step < 60; ++step) {
             CAPTURE(step);
             const std::int32_t end = mirror.tokens.empty() ? 0 : mirror.tokens.back().position + 1;
-            switch (random(0, 8)) {
+            switch (random(0, 9)) {
             case 0:
             case 1:
             case 2:
@@ -151,6 +162,14 @@ TEST_CASE("position runs: random changes as in an ordered list") {
                 mirror.runs.reserve(1);
                 mirror.runs.erase_one({token.position}, token.cell);
                 mirror.tokens.erase(mirror.tokens.begin() + i);
+                break;
+            }
+            case 9: { // stretches of cells change places
+                std::vector<Cell> cells(static_cast<std::size_t>(mirror.next_cell));
+                std::iota(cells.begin(), cells.end(), 0);
+                const int cut = random(0, mirror.next_cell);
+                std::rotate(cells.begin(), cells.begin() + cut, cells.begin() + random(cut, mirror.next_cell));
+                mirror.relocate(cells);
                 break;
             }
             }
@@ -195,8 +214,15 @@ TEST_CASE("visible cells: wherever it slides, the set holds what the definition 
         std::int32_t from = 0;
         std::int32_t to = 0;
         for (int step = 0; step < 60; ++step) {
-            const int choice = random(0, 5);
-            if (choice <= 1) {
+            const int choice = random(0, 6);
+            if (choice == 6) {
+                const int begin = random(0, 60);
+                const int end = begin + random(0, 9);
+                for (const Token& t : listed(mirror.runs, begin, end))
+                    visible.erased_word(t.cell / 64, detail::bit_range(t.cell % 64, 1));
+                mirror.close_gap(begin, end);
+                visible.gap_closed({begin}, {end});
+            } else if (choice <= 1) {
                 const int n = random(1, 5);
                 // Behind the last position it is often the next one that a query will see.
                 const bool behind = mirror.runs.empty() || random(0, 1) == 0;
@@ -227,8 +253,9 @@ TEST_CASE("visible cells: wherever it slides, the set holds what the definition 
                 if ((t.position < pinned || t.position >= from) && t.position < to) expected.insert(t.cell);
             for (Cell c = 0; c < mirror.next_cell; ++c)
                 REQUIRE(visible.cells().contains(c) == (expected.count(c) == 1));
-            REQUIRE(visible.lowest() == (expected.empty() ? INT32_MAX : *expected.begin()));
-            REQUIRE(visible.highest() == (expected.empty() ? -1 : *expected.rbegin()));
+            const CellBounds bounds =
+                expected.empty() ? CellBounds{} : CellBounds{*expected.begin(), *expected.rbegin()};
+            REQUIRE(visible.bounds() == bounds);
         }
     }
 }

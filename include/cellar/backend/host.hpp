@@ -38,7 +38,7 @@ public:
     template <mapping Mapping, element E, class T>
     void gather(const Mapping& mapping, const Buffer<E>& buffer, std::span<const Cell> cells,
                 StridedView<T, 3> rows) const {
-        detail::gather_rows(mapping, buffer.data(), cells, rows);
+        detail::gather_rows(mapping, buffer.data(), cells, rows, 0, detail::gather_parts(mapping, cells));
     }
 
     template <mapping Mapping, element E>

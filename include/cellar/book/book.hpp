@@ -16,6 +16,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <utility>
 
 namespace cellar {
@@ -224,36 +225,50 @@ private:
     // found before all are entered: every token sees itself.
     void enter_tokens() {
         const Sequence* const sequences = pass_.sequences.data();
+        const Position* const positions = pass_.positions.data();
+        const Cell* const cells = pass_.cells.data();
+        const bool are_simple = !pass_.cells.empty() && pass_.bidirectional.empty();
         const std::size_t n = pass_.sequences.size();
-        const bool got_cells = !pass_.cells.empty();
-        Cell lowest = ledger_.cells();
-        Cell highest = -1;
+        CellBounds seen;
         for (std::size_t i = 0, end = 0; i < n; i = end) {
             for (end = i + 1; end < n && sequences[end] == sequences[i];) ++end;
             detail::SequenceRecord& r = ledger_.known(sequences[i]);
-            const auto see = [&](Position from, Position to) {
-                r.visible.slide(r.runs, from, to);
-                lowest = std::min(lowest, r.visible.lowest());
-                highest = std::max(highest, r.visible.highest());
-            };
-            if (end - i == 1) { // a decode step has nothing else: all of it inline
-                if (got_cells) Ledger::enter(r, pass_.positions[i], pass_.cells[i], 1);
-                see(seen_from(i), seen_to(i));
+            if (are_simple && end - i == 1 && enter_next(r, positions[i], cells[i])) {
+                seen.include(r.visible.bounds());
             } else {
-                if (got_cells) enter_runs(r, i, end);
-                for_each_sight(i, end, see);
+                seen = enter_some(r, i, end, seen);
             }
             if (r.in_pass) continue;
             r.in_pass = true;
             pass_.members.push_back(sequences[i]);
         }
-        if (highest < 0) return;
-        const Cell first = lowest / limits_.padding * limits_.padding;
-        pass_.history = {first, (highest - first + limits_.padding) / limits_.padding * limits_.padding};
+        if (seen.empty()) return;
+        const Cell first = seen.lowest / limits_.padding * limits_.padding;
+        pass_.history = {first, (seen.highest - first + limits_.padding) / limits_.padding * limits_.padding};
     }
 
-    // Tokens [i, end) of one sequence; neighbouring positions in neighbouring cells in one go.
-    [[gnu::noinline]] void enter_runs(detail::SequenceRecord& r, std::size_t i, std::size_t end) {
+    // A decode step has nothing but these: a token that follows the last one of its sequence, and sees what that one saw
+    // and itself. False, and nothing has changed, if it is something else.
+    bool enter_next(detail::SequenceRecord& r, Position position, Cell cell) const {
+        if (!r.runs.ends_before(position) || !r.visible.follow(position, cell, window_.oldest_visible(position)))
+            return false;
+        r.runs.append(position, cell);
+        return true;
+    }
+
+    // Tokens [i, end) of one sequence; neighbouring positions in neighbouring cells in one go. `seen` with what they
+    // see.
+    [[gnu::noinline]] CellBounds enter_some(detail::SequenceRecord& r, std::size_t i, std::size_t end,
+                                            CellBounds seen) {
+        if (!pass_.cells.empty()) enter_runs(r, i, end);
+        for_each_sight(i, end, [&](Position from, Position to) {
+            r.visible.slide(r.runs, from, to);
+            seen.include(r.visible.bounds());
+        });
+        return seen;
+    }
+
+    void enter_runs(detail::SequenceRecord& r, std::size_t i, std::size_t end) {
         const Position* const positions = pass_.positions.data();
         const Cell* const cells = pass_.cells.data();
         while (i < end) {
@@ -265,7 +280,7 @@ private:
 
     // Calls `visit(from, to)` with the positions that the same tokens see, in one go as far as they hang together.
     template <class Visit>
-    [[gnu::noinline]] void for_each_sight(std::size_t i, std::size_t end, Visit visit) const {
+    void for_each_sight(std::size_t i, std::size_t end, Visit visit) const {
         while (i < end) {
             Position from = seen_from(i);
             Position to = seen_to(i);

@@ -10,6 +10,19 @@
 
 namespace cellar {
 
+/// The lowest and the highest cell of a set.
+struct CellBounds {
+    Cell lowest = INT32_MAX;
+    Cell highest = -1;
+
+    bool empty() const { return highest < 0; }
+    void include(const CellBounds& other) {
+        lowest = std::min(lowest, other.lowest);
+        highest = std::max(highest, other.highest);
+    }
+    bool operator==(const CellBounds&) const = default;
+};
+
 /// A set of cells: a bitmap with a summary that has one bit for each word that is not zero. Adding and removing n
 /// neighbouring cells costs O(n / 64); emptying the set O(cells / 4096) beside the words that are not zero. The
 /// lowest and the highest cell are known at any time. Memory is touched only where a cell has been in the set.
@@ -18,10 +31,15 @@ public:
     explicit CellSet(Cell cells)
         : word_count_{detail::words_for(cells)}, words_{word_count_ + detail::words_for(word_count_)} {}
 
+    void add(Cell cell) {
+        set(detail::word_of(cell), Word{1} << detail::bit_of(cell));
+        within_.include({cell, cell});
+    }
+
     /// `n` from 1.
     void add(Cell first, std::int32_t n) {
         detail::for_each_word(first, n, [&](std::int64_t at, Word cells) { set(at, cells); });
-        widen(first, first + n - 1);
+        within_.include({first, first + n - 1});
     }
 
     void remove(Cell first, std::int32_t n) {
@@ -31,22 +49,20 @@ public:
     /// The same for these cells of word `at`.
     void add_word(std::int64_t at, detail::Word cells) {
         set(at, cells);
-        widen(lowest_of(at, cells), highest_of(at, cells));
+        within_.include({lowest_of(at, cells), highest_of(at, cells)});
     }
 
     void remove_word(std::int64_t at, detail::Word cells) {
         words_[at] &= ~cells;
         if (words_[at] == 0) summary(detail::word_of(at)) &= ~(Word{1} << detail::bit_of(at));
-        if (at == detail::word_of(lowest_)) lowest_is_known_ = false;
-        if (at == detail::word_of(highest_)) highest_is_known_ = false;
+        if (at == detail::word_of(within_.lowest) || at == detail::word_of(within_.highest)) is_tight_ = false;
     }
 
     void clear() {
         for_each_word([&](std::int64_t at, Word) { words_[at] = 0; });
         for (std::int64_t i = 0; i < summaries(); ++i) summary(i) = 0;
-        lowest_ = none_lowest;
-        highest_ = -1;
-        lowest_is_known_ = highest_is_known_ = true;
+        within_ = {};
+        is_tight_ = true;
     }
 
     /// Calls `visit(word, cells)` for every word that has cells, in order. The visit may remove them.
@@ -74,29 +90,14 @@ public:
             }
             summary(i) = other.summary(i);
         }
-        lowest_ = other.lowest_;
-        highest_ = other.highest_;
-        lowest_is_known_ = other.lowest_is_known_;
-        highest_is_known_ = other.highest_is_known_;
+        within_ = other.within_;
+        is_tight_ = other.is_tight_;
     }
 
-    /// The lowest cell, or INT32_MAX if the set is empty. O(1) but after the lowest one was removed: then the next is
-    /// looked for from there on.
-    Cell lowest() {
-        if (!lowest_is_known_) {
-            lowest_ = find_lowest();
-            lowest_is_known_ = true;
-        }
-        return lowest_;
-    }
-
-    /// The highest cell, or -1 if the set is empty. At the same cost.
-    Cell highest() {
-        if (!highest_is_known_) {
-            highest_ = find_highest();
-            highest_is_known_ = true;
-        }
-        return highest_;
+    /// O(1) but after the lowest or the highest cell was removed: then the next one is looked for from there on.
+    CellBounds bounds() {
+        if (!is_tight_) tighten();
+        return within_;
     }
 
     bool contains(Cell cell) const { return (words_[cell / 64] >> (cell % 64) & 1) != 0; }
@@ -113,8 +114,6 @@ public:
 private:
     using Word = detail::Word;
 
-    static constexpr Cell none_lowest = INT32_MAX;
-
     static Cell lowest_of(std::int64_t at, Word cells) { return static_cast<Cell>(at * 64 + std::countr_zero(cells)); }
     static Cell highest_of(std::int64_t at, Word cells) {
         return static_cast<Cell>(at * 64 + 63 - std::countl_zero(cells));
@@ -125,41 +124,32 @@ private:
         summary(detail::word_of(at)) |= Word{1} << detail::bit_of(at);
     }
 
-    // These are the lowest and the highest of the cells that were added.
-    void widen(Cell low, Cell high) {
-        if (low <= lowest_) {
-            lowest_ = low;
-            lowest_is_known_ = true;
-        }
-        if (high >= highest_) {
-            highest_ = high;
-            highest_is_known_ = true;
-        }
+    // No cell is below within_.lowest, and none above within_.highest.
+    void tighten() {
+        within_ = {find_lowest(), find_highest()};
+        is_tight_ = true;
     }
 
-    // No cell is below lowest_, and none above highest_.
     Cell find_lowest() const {
-        if (lowest_ == none_lowest) return none_lowest;
-        const std::int64_t first = lowest_ / 64;
+        const std::int64_t first = detail::word_of(within_.lowest);
         if (words_[first] != 0) return lowest_of(first, words_[first]);
-        for (std::int64_t i = first / 64; i < summaries(); ++i) {
+        for (std::int64_t i = detail::word_of(first); i < summaries(); ++i) {
             if (summary(i) == 0) continue;
             const std::int64_t at = i * 64 + std::countr_zero(summary(i));
             return lowest_of(at, words_[at]);
         }
-        return none_lowest;
+        return CellBounds{}.lowest;
     }
 
     Cell find_highest() const {
-        if (highest_ < 0) return -1;
-        const std::int64_t last = highest_ / 64;
+        const std::int64_t last = detail::word_of(within_.highest);
         if (words_[last] != 0) return highest_of(last, words_[last]);
-        for (std::int64_t i = last / 64; i >= 0; --i) {
+        for (std::int64_t i = detail::word_of(last); i >= 0; --i) {
             if (summary(i) == 0) continue;
             const std::int64_t at = i * 64 + 63 - std::countl_zero(summary(i));
             return highest_of(at, words_[at]);
         }
-        return -1;
+        return CellBounds{}.highest;
     }
 
     std::int64_t summaries() const { return words_.size() - word_count_; }
@@ -168,10 +158,8 @@ private:
 
     std::int64_t word_count_;
     ZeroedArray<Word> words_; // the summary lies behind
-    Cell lowest_ = none_lowest;
-    Cell highest_ = -1;
-    bool lowest_is_known_ = true;
-    bool highest_is_known_ = true;
+    CellBounds within_;
+    bool is_tight_ = true; // within_ are the bounds
 };
 
 } // namespace cellar

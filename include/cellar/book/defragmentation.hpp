@@ -7,6 +7,8 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <iterator>
+#include <utility>
 #include <vector>
 
 namespace cellar {
@@ -16,35 +18,42 @@ namespace cellar {
 /// lies above every target no move can overwrite what another still has to read: no scratch memory is needed.
 class Defragmentation {
 public:
-    Defragmentation(FreeCells& free, Cell cells) {
-        const Cell used = cells - free.count();
-        Cell from = free.next_used(used, cells);
-        for (Cell to = free.next(0); from < cells; ++to, from = free.next_used(from + 1, cells)) {
-            to = free.next(to);
-            if (!moves_.empty() && follows(moves_.back(), from, to)) {
-                ++moves_.back().count;
-            } else {
-                moves_.push_back({from, to, 1});
-            }
+    Defragmentation(const FreeCells& free, Cell cells) : used_{cells - free.count()} {
+        detail::BitRuns holes = free.free_runs(0, used_);
+        detail::BitRuns moved = free.used_runs(used_, cells);
+        const auto rest = [](const CellRange& run, std::int32_t n, detail::BitRuns& runs) {
+            return n == run.count ? runs.next() : CellRange{run.first + n, run.count - n};
+        };
+        // There are as many cells in all holes as there are to move.
+        for (CellRange from = moved.next(), to = holes.next(); from.count != 0;) {
+            const std::int32_t n = std::min(from.count, to.count);
+            moves_.push_back({from.first, to.first, n});
+            from = rest(from, n, moved);
+            to = rest(to, n, holes);
         }
     }
 
     /// Neighbouring cells that move to neighbouring holes are one move; in ascending order.
     const std::vector<Move>& moves() const { return moves_; }
+    std::vector<Move> take_moves() { return std::move(moves_); }
 
-    /// Calls `visit(position, cell, count)` for the same tokens in the cells where they will lie, in order.
-    template <class Visit>
-    void for_each(const PositionRuns& runs, Visit visit) const {
+    /// How many more runs the runs of a sequence can become.
+    std::int64_t most_cuts(const PositionRuns& runs) const {
+        return std::min<std::int64_t>(runs.tokens() - runs.runs(), 2 * std::ssize(moves_));
+    }
+
+    /// Brings the tokens of a sequence to the cells where they will lie. Needs room for the cuts.
+    void relocate(PositionRuns& runs) const {
         auto move = moves_.begin();
-        runs.for_each({0}, end_of_time, [&](Position p, Cell cell, std::int32_t n) {
+        runs.relocate(most_cuts(runs), [&](Cell cell, std::int32_t n, auto visit) {
+            if (cell + n <= used_) return visit(cell, n);
             move = first_ending_behind(cell, move);
             while (n > 0) {
                 const bool inside = move != moves_.end() && move->from <= cell;
                 const Cell end = move == moves_.end() ? cell + n : move->from + (inside ? move->count : 0);
                 const std::int32_t count = std::min(n, end - cell);
-                visit(p, inside ? move->to + (cell - move->from) : cell, count);
+                visit(inside ? move->to + (cell - move->from) : cell, count);
                 if (inside) ++move;
-                p = p + count;
                 cell += count;
                 n -= count;
             }
@@ -62,6 +71,7 @@ private:
         return std::partition_point(moves_.begin(), moves_.end(), ends_before);
     }
 
+    Cell used_;
     std::vector<Move> moves_;
 };
 

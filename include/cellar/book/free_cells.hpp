@@ -74,14 +74,11 @@ public:
         return lowest_of(node - leaves_, word(node - leaves_));
     }
 
-    /// The lowest cell in use that is not below `from` and is below `end`, or `end`. O(cells / 64).
-    Cell next_used(Cell from, Cell end) const {
-        for (std::int64_t at = from / 64; from < end; from = static_cast<Cell>(++at * 64)) {
-            const Word used = ~word(at) & (~Word{0} << (from % 64));
-            if (used != 0) return std::min(lowest_of(at, used), end);
-        }
-        return end;
-    }
+    /// The runs of free cells within [first, end), one after another.
+    detail::BitRuns free_runs(Cell first, Cell end) const { return {words_.data(), 0, first, end}; }
+
+    /// The runs of cells in use.
+    detail::BitRuns used_runs(Cell first, Cell end) const { return {words_.data(), ~Word{0}, first, end}; }
 
     /// The lowest cell that begins `n` free ones in a row, or -1. `n` from 1.
     Cell find_run(std::int32_t n) {

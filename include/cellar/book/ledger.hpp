@@ -128,8 +128,10 @@ public:
         }
         if (keys == MovedKeys::refused) return Refusal::cannot_shift;
         if (keys == MovedKeys::turned) removal.copies = count_shared(runs, end, end_of_time);
-        const std::int32_t dropped = count_tokens(runs, begin, end) - count_shared(runs, begin, end);
-        if (removal.copies > free_.count() + dropped) return Refusal::full;
+        if (removal.copies > free_.count()) { // what is dropped and nobody else owns will be free too
+            const std::int32_t dropped = count_tokens(runs, begin, end) - count_shared(runs, begin, end);
+            if (removal.copies > free_.count() + dropped) return Refusal::full;
+        }
         const std::int64_t most = runs.runs() + 2 * std::int64_t{removal.copies} + 1;
         removal.reserve(most);
         runs.reserve(removal.copies == 0 ? 1 : most);
@@ -149,26 +151,17 @@ public:
 
     /// Afterwards the cells in use are [0, n). The plan has the fewest moves of cells, neighbours joined.
     Plan defragment() {
-        const Defragmentation defragmentation{free_, cells_};
+        Defragmentation defragmentation{free_, cells_};
         if (defragmentation.moves().empty()) return {};
-        Plan plan{defragmentation.moves(), {}};
-        std::vector<detail::Piece> pieces;
-        pieces.reserve(reserve_pieces(defragmentation));
+        for (detail::SequenceRecord& r : sequences_) r.runs.reserve(defragmentation.most_cuts(r.runs));
         // Nothing throws from here on.
-        for (const Move& move : plan.moves)
-            for (std::int32_t i = 0; i < move.count; ++i) owners_.transfer(move.from + i, move.to + i);
+        owners_.transfer(defragmentation.moves());
         free_.pack(cells_ - free_.count(), cells_);
         for (detail::SequenceRecord& r : sequences_) {
-            if (r.runs.empty()) continue;
-            pieces.clear();
-            defragmentation.for_each(r.runs, [&](Position p, Cell cell, std::int32_t n) {
-                pieces.push_back({p, cell, n});
-            });
-            r.runs.erase({0}, end_of_time);
-            for (const detail::Piece& piece : pieces) r.runs.insert(piece.position, piece.cell, piece.count);
+            defragmentation.relocate(r.runs);
             r.visible.reset();
         }
-        return plan;
+        return {defragmentation.take_moves(), {}};
     }
 
 private:
@@ -211,18 +204,6 @@ private:
         return count;
     }
 
-    // Makes room for the runs that a defragmentation cuts into pieces; the most pieces that one sequence has.
-    std::size_t reserve_pieces(const Defragmentation& defragmentation) {
-        std::int64_t most = 0;
-        for (detail::SequenceRecord& r : sequences_) {
-            std::int64_t pieces = 0;
-            defragmentation.for_each(r.runs, [&](Position, Cell, std::int32_t) { ++pieces; });
-            r.runs.reserve(std::max<std::int64_t>(pieces - r.runs.runs(), 0));
-            most = std::max(most, pieces);
-        }
-        return static_cast<std::size_t>(most);
-    }
-
     // Positions [begin, end) go and the later ones move down to `begin`; of these, cells that others own too are
     // copied first, if their keys have to change, so that the others keep what they had.
     void close_gap(detail::SequenceRecord& r, detail::Removal& removal) {
@@ -230,8 +211,8 @@ private:
         const std::int32_t delta = begin - removal.end;
         disown(r, begin, removal.end);
         r.runs.close_gap(begin, removal.end);
-        r.visible.reset();
-        if (removal.copies != 0) copy_shared(r.runs, begin, removal.later, removal.plan);
+        r.visible.gap_closed(begin, removal.end);
+        if (removal.copies != 0) copy_shared(r, begin, removal.later, removal.plan);
         if (removal.keys != MovedKeys::turned) return;
         r.runs.for_each(begin, end_of_time, [&](Position, Cell cell, std::int32_t n) {
             add_turn(removal.plan, {cell, n, delta});
@@ -239,8 +220,8 @@ private:
     }
 
     // The cells at positions `from` and behind that others own too are left to them; copies take their place.
-    void copy_shared(PositionRuns& runs, Position from, std::vector<detail::Piece>& pieces, Plan& plan) {
-        runs.for_each(from, end_of_time, [&](Position p, Cell cell, std::int32_t n) {
+    void copy_shared(detail::SequenceRecord& r, Position from, std::vector<detail::Piece>& pieces, Plan& plan) {
+        r.runs.for_each(from, end_of_time, [&](Position p, Cell cell, std::int32_t n) {
             for (std::int32_t i = 0, count = 0; i < n; i += count) {
                 count = owners_.uniform(cell + i, n - i);
                 const bool shared = owners_.is_shared(cell + i);
@@ -248,8 +229,9 @@ private:
                 pieces.push_back({p + i, shared ? plan.moves.back().to : cell + i, count});
             }
         });
-        runs.erase(from, end_of_time);
-        for (const detail::Piece& piece : pieces) runs.insert(piece.position, piece.cell, piece.count);
+        r.runs.erase(from, end_of_time);
+        for (const detail::Piece& piece : pieces) r.runs.insert(piece.position, piece.cell, piece.count);
+        r.visible.reset();
     }
 
     // Moves the caller's ownership of up to n cells, as many as find room side by side, to fresh cells; how many.

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <cellar/base/plan.hpp>
 #include <cellar/base/zeroed.hpp>
 #include <cellar/book/words.hpp>
 
+#include <algorithm>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 namespace cellar {
@@ -47,13 +50,10 @@ public:
         return cells & ~owned(at);
     }
 
-    /// The owners of `from` own `to`, so far nobody's, instead.
-    void transfer(Cell from, Cell to) {
-        for (ZeroedArray<Word>& plane : planes_) {
-            const Word bit = plane[from / 64] >> (from % 64) & 1;
-            plane[from / 64] &= ~(Word{1} << (from % 64));
-            plane[to / 64] |= bit << (to % 64);
-        }
+    /// The owners of the cells that move own those that they move to, so far nobody's.
+    void transfer(std::span<const Move> moves) {
+        for (ZeroedArray<Word>& plane : planes_)
+            for (const Move& move : moves) transfer(plane.data(), move);
     }
 
     /// How many of [first, first + n) have more than one owner.
@@ -92,6 +92,19 @@ public:
 
 private:
     using Word = detail::Word;
+
+    static void transfer(Word* plane, const Move& move) {
+        for (std::int32_t done = 0, count = 0; done < move.count; done += count) {
+            const std::int64_t from = move.from + done;
+            const std::int64_t to = move.to + done;
+            const std::int64_t room = 64 - std::max(detail::bit_of(from), detail::bit_of(to));
+            count = static_cast<std::int32_t>(std::min<std::int64_t>(move.count - done, room));
+            Word& source = plane[detail::word_of(from)];
+            const Word cells = source & detail::bit_range(detail::bit_of(from), count);
+            source ^= cells;
+            plane[detail::word_of(to)] |= cells >> detail::bit_of(from) << detail::bit_of(to);
+        }
+    }
 
     Word owned(std::int64_t at) const {
         Word any = 0;

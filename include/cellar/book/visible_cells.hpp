@@ -16,8 +16,7 @@ public:
     VisibleCells(Cell cells, std::int32_t pinned) : set_{cells}, pinned_{pinned} {}
 
     const CellSet& cells() const { return set_; }
-    Cell lowest() { return set_.lowest(); }
-    Cell highest() { return set_.highest(); }
+    CellBounds bounds() { return set_.bounds(); }
 
     /// True if the set holds all cells of the sequence, which has some.
     bool has_all(const PositionRuns& runs) const {
@@ -31,9 +30,20 @@ public:
         const std::int32_t pinned = std::min(pinned_, to.value);
         const std::int32_t begin = std::max(from.value, pinned_);
         const std::int32_t end = std::max(begin, to.value);
-        if (pinned_seen_.from.value != 0 || pinned_seen_.to.value != pinned) slide(runs, pinned_seen_, {{0}, {pinned}});
+        if (pinned_seen_.to.value != pinned) slide(runs, pinned_seen_, {{0}, {pinned}});
         if (window_seen_.from.value != begin || window_seen_.to.value != end)
             slide(runs, window_seen_, {{begin}, {end}});
+    }
+
+    /// The sequence gets a token behind its last, and a query at it sees positions from `from` on. False, and nothing has
+    /// changed, unless that is one cell more than the last query saw.
+    bool follow(Position position, Cell cell, Position from) {
+        if (position != window_seen_.to || std::max(from.value, pinned_) != window_seen_.from.value
+            || pinned_seen_.to.value != pinned_)
+            return false;
+        set_.add(cell);
+        window_seen_.to = position + 1;
+        return true;
     }
 
     /// The sequence gets tokens behind its last, at [position, position + n), in [cell, cell + n): if all up to there is
@@ -44,8 +54,8 @@ public:
         window_seen_.to = position + n;
     }
 
-    /// The sequence got tokens at [position, position + n), in [cell, cell + n). Not inline, so that `appended` is.
-    [[gnu::noinline]] void inserted(Position position, Cell cell, std::int32_t n) {
+    /// The sequence got tokens at [position, position + n), in [cell, cell + n).
+    void inserted(Position position, Cell cell, std::int32_t n) {
         for (const Span& seen : {pinned_seen_, window_seen_}) {
             const Position begin = std::max(position, seen.from);
             const Position end = std::min(position + n, seen.to);
@@ -55,6 +65,16 @@ public:
 
     /// The sequence lost these cells of word `at`.
     void erased_word(std::int64_t at, detail::Word cells) { set_.remove_word(at, cells); }
+
+    /// The sequence has lost its tokens at [begin, end), and later ones have moved down to `begin`, in the same cells.
+    void gap_closed(Position begin, Position end) {
+        const bool sees_both_sides = window_seen_.from <= begin && end <= window_seen_.to;
+        if (pinned_seen_.to <= begin && sees_both_sides) {
+            window_seen_.to = begin + (window_seen_.to - end);
+        } else {
+            reset();
+        }
+    }
 
     /// Positions or cells of the sequence have changed: the next slide starts anew.
     void reset() {
@@ -107,7 +127,8 @@ private:
 
     CellSet set_;
     std::int32_t pinned_;
-    Span pinned_seen_; // the set holds exactly the sequence's cells within these two spans
+    // The set holds exactly the sequence's cells within these two spans. The first one begins at 0.
+    Span pinned_seen_;
     Span window_seen_;
 };
 

@@ -2,7 +2,10 @@
 #pragma once
 
 #include <cellar/base/ids.hpp>
+#include <cellar/base/plan.hpp>
 
+#include <algorithm>
+#include <bit>
 #include <cstdint>
 
 /// Sets of cells are bitmaps of 64-bit words: cell c is bit c % 64 of word c / 64.
@@ -40,5 +43,37 @@ constexpr void for_each_word(Cell first, std::int32_t count, Visit visit) {
     while (++at < word_of(last)) visit(at, ~Word{0});
     visit(at, ~Word{0} >> (word_bits - 1 - bit_of(last)));
 }
+
+/// The runs of ones in a bitmap, or of zeros, one after another. Each costs as many words as it lies in.
+class BitRuns {
+public:
+    /// Those within [first, end); `flip`: no bits for ones, all for zeros.
+    BitRuns(const Word* words, Word flip, Cell first, Cell end) : words_{words}, flip_{flip}, next_{first}, end_{end} {}
+
+    /// The next run; of no cells if there is none.
+    CellRange next() {
+        const Cell first = find(flip_, next_);
+        next_ = find(~flip_, first);
+        return {first, next_ - first};
+    }
+
+private:
+    // The first one of `words ^ flip` that is not below `from`, or the end.
+    Cell find(Word flip, Cell from) const {
+        if (from >= end_) return end_;
+        std::int64_t at = word_of(from);
+        Word bits = (words_[at] ^ flip) & (~Word{0} << bit_of(from));
+        while (bits == 0) {
+            if (++at * word_bits >= end_) return end_;
+            bits = words_[at] ^ flip;
+        }
+        return std::min(static_cast<Cell>(at * word_bits + std::countr_zero(bits)), end_);
+    }
+
+    const Word* words_;
+    Word flip_;
+    Cell next_;
+    Cell end_;
+};
 
 } // namespace cellar::detail

@@ -32,7 +32,7 @@ struct InPieces {
 template <class ExecutionSpace, class Piece>
 void in_pieces(const ExecutionSpace& space, std::int64_t cells, std::int64_t bytes_per_cell, const Piece& piece) {
     constexpr std::int64_t worth_a_thread = 32 * 1024;
-    constexpr std::int64_t whole = WideBlocks::rows;
+    constexpr std::int64_t whole = ScatterBlock::rows;
     const std::int64_t most = std::int64_t{2} * space.concurrency();
     const std::int64_t wanted = std::min(most, cells * bytes_per_cell / worth_a_thread);
     if (space.concurrency() == 1 || wanted <= 1) return piece(0, cells);
@@ -41,13 +41,6 @@ void in_pieces(const ExecutionSpace& space, std::int64_t cells, std::int64_t byt
         Kokkos::RangePolicy<ExecutionSpace, Kokkos::IndexType<std::int64_t>, Kokkos::Schedule<Kokkos::Static>>;
     Kokkos::parallel_for("cellar", Policy(space, 0, (cells + length - 1) / length),
                          InPieces<Piece>{piece, cells, length});
-}
-
-template <class T>
-StridedView<T, 3> rows_from(StridedView<T, 3> rows, std::int64_t begin, std::int64_t end) {
-    rows.pointer += begin * rows.strides[0];
-    rows.extents[0] = end - begin;
-    return rows;
 }
 
 template <class Mapping, class E, class T>
@@ -70,7 +63,7 @@ struct GatherPiece {
     StridedView<T, 3> rows;
 
     void operator()(std::int64_t begin, std::int64_t end) const {
-        gather_rows(mapping, memory, cells_from(cells, begin, end), rows_from(rows, begin, end));
+        gather_rows(mapping, memory, cells, rows, begin, end);
     }
 };
 
@@ -145,7 +138,8 @@ public:
     void gather(const ExecutionSpace& space, const Mapping& mapping, const E* memory, std::span<const Cell> cells,
                 StridedView<T, 3> rows) {
         const detail::GatherPiece<Mapping, E, T> piece{mapping, memory, cells, rows};
-        detail::in_pieces(space, std::ssize(cells), row_bytes<E>(mapping), piece);
+        const std::int64_t parts = detail::gather_parts(mapping, cells);
+        detail::in_pieces(space, parts, std::ssize(cells) * row_bytes<E>(mapping) / parts, piece);
     }
 
     /// Cells of runs that overlap themselves are not divided among threads; strips may be.

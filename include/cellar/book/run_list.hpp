@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <cellar/book/position_run.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <utility>
+
+namespace cellar::detail {
+
+/// Runs in an array that gives up its front and its end without moving the rest. Only `reserve` allocates; what makes
+/// the list longer needs the room that was reserved.
+class RunList {
+public:
+    using Run = PositionRun;
+
+    /// Room for `runs` runs to be rewritten over and over at the end without allocating.
+    explicit RunList(std::int64_t runs) { reallocate(2 * runs); }
+
+    /// How many runs it was made for.
+    std::int64_t planned() const { return (limit_ - storage_.get()) / 2; }
+
+    bool empty() const { return begin_ == end_; }
+    std::int64_t size() const { return end_ - begin_; }
+    Run* begin() { return begin_; }
+    const Run* begin() const { return begin_; }
+    Run& operator[](std::int64_t i) { return begin_[i]; }
+    const Run& operator[](std::int64_t i) const { return begin_[i]; }
+    Run& back() { return end_[-1]; }
+    const Run& back() const { return end_[-1]; }
+
+    void push_back(const Run& run) { *end_++ = run; }
+
+    /// Makes room for `more` runs. Allocates only if more runs are held than were ever planned for.
+    void reserve(std::int64_t more) {
+        if (more <= limit_ - end_) return;
+        if (size() + more > planned()) return reallocate(2 * (size() + more));
+        std::copy(begin_, end_, storage_.get());
+        stand_at(storage_.get(), size());
+    }
+
+    /// The first run of which `before` does not hold. Passes ask for what is at the ends: there the search touches one
+    /// line of memory, not one for each halving.
+    template <class Before>
+    std::int64_t first_not(Before before) const {
+        const Run* const all = begin_;
+        const std::int64_t n = size();
+        if (n == 0 || before(all[n - 1])) return n;
+        if (n == 1 || before(all[n - 2])) return n - 1;
+        if (!before(all[0])) return 0;
+        if (!before(all[1])) return 1;
+        return std::partition_point(all + 2, all + n - 2, before) - all;
+    }
+
+    /// Room for n runs, of any value, before run `at`.
+    void open(std::int64_t at, std::int64_t n) {
+        std::copy_backward(begin_ + at, end_, end_ + n);
+        end_ += n;
+    }
+
+    /// Removes runs [from, to), moving the shorter side: forgetting at the front is O(pinned runs).
+    void close(std::int64_t from, std::int64_t to) {
+        if (from < size() - to) {
+            std::copy_backward(begin_, begin_ + from, begin_ + to);
+            begin_ += to - from;
+        } else {
+            end_ = std::copy(begin_ + to, end_, begin_ + from);
+        }
+        if (empty()) stand_at(storage_.get(), 0);
+    }
+
+    /// Becomes the first n runs of `other`. Needs room for as many.
+    void assign(const RunList& other, std::int64_t n) {
+        std::copy(other.begin_, other.begin_ + n, storage_.get());
+        stand_at(storage_.get(), n);
+    }
+
+private:
+    void reallocate(std::int64_t room) {
+        // Not initialised, so that a cache with many sequences takes memory only for those in use.
+        std::unique_ptr<Run[]> larger{new Run[static_cast<std::size_t>(room)]};
+        if (!empty()) std::copy(begin_, end_, larger.get());
+        stand_at(larger.get(), size());
+        limit_ = larger.get() + room;
+        storage_ = std::move(larger);
+    }
+
+    void stand_at(Run* begin, std::int64_t size) {
+        begin_ = begin;
+        end_ = begin + size;
+    }
+
+    std::unique_ptr<Run[]> storage_;
+    Run* limit_ = nullptr; // the end of storage_
+    Run* begin_ = nullptr;
+    Run* end_ = nullptr;
+};
+
+} // namespace cellar::detail
