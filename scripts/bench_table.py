@@ -10,6 +10,7 @@ beside each other, and `cellar` is compared with every other way of doing the sa
                  from where the last ones were found); how many times longer it takes
   fill, memcpy, copy   the limit: the same memory filled, or as many bytes copied (copy: by Kokkos, with the same
                  threads); how much of that speed is reached
+  touch          another limit, where single cells are gathered from strips: each line that holds some is read once
   apart          what a hybrid does, done by its members one after another; how many times longer it takes
   launches       as many empty kernels as there are tensors to write; how many times longer they take
   growth         the cost with 128k cells over that with 4k
@@ -21,7 +22,7 @@ import json
 import statistics
 import sys
 
-LIMITS = ("fill", "memcpy", "copy")
+LIMITS = ("fill", "memcpy", "copy", "touch")
 COLUMNS = ("scan", "head", "apart", "launches", *LIMITS, "growth")
 MOST, LEAST = "128k", "4k"
 

@@ -46,6 +46,8 @@ struct Layers {
             stores.emplace_back(backend, cells, LayerShape{kv_heads, head_dim, head_dim});
     }
 
+    int count() const { return static_cast<int>(stores.size()); }
+
     Cell cells;
     Backend backend;
     std::vector<Store> stores;
@@ -70,25 +72,41 @@ private:
 
 /// Copies of `tokens` rows, `tensors` times in each layer: the limit.
 template <class E>
-void measure_copy(benchmark::State& state, Cell cells, std::int32_t tokens, int tensors) {
-    Backend backend;
-    const int layers = layers_of<E>(cells) * tensors;
-    const auto bytes = static_cast<std::size_t>(tokens * row);
-    std::vector<Backend::Buffer<E>> from;
-    std::vector<Backend::Buffer<E>> to;
-    for (int i = 0; i < layers; ++i) {
-        from.push_back(backend.allocate<E>(tokens * row));
-        to.push_back(backend.allocate<E>(tokens * row));
+class Copies {
+public:
+    Copies(Backend& backend, int layers, std::int32_t tokens, int tensors) : backend_{backend} {
+        for (int i = 0; i < layers * tensors; ++i) {
+            from_.push_back(backend.allocate<E>(tokens * row));
+            to_.push_back(backend.allocate<E>(tokens * row));
+        }
     }
+
+    void operator()() {
+        for (std::size_t i = 0; i < from_.size(); ++i)
+            Kokkos::deep_copy(backend_.space(), to_[i].view(), from_[i].view());
+    }
+
+private:
+    Backend& backend_;
+    std::vector<Backend::Buffer<E>> from_;
+    std::vector<Backend::Buffer<E>> to_;
+};
+
+/// Measures `job`, and as the counter `copy` the limit; the two take turns, so that all else concerns both.
+template <class E, class Job>
+void measure_beside_copies(benchmark::State& state, Backend& backend, Copies<E> copies, Job job) {
+    Stopwatch limit;
     measure(state, [&](Stopwatch& watch) {
         watch.start();
-        for (std::size_t i = 0; i < from.size(); ++i)
-            Kokkos::deep_copy(backend.space(),
-                              Kokkos::subview(to[i].view(), std::pair<std::size_t, std::size_t>{0, bytes}),
-                              from[i].view());
+        job();
         backend.fence();
         watch.stop();
+        limit.start();
+        copies();
+        backend.fence();
+        limit.stop();
     });
+    state.counters["copy"] = limit.median();
 }
 
 } // namespace cellar::bench

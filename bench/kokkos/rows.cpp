@@ -13,19 +13,22 @@ namespace {
 
 constexpr std::int32_t prompt = 512;
 
+struct Sum {
+    const std::uint64_t* words;
+
+    KOKKOS_FUNCTION void operator()(std::int64_t i, std::uint64_t& sum) const { sum += words[i]; }
+};
+
 template <class Layout>
 void measure_put(benchmark::State& state, Cell cells) {
     using E = typename Layout::key_element;
     Layers<Layout> layers{cells};
-    Rows<E> rows{layers.backend, static_cast<int>(layers.stores.size()), prompt};
+    Rows<E> rows{layers.backend, layers.count(), prompt};
     std::vector<Cell> taken(prompt);
     std::iota(taken.begin(), taken.end(), cells / 2);
-    measure(state, [&](Stopwatch& watch) {
-        watch.start();
+    measure_beside_copies<E>(state, layers.backend, {layers.backend, layers.count(), prompt, 2}, [&] {
         for (std::size_t i = 0; i < layers.stores.size(); ++i)
             layers.stores[i].put(layers.backend, taken, rows.keys(i), rows.values(i));
-        layers.backend.fence();
-        watch.stop();
     });
 }
 
@@ -48,62 +51,77 @@ template <class Layout>
 void measure_gather(benchmark::State& state, Cell cells, std::int32_t length) {
     using E = typename Layout::key_element;
     Layers<Layout> layers{cells};
-    Rows<E> rows{layers.backend, static_cast<int>(layers.stores.size()), gathered_of(cells)};
+    Rows<E> rows{layers.backend, layers.count(), gathered_of(cells)};
     const std::vector<Cell> from = scattered(cells, rows.tokens, length);
-    measure(state, [&](Stopwatch& watch) {
-        watch.start();
+    measure_beside_copies<E>(state, layers.backend, {layers.backend, layers.count(), rows.tokens, 2}, [&] {
         for (std::size_t i = 0; i < layers.stores.size(); ++i)
             layers.stores[i].gather(layers.backend, from, rows.keys(i), rows.values(i));
+    });
+}
+
+// Copies of the keys; all lines of the values read, and so many rows of them written.
+template <class Layout>
+void measure_touching(benchmark::State& state, Cell cells) {
+    using E = typename Layout::key_element;
+    Layers<Layout> layers{cells};
+    Rows<E> rows{layers.backend, layers.count(), gathered_of(cells)};
+    Copies<E> keys{layers.backend, layers.count(), rows.tokens, 1};
+    measure(state, [&](Stopwatch& watch) {
+        std::uint64_t sum = 0;
+        watch.start();
+        keys();
+        for (std::size_t i = 0; i < layers.stores.size(); ++i) {
+            const auto values = layers.stores[i].values({0, cells});
+            const Sum all{reinterpret_cast<const std::uint64_t*>(values.data_handle())};
+            const auto words = static_cast<std::size_t>(values.size()) * sizeof(E) / sizeof(std::uint64_t);
+            Kokkos::parallel_reduce(Kokkos::RangePolicy<Space>(layers.backend.space(), 0, words), all, sum);
+            Kokkos::deep_copy(layers.backend.space(), rows.memory[2 * i].view(), E{});
+        }
         layers.backend.fence();
         watch.stop();
+        benchmark::DoNotOptimize(sum);
     });
 }
 
 template <class Layout>
 void measure_move(benchmark::State& state, Cell cells, std::int32_t length) {
+    using E = typename Layout::key_element;
     Layers<Layout> layers{cells};
     std::vector<Move> moves;
     for (Cell cell = 0; cell < cells / 2; cell += 2 * length) moves.push_back({cells / 2 + cell, cell, length});
-    measure(state, [&](Stopwatch& watch) {
-        watch.start();
+    measure_beside_copies<E>(state, layers.backend, {layers.backend, layers.count(), cells / 4, 2}, [&] {
         for (auto& store : layers.stores) store.move(layers.backend, moves);
-        layers.backend.fence();
-        watch.stop();
     });
 }
 
 template <class Layout>
 void measure_turn(benchmark::State& state, Cell cells) {
+    using E = typename Layout::key_element;
     Layers<Layout> layers{cells};
     const RopeShift<Neox> shift{rope_frequencies(head_dim, 500000)};
     const std::vector<Turn> turns{{cells / 2, cells / 2, -cells / 4}};
-    measure(state, [&](Stopwatch& watch) {
-        watch.start();
+    measure_beside_copies<E>(state, layers.backend, {layers.backend, layers.count(), cells / 2, 1}, [&] {
         for (auto& store : layers.stores) store.turn(layers.backend, shift, 0, turns);
-        layers.backend.fence();
-        watch.stop();
     });
 }
 
 template <class Layout>
 void add_all(const std::string& layout) {
-    using E = typename Layout::key_element;
     for (const Cell cells : kokkos_capacities) {
-        const std::string size = std::to_string(cells / 1024) + "k";
-        // `tensors`: how many of keys and values the job sweeps.
-        const auto add_job = [&](const std::string& job, int number, std::int32_t tokens, int tensors, auto measured) {
-            const std::string name = job + "/" + layout + "/" + std::to_string(number) + "/" + size;
-            add(name + "/cellar", measured);
-            add(name + "/copy", [=](benchmark::State& state) { measure_copy<E>(state, cells, tokens, tensors); });
+        const auto add_job = [&](const std::string& job, int number, const std::string& way, auto measured) {
+            add(job + "/" + layout + "/" + std::to_string(number) + "/" + std::to_string(cells / 1024) + "k/" + way,
+                [=](benchmark::State& state) { measured(state); });
         };
-        add_job("put", prompt, prompt, 2, [=](benchmark::State& state) { measure_put<Layout>(state, cells); });
+        add_job("put", prompt, "cellar", [=](benchmark::State& state) { measure_put<Layout>(state, cells); });
         for (const int length : {1, 64})
-            add_job("gather", length, gathered_of(cells), 2,
+            add_job("gather", length, "cellar",
                     [=](benchmark::State& state) { measure_gather<Layout>(state, cells, length); });
+        if constexpr (Layout::value_mapping::contiguous_cells)
+            add_job("gather", 1, "touch", [=](benchmark::State& state) { measure_touching<Layout>(state, cells); });
         for (const int length : {64, 512})
-            add_job("move", length, cells / 4, 2,
+            add_job("move", length, "cellar",
                     [=](benchmark::State& state) { measure_move<Layout>(state, cells, length); });
-        add_job("turn", 1, cells / 2, 1, [=](benchmark::State& state) { measure_turn<Layout>(state, cells); });
+        add_job("turn", 1, "cellar", [=](benchmark::State& state) { measure_turn<Layout>(state, cells); });
     }
 }
 

@@ -2,6 +2,7 @@
 // How the host moves rows, on its own: what the processor converts, and what goes through blocks of strips.
 #include <cellar/backend/host_convert.hpp>
 #include <cellar/backend/host_rows.hpp>
+#include <cellar/backend/host_runs.hpp>
 
 #include <doctest/doctest.h>
 
@@ -62,10 +63,18 @@ void check_rows(int tokens, int dim, int longest) {
     const auto same = [](E a, E b) { return static_cast<float>(a) == static_cast<float>(b); };
     REQUIRE(std::equal(memory.begin(), memory.end(), expected.begin(), same));
 
-    std::vector<E> back(rows.size(), E{-2.0F});
-    detail::gather_rows(mapping, memory.data(), cells, contiguous_view(back.data(), tokens, heads, dim), 0,
-                        detail::gather_parts(mapping, cells));
-    REQUIRE(std::equal(back.begin(), back.end(), rows.begin(), same));
+    // In two parts, as two threads do it, to rows that do not lie together.
+    std::vector<E> back(static_cast<std::size_t>(tokens * (heads * dim + 3)), E{-2.0F});
+    auto apart = contiguous_view(back.data(), tokens, heads, dim);
+    apart.strides[0] += 3;
+    const std::int64_t parts = detail::gather_parts(mapping, cells);
+    const auto cut = static_cast<std::int64_t>(random() % static_cast<unsigned>(parts + 1));
+    detail::gather_rows(mapping, memory.data(), cells, apart, 0, cut);
+    detail::gather_rows(mapping, memory.data(), cells, apart, cut, parts);
+    std::vector<E> expected_back(back.size(), E{-2.0F});
+    for (int i = 0; i < tokens; ++i)
+        std::copy_n(&view(i, 0, 0), heads * dim, expected_back.begin() + i * apart.strides[0]);
+    REQUIRE(std::equal(back.begin(), back.end(), expected_back.begin(), same));
 }
 
 } // namespace
@@ -105,4 +114,38 @@ TEST_CASE("host: rows go to strips and come back, whatever their number and the 
                 check_rows<float>(tokens, dim, longest);
                 check_rows<half>(tokens, dim, longest);
             }
+    for (const int longest : {1, 100}) check_rows<half>(9000, 3, longest); // more cells than are ordered at a time
+}
+
+TEST_CASE("host: runs move, also those that overlap themselves, in parts and at once") {
+    std::mt19937 random{7};
+    const auto below = [&](int n) { return static_cast<Cell>(random() % static_cast<unsigned>(n)); };
+    for (int trial = 0; trial < 300; ++trial) {
+        constexpr Cell cells = 700;
+        constexpr int heads = 2;
+        constexpr int dim = 5;
+        std::vector<Move> moves; // down, as a defragmentation moves: one overlaps itself, the other one does not
+        const Cell count = 1 + below(200);
+        moves.push_back({1 + below(20), 0, count});
+        moves.push_back({450 + below(50), 230 + below(20), 1 + below(200)});
+        std::vector<float> memory(static_cast<std::size_t>(cells * heads * dim));
+        std::iota(memory.begin(), memory.end(), 0.0F);
+        const auto check = [&](const auto& mapping) {
+            std::vector<float> expected = memory;
+            for (const Move& move : moves)
+                for (Cell i = 0; i < move.count; ++i)
+                    for (int head = 0; head < heads; ++head)
+                        for (int d = 0; d < dim; ++d)
+                            expected[static_cast<std::size_t>(mapping(move.to + i, head, d))] =
+                                memory[static_cast<std::size_t>(mapping(move.from + i, head, d))];
+            std::vector<float> moved = memory;
+            const std::int64_t parts = detail::move_parts(mapping, moves);
+            const std::int64_t cut = mapping.contiguous_cells ? below(static_cast<int>(parts)) : 0;
+            detail::move_runs(mapping, moved.data(), moves, 0, cut);
+            detail::move_runs(mapping, moved.data(), moves, cut, parts);
+            REQUIRE(moved == expected);
+        };
+        check(HeadsDimsCells{cells, heads, dim});
+        check(CellsHeadsDims{cells, heads, dim});
+    }
 }

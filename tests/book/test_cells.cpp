@@ -156,8 +156,7 @@ TEST_CASE("owner count: owners move with their cells") {
         counts.transfer({&move, 1});
         std::copy_n(model.begin() + from, n, model.begin() + to);
         std::fill_n(model.begin() + from, n, 0);
-        for (Cell cell = 0; cell < cells; ++cell)
-            REQUIRE(counts.count(cell) == model[static_cast<std::size_t>(cell)]);
+        for (Cell cell = 0; cell < cells; ++cell) REQUIRE(counts.count(cell) == model[static_cast<std::size_t>(cell)]);
     }
 }
 

@@ -1,19 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <cellar/backend/host_convert.hpp>
+
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 /// Pieces of memory as the processor fetches and writes them, in lines of 64 bytes.
 namespace cellar::detail {
 
-/// Asks for what will be read next.
+/// Asks for what will be read soon. It goes to the second-level cache, since the first one is small, and what lies a
+/// power of two apart would push one another out of it before it is read.
 template <class T>
 void prefetch(const T* first, std::int64_t n) {
 #if defined(__GNUC__)
+    constexpr int second_level = 2;
     constexpr std::int64_t line = 64 / sizeof(T);
-    for (std::int64_t i = 0; i < n; i += line) __builtin_prefetch(first + i);
+    for (std::int64_t i = 0; i < n; i += line) __builtin_prefetch(first + i, 0, second_level);
 #endif
 }
 
@@ -44,8 +49,7 @@ struct Streamed {
     }
 };
 
-/// A copy of which whole lines of memory are written without being read before, as a large batch is not read back soon.
-/// To be followed by `streamed`.
+/// A copy past the caches: whole lines of memory are written without being read before. To be followed by `streamed`.
 template <class E>
 void stream_run(const E* from, E* to, std::int64_t n) {
     constexpr std::int64_t line = 64 / sizeof(E);
@@ -71,5 +75,15 @@ void stream_run(const E* from, E* to, std::int64_t n) {
 inline void streamed() {}
 
 #endif
+
+/// The same, or a conversion.
+template <class From, class To>
+void stream(const From* from, To* to, std::int64_t n) {
+    if constexpr (std::is_same_v<From, To>) {
+        stream_run(from, to, n);
+    } else {
+        convert(from, to, n);
+    }
+}
 
 } // namespace cellar::detail

@@ -2,13 +2,16 @@
 #pragma once
 
 #include <cellar/backend/host_convert.hpp>
+#include <cellar/backend/host_lines.hpp>
 #include <cellar/backend/host_strips.hpp>
+#include <cellar/backend/ordered_cells.hpp>
 #include <cellar/base/ids.hpp>
 #include <cellar/base/view.hpp>
 #include <cellar/kernel/gather.hpp>
 #include <cellar/kernel/scatter.hpp>
 #include <cellar/layout/mapping.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
@@ -53,8 +56,12 @@ void visit_pieces(const Mapping& mapping, std::span<const Cell> cells, const Vie
 template <class Mapping, class E, class T>
 void scatter_rows(const Mapping& mapping, E* memory, std::span<const Cell> cells, StridedView<const T, 3> rows) {
     if (Mapping::contiguous_rows && rows.stride(2) == 1) {
+        // So much would push out of a core's caches what the model works on; less is read from there soon.
+        constexpr std::int64_t large = 256 * 1024 / sizeof(E);
         visit_pieces(mapping, cells, rows, [=](auto i, auto head, auto offset, auto n) {
-            convert(&rows(i, head, 0), memory + offset, n);
+            if (n < large) return convert(&rows(i, head, 0), memory + offset, n);
+            stream(&rows(i, head, 0), memory + offset, n);
+            streamed();
         });
     } else if (Mapping::contiguous_cells && rows.stride(2) == 1) {
         scatter_strips(mapping, memory, cells, rows);
@@ -66,7 +73,7 @@ void scatter_rows(const Mapping& mapping, E* memory, std::span<const Cell> cells
 /// What `gather_rows` can be divided into: strips of cells, so that none is read by two threads, or else rows.
 template <class Mapping>
 std::int64_t gather_parts(const Mapping& mapping, std::span<const Cell> cells) {
-    if constexpr (Mapping::contiguous_cells) return std::int64_t{mapping.heads()} * mapping.dim();
+    if constexpr (Mapping::contiguous_cells) return strips_of(mapping);
     return std::ssize(cells);
 }
 
@@ -83,9 +90,15 @@ void gather_rows(const Mapping& mapping, const E* memory, std::span<const Cell> 
         cells = cells_from(cells, begin, end);
         rows = rows_from(rows, begin, end);
         if (Mapping::contiguous_rows && rows.stride(2) == 1) {
+            const std::int64_t row = std::max<std::int64_t>(rows.extent(1) * rows.extent(2), 1);
             visit_pieces(mapping, cells, rows, [=](auto i, auto head, auto offset, auto n) {
-                convert(memory + offset, &rows(i, head, 0), n);
+                // Where a cell stands alone, the processor does not see the next one coming.
+                const std::int64_t next = i + std::max<std::int64_t>(n / row, 1);
+                if (head == 0 && next < std::ssize(cells))
+                    prefetch(memory + mapping(cells[static_cast<std::size_t>(next)], 0, 0), row);
+                stream(memory + offset, &rows(i, head, 0), n);
             });
+            streamed();
         } else {
             visit_elements(rows, kernel::Gather<Mapping, E, T>{mapping, memory, cells.data(), rows});
         }

@@ -51,24 +51,49 @@ std::int64_t cells_of(std::span<const Run> runs) {
 /// What `move_runs` can be divided into: memory is swept in its own order, cell after cell or strip after strip.
 template <class Mapping>
 std::int64_t move_parts(const Mapping& mapping, std::span<const Move> moves) {
-    if constexpr (Mapping::contiguous_cells) return std::int64_t{mapping.heads()} * mapping.dim();
+    if constexpr (Mapping::contiguous_cells) return strips_of(mapping);
     return cells_of(moves);
 }
 
-/// Parts [begin, end) of all moves, in as few calls of memmove as the mapping allows.
+/// n elements, which may overlap. To be followed by `streamed`.
+template <class E>
+void move_elements(const E* from, E* to, std::int64_t n, bool overlap) {
+    if (overlap) {
+        std::memmove(to, from, static_cast<std::size_t>(n) * sizeof(E));
+    } else {
+        stream_run(from, to, n);
+    }
+}
+
+/// The runs of strips [begin, end). The lines of a strip are asked for two strips ahead, as a run may be so short that
+/// the processor does not see one coming.
+template <class Mapping, class E>
+void move_strips(const Mapping& mapping, E* memory, std::span<const Move> moves, std::int64_t begin, std::int64_t end) {
+    constexpr std::int64_t strips_ahead = 2;
+    const auto strip_at = [&](std::int64_t strip) {
+        return memory + mapping(0, strip / mapping.dim(), strip % mapping.dim());
+    };
+    for (std::int64_t strip = begin; strip < end; ++strip) {
+        E* const cells = strip_at(strip);
+        const E* const later = strip_at(std::min(strip + strips_ahead, end - 1));
+        for (const Move& run : moves) {
+            prefetch(later + run.from, run.count);
+            move_elements(cells + run.from, cells + run.to, run.count, overlaps(run));
+        }
+    }
+}
+
+/// Parts [begin, end) of all moves, in as few copies as the mapping allows.
 template <class Mapping, class E>
 void move_runs(const Mapping& mapping, E* memory, std::span<const Move> moves, std::int64_t begin, std::int64_t end) {
-    const auto move = [&](const Move& run, std::int64_t head, std::int64_t d, std::int64_t elements) {
-        std::memmove(memory + mapping(run.to, head, d), memory + mapping(run.from, head, d),
-                     static_cast<std::size_t>(elements) * sizeof(E));
-    };
     if constexpr (Mapping::contiguous_cells) {
-        for (std::int64_t strip = begin; strip < end; ++strip)
-            for (const Move& run : moves) move(run, strip / mapping.dim(), strip % mapping.dim(), run.count);
+        move_strips(mapping, memory, moves, begin, end);
     } else if constexpr (Mapping::contiguous_rows) {
-        const std::int64_t row = std::int64_t{mapping.heads()} * mapping.dim();
+        const std::int64_t row = strips_of(mapping);
         if (row == 0) return; // there may be no memory
-        visit_part(moves, begin, end, [&](const Move& run) { move(run, 0, 0, run.count * row); });
+        visit_part(moves, begin, end, [&](const Move& run) {
+            move_elements(memory + run.from * row, memory + run.to * row, run.count * row, overlaps(run));
+        });
     } else {
         visit_part(moves, begin, end, [&](const Move& run) {
             const kernel::Move<Mapping, E> element{mapping, memory, run};
@@ -76,6 +101,7 @@ void move_runs(const Mapping& mapping, E* memory, std::span<const Move> moves, s
                 for (std::int64_t d = 0; d < mapping.dim(); ++d) element(head, d);
         });
     }
+    streamed();
 }
 
 } // namespace cellar::detail

@@ -256,26 +256,17 @@ private:
         return true;
     }
 
-    // Tokens [i, end) of one sequence; neighbouring positions in neighbouring cells in one go. `seen` with what they
-    // see.
+    // Tokens [i, end) of one sequence. `seen` with what they see.
     [[gnu::noinline]] CellBounds enter_some(detail::SequenceRecord& r, std::size_t i, std::size_t end,
                                             CellBounds seen) {
-        if (!pass_.cells.empty()) enter_runs(r, i, end);
+        if (!pass_.cells.empty())
+            Ledger::enter(r, std::span{pass_.positions}.subspan(i, end - i),
+                          std::span{pass_.cells}.subspan(i, end - i));
         for_each_sight(i, end, [&](Position from, Position to) {
             r.visible.slide(r.runs, from, to);
             seen.include(r.visible.bounds());
         });
         return seen;
-    }
-
-    void enter_runs(detail::SequenceRecord& r, std::size_t i, std::size_t end) {
-        const Position* const positions = pass_.positions.data();
-        const Cell* const cells = pass_.cells.data();
-        while (i < end) {
-            const std::size_t first = i;
-            for (++i; i < end && positions[i] == positions[i - 1] + 1 && cells[i] == cells[i - 1] + 1;) ++i;
-            Ledger::enter(r, positions[first], cells[first], static_cast<std::int32_t>(i - first));
-        }
     }
 
     // Calls `visit(from, to)` with the positions that the same tokens see, in one go as far as they hang together.

@@ -15,6 +15,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <numeric>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -76,6 +77,15 @@ public:
             r.visible.appended(position, cell, n);
         } else {
             r.visible.inserted(position, cell, n);
+        }
+    }
+
+    /// The same for tokens at positions[i], in cells[i]; neighbouring positions in neighbouring cells in one go.
+    static void enter(detail::SequenceRecord& r, std::span<const Position> positions, std::span<const Cell> cells) {
+        for (std::size_t first = 0, i = 0; i < positions.size(); first = i) {
+            for (++i; i < positions.size() && positions[i] == positions[i - 1] + 1 && cells[i] == cells[i - 1] + 1;)
+                ++i;
+            enter(r, positions[first], cells[first], static_cast<std::int32_t>(i - first));
         }
     }
 

@@ -92,11 +92,8 @@ public:
             cells |= more;
         };
         for_each(from, to, [&](Position, Cell cell, std::int32_t n) {
-            if (n == 1) {
-                add(detail::word_of(cell), detail::Word{1} << detail::bit_of(cell));
-            } else {
-                detail::for_each_word(cell, n, add);
-            }
+            if (n == 1) return add(detail::word_of(cell), detail::Word{1} << detail::bit_of(cell));
+            detail::for_each_word(cell, n, add);
         });
         if (cells != 0) visit(word, cells);
     }
@@ -243,8 +240,7 @@ private:
         runs_.push_back(r);
     }
 
-    // Not inline, as passes append.
-    [[gnu::noinline]] void insert_one(std::int32_t position, Cell cell) {
+    void insert_one(std::int32_t position, Cell cell) {
         std::int64_t i = first_starting_at(position + 1);
         if (i > 0 && runs_[i - 1].last() > position) {
             runs_.open(i, 1);
@@ -272,8 +268,7 @@ private:
         move_down(std::max<std::int64_t>(from, 0), 0);
     }
 
-    // Runs from `first` on come so many positions down, and say since when positions are covered; those before do so
-    // already.
+    // Runs from `first` on come so many positions down, and say since when positions are covered, as those before do.
     void move_down(std::int64_t first, std::int32_t positions) {
         std::int32_t since = first > 0 ? runs_[first - 1].covered_from : -1;
         std::int32_t last = first > 0 ? runs_[first - 1].last() : -2;

@@ -32,7 +32,7 @@ struct InPieces {
 template <class ExecutionSpace, class Piece>
 void in_pieces(const ExecutionSpace& space, std::int64_t cells, std::int64_t bytes_per_cell, const Piece& piece) {
     constexpr std::int64_t worth_a_thread = 32 * 1024;
-    constexpr std::int64_t whole = ScatterBlock::rows;
+    constexpr std::int64_t whole = WideBlocks::cells;
     const std::int64_t most = std::int64_t{2} * space.concurrency();
     const std::int64_t wanted = std::min(most, cells * bytes_per_cell / worth_a_thread);
     if (space.concurrency() == 1 || wanted <= 1) return piece(0, cells);
