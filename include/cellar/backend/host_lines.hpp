@@ -11,14 +11,16 @@
 /// Pieces of memory as the processor fetches and writes them, in lines of 64 bytes.
 namespace cellar::detail {
 
-/// Asks for what will be read soon. It goes to the second-level cache, since the first one is small, and what lies a
-/// power of two apart would push one another out of it before it is read.
-template <class T>
+/// The processor's caches. The first one is small, and what lies a power of two apart pushes one another out of it: what
+/// is asked for long before it is read goes to the second one. Of that, processors may do nothing now and then.
+enum class CacheLevel { first = 3, second = 2 };
+
+/// Asks for what will be read.
+template <CacheLevel Level, class T>
 void prefetch(const T* first, std::int64_t n) {
 #if defined(__GNUC__)
-    constexpr int second_level = 2;
     constexpr std::int64_t line = 64 / sizeof(T);
-    for (std::int64_t i = 0; i < n; i += line) __builtin_prefetch(first + i, 0, second_level);
+    for (std::int64_t i = 0; i < n; i += line) __builtin_prefetch(first + i, 0, static_cast<int>(Level));
 #endif
 }
 

@@ -95,7 +95,7 @@ void gather_rows(const Mapping& mapping, const E* memory, std::span<const Cell> 
                 // Where a cell stands alone, the processor does not see the next one coming.
                 const std::int64_t next = i + std::max<std::int64_t>(n / row, 1);
                 if (head == 0 && next < std::ssize(cells))
-                    prefetch(memory + mapping(cells[static_cast<std::size_t>(next)], 0, 0), row);
+                    prefetch<CacheLevel::second>(memory + mapping(cells[static_cast<std::size_t>(next)], 0, 0), row);
                 stream(memory + offset, &rows(i, head, 0), n);
             });
             streamed();

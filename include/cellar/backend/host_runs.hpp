@@ -65,19 +65,49 @@ void move_elements(const E* from, E* to, std::int64_t n, bool overlap) {
     }
 }
 
-/// The runs of strips [begin, end). The lines of a strip are asked for two strips ahead, as a run may be so short that
-/// the processor does not see one coming.
+/// The runs of strips, one after another, as they are asked for before they are moved: a run may be so short that the
+/// processor does not see it coming.
+template <CacheLevel Level, class Mapping, class E>
+class RunsAhead {
+public:
+    RunsAhead(const Mapping& mapping, const E* memory, std::span<const Move> moves, std::int64_t begin,
+              std::int64_t end, int ahead)
+        : mapping_{mapping}, memory_{memory}, moves_{moves}, strip_{begin}, end_{end} {
+        for (int i = 0; i < ahead; ++i) ask_for_next();
+    }
+
+    void ask_for_next() {
+        constexpr std::int64_t beginning = 2048 / sizeof(E); // by then the processor has seen it
+        if (strip_ == end_) return;
+        if (run_ == 0) cells_ = strip_at(mapping_, memory_, strip_);
+        const Move& run = moves_[run_];
+        prefetch<Level>(cells_ + run.from, std::min<std::int64_t>(run.count, beginning));
+        if (++run_ < moves_.size()) return;
+        run_ = 0;
+        ++strip_;
+    }
+
+private:
+    const Mapping& mapping_;
+    const E* memory_;
+    std::span<const Move> moves_;
+    std::int64_t strip_;
+    std::int64_t end_;
+    const E* cells_ = nullptr;
+    std::size_t run_ = 0;
+};
+
+/// The runs of strips [begin, end).
 template <class Mapping, class E>
 void move_strips(const Mapping& mapping, E* memory, std::span<const Move> moves, std::int64_t begin, std::int64_t end) {
-    constexpr std::int64_t strips_ahead = 2;
-    const auto strip_at = [&](std::int64_t strip) {
-        return memory + mapping(0, strip / mapping.dim(), strip % mapping.dim());
-    };
+    if (moves.empty()) return;
+    RunsAhead<CacheLevel::second, Mapping, E> far{mapping, memory, moves, begin, end, 32};
+    RunsAhead<CacheLevel::first, Mapping, E> near{mapping, memory, moves, begin, end, 8};
     for (std::int64_t strip = begin; strip < end; ++strip) {
-        E* const cells = strip_at(strip);
-        const E* const later = strip_at(std::min(strip + strips_ahead, end - 1));
+        E* const cells = strip_at(mapping, memory, strip);
         for (const Move& run : moves) {
-            prefetch(later + run.from, run.count);
+            far.ask_for_next();
+            near.ask_for_next();
             move_elements(cells + run.from, cells + run.to, run.count, overlaps(run));
         }
     }

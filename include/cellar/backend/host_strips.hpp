@@ -24,6 +24,11 @@ std::int64_t strips_of(const Mapping& mapping) {
     return std::int64_t{mapping.heads()} * mapping.dim();
 }
 
+template <class Mapping, class E>
+E* strip_at(const Mapping& mapping, E* memory, std::int64_t strip) {
+    return memory + mapping(0, strip / mapping.dim(), strip % mapping.dim());
+}
+
 /// What a thread turns from rows to columns, or back, at a time, on its stack.
 template <std::int64_t Cells, std::int64_t RowBytes>
 struct BlockShape {
@@ -109,7 +114,7 @@ void scatter_strips(const Mapping& mapping, E* memory, std::span<const Cell> cel
         E turned[Shape::cells][Shape::template dims<E>];
         E strips[Shape::template dims<E>][Shape::cells];
         for (Index i = 0; i < block.n; ++i) convert(row_of(rows, block, block.first + i), turned[i], block.dims);
-        for (Index i = 0; i < next.n; ++i) prefetch(row_of(rows, next, next.first + i), next.dims);
+        for (Index i = 0; i < next.n; ++i) prefetch<CacheLevel::second>(row_of(rows, next, next.first + i), next.dims);
         transpose(turned, strips, block.n, block.dims);
         const BlockRuns<Shape> runs{cells, block};
         for (Index k = 0; k < block.dims; ++k)
@@ -130,7 +135,7 @@ void read_runs(const Mapping& mapping, const E* memory, std::span<const Cell> ce
     const BlockRuns<Shape> runs{cells, block};
     const BlockRuns<Shape> next_runs{cells, next};
     const auto ask_for = [](const BlockRuns<Shape>& of, const E* strip) {
-        of.for_each([=](std::int64_t, Cell cell, std::int64_t n) { prefetch(strip + cell, n); });
+        of.for_each([=](std::int64_t, Cell cell, std::int64_t n) { prefetch<CacheLevel::second>(strip + cell, n); });
     };
     E strips[Dims][Cells];
     for (std::int64_t k = 0; k < block.dims; ++k) {
