@@ -247,11 +247,11 @@ private:
         pass_.history = {first, (seen.highest - first + limits_.padding) / limits_.padding * limits_.padding};
     }
 
-    // A decode step has nothing but these: a token that follows the last one of its sequence, and sees what that one saw
-    // and itself. False, and nothing has changed, if it is something else.
+    // A decode step has nothing but these: a token that follows the last one of its sequence, and sees as much further.
+    // False, and nothing has changed, if it is something else.
     bool enter_next(detail::SequenceRecord& r, Position position, Cell cell) const {
-        if (!r.runs.ends_before(position) || !r.visible.follow(position, cell, window_.oldest_visible(position)))
-            return false;
+        const Position from = window_.oldest_visible(position);
+        if (!r.runs.ends_before(position) || !r.visible.follow(r.runs, position, cell, from)) return false;
         r.runs.append(position, cell);
         return true;
     }

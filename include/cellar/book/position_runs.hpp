@@ -66,14 +66,11 @@ public:
     /// Calls `visit(position, cell, count)` for the runs within positions [from, to), in order.
     template <class Visit>
     void for_each(Position from, Position to, Visit visit) const {
-        if (to <= from) return;
-        const Run* const first = runs_.begin() + first_ending_at(from.value);
-        const Run* const end = runs_.begin() + first_starting_at(to.value);
-        for (const Run* r = first; r < end; ++r) {
-            Run part = *r;
-            if (r == first && part.position < from.value) part = part.tail(part.last() - from.value + 1);
-            if (r + 1 == end && part.last() >= to.value) part.count = to.value - part.position;
-            visit(Position{part.position}, part.cell, part.count);
+        for (std::int64_t i = first_ending_at(from.value); i < runs() && runs_[i].position < to.value; ++i) {
+            Run part = runs_[i];
+            if (part.position < from.value) part = part.tail(part.last() - from.value + 1);
+            if (part.last() >= to.value) part.count = to.value - part.position;
+            if (part.count > 0) visit(Position{part.position}, part.cell, part.count);
         }
     }
 

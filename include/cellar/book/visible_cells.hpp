@@ -35,12 +35,16 @@ public:
             slide(runs, window_seen_, {{begin}, {end}});
     }
 
-    /// The sequence gets a token behind its last, and a query at it sees positions from `from` on. False, and nothing has
-    /// changed, unless that is one cell more than the last query saw.
-    bool follow(Position position, Cell cell, Position from) {
-        if (position != window_seen_.to || std::max(from.value, pinned_) != window_seen_.from.value
-            || pinned_seen_.to.value != pinned_)
-            return false;
+    /// The sequence, whose runs end before, gets a token, and a query at it sees positions from `from` on. False, and
+    /// nothing has changed, unless that is as much further than what the last query saw.
+    bool follow(const PositionRuns& runs, Position position, Cell cell, Position from) {
+        if (position != window_seen_.to || pinned_seen_.to.value != pinned_) return false;
+        const Position begin{std::max(from.value, pinned_)};
+        if (begin != window_seen_.from) {
+            if (begin < window_seen_.from || position < begin) return false;
+            hide(runs, {window_seen_.from, begin});
+            window_seen_.from = begin;
+        }
         set_.add(cell);
         window_seen_.to = position + 1;
         return true;
@@ -119,7 +123,7 @@ private:
         runs.for_each_word(span.from, span.to, [&](std::int64_t at, detail::Word cells) { set_.add_word(at, cells); });
     }
 
-    void hide(const PositionRuns& runs, Span span) {
+    [[gnu::noinline]] void hide(const PositionRuns& runs, Span span) {
         if (span.from >= span.to) return;
         runs.for_each_word(span.from, span.to,
                            [&](std::int64_t at, detail::Word cells) { set_.remove_word(at, cells); });
