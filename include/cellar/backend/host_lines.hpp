@@ -29,7 +29,7 @@ template <class E>
 void copy_run(const E* from, E* to, std::int64_t n) {
     if (n == 1) {
         *to = *from;
-    } else {
+    } else if (n > 0) { // with none there may be no memory
         std::memcpy(to, from, static_cast<std::size_t>(n) * sizeof(E));
     }
 }

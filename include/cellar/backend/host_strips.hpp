@@ -131,7 +131,7 @@ void scatter_strips(const Mapping& mapping, E* memory, std::span<const Cell> cel
 template <class Shape, class Mapping, class E, std::size_t Cells, std::size_t Dims>
 void read_runs(const Mapping& mapping, const E* memory, std::span<const Cell> cells, const StripBlock& block,
                const StripBlock& next, E (&turned)[Cells][Dims]) {
-    constexpr std::int64_t strips_ahead = 32;
+    constexpr std::int64_t strips_ahead = 48;
     const BlockRuns<Shape> runs{cells, block};
     const BlockRuns<Shape> next_runs{cells, next};
     const auto ask_for = [](const BlockRuns<Shape>& of, const E* strip) {
