@@ -47,8 +47,9 @@ GOALS = [
      lambda r: r.ratios.get("scan"), lambda v: v >= 100, "at least 100 times faster than the scan"),
     ("target", lambda r: r.job == "begin" and r.cells == MOST,
      lambda r: r.ratios.get("growth"), lambda v: v <= 1.5, "at most 1.5 times its cost with 4k cells"),
-    ("target", lambda r: r.job == "copy_prefix" and r.cells == MOST,
-     lambda r: r.ratios.get("scan"), lambda v: v >= 20, "at least 20 times faster than the scan"),
+    *((kind, lambda r, state=state: r.job == "copy_prefix" and r.state == state and r.cells == MOST,
+       lambda r: r.ratios.get("scan"), lambda v: v >= 20, "at least 20 times faster than the scan")
+      for kind, state in [("target", "contiguous"), ("aim", "in_turn")]),
     ("target", lambda r: r.job.startswith("mask_float") and r.cells == MOST,
      lambda r: r.ratios.get("fill"), lambda v: v >= 0.6, "at least 0.6 of the speed of filling the same memory"),
     *(("target", lambda r, job=job, state=state, sequences=sequences: r.job == job and state in r.state
