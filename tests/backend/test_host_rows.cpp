@@ -115,6 +115,23 @@ TEST_CASE("host: rows go to strips and come back, whatever their number and the 
                 check_rows<half>(tokens, dim, longest);
             }
     for (const int longest : {1, 100}) check_rows<half>(9000, 3, longest); // more cells than are ordered at a time
+    check_rows<half>(200, 150, 100); // a head of several blocks, of which the next ones are asked for
+}
+
+TEST_CASE("host: a batch so large that it goes past the caches arrives whole") {
+    constexpr int tokens = 300;
+    constexpr int heads = 2;
+    constexpr int dim = 129; // no row begins where a line of memory does
+    const CellsHeadsDims mapping{tokens + 1, heads, dim};
+    std::vector<float> rows(static_cast<std::size_t>(tokens * heads * dim));
+    std::iota(rows.begin(), rows.end(), 1.0F);
+    std::vector<Cell> cells(tokens);
+    std::iota(cells.begin(), cells.end(), 1);
+    std::vector<float> memory(static_cast<std::size_t>(mapping.required_size()), -1.0F);
+    const auto view = contiguous_view(static_cast<const float*>(rows.data()), tokens, heads, dim);
+    detail::scatter_rows(mapping, memory.data(), cells, view);
+    CHECK(std::count(memory.begin(), memory.begin() + heads * dim, -1.0F) == heads * dim);
+    CHECK(std::equal(rows.begin(), rows.end(), memory.begin() + heads * dim));
 }
 
 TEST_CASE("host: runs move, also those that overlap themselves, in parts and at once") {
