@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <numeric>
 #include <random>
+#include <utility>
 #include <vector>
 
 using namespace cellar;
@@ -70,6 +71,9 @@ void check_rows(int tokens, int dim, int longest) {
     const std::int64_t parts = detail::gather_parts(mapping, cells);
     const auto cut = static_cast<std::int64_t>(random() % static_cast<unsigned>(parts + 1));
     detail::gather_rows(mapping, memory.data(), cells, apart, 0, cut);
+    for (int i = 0; i < tokens; ++i) // the other part is another thread's
+        for (std::int64_t strip = cut; strip < parts; ++strip)
+            REQUIRE(static_cast<float>(apart(i, strip / dim, strip % dim)) == -2.0F);
     detail::gather_rows(mapping, memory.data(), cells, apart, cut, parts);
     std::vector<E> expected_back(back.size(), E{-2.0F});
     for (int i = 0; i < tokens; ++i)
@@ -141,9 +145,9 @@ TEST_CASE("host: runs move, also those that overlap themselves, in parts and at 
         constexpr Cell cells = 700;
         constexpr int heads = 2;
         constexpr int dim = 5;
-        std::vector<Move> moves; // down, as a defragmentation moves: one overlaps itself, the other one does not
-        const Cell count = 1 + below(200);
-        moves.push_back({1 + below(20), 0, count});
+        std::vector<Move> moves; // the first one overlaps itself, up or down, the second one does not
+        moves.push_back({1 + below(20), 0, 1 + below(200)});
+        if (trial % 2 == 0) std::swap(moves[0].from, moves[0].to);
         moves.push_back({450 + below(50), 230 + below(20), 1 + below(200)});
         std::vector<float> memory(static_cast<std::size_t>(cells * heads * dim));
         std::iota(memory.begin(), memory.end(), 0.0F);

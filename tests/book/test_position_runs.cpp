@@ -191,6 +191,17 @@ TEST_CASE("position runs: no gap is forgotten for another") {
     CHECK_FALSE(mirror.runs.covers({45}, {55}));
 }
 
+TEST_CASE("position runs: what a gap has kept apart is one run when it closes") {
+    PositionRuns runs{8};
+    runs.insert({0}, 0, 10);
+    runs.insert({10}, 50, 5);
+    runs.insert({15}, 10, 5);
+    runs.close_gap({10}, {15});
+    CHECK(runs.runs() == 1);
+    CHECK(runs.last() == Position{14});
+    CHECK(runs.covers({0}, {15}));
+}
+
 TEST_CASE("position runs: neighbours are one run, and stay few while a window moves on") {
     PositionRuns runs{8};
     for (std::int32_t p = 0; p < 10000; ++p) {
@@ -222,14 +233,22 @@ TEST_CASE("visible cells: wherever it slides, the set holds what the definition 
                     visible.erased_word(t.cell / 64, detail::bit_range(t.cell % 64, 1));
                 mirror.close_gap(begin, end);
                 visible.gap_closed({begin}, {end});
+                to = random(from, 70);
             } else if (choice <= 1) {
-                const int n = random(1, 5);
+                const int n = random(0, 1) == 0 ? 1 : random(1, 5);
                 // Behind the last position it is often the next one that a query will see.
                 const bool behind = mirror.runs.empty() || random(0, 1) == 0;
                 const int position = !behind               ? random(0, 60)
                                      : mirror.runs.empty() ? to % 60
                                                            : mirror.runs.last().value + 1;
-                if (behind) {
+                const int sees_from = random(0, position);
+                // The query before was at the last token, or at one of the first.
+                if (random(0, 1) == 0)
+                    visible.slide(mirror.runs, {random(0, position)}, {random(0, 1) == 0 ? position : random(0, 6)});
+                if (behind && n == 1 && visible.follow(mirror.runs, {position}, mirror.next_cell, {sees_from})) {
+                    from = sees_from;
+                    to = position + 1;
+                } else if (behind) {
                     visible.appended({position}, mirror.next_cell, n);
                 } else {
                     visible.inserted({position}, mirror.next_cell, n);
@@ -258,4 +277,16 @@ TEST_CASE("visible cells: wherever it slides, the set holds what the definition 
             REQUIRE(visible.bounds() == bounds);
         }
     }
+}
+
+TEST_CASE("visible cells: behind a query at one of the first positions, the next one sees all that are pinned") {
+    PositionRuns runs{8};
+    runs.insert({0}, 0, 4);
+    VisibleCells visible{64, 4};
+    visible.slide(runs, {0}, {2});
+    CHECK_FALSE(visible.follow(runs, {4}, 4, {0}));
+    visible.appended({4}, 4, 1);
+    runs.append({4}, 4);
+    visible.slide(runs, {0}, {5});
+    for (Cell cell = 0; cell < 5; ++cell) CHECK(visible.cells().contains(cell));
 }

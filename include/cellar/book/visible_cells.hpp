@@ -72,8 +72,7 @@ public:
 
     /// The sequence has lost its tokens at [begin, end), and later ones have moved down to `begin`, in the same cells.
     void gap_closed(Position begin, Position end) {
-        const bool sees_both_sides = window_seen_.from <= begin && end <= window_seen_.to;
-        if (pinned_seen_.to <= begin && sees_both_sides) {
+        if (window_seen_.from <= begin && end <= window_seen_.to) { // so none of the pinned ones has moved
             window_seen_.to = begin + (window_seen_.to - end);
         } else {
             reset();
