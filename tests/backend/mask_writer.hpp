@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cellar/backend/host.hpp>
+#include <cellar/kernel/kernel.hpp>
 #include <cellar/kernel/write_mask.hpp>
 
 #include <cstdint>
@@ -16,7 +17,8 @@ struct MaskWriter : cellar::HostBackend {
         ++masks;
         auto* const out = reinterpret_cast<cellar::kernel::Pack<T, 1>*>(mask.pointer);
         const cellar::kernel::WriteMask<T, 1> write{bits.data(), visible, hidden, out, mask.extent(1)};
-        for (std::int64_t i = 0; i < mask.size(); ++i) write(i);
+        for (std::int64_t token = 0; token < mask.extent(0); ++token)
+            for (std::int64_t cell = 0; cell < mask.extent(1); ++cell) cellar::kernel::apply(write, token, 0, cell);
     }
 
     void reserve(std::int64_t tokens, std::int64_t cells) {

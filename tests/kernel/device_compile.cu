@@ -4,14 +4,13 @@
 #include <cellar/kernel/copy_cell.hpp>
 #include <cellar/kernel/copy_slots.hpp>
 #include <cellar/kernel/each_element.hpp>
-#include <cellar/kernel/each_row.hpp>
 #include <cellar/kernel/each_tile.hpp>
 #include <cellar/kernel/gather.hpp>
-#include <cellar/kernel/move.hpp>
+#include <cellar/kernel/kernel.hpp>
 #include <cellar/kernel/pack.hpp>
 #include <cellar/kernel/scatter.hpp>
-#include <cellar/kernel/scatter_tile.hpp>
 #include <cellar/kernel/turn.hpp>
+#include <cellar/kernel/turn_packs.hpp>
 #include <cellar/kernel/write_mask.hpp>
 #include <cellar/layout/layout.hpp>
 #include <cellar/shift/rope_shift.hpp>
@@ -22,12 +21,12 @@ namespace cellar_test {
 
 template <class Kernel>
 __global__ void run_each(Kernel kernel) {
-    kernel(blockIdx.x, blockIdx.y, static_cast<int>(threadIdx.x));
+    cellar::kernel::apply(kernel, blockIdx.x, blockIdx.y, threadIdx.x);
 }
 
 template <class Kernel>
 __global__ void run_each_index(Kernel kernel) {
-    kernel(blockIdx.x);
+    kernel(static_cast<std::int32_t>(blockIdx.x));
 }
 
 /// What a kernel of tiles asks of a team of Kokkos; of one thread, which waits for none.
@@ -43,9 +42,9 @@ struct Team {
     CELLAR_FUNCTION void team_barrier() const {}
 };
 
-template <class Tile, class Element>
-__global__ void run_each_tile(cellar::kernel::EachTile<Tile, Element, Team> each) {
-    __shared__ Element shared[Tile::bytes / sizeof(Element)];
+template <class Each>
+__global__ void run_each_tile(Each each) {
+    __shared__ typename Each::Value shared[Each::bytes / sizeof(typename Each::Value)];
     each(Team{shared, static_cast<int>(blockIdx.x)});
 }
 
@@ -53,7 +52,7 @@ __global__ void run_each_tile(cellar::kernel::EachTile<Tile, Element, Team> each
 template <class Mapping, class Kernel>
 void launch_elements(const Kernel& kernel) {
     run_each<<<1, 1>>>(kernel);
-    run_each_index<<<1, 1>>>(cellar::kernel::EachElement<Kernel, Mapping::contiguous_cells>{kernel, 1, 1, 1});
+    run_each_index<<<1, 1>>>(cellar::kernel::EachElement<Kernel, Mapping::contiguous_cells>{kernel, 0, 1, 1, 1});
 }
 
 template <class Mapping, class Element, class Pairing>
@@ -70,13 +69,23 @@ void launch_turn(Mapping mapping, Element* memory) {
         cellar::kernel::Turn<Mapping, Element, Rotation, Factor, List>{mapping, memory, rotation, nullptr, {nullptr}});
 }
 
+template <class Element, class Pairing, cellar::kernel::PairOrder order>
+void launch_turn_packs(cellar::CellsHeadsDims mapping, Element* memory) {
+    using Shift = cellar::RopeShift<Pairing>;
+    using Rotation = typename Shift::Rotation;
+    using Factor = typename Shift::Factor;
+    constexpr int width = cellar::kernel::pack_width<Element, Element>;
+    launch_elements<cellar::CellsHeadsDims>(cellar::kernel::TurnPacks<Element, width, order, Rotation, Factor>{
+        mapping, memory, Rotation{0, 4}, nullptr, {nullptr}});
+}
+
 template <class Mapping, class Element, class T>
 void launch_rows(Mapping mapping, Element* memory) {
     const cellar::StridedView<const T, 3> from;
     const cellar::StridedView<T, 3> to;
-    launch_elements<Mapping>(cellar::kernel::Scatter<Mapping, Element, T>{mapping, memory, nullptr, from});
-    launch_elements<Mapping>(cellar::kernel::Gather<Mapping, Element, T>{mapping, memory, nullptr, to});
-    launch_elements<Mapping>(cellar::kernel::CopyCell<Mapping, Element>{mapping, memory, nullptr, nullptr});
+    launch_elements<Mapping>(cellar::kernel::Scatter<Mapping, Element, T>{mapping, memory, {nullptr}, from});
+    launch_elements<Mapping>(cellar::kernel::Gather<Mapping, Element, T>{mapping, memory, {nullptr}, to});
+    launch_elements<Mapping>(cellar::kernel::CopyCell<Mapping, Element>{mapping, memory, {nullptr}, {nullptr}});
 }
 
 template <class Mapping, class Element, class T>
@@ -88,15 +97,20 @@ void launch_packs(Mapping mapping, Element* memory) {
 
 template <class Mapping, class Element, class T>
 void launch_tiles(Mapping mapping, Element* memory) {
-    using Tile = cellar::kernel::ScatterTile<Mapping, Element, T>;
-    run_each_tile<Tile, Element><<<1, 1>>>({Tile{mapping, memory, nullptr, {}}});
+    using Scatter = cellar::kernel::Scatter<Mapping, Element, T>;
+    using Gather = cellar::kernel::Gather<Mapping, Element, T>;
+    run_each_tile<<<1, 1>>>(
+        cellar::kernel::EachTile<Scatter, true, Team>{Scatter{mapping, memory, {nullptr}, {}}, 1, 1, 1});
+    run_each_tile<<<1, 1>>>(
+        cellar::kernel::EachTile<Gather, false, Team>{Gather{mapping, memory, {nullptr}, {}}, 1, 1, 1});
 }
 
 template <class T>
 void launch_masks() {
     constexpr int width = cellar::kernel::pack_width<T, T>;
-    run_each_index<<<1, 1>>>(cellar::kernel::WriteMask<T, 1>{nullptr, T{}, T{}, nullptr, 1});
-    run_each_index<<<1, 1>>>(cellar::kernel::WriteMask<T, width>{nullptr, T{}, T{}, nullptr, 64});
+    using Rows = cellar::CellsHeadsDims;
+    launch_elements<Rows>(cellar::kernel::WriteMask<T, 1>{nullptr, T{}, T{}, nullptr, 1});
+    launch_elements<Rows>(cellar::kernel::WriteMask<T, width>{nullptr, T{}, T{}, nullptr, 64});
 }
 
 template void launch_masks<float>();
@@ -115,13 +129,14 @@ void launch_all() {
     launch_tiles<Mapping, Element, float>(mapping, memory);
     launch_turn<Mapping, Element, cellar::Neox>(mapping, memory);
     launch_turn<Mapping, Element, cellar::Interleaved>(mapping, memory);
-    using Move = cellar::kernel::Move<Mapping, Element>;
-    run_each_index<<<1, 1>>>(cellar::kernel::EachRow<Move>{Move{mapping, memory, {}}, mapping.dim()});
+    const cellar::CellsHeadsDims rows{16, 2, 8};
+    launch_turn_packs<Element, cellar::Neox, cellar::kernel::PairOrder::apart>(rows, memory);
+    launch_turn_packs<Element, cellar::Interleaved, cellar::kernel::PairOrder::neighbours>(rows, memory);
 }
 
 void launch_copy_slots() {
-    run_each_index<<<1, 1>>>(cellar::kernel::CopySlots<cellar::kernel::SlotWord>{});
-    run_each_index<<<1, 1>>>(cellar::kernel::CopySlots<std::byte>{});
+    launch_elements<cellar::CellsHeadsDims>(cellar::kernel::CopySlots<cellar::kernel::SlotWord>{});
+    launch_elements<cellar::CellsHeadsDims>(cellar::kernel::CopySlots<std::byte>{});
 }
 
 template void launch_all<cellar::CellsHeadsDims, float>();

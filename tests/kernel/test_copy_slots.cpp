@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include <cellar/kernel/copy_slots.hpp>
+#include <cellar/kernel/kernel.hpp>
 
 #include <doctest/doctest.h>
 
@@ -30,23 +31,24 @@ TEST_CASE("copy slots, word by word in any order") {
         }
     const std::array<SlotCopy, 2> copies{{{2, 0}, {cellar::zero_slot, 2}}};
     const auto bytes = [](auto& list) { return reinterpret_cast<std::byte*>(list.data()); };
-    const auto run_backwards = [](const auto& kernel) {
-        for (std::int64_t i = kernel.size(); i-- > 0;) kernel(i);
+    const auto run_backwards = [](const auto& kernel, int tensors, std::int64_t words) {
+        for (int copy = 1; copy >= 0; --copy)
+            for (int tensor = tensors - 1; tensor >= 0; --tensor)
+                for (std::int64_t word = words - 1; word >= 0; --word)
+                    cellar::kernel::apply(kernel, copy, tensor, word);
     };
 
-    CopySlots<SlotWord> wide{{{bytes(from), bytes(to), 32, 32, 32}}, {2}, 1, copies.data(), 2};
-    CHECK(wide.size() == 4);
-    run_backwards(wide);
+    const CopySlots<SlotWord> wide{{{bytes(from), bytes(to), 32, 32, 32}}, copies.data()};
+    run_backwards(wide, 1, 2);
     CHECK(to[0].words == from[2].words);
     CHECK(to[1].words == std::array<std::uint32_t, 8>{7, 7, 7, 7, 7, 7, 7, 7});
     CHECK(to[2].words == std::array<std::uint32_t, 8>{});
 
-    CopySlots<std::byte> mixed{{{bytes(from), bytes(to), 32, 32, 0}, {bytes(small_from), bytes(small_to), 4, 4, 4}},
-                               {0, 4},
-                               2,
-                               copies.data(),
-                               2};
-    CHECK(mixed.size() == 8);
-    run_backwards(mixed);
+    // Rows of nothing, and of 4 bytes: the words behind their ends are left alone.
+    to.fill(Row{{7, 7, 7, 7, 7, 7, 7, 7}});
+    const CopySlots<std::byte> mixed{
+        {{bytes(from), bytes(to), 32, 32, 0}, {bytes(small_from), bytes(small_to), 4, 4, 4}}, copies.data()};
+    run_backwards(mixed, 2, 6);
     CHECK(small_to == std::array<std::uint32_t, 4>{3, 9, 0, 9});
+    for (const Row& row : to) CHECK(row.words == std::array<std::uint32_t, 8>{7, 7, 7, 7, 7, 7, 7, 7});
 }

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "backend/memory.hpp"
+#include <cellar/kernel/kernel.hpp>
 #include <cellar/kernel/pack.hpp>
-#include <cellar/kernel/scatter.hpp>
-#include <cellar/kernel/scatter_tile.hpp>
 #include <cellar/kernel/write_mask.hpp>
 
 #include <doctest/doctest.h>
@@ -53,36 +52,6 @@ TEST_CASE("rows are in packs where all of them lie at multiples of a pack") {
     CHECK(packs(1, 1, 1).elements == memory + 4 + 32 + 12 + 4);
 }
 
-// All of a tile is read before any is written, as the threads of a team do.
-TEST_CASE("a tile at a time scatters as element by element") {
-    std::mt19937 random{2};
-    for (const int tokens : {1, 31, 32, 33, 70}) {
-        for (const int dim : {1, 31, 32, 33, 80}) {
-            CAPTURE(tokens);
-            CAPTURE(dim);
-            const HeadsDimsCells mapping{2 * tokens, 3, dim};
-            auto cells = cellar_test::first_cells(2 * tokens);
-            std::shuffle(cells.begin(), cells.end(), random);
-            const auto rows = random_elements<float>(random, std::int64_t{tokens} * 3 * dim);
-            const auto view = contiguous_view(rows.data(), tokens, 3, dim);
-            std::vector<half> expected(static_cast<std::size_t>(mapping.required_size()), half{});
-            auto memory = expected;
-            const kernel::Scatter<HeadsDimsCells, half, float> scatter{mapping, expected.data(), cells.data(), view};
-            for (int i = 0; i < tokens; ++i)
-                for (int h = 0; h < 3; ++h)
-                    for (int d = 0; d < dim; ++d) scatter(i, h, d);
-            using Tile = kernel::ScatterTile<HeadsDimsCells, half, float>;
-            const Tile tile{mapping, memory.data(), cells.data(), view};
-            for (std::int64_t t = 0; t < tile.tiles(); ++t) {
-                half shared[Tile::bytes / sizeof(half)];
-                for (int i = 0; i < Tile::elements; ++i) tile.read(t, i, shared);
-                for (int i = 0; i < Tile::elements; ++i) tile.write(t, i, shared);
-            }
-            CHECK(same(memory, expected));
-        }
-    }
-}
-
 TEST_CASE("a mask in packs is the mask by elements") {
     std::mt19937_64 random{3};
     std::vector<std::uint64_t> bits(3 * 2); // three rows of 128
@@ -91,8 +60,10 @@ TEST_CASE("a mask in packs is the mask by elements") {
     std::vector<Pack<float, 4>> packs(3 * 24);
     const kernel::WriteMask<float, 1> one{bits.data(), 0.0F, -1.0F, singles.data(), 96};
     const kernel::WriteMask<float, 4> four{bits.data(), 0.0F, -1.0F, packs.data(), 96};
-    for (std::int64_t i = 0; i < 3 * 96; ++i) one(i);
-    for (std::int64_t i = 0; i < 3 * 24; ++i) four(i);
+    for (std::int64_t token = 0; token < 3; ++token) {
+        for (std::int64_t i = 0; i < 96; ++i) kernel::apply(one, token, 0, i);
+        for (std::int64_t i = 0; i < 24; ++i) kernel::apply(four, token, 0, i);
+    }
     for (std::size_t i = 0; i < singles.size(); ++i) {
         const bool visible = (bits[i / 96 * 2 + i % 96 / 64] >> (i % 96 % 64) & 1) != 0;
         CHECK(singles[i].elements[0] == (visible ? 0.0F : -1.0F));

@@ -3,11 +3,16 @@
 #include "backend/memory.hpp"
 #include "kokkos/device_on_host.hpp"
 #include "kokkos/tools.hpp"
+#include "shift/archetypes.hpp"
 #include <cellar/backend/host.hpp>
+#include <cellar/base/function.hpp>
+#include <cellar/shift/rope_shift.hpp>
 
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <random>
 #include <set>
@@ -55,7 +60,7 @@ std::set<std::string> check(std::mt19937& random, const Extents& extents) {
     const T* const from = source.data() + extents.first;
     device.scatter(mapping, buffer, std::span<const Cell>{cells},
                    contiguous_view(from, extents.tokens, extents.heads, extents.dim));
-    const auto launched = kernels;
+    const auto scattered = kernels;
     std::vector<E> elements(static_cast<std::size_t>(mapping.required_size()));
     device.copy_to_host(buffer, 0, std::span<E>{elements});
     CHECK(same(elements, std::vector<E>(expected.data(), expected.data() + expected.size())));
@@ -64,12 +69,14 @@ std::set<std::string> check(std::mt19937& random, const Extents& extents) {
     host.gather(mapping, expected, std::span<const Cell>{cells},
                 contiguous_view(read.data() + extents.first, extents.tokens, extents.heads, extents.dim));
     auto target = device.allocate<T>(std::ssize(rows));
+    kernels.clear();
     device.gather(mapping, buffer, std::span<const Cell>{cells},
                   contiguous_view(target.data() + extents.first, extents.tokens, extents.heads, extents.dim));
+    CHECK(kernels == scattered);
     std::vector<T> gathered(rows.size());
     device.copy_to_host(target, 0, std::span<T>{gathered});
     CHECK(same(gathered, read));
-    return launched;
+    return scattered;
 }
 
 template <class E, class T>
@@ -116,5 +123,97 @@ TEST_CASE("device work: moves of rows of all shapes") {
             host.move(moves);
             CHECK(same(device.read(), host.read()));
         }
+    }
+}
+
+namespace {
+
+/// Moves on a device and on the host; returns how many kernels did it there.
+template <class Mapping, class E>
+int check_moves(std::mt19937& random, int cells, int heads, int dim, const std::vector<Move>& moves) {
+    cellar_test::Memory<DeviceOnHost, Mapping, E> device{cells, heads, dim};
+    cellar_test::Memory<HostBackend, Mapping, E> host{cells, heads, dim};
+    device.fill(random);
+    host.image = device.image;
+    host.backend.copy_from_host(std::span<const E>{host.image}, host.buffer, 0);
+    int kernels = 0;
+    {
+        const cellar_test::Listener listener{{.kernel = [&](std::string_view) { ++kernels; }}};
+        device.move(moves);
+    }
+    host.move(moves);
+    CHECK(same(device.read(), host.read()));
+    return kernels;
+}
+
+} // namespace
+
+// 4 MiB at once, of cells of 16 KiB: 256 of them.
+TEST_CASE("device work: runs that overlap themselves go through scratch memory, in parts") {
+    std::mt19937 random{5};
+    const auto check = [&](const std::vector<Move>& moves) {
+        const int kernels = check_moves<CellsHeadsDims, float>(random, 1500, 32, 128, moves);
+        CHECK(check_moves<HeadsDimsCells, float>(random, 1500, 32, 128, moves) == kernels);
+        return kernels;
+    };
+    CHECK(check({{1, 0, 1000}}) == 2 * 4);    // down by one
+    CHECK(check({{0, 1, 1000}}) == 2 * 4);    // up by one
+    CHECK(check({{700, 300, 800}}) == 2 * 4); // by more than goes at once
+    CHECK(check({{10, 7, 256}}) == 2);        // all at once
+    CHECK(check({{10, 7, 257}}) == 2 * 2);
+    CHECK(check({{3, 0, 100}, {200, 205, 300}}) == 4); // two runs, parts of which go together
+    CHECK(check({{3, 0, 100}, {1000, 500, 60}, {700, 705, 40}}) == 1 + 2);
+    CHECK(check({{5, 5, 100}}) == 0);
+}
+
+namespace {
+
+/// Pairs in the order of `AddShift`, but for the last two.
+struct MixedShift {
+    static constexpr bool possible = true;
+    using Factor = float;
+    struct Rotation {
+        CELLAR_FUNCTION int pairs() const { return 8; }
+        CELLAR_FUNCTION int first(int pair) const { return pair < 6 ? 2 * pair : 6 + pair; }
+        CELLAR_FUNCTION int second(int pair) const { return pair < 6 ? 2 * pair + 1 : 8 + pair; }
+        CELLAR_FUNCTION static void turn(float& a, float& b, Factor delta) {
+            a += delta;
+            b -= delta;
+        }
+    };
+    Rotation rotation(int) const { return {}; }
+    Factor factor(int, int pair, std::int32_t delta) const { return static_cast<float>(delta + pair); }
+};
+
+template <class E, class Shift>
+void check_turns(std::mt19937& random, const Shift& shift, int dim) {
+    cellar_test::Memory<DeviceOnHost, CellsHeadsDims, E> device{40, 2, dim};
+    cellar_test::Memory<HostBackend, CellsHeadsDims, E> host{40, 2, dim};
+    device.fill(random);
+    host.image = device.image;
+    host.backend.copy_from_host(std::span<const E>{host.image}, host.buffer, 0);
+    const std::vector<Turn> turns{{3, 5, -2}, {20, 1, -2}, {30, 10, 7}};
+    device.turn(shift, 0, turns);
+    host.turn(shift, 0, turns);
+    const auto got = device.read();
+    const auto expected = host.read();
+    float furthest = 0.0F;
+    for (std::size_t i = 0; i < got.size(); ++i)
+        furthest = std::max(furthest, std::abs(static_cast<float>(got[i]) - static_cast<float>(expected[i])));
+    CHECK(furthest <= (sizeof(E) == 4 ? 1e-5F : 0.0F)); // compilers may join a product and a sum; these sums are exact
+}
+
+} // namespace
+
+TEST_CASE("device work: turns in packs and pair by pair") {
+    std::mt19937 random{6};
+    for (const int dim : {32, 33, 40}) { // whole packs, none, and whole packs with elements that do not turn
+        CAPTURE(dim);
+        check_turns<float>(random, RopeShift<Neox>{std::vector<double>(16, 0.3)}, dim);
+        check_turns<float>(random, RopeShift<Interleaved>{std::vector<double>(12, 0.3)}, dim);
+        check_turns<cellar::half>(random, cellar_test::AddShift{16}, dim);
+        check_turns<cellar::half>(random, cellar_test::AddShift{4}, dim);
+        check_turns<cellar::bfloat16>(random, MixedShift{}, dim);
+        check_turns<float>(random, MixedShift{}, dim);
     }
 }

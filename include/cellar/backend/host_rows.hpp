@@ -8,6 +8,7 @@
 #include <cellar/base/ids.hpp>
 #include <cellar/base/view.hpp>
 #include <cellar/kernel/gather.hpp>
+#include <cellar/kernel/kernel.hpp>
 #include <cellar/kernel/scatter.hpp>
 #include <cellar/layout/mapping.hpp>
 
@@ -27,12 +28,12 @@ StridedView<T, 3> rows_from(StridedView<T, 3> rows, std::int64_t begin, std::int
     return rows;
 }
 
-/// Calls `element(i, head, d)` for all elements: what any mapping and any strides can do.
-template <class View, class Element>
-void visit_elements(const View& rows, Element element) {
+/// A kernel at every element: what any mapping and any strides can do.
+template <class View, class Kernel>
+void apply_to_elements(const View& rows, const Kernel& kernel) {
     for (std::int64_t i = 0; i < rows.extent(0); ++i)
         for (std::int64_t head = 0; head < rows.extent(1); ++head)
-            for (std::int64_t d = 0; d < rows.extent(2); ++d) element(i, head, d);
+            for (std::int64_t d = 0; d < rows.extent(2); ++d) kernel::apply(kernel, i, head, d);
 }
 
 /// Calls `piece(i, head, offset, n)` for pieces that lie together both in `rows`, from (i, head, 0) on, and in memory:
@@ -66,7 +67,7 @@ void scatter_rows(const Mapping& mapping, E* memory, std::span<const Cell> cells
     } else if (Mapping::contiguous_cells && rows.stride(2) == 1) {
         scatter_strips(mapping, memory, cells, rows);
     } else {
-        visit_elements(rows, kernel::Scatter<Mapping, E, T>{mapping, memory, cells.data(), rows});
+        apply_to_elements(rows, kernel::Scatter<Mapping, E, T>{mapping, memory, {cells.data()}, rows});
     }
 }
 
@@ -83,9 +84,10 @@ void gather_rows(const Mapping& mapping, const E* memory, std::span<const Cell> 
                  std::int64_t begin, std::int64_t end) {
     if constexpr (Mapping::contiguous_cells) {
         if (rows.stride(2) == 1) return gather_strips(mapping, memory, cells, rows, begin, end);
-        const kernel::Gather<Mapping, E, T> element{mapping, memory, cells.data(), rows};
+        const kernel::Gather<Mapping, E, T> gather{mapping, memory, {cells.data()}, rows};
         for (std::int64_t strip = begin; strip < end; ++strip)
-            for (std::int64_t i = 0; i < rows.extent(0); ++i) element(i, strip / mapping.dim(), strip % mapping.dim());
+            for (std::int64_t i = 0; i < rows.extent(0); ++i)
+                kernel::apply(gather, i, strip / mapping.dim(), strip % mapping.dim());
     } else {
         cells = cells_from(cells, begin, end);
         rows = rows_from(rows, begin, end);
@@ -100,7 +102,7 @@ void gather_rows(const Mapping& mapping, const E* memory, std::span<const Cell> 
             });
             streamed();
         } else {
-            visit_elements(rows, kernel::Gather<Mapping, E, T>{mapping, memory, cells.data(), rows});
+            apply_to_elements(rows, kernel::Gather<Mapping, E, T>{mapping, memory, {cells.data()}, rows});
         }
     }
 }

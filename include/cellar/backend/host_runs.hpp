@@ -3,7 +3,6 @@
 
 #include <cellar/backend/host_rows.hpp>
 #include <cellar/base/plan.hpp>
-#include <cellar/kernel/move.hpp>
 #include <cellar/layout/mapping.hpp>
 
 #include <algorithm>
@@ -126,9 +125,12 @@ void move_runs(const Mapping& mapping, E* memory, std::span<const Move> moves, s
         });
     } else {
         visit_part(moves, begin, end, [&](const Move& run) {
-            const kernel::Move<Mapping, E> element{mapping, memory, run};
-            for (std::int64_t head = 0; head < mapping.heads(); ++head)
-                for (std::int64_t d = 0; d < mapping.dim(); ++d) element(head, d);
+            for (std::int32_t i = 0; i < run.count; ++i) {
+                const std::int32_t cell = run.to < run.from ? i : run.count - 1 - i; // read before it is overwritten
+                for (std::int64_t head = 0; head < mapping.heads(); ++head)
+                    for (std::int64_t d = 0; d < mapping.dim(); ++d)
+                        memory[mapping(run.to + cell, head, d)] = memory[mapping(run.from + cell, head, d)];
+            }
         });
     }
     streamed();

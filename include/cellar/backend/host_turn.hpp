@@ -4,6 +4,7 @@
 #include <cellar/backend/host_convert.hpp>
 #include <cellar/backend/host_runs.hpp>
 #include <cellar/base/plan.hpp>
+#include <cellar/kernel/kernel.hpp>
 #include <cellar/kernel/turn.hpp>
 #include <cellar/layout/mapping.hpp>
 
@@ -21,12 +22,12 @@ void turn_pairs(const Mapping& mapping, E* memory, const Rotation& rotation, con
     const kernel::Turn<Mapping, E, Rotation, Factor> turn{mapping, memory, rotation, factors, {run.first}, begin};
     if constexpr (Mapping::contiguous_cells) {
         for (std::int64_t head = 0; head < mapping.heads(); ++head)
-            for (int pair = begin; pair < end; ++pair)
-                for (std::int64_t i = 0; i < run.count; ++i) turn(i, head, pair);
+            for (int pair = 0; pair < end - begin; ++pair)
+                for (std::int64_t i = 0; i < run.count; ++i) kernel::apply(turn, i, head, pair);
     } else {
         for (std::int64_t i = 0; i < run.count; ++i)
             for (std::int64_t head = 0; head < mapping.heads(); ++head)
-                for (int pair = begin; pair < end; ++pair) turn(i, head, pair);
+                for (int pair = 0; pair < end - begin; ++pair) kernel::apply(turn, i, head, pair);
     }
 }
 

@@ -15,11 +15,17 @@ struct CellRun {
     CELLAR_FUNCTION std::int64_t operator()(std::int64_t i) const { return first + i; }
 };
 
-/// The cells of a list, in memory that the kernel reads.
+/// The cells of a list, in memory that no kernel writes.
 struct CellList {
     const Cell* cells;
 
-    CELLAR_FUNCTION std::int64_t operator()(std::int64_t i) const { return cells[i]; }
+    CELLAR_FUNCTION std::int64_t operator()(std::int64_t i) const {
+#if defined(__CUDA_ARCH__)
+        return __ldg(cells + i); // else it is read again after every write, which might have been to the list
+#else
+        return cells[i];
+#endif
+    }
 };
 
 } // namespace cellar::kernel

@@ -2,23 +2,27 @@
 #pragma once
 
 #include <cellar/base/function.hpp>
-#include <cellar/base/ids.hpp>
+#include <cellar/kernel/cells.hpp>
 
 #include <cstdint>
 
 namespace cellar::kernel {
 
-/// Copies one element of cell from[i] to cell to[i]. Elements are independent: any order, as long as no cell is both
-/// read and written.
+/// Copies cell from(i) to cell to(i), where no cell is both read and written.
 template <class Mapping, class Element>
 struct CopyCell {
+    using Value = Element;
+
     Mapping mapping;
     Element* memory;
-    const Cell* from;
-    const Cell* to;
+    CellList from;
+    CellList to;
 
-    CELLAR_FUNCTION void operator()(std::int64_t i, std::int64_t head, std::int64_t d) const {
-        memory[mapping(to[i], head, d)] = memory[mapping(from[i], head, d)];
+    CELLAR_FUNCTION Value read(std::int64_t i, std::int64_t head, std::int64_t d) const {
+        return memory[mapping(from(i), head, d)];
+    }
+    CELLAR_FUNCTION void write(std::int64_t i, std::int64_t head, std::int64_t d, const Value& value) const {
+        memory[mapping(to(i), head, d)] = value;
     }
 };
 

@@ -2,31 +2,67 @@
 #pragma once
 
 #include <cellar/base/function.hpp>
+#include <cellar/kernel/divisor.hpp>
 
 #include <cstdint>
 
 namespace cellar::kernel {
 
-/// A kernel of (i, head, d) as one of a single index, so that neighbouring indices, which neighbouring threads of a
-/// device take, are neighbours in memory: d goes fastest, or i if `CellsFastest`.
+/// How many values a thread reads before it writes the first one: 16 bytes that are under way for each thread hide the
+/// time that memory takes to answer, two do not.
+template <class Value>
+inline constexpr int values_under_way = sizeof(Value) < 16 ? 16 / static_cast<int>(sizeof(Value)) : 1;
+
+/// A kernel (see kernel.hpp) at all of [cells, heads, dim], as one of a single index. Neighbouring indices, which
+/// neighbouring threads of a device take, are neighbours in memory: d goes fastest, or i if `CellsFastest`. An index
+/// stands for a strip of `values_under_way` places along the other one of the two.
 template <class Kernel, bool CellsFastest>
-struct EachElement {
-    Kernel kernel;
-    std::int64_t cells;
-    std::int64_t heads;
-    std::int64_t dim;
+class EachElement {
+public:
+    using Value = typename Kernel::Value;
+    static constexpr int strip = values_under_way<Value>;
 
-    CELLAR_FUNCTION std::int64_t size() const { return cells * heads * dim; }
+    /// i counts from `first` on. There are fewer than 2^31 values.
+    EachElement(const Kernel& kernel, std::int64_t first, std::int32_t cells, std::int32_t heads, std::int32_t dim)
+        : kernel_{kernel},
+          first_{first},
+          fastest_{CellsFastest ? cells : dim},
+          heads_{heads},
+          along_{CellsFastest ? dim : cells} {}
 
-    CELLAR_FUNCTION void operator()(std::int64_t index) const {
-        if constexpr (CellsFastest) {
-            const std::int64_t row = index / cells;
-            kernel(index % cells, row / dim, static_cast<int>(row % dim));
+    std::int32_t size() const { return (along_ + strip - 1) / strip * heads_.value() * fastest_.value(); }
+
+    CELLAR_FUNCTION void operator()(std::int32_t index) const {
+        const auto row = fastest_.divide(index);
+        const auto [of_strip, head] = heads_.divide(row.quotient);
+        const std::int32_t begin = of_strip * strip;
+        if (along_ - begin >= strip) {
+            apply_along<strip>(row.remainder, head, begin);
         } else {
-            const std::int64_t row = index / dim;
-            kernel(row / heads, row % heads, static_cast<int>(index % dim));
+            for (std::int32_t k = begin; k < along_; ++k) apply_along<1>(row.remainder, head, k);
         }
     }
+
+private:
+    template <int n>
+    CELLAR_FUNCTION void apply_along(std::int32_t fastest, std::int32_t head, std::int32_t begin) const {
+        Value values[n];
+        for (int k = 0; k < n; ++k) values[k] = kernel_.read(cell(fastest, begin + k), head, dim(fastest, begin + k));
+        for (int k = 0; k < n; ++k) kernel_.write(cell(fastest, begin + k), head, dim(fastest, begin + k), values[k]);
+    }
+
+    CELLAR_FUNCTION std::int64_t cell(std::int32_t fastest, std::int32_t along) const {
+        return first_ + (CellsFastest ? fastest : along);
+    }
+    CELLAR_FUNCTION static std::int64_t dim(std::int32_t fastest, std::int32_t along) {
+        return CellsFastest ? along : fastest;
+    }
+
+    Kernel kernel_;
+    std::int64_t first_;
+    Divisor fastest_;
+    Divisor heads_;
+    std::int32_t along_;
 };
 
 } // namespace cellar::kernel

@@ -2,24 +2,120 @@
 #pragma once
 
 #include <cellar/base/function.hpp>
+#include <cellar/kernel/divisor.hpp>
+#include <cellar/kernel/each_element.hpp>
 
 #include <cstdint>
 
 namespace cellar::kernel {
 
-/// A kernel of tiles as one of teams, each of which has memory that its threads share: a team for each tile.
-template <class Tile, class Element, class Team>
-struct EachTile {
-    Tile tile;
+/// A kernel (see kernel.hpp) at all of [cells, heads, dim], for reads along the dims and writes along the cells, or the
+/// other way round: a square tile goes through memory that a team of threads shares, so that neighbouring threads are
+/// neighbours in memory on both sides. All of a tile is read before any is written. A team for each tile.
+template <class Kernel, bool ReadsAlongDims, class Team>
+class EachTile {
+public:
+    using Value = typename Kernel::Value;
+    static constexpr int side = 32;
+    static constexpr int pitch = side + 1; // else a column would lie in one bank of the memory that a team shares
+    static constexpr int bytes = side * pitch * static_cast<int>(sizeof(Value));
+    static constexpr int strip = values_under_way<Value>;
+    static constexpr int threads = side * side / strip; ///< of a team, at best
+
+    EachTile(const Kernel& kernel, std::int32_t cells, std::int32_t heads, std::int32_t dim)
+        : kernel_{kernel},
+          cells_{cells},
+          heads_{heads},
+          dim_{dim},
+          tiles_of_cells_{across(cells)},
+          tiles_of_dim_{across(dim)} {}
+
+    std::int32_t tiles() const { return tiles_of_cells_.value() * tiles_of_dim_.value() * heads_; }
 
     CELLAR_FUNCTION void operator()(const Team& team) const {
-        constexpr int bytes = Tile::bytes; // taken by reference, which a member has no address for on a device
-        auto* const shared = static_cast<Element*>(team.team_shmem().get_shmem(bytes));
-        const std::int64_t at = team.league_rank();
-        for (int i = team.team_rank(); i < Tile::elements; i += team.team_size()) tile.read(at, i, shared);
+        constexpr int size = bytes; // taken by reference, which a member has no address for on a device
+        auto* const shared = static_cast<Value*>(team.team_shmem().get_shmem(size));
+        read(team, shared);
         team.team_barrier();
-        for (int i = team.team_rank(); i < Tile::elements; i += team.team_size()) tile.write(at, i, shared);
+        write(team, shared);
     }
+
+    /// What one thread of a team reads, and what it writes after all have read.
+    CELLAR_FUNCTION void read(const Team& team, Value* shared) const {
+        const Tile tile = tile_of(team.league_rank());
+        is_whole(tile) ? read<true>(tile, team, shared) : read<false>(tile, team, shared);
+    }
+    CELLAR_FUNCTION void write(const Team& team, const Value* shared) const {
+        const Tile tile = tile_of(team.league_rank());
+        is_whole(tile) ? write<true>(tile, team, shared) : write<false>(tile, team, shared);
+    }
+
+private:
+    struct Tile {
+        std::int32_t first_cell;
+        std::int32_t head;
+        std::int32_t first_d;
+    };
+    struct Place {
+        std::int32_t cell;
+        std::int32_t d;
+        std::int32_t shared;
+    };
+
+    // Where a tile is whole, and nearly all are, places are reckoned once for a thread, and then stepped through.
+    template <bool is_whole>
+    CELLAR_FUNCTION void read(const Tile& tile, const Team& team, Value* shared) const {
+        for (int thread = team.team_rank(); thread < threads; thread += team.team_size()) {
+            Value values[strip];
+            for (int k = 0; k < strip; ++k) {
+                const Place at = place<ReadsAlongDims>(tile, thread, k);
+                if (is_whole || is_within(at)) values[k] = kernel_.read(at.cell, tile.head, at.d);
+            }
+            for (int k = 0; k < strip; ++k) {
+                const Place at = place<ReadsAlongDims>(tile, thread, k);
+                if (is_whole || is_within(at)) shared[at.shared] = values[k];
+            }
+        }
+    }
+    template <bool is_whole>
+    CELLAR_FUNCTION void write(const Tile& tile, const Team& team, const Value* shared) const {
+        for (int thread = team.team_rank(); thread < threads; thread += team.team_size()) {
+            for (int k = 0; k < strip; ++k) {
+                const Place at = place<!ReadsAlongDims>(tile, thread, k);
+                if (is_whole || is_within(at)) kernel_.write(at.cell, tile.head, at.d, shared[at.shared]);
+            }
+        }
+    }
+
+    CELLAR_FUNCTION bool is_whole(const Tile& tile) const {
+        return tile.first_cell + side <= cells_ && tile.first_d + side <= dim_;
+    }
+    CELLAR_FUNCTION bool is_within(const Place& at) const { return at.cell < cells_ && at.d < dim_; }
+
+    CELLAR_FUNCTION static std::int32_t across(std::int32_t n) { return (n + side - 1) / side; }
+
+    CELLAR_FUNCTION Tile tile_of(std::int32_t rank) const {
+        const auto [rest, of_cells] = tiles_of_cells_.divide(rank);
+        const auto [head, of_dim] = tiles_of_dim_.divide(rest);
+        return {of_cells * side, head, of_dim * side};
+    }
+
+    /// The kth place of a thread: neighbouring threads are neighbours along the dims or along the cells.
+    template <bool AlongDims>
+    CELLAR_FUNCTION static Place place(const Tile& tile, int thread, int k) {
+        const int along = thread % side;
+        const int across = thread / side + k * (threads / side);
+        const int i = AlongDims ? across : along;
+        const int j = AlongDims ? along : across;
+        return {tile.first_cell + i, tile.first_d + j, i * pitch + j};
+    }
+
+    Kernel kernel_;
+    std::int32_t cells_;
+    std::int32_t heads_;
+    std::int32_t dim_;
+    Divisor tiles_of_cells_;
+    Divisor tiles_of_dim_;
 };
 
 } // namespace cellar::kernel

@@ -2,23 +2,29 @@
 #pragma once
 
 #include <cellar/base/function.hpp>
-#include <cellar/base/ids.hpp>
 #include <cellar/base/view.hpp>
+#include <cellar/kernel/cells.hpp>
 
 #include <cstdint>
 
 namespace cellar::kernel {
 
-/// Reads one element of one cell's row. Elements are independent: any order.
+/// Cell cells(i) to row i.
 template <class Mapping, class Element, class T>
 struct Gather {
+    using Value = T;
+
     Mapping mapping;
     const Element* memory;
-    const Cell* cells;
-    StridedView<T, 3> rows; ///< [cells.size(), heads, dim]
+    CellList cells;
+    StridedView<T, 3> rows; ///< [cells, heads, dim]
 
-    CELLAR_FUNCTION void operator()(std::int64_t i, std::int64_t head, std::int64_t d) const {
-        rows(i, head, d) = static_cast<T>(memory[mapping(cells[i], head, d)]);
+    CELLAR_FUNCTION Value read(std::int64_t i, std::int64_t head, std::int64_t d) const {
+        const Element element = memory[mapping(cells(i), head, d)]; // a pack is read at once, and then converted
+        return static_cast<T>(element);
+    }
+    CELLAR_FUNCTION void write(std::int64_t i, std::int64_t head, std::int64_t d, const Value& value) const {
+        rows(i, head, d) = value;
     }
 };
 

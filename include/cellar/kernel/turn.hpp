@@ -8,9 +8,15 @@
 
 namespace cellar::kernel {
 
-/// Turns one pair of one head of one cell's key: reckoned in float, rounded once. Pairs are independent: any order.
+/// Turns pairs of keys: reckoned in float, rounded once. Its indices are (i, head, pair), the pair counted from
+/// `first_pair` on.
 template <class Mapping, class Element, class Rotation, class Factor, class Cells = CellRun>
 struct Turn {
+    struct Value {
+        Element first;
+        Element second;
+    };
+
     Mapping mapping;
     Element* memory;
     Rotation rotation;
@@ -18,14 +24,17 @@ struct Turn {
     Cells cells;
     int first_pair = 0;
 
-    CELLAR_FUNCTION void operator()(std::int64_t i, std::int64_t head, int pair) const {
-        Element& first = memory[mapping(cells(i), head, rotation.first(pair))];
-        Element& second = memory[mapping(cells(i), head, rotation.second(pair))];
-        float a = static_cast<float>(first);
-        float b = static_cast<float>(second);
-        rotation.turn(a, b, factors[pair - first_pair]);
-        first = static_cast<Element>(a);
-        second = static_cast<Element>(b);
+    CELLAR_FUNCTION Value read(std::int64_t i, std::int64_t head, std::int64_t pair) const {
+        const int p = first_pair + static_cast<int>(pair);
+        float a = static_cast<float>(memory[mapping(cells(i), head, rotation.first(p))]);
+        float b = static_cast<float>(memory[mapping(cells(i), head, rotation.second(p))]);
+        rotation.turn(a, b, factors[pair]);
+        return {static_cast<Element>(a), static_cast<Element>(b)};
+    }
+    CELLAR_FUNCTION void write(std::int64_t i, std::int64_t head, std::int64_t pair, const Value& value) const {
+        const int p = first_pair + static_cast<int>(pair);
+        memory[mapping(cells(i), head, rotation.first(p))] = value.first;
+        memory[mapping(cells(i), head, rotation.second(p))] = value.second;
     }
 };
 

@@ -8,24 +8,27 @@
 
 namespace cellar::kernel {
 
-/// Spells out one pack of a mask [tokens, history] whose rows are given as bits, 64 to a word, in whole words. Packs
-/// are independent: any order. N divides 64 and the history.
+/// Spells out the packs of a mask [tokens, history] whose rows are given as bits, 64 to a word, in whole words. N divides
+/// 64 and the history. Its indices are (token, 0, pack).
 template <class T, int N>
 struct WriteMask {
+    using Value = Pack<T, N>;
+
     const std::uint64_t* bits;
     T visible;
     T hidden;
     Pack<T, N>* mask;
     std::int64_t history;
 
-    CELLAR_FUNCTION void operator()(std::int64_t index) const {
-        const std::int64_t packs = history / N;
-        const std::int64_t row = index / packs;
-        const std::int64_t cell = index % packs * N;
-        const std::uint64_t word = bits[row * ((history + 63) / 64) + cell / 64] >> (cell % 64);
-        Pack<T, N> pack;
-        for (int i = 0; i < N; ++i) pack.elements[i] = (word >> i & 1) != 0 ? visible : hidden;
-        mask[index] = pack;
+    CELLAR_FUNCTION Value read(std::int64_t token, std::int64_t, std::int64_t pack) const {
+        const std::int64_t cell = pack * N;
+        const std::uint64_t word = bits[token * ((history + 63) / 64) + cell / 64] >> (cell % 64);
+        Value value;
+        for (int i = 0; i < N; ++i) value.elements[i] = (word >> i & 1) != 0 ? visible : hidden;
+        return value;
+    }
+    CELLAR_FUNCTION void write(std::int64_t token, std::int64_t, std::int64_t pack, const Value& value) const {
+        mask[token * (history / N) + pack] = value;
     }
 };
 

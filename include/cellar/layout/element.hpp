@@ -8,6 +8,34 @@
 
 namespace cellar {
 
+namespace detail {
+
+// Devices have an instruction for each way, which compilers do not find in the integers below. They make a NaN of a NaN,
+// but maybe another one.
+#if defined(__CUDA_ARCH__)
+#define CELLAR_CONVERTS_HALF 1
+__device__ inline std::uint16_t half_bits(float value) {
+    std::uint16_t bits;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value));
+    return bits;
+}
+__device__ inline float float_of_half(std::uint16_t bits) {
+    float value;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
+    return value;
+}
+#elif defined(__HIP_DEVICE_COMPILE__)
+#define CELLAR_CONVERTS_HALF 1
+__device__ inline std::uint16_t half_bits(float value) {
+    return __builtin_bit_cast(std::uint16_t, static_cast<_Float16>(value));
+}
+__device__ inline float float_of_half(std::uint16_t bits) {
+    return static_cast<float>(__builtin_bit_cast(_Float16, bits));
+}
+#endif
+
+} // namespace detail
+
 /// IEEE 754 binary16: 5 bits of exponent, 10 of fraction. A storage type: arithmetic is done in float.
 ///
 /// Conversion from float rounds to nearest, ties to even, and keeps infinities, subnormals and the sign of zero; a NaN
@@ -20,6 +48,12 @@ struct half {
     CELLAR_FUNCTION constexpr explicit half(float value) : bits{} {
         const std::uint32_t word = __builtin_bit_cast(std::uint32_t, value);
         const auto magnitude = static_cast<std::int32_t>(word & 0x7fffffffu);
+#ifdef CELLAR_CONVERTS_HALF
+        if (!__builtin_is_constant_evaluated()) {
+            bits = detail::half_bits(value);
+            return;
+        }
+#endif
         const std::int32_t finite = magnitude < two_to_16 ? magnitude : two_to_16; // which becomes infinity
         const std::int32_t exponent = finite & 0x7f800000;
         const std::int32_t unit = exponent > two_to_minus_14 ? exponent : two_to_minus_14;
@@ -37,6 +71,9 @@ struct half {
 
     CELLAR_FUNCTION constexpr explicit operator float() const {
         const std::int32_t magnitude = (bits & 0x7fff) << 13;
+#ifdef CELLAR_CONVERTS_HALF
+        if (!__builtin_is_constant_evaluated()) return detail::float_of_half(bits);
+#endif
         // A subnormal lacks the leading one that a float's exponent implies: it gets one, which is taken off again.
         const std::int32_t subnormal = (magnitude - (1 << 23)) >> 31;
         const std::int32_t larger = magnitude + (112 << 23) + (subnormal & (1 << 23));
@@ -90,6 +127,8 @@ struct bfloat16 {
 };
 
 using bf16 = bfloat16;
+
+#undef CELLAR_CONVERTS_HALF
 
 /// What keys and values can be stored as: all convert to and from float by `static_cast`.
 template <class E>

@@ -2,23 +2,16 @@
 #pragma once
 
 #include <cellar/backend/host_runs.hpp>
+#include <cellar/backend/kokkos/device_rows.hpp>
 #include <cellar/backend/kokkos/launch.hpp>
 #include <cellar/backend/kokkos/staged_list.hpp>
 #include <cellar/base/ids.hpp>
 #include <cellar/base/plan.hpp>
 #include <cellar/base/slot_copy.hpp>
 #include <cellar/base/view.hpp>
-#include <cellar/kernel/copy_cell.hpp>
 #include <cellar/kernel/copy_slots.hpp>
-#include <cellar/kernel/each_row.hpp>
-#include <cellar/kernel/gather.hpp>
-#include <cellar/kernel/move.hpp>
 #include <cellar/kernel/pack.hpp>
-#include <cellar/kernel/scatter.hpp>
-#include <cellar/kernel/scatter_tile.hpp>
-#include <cellar/kernel/turn.hpp>
 #include <cellar/kernel/write_mask.hpp>
-#include <cellar/layout/mapping.hpp>
 
 #include <Kokkos_Core.hpp>
 
@@ -71,72 +64,38 @@ public:
     template <class Mapping, class E, class T>
     void scatter(const ExecutionSpace& space, const Mapping& mapping, E* memory, std::span<const Cell> cells,
                  StridedView<const T, 3> rows) {
-        const Cell* const to = cells_.send(space, cells);
-        constexpr int width = kernel::pack_width<E, T>;
-        if constexpr (Mapping::contiguous_rows) {
-            if (kernel::is_in_packs<width>(rows) && kernel::is_aligned_for_packs<width>(memory)) {
-                using Scatter = kernel::Scatter<CellsHeadsDims, kernel::Pack<E, width>, kernel::Pack<T, width>>;
-                const CellsHeadsDims packs{mapping.cells(), mapping.heads(), mapping.dim() / width};
-                const Scatter scatter{packs, reinterpret_cast<kernel::Pack<E, width>*>(memory), to,
-                                      kernel::in_packs<width>(rows)};
-                return launch<false>("cellar: packs", space, scatter, scatter.rows);
-            }
-        }
-        if constexpr (Mapping::contiguous_cells) {
-            // Few tokens leave a tile nearly empty.
-            if (rows.stride(2) == 1 && rows.extent(0) >= worth_a_tile)
-                return detail::launch_tiles<E>(space, kernel::ScatterTile<Mapping, E, T>{mapping, memory, to, rows});
-        }
-        const kernel::Scatter<Mapping, E, T> scatter{mapping, memory, to, rows};
-        launch<Mapping::contiguous_cells>("cellar", space, scatter, rows);
+        detail::launch_scatter(space, mapping, memory, {cells_.send(space, cells)}, rows);
     }
 
     template <class Mapping, class E, class T>
     void gather(const ExecutionSpace& space, const Mapping& mapping, const E* memory, std::span<const Cell> cells,
                 StridedView<T, 3> rows) {
-        const Cell* const from = from_.send(space, cells);
-        constexpr int width = kernel::pack_width<E, T>;
-        if constexpr (Mapping::contiguous_rows) {
-            if (kernel::is_in_packs<width>(rows) && kernel::is_aligned_for_packs<width>(memory)) {
-                using Gather = kernel::Gather<CellsHeadsDims, kernel::Pack<E, width>, kernel::Pack<T, width>>;
-                const CellsHeadsDims packs{mapping.cells(), mapping.heads(), mapping.dim() / width};
-                const Gather gather{packs, reinterpret_cast<const kernel::Pack<E, width>*>(memory), from,
-                                    kernel::in_packs<width>(rows)};
-                return launch<false>("cellar: packs", space, gather, gather.rows);
-            }
-        }
-        const kernel::Gather<Mapping, E, T> gather{mapping, memory, from, rows};
-        launch<Mapping::contiguous_cells>("cellar", space, gather, rows);
+        detail::launch_gather(space, mapping, memory, {from_.send(space, cells)}, rows);
     }
 
-    /// Runs that overlap themselves are moved one by one, the cells of all others in one launch.
+    /// Cells of runs that overlap themselves go through scratch memory, as many at once as it holds; all others are
+    /// copied in one launch.
     template <class Mapping, class E>
     void move(const ExecutionSpace& space, const Mapping& mapping, E* memory, std::span<const Move> moves) {
         sources_.clear();
         targets_.clear();
-        for (const Move& run : moves) {
-            if (run.from == run.to) continue;
-            if (detail::overlaps(run)) {
-                move_in_order(space, mapping, memory, run);
-                continue;
-            }
-            for (std::int32_t i = 0; i < run.count; ++i) {
-                sources_.push_back(run.from + i);
-                targets_.push_back(run.to + i);
-            }
-        }
+        for (const Move& run : moves)
+            if (!detail::overlaps(run)) list(run);
+        const std::int64_t apart = std::ssize(sources_);
+        for (const Move& run : moves)
+            if (detail::overlaps(run) && run.from != run.to) list(run);
         if (sources_.empty()) return;
         const Cell* const from = from_.send(space, sources_);
-        copy_cells(space, mapping, memory, from, to_.send(space, targets_), std::ssize(sources_));
+        const Cell* const to = to_.send(space, targets_);
+        detail::launch_copy(space, mapping, memory, {from}, {to}, apart);
+        move_in_order<Mapping, E>(space, mapping, memory, from + apart, to + apart, std::ssize(sources_) - apart);
     }
 
     /// Turns by the same delta that come one after another are one launch.
     template <class Mapping, class E, class Shift>
     void turn(const ExecutionSpace& space, const Mapping& mapping, E* memory, const Shift& shift, int layer,
               std::span<const Turn> turns) {
-        using Factor = typename Shift::Factor;
-        using Rotation = std::remove_cvref_t<decltype(shift.rotation(layer))>;
-        const Rotation rotation = shift.rotation(layer);
+        const auto rotation = shift.rotation(layer);
         if (rotation.pairs() == 0) return;
         while (!turns.empty()) {
             const std::int32_t delta = turns.front().delta;
@@ -146,14 +105,9 @@ public:
                 for (std::int32_t i = 0; i < turns[n].count; ++i) sources_.push_back(turns[n].first + i);
             turns = turns.subspan(n);
             if (sources_.empty()) continue;
-            const kernel::Turn<Mapping, E, Rotation, Factor, kernel::CellList> turn{
-                mapping,
-                memory,
-                rotation,
-                factors(space, shift, layer, delta, rotation.pairs()),
-                {from_.send(space, sources_)}};
-            detail::launch_elements<Mapping::contiguous_cells>("cellar: turn", space, turn, std::ssize(sources_),
-                                                               mapping.heads(), rotation.pairs());
+            const auto* const factors = send_factors(space, shift, layer, delta, rotation.pairs());
+            detail::launch_turn(space, mapping, memory, rotation, factors, {from_.send(space, sources_)},
+                                std::ssize(sources_));
         }
     }
 
@@ -197,30 +151,47 @@ public:
     }
 
 private:
-    static constexpr std::int64_t worth_a_tile = 16; // tokens
+    // Small enough to stay in the cache of a device, so that the way through it costs no memory's time; large enough
+    // to make a launch worth its while.
+    static constexpr std::int64_t scratch_bytes = std::int64_t{4} << 20;
 
-    template <bool CellsFastest, class Kernel, class T>
-    static void launch(const char* name, const ExecutionSpace& space, const Kernel& kernel,
-                       const StridedView<T, 3>& rows) {
-        detail::launch_elements<CellsFastest>(name, space, kernel, rows.extent(0), rows.extent(1), rows.extent(2));
+    /// The cells of a run, in the order in which none is overwritten before it was read.
+    void list(const Move& run) {
+        for (std::int32_t i = 0; i < run.count; ++i) {
+            const std::int32_t cell = run.to < run.from ? i : run.count - 1 - i;
+            sources_.push_back(run.from + cell);
+            targets_.push_back(run.to + cell);
+        }
     }
 
+    /// Cell from[i] to cell to[i], where later ones may lie where earlier ones lay.
     template <class Mapping, class E>
-    static void copy_cells(const ExecutionSpace& space, const Mapping& mapping, E* memory, const Cell* from,
-                           const Cell* to, std::int64_t cells) {
-        constexpr int width = kernel::pack_width<E, E>;
-        if constexpr (Mapping::contiguous_rows) {
-            const int row = mapping.heads() * mapping.dim();
-            if (row % width == 0 && kernel::is_aligned_for_packs<width>(memory)) {
-                using Pack = kernel::Pack<E, width>;
-                const CellsHeadsDims packs{mapping.cells(), 1, row / width};
-                const kernel::CopyCell<CellsHeadsDims, Pack> copy{packs, reinterpret_cast<Pack*>(memory), from, to};
-                return detail::launch_elements<false>("cellar: packs", space, copy, cells, 1, packs.dim());
-            }
+    void move_in_order(const ExecutionSpace& space, const Mapping& mapping, E* memory, const Cell* from, const Cell* to,
+                       std::int64_t count) {
+        const std::int64_t row = std::int64_t{mapping.heads()} * mapping.dim();
+        const std::int64_t row_bytes = row * std::int64_t{sizeof(E)};
+        if (count == 0 || row == 0) return;
+        const std::int64_t most = std::min(count, std::max<std::int64_t>(scratch_bytes / row_bytes, 1));
+        auto* const scratch = reinterpret_cast<E*>(scratch_of(space, most * row_bytes));
+        for (std::int64_t first = 0; first < count; first += most) {
+            const std::int64_t some = std::min(most, count - first);
+            auto rows = contiguous_view(scratch, some, mapping.heads(), mapping.dim());
+            if constexpr (Mapping::contiguous_cells) // as they lie in memory
+                rows = {scratch, {some, mapping.heads(), mapping.dim()}, {1, mapping.dim() * some, some}};
+            detail::launch_gather<ExecutionSpace, Mapping, E, E>(space, mapping, memory, {from + first}, rows);
+            detail::launch_scatter<ExecutionSpace, Mapping, E, E>(space, mapping, memory, {to + first}, rows);
         }
-        const kernel::CopyCell<Mapping, E> copy{mapping, memory, from, to};
-        detail::launch_elements<Mapping::contiguous_cells>("cellar", space, copy, cells, mapping.heads(),
-                                                           mapping.dim());
+    }
+
+    /// Blocks and allocates if more is asked for than ever before.
+    std::byte* scratch_of(const ExecutionSpace& space, std::int64_t bytes) {
+        const auto size = static_cast<std::size_t>(bytes);
+        if (size > scratch_.extent(0)) {
+            Scratch scratch{Kokkos::view_alloc("cellar: scratch", Kokkos::WithoutInitializing), size};
+            space.fence("cellar: more scratch memory"); // what is enqueued works with the old memory
+            scratch_ = std::move(scratch);
+        }
+        return scratch_.data();
     }
 
     template <int N, class T>
@@ -228,32 +199,25 @@ private:
                             StridedView<T, 2> mask) {
         auto* const packs = reinterpret_cast<kernel::Pack<T, N>*>(mask.pointer);
         const kernel::WriteMask<T, N> write{bits, visible, hidden, packs, mask.extent(1)};
-        detail::launch_indices("cellar: mask", space, mask.size() / N, write);
-    }
-
-    template <class Mapping, class E>
-    static void move_in_order(const ExecutionSpace& space, const Mapping& mapping, E* memory, const Move& run) {
-        const std::int64_t rows = std::int64_t{mapping.heads()} * mapping.dim();
-        const kernel::EachRow<kernel::Move<Mapping, E>> each{{mapping, memory, run}, mapping.dim()};
-        detail::launch_indices("cellar: move", space, rows, each);
+        detail::launch_elements<false>("cellar: mask", space, write, mask.extent(0), 1, mask.extent(1) / N);
     }
 
     template <class Word>
     static void launch_copies(const ExecutionSpace& space, std::span<const SlotRows> tensors, const SlotCopy* copies,
                               std::int64_t count) {
         kernel::CopySlots<Word> copy{};
-        for (const SlotRows& rows : tensors) {
-            copy.tensors[copy.count] = rows;
-            copy.words[copy.count++] = rows.bytes / static_cast<std::int64_t>(sizeof(Word));
-        }
         copy.copies = copies;
-        copy.copy_count = count;
-        detail::launch_indices("cellar: slots", space, copy.size(), copy);
+        std::int64_t longest = 0;
+        for (std::size_t i = 0; i < tensors.size(); ++i) {
+            copy.tensors[i] = tensors[i];
+            longest = std::max(longest, copy.words(tensors[i]));
+        }
+        detail::launch_elements<false>("cellar: slots", space, copy, count, std::ssize(tensors), longest);
     }
 
     template <class Shift>
-    const typename Shift::Factor* factors(const ExecutionSpace& space, const Shift& shift, int layer,
-                                          std::int32_t delta, int pairs) {
+    const typename Shift::Factor* send_factors(const ExecutionSpace& space, const Shift& shift, int layer,
+                                               std::int32_t delta, int pairs) {
         using Factor = typename Shift::Factor;
         bytes_.resize(static_cast<std::size_t>(pairs) * sizeof(Factor));
         for (int pair = 0; pair < pairs; ++pair) {
@@ -263,6 +227,7 @@ private:
         return reinterpret_cast<const Factor*>(factors_.send(space, bytes_));
     }
 
+    using Scratch = Kokkos::View<std::byte*, MemorySpace>;
     template <class T>
     using List = detail::StagedList<T, ExecutionSpace, MemorySpace>;
 
@@ -273,6 +238,7 @@ private:
     List<SlotCopy> slot_copies_;
     List<SlotCopy> last_slot_copies_;
     List<std::uint64_t> mask_bits_;
+    Scratch scratch_;
     std::vector<Cell> sources_;
     std::vector<Cell> targets_;
     std::vector<std::byte> bytes_;

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <cellar/base/contract.hpp>
 #include <cellar/kernel/each_element.hpp>
 #include <cellar/kernel/each_tile.hpp>
 
 #include <Kokkos_Core.hpp>
 
+#include <algorithm>
 #include <cstdint>
 
 // How kernels are launched on a device. The names are those that tools of Kokkos show, short enough for strings that
@@ -21,27 +23,35 @@ void launch(const char* name, const Policy& policy, const Kernel& kernel) {
     Kokkos::parallel_for(name, policy, kernel);
 }
 
-/// Kernels of an index in [0, size).
-template <class ExecutionSpace, class Kernel>
-void launch_indices(const char* name, const ExecutionSpace& space, std::int64_t size, const Kernel& kernel) {
-    using Policy = Kokkos::RangePolicy<ExecutionSpace, Kokkos::IndexType<std::int64_t>>;
-    if (size > 0) launch(name, Policy(space, 0, size), kernel);
-}
-
-/// One thread for each element, d fastest, or the cells if `CellsFastest`.
+/// d fastest, or the cells if `CellsFastest`. One launch, but for more values than 32 bits count.
 template <bool CellsFastest, class ExecutionSpace, class Kernel>
 void launch_elements(const char* name, const ExecutionSpace& space, const Kernel& kernel, std::int64_t cells,
                      std::int64_t heads, std::int64_t dim) {
-    const kernel::EachElement<Kernel, CellsFastest> each{kernel, cells, heads, dim};
-    launch_indices(name, space, each.size(), each);
+    using Each = kernel::EachElement<Kernel, CellsFastest>;
+    using Policy = Kokkos::RangePolicy<ExecutionSpace, Kokkos::IndexType<std::int32_t>>;
+    if (heads == 0 || dim == 0) return;
+    const std::int64_t most = INT32_MAX / heads / dim;
+    CELLAR_EXPECTS(most > 0, "KokkosBackend: rows of [", heads, ", ", dim, "], expected fewer than 2^31 elements");
+    for (std::int64_t first = 0; first < cells; first += most) {
+        const auto count = static_cast<std::int32_t>(std::min(most, cells - first));
+        const Each each{kernel, first, count, static_cast<std::int32_t>(heads), static_cast<std::int32_t>(dim)};
+        launch(name, Policy(space, 0, each.size()), each);
+    }
 }
 
-template <class Element, class ExecutionSpace, class Tile>
-void launch_tiles(const ExecutionSpace& space, const Tile& tile) {
+/// What is read along the dims and written along the cells, or the other way round.
+template <bool ReadsAlongDims, class ExecutionSpace, class Kernel>
+void launch_tiles(const ExecutionSpace& space, const Kernel& kernel, std::int64_t cells, std::int64_t heads,
+                  std::int64_t dim) {
     using Policy = Kokkos::TeamPolicy<ExecutionSpace>;
-    Policy policy{space, static_cast<int>(tile.tiles()), Kokkos::AUTO};
-    policy.set_scratch_size(0, Kokkos::PerTeam(Tile::bytes));
-    launch("cellar: tiles", policy, kernel::EachTile<Tile, Element, typename Policy::member_type>{tile});
+    using Each = kernel::EachTile<Kernel, ReadsAlongDims, typename Policy::member_type>;
+    const Each each{kernel, static_cast<std::int32_t>(cells), static_cast<std::int32_t>(heads),
+                    static_cast<std::int32_t>(dim)};
+    const auto shared = Kokkos::PerTeam(Each::bytes);
+    const int most =
+        Policy{space, each.tiles(), 1}.set_scratch_size(0, shared).team_size_max(each, Kokkos::ParallelForTag{});
+    Policy policy{space, each.tiles(), std::min(most, Each::threads)};
+    launch("cellar: tiles", policy.set_scratch_size(0, shared), each);
 }
 
 } // namespace cellar::detail

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <cellar/backend/kokkos/launch.hpp>
+#include <cellar/base/view.hpp>
+#include <cellar/kernel/cells.hpp>
+#include <cellar/kernel/copy_cell.hpp>
+#include <cellar/kernel/gather.hpp>
+#include <cellar/kernel/pack.hpp>
+#include <cellar/kernel/scatter.hpp>
+#include <cellar/kernel/turn.hpp>
+#include <cellar/kernel/turn_packs.hpp>
+#include <cellar/layout/mapping.hpp>
+
+#include <cstdint>
+
+// Which kernel does it, by how memory lies: 16 bytes a thread where rows lie together and are aligned, tiles from rows
+// that lie together to cells that do and back, else elements. Lists of cells are where kernels read them. All enqueue.
+
+namespace cellar::detail {
+
+/// Fewer cells leave a tile nearly empty.
+inline constexpr std::int64_t worth_a_tile = 16;
+
+template <int N, class Mapping>
+CellsHeadsDims mapping_of_packs(const Mapping& mapping) {
+    return {mapping.cells(), mapping.heads(), mapping.dim() / N};
+}
+
+/// Row i of `rows` to cell to[i].
+template <class ExecutionSpace, class Mapping, class E, class T>
+void launch_scatter(const ExecutionSpace& space, const Mapping& mapping, E* memory, kernel::CellList to,
+                    const StridedView<const T, 3>& rows) {
+    constexpr int width = kernel::pack_width<E, T>;
+    if constexpr (Mapping::contiguous_rows) {
+        if (kernel::is_in_packs<width>(rows) && kernel::is_aligned_for_packs<width>(memory)) {
+            const kernel::Scatter<CellsHeadsDims, kernel::Pack<E, width>, kernel::Pack<T, width>> scatter{
+                mapping_of_packs<width>(mapping), reinterpret_cast<kernel::Pack<E, width>*>(memory), to,
+                kernel::in_packs<width>(rows)};
+            return launch_elements<false>("cellar: packs", space, scatter, rows.extent(0), rows.extent(1),
+                                          rows.extent(2) / width);
+        }
+    }
+    const kernel::Scatter<Mapping, E, T> scatter{mapping, memory, to, rows};
+    if (Mapping::contiguous_cells && rows.stride(2) == 1 && rows.extent(0) >= worth_a_tile)
+        return launch_tiles<true>(space, scatter, rows.extent(0), rows.extent(1), rows.extent(2));
+    launch_elements<Mapping::contiguous_cells>("cellar", space, scatter, rows.extent(0), rows.extent(1),
+                                               rows.extent(2));
+}
+
+/// Cell from[i] to row i of `rows`.
+template <class ExecutionSpace, class Mapping, class E, class T>
+void launch_gather(const ExecutionSpace& space, const Mapping& mapping, const E* memory, kernel::CellList from,
+                   const StridedView<T, 3>& rows) {
+    constexpr int width = kernel::pack_width<E, T>;
+    if constexpr (Mapping::contiguous_rows) {
+        if (kernel::is_in_packs<width>(rows) && kernel::is_aligned_for_packs<width>(memory)) {
+            const kernel::Gather<CellsHeadsDims, kernel::Pack<E, width>, kernel::Pack<T, width>> gather{
+                mapping_of_packs<width>(mapping), reinterpret_cast<const kernel::Pack<E, width>*>(memory), from,
+                kernel::in_packs<width>(rows)};
+            return launch_elements<false>("cellar: packs", space, gather, rows.extent(0), rows.extent(1),
+                                          rows.extent(2) / width);
+        }
+    }
+    const kernel::Gather<Mapping, E, T> gather{mapping, memory, from, rows};
+    if (Mapping::contiguous_cells && rows.stride(2) == 1 && rows.extent(0) >= worth_a_tile)
+        return launch_tiles<false>(space, gather, rows.extent(0), rows.extent(1), rows.extent(2));
+    launch_elements<Mapping::contiguous_cells>("cellar", space, gather, rows.extent(0), rows.extent(1), rows.extent(2));
+}
+
+/// Cell from[i] to cell to[i], for `count` of them; no cell is both read and written.
+template <class ExecutionSpace, class Mapping, class E>
+void launch_copy(const ExecutionSpace& space, const Mapping& mapping, E* memory, kernel::CellList from,
+                 kernel::CellList to, std::int64_t count) {
+    constexpr int width = kernel::pack_width<E, E>;
+    if constexpr (Mapping::contiguous_rows) {
+        const int row = mapping.heads() * mapping.dim();
+        if (row % width == 0 && kernel::is_aligned_for_packs<width>(memory)) {
+            using Pack = kernel::Pack<E, width>;
+            const CellsHeadsDims packs{mapping.cells(), 1, row / width};
+            const kernel::CopyCell<CellsHeadsDims, Pack> copy{packs, reinterpret_cast<Pack*>(memory), from, to};
+            return launch_elements<false>("cellar: packs", space, copy, count, 1, packs.dim());
+        }
+    }
+    const kernel::CopyCell<Mapping, E> copy{mapping, memory, from, to};
+    launch_elements<Mapping::contiguous_cells>("cellar", space, copy, count, mapping.heads(), mapping.dim());
+}
+
+/// Turns the keys of cells[i], for `count` of them, by the factors of all pairs.
+template <class ExecutionSpace, class Mapping, class E, class Rotation, class Factor>
+void launch_turn(const ExecutionSpace& space, const Mapping& mapping, E* memory, const Rotation& rotation,
+                 const Factor* factors, kernel::CellList cells, std::int64_t count) {
+    if constexpr (Mapping::contiguous_rows) {
+        constexpr int width = kernel::pack_width<E, E>;
+        const auto launch_packs = [&](auto turn) {
+            launch_elements<false>("cellar: turn", space, turn, count, mapping.heads(), rotation.pairs() / width);
+        };
+        using enum kernel::PairOrder;
+        const CellsHeadsDims rows{mapping.cells(), mapping.heads(), mapping.dim()};
+        if (mapping.dim() % width == 0 && kernel::is_aligned_for_packs<width>(memory)) {
+            const auto order = kernel::pair_order<width>(rotation);
+            if (order == apart)
+                return launch_packs(
+                    kernel::TurnPacks<E, width, apart, Rotation, Factor>{rows, memory, rotation, factors, cells});
+            if (order == neighbours)
+                return launch_packs(
+                    kernel::TurnPacks<E, width, neighbours, Rotation, Factor>{rows, memory, rotation, factors, cells});
+        }
+    }
+    const kernel::Turn<Mapping, E, Rotation, Factor, kernel::CellList> turn{mapping, memory, rotation, factors, cells};
+    launch_elements<Mapping::contiguous_cells>("cellar: turn", space, turn, count, mapping.heads(), rotation.pairs());
+}
+
+} // namespace cellar::detail

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <cellar/kernel/each_element.hpp>
+#include <cellar/kernel/each_tile.hpp>
+
+#include <cstdint>
+#include <vector>
+
+namespace cellar_test {
+
+/// A team of Kokkos, as far as tiles ask for one, seen by one of its threads.
+struct Team {
+    int tile;
+    int rank;
+    int size;
+
+    int league_rank() const { return tile; }
+    int team_rank() const { return rank; }
+    int team_size() const { return size; }
+};
+
+template <class Kernel, bool ReadsAlongDims>
+class Tiles : public cellar::kernel::EachTile<Kernel, ReadsAlongDims, Team> {
+public:
+    using Base = cellar::kernel::EachTile<Kernel, ReadsAlongDims, Team>;
+    using Base::Base;
+
+    /// What teams of so many threads do: all of a team read, then all write. `between` is called before each thread.
+    template <class Between>
+    void run(int size, Between between) const {
+        for (int tile = 0; tile < this->tiles(); ++tile) {
+            std::vector<typename Base::Value> shared(Base::bytes / sizeof(typename Base::Value));
+            for (int rank = 0; rank < size; ++rank) {
+                between(rank);
+                this->read(Team{tile, rank, size}, shared.data());
+            }
+            for (int rank = 0; rank < size; ++rank) {
+                between(rank);
+                this->write(Team{tile, rank, size}, shared.data());
+            }
+        }
+    }
+};
+
+} // namespace cellar_test
