@@ -16,7 +16,7 @@
 /// threads. The names of the benchmarks are job/layout and element/tokens or cells a run/cells/way.
 namespace cellar::bench {
 
-using Space = Kokkos::DefaultHostExecutionSpace;
+using Space = Kokkos::DefaultExecutionSpace;
 using Backend = KokkosBackend<Space>;
 
 inline constexpr int model_layers = 32;

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "layers.hpp"
 
+#include <type_traits>
+
 int main(int argc, char** argv) {
     const Kokkos::ScopeGuard kokkos{argc, argv};
+    cellar::bench::work_is_elsewhere = !std::is_same_v<cellar::bench::Space::memory_space, Kokkos::HostSpace>;
     cellar::bench::add_rows();
     cellar::bench::add_decode();
     benchmark::Initialize(&argc, argv);
