@@ -73,7 +73,7 @@ private:
             for (const std::int32_t token : part.tokens(i)) {
                 const auto word = static_cast<float>(tokens[static_cast<std::size_t>(token)].word);
                 auto* const state = states.pointer + i * states.stride(0);
-                run(memory.backend(), Step{state, word}, states.stride(0));
+                run(memory.backend(), Step<typename View::element_type>{state, word}, states.stride(0));
             }
     }
 };
