@@ -78,10 +78,13 @@ public:
     }
 
     /// Brings the cells in use to [0, n) with the fewest moves (enqueued). Never needed to avoid `full`; it makes
-    /// histories shorter and batches contiguous.
+    /// histories shorter and batches contiguous. Where a backend throws, only free cells were written.
     void defragment() {
         state_->expect_no_pass("defragment");
-        state_->carry_out(state_->book.defragment());
+        Ledger& ledger = state_->book.ledger();
+        const Defragmentation defragmentation = ledger.prepare_defragment();
+        state_->carry_out(defragmentation.plan());
+        ledger.finish_defragment(defragmentation);
     }
 
     /// Blocks until all that was enqueued is done.

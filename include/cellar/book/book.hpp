@@ -158,7 +158,11 @@ public:
         ledger_.finish_remove(removal);
         return std::move(removal.plan);
     }
-    Plan defragment() { return ledger_.defragment(); }
+    Plan defragment() {
+        const Defragmentation defragmentation = ledger_.prepare_defragment();
+        ledger_.finish_defragment(defragmentation);
+        return defragmentation.plan();
+    }
 
 private:
     static const Limits& checked(const Limits& limits) {

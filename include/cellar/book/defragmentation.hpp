@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <iterator>
-#include <utility>
 #include <vector>
 
 namespace cellar {
@@ -27,30 +26,32 @@ public:
         // There are as many cells in all holes as there are to move.
         for (CellRange from = moved.next(), to = holes.next(); from.count != 0;) {
             const std::int32_t n = std::min(from.count, to.count);
-            moves_.push_back({from.first, to.first, n});
+            plan_.moves.push_back({from.first, to.first, n});
             from = rest(from, n, moved);
             to = rest(to, n, holes);
         }
     }
 
     /// Neighbouring cells that move to neighbouring holes are one move; in ascending order.
-    const std::vector<Move>& moves() const { return moves_; }
-    std::vector<Move> take_moves() { return std::move(moves_); }
+    const std::vector<Move>& moves() const { return plan_.moves; }
+
+    /// The same, as what the memory has to do.
+    const Plan& plan() const { return plan_; }
 
     /// How many more runs the runs of a sequence can become.
     std::int64_t most_cuts(const PositionRuns& runs) const {
-        return std::min<std::int64_t>(runs.tokens() - runs.runs(), 2 * std::ssize(moves_));
+        return std::min<std::int64_t>(runs.tokens() - runs.runs(), 2 * std::ssize(moves()));
     }
 
     /// Brings the tokens of a sequence to the cells where they will lie. Needs room for the cuts.
     void relocate(PositionRuns& runs) const {
-        auto move = moves_.begin();
+        auto move = moves().begin();
         runs.relocate(most_cuts(runs), [&](Cell cell, std::int32_t n, auto visit) {
             if (cell + n <= used_) return visit(cell, n);
             move = first_ending_behind(cell, move);
             while (n > 0) {
-                const bool inside = move != moves_.end() && move->from <= cell;
-                const Cell end = move == moves_.end() ? cell + n : move->from + (inside ? move->count : 0);
+                const bool inside = move != moves().end() && move->from <= cell;
+                const Cell end = move == moves().end() ? cell + n : move->from + (inside ? move->count : 0);
                 const std::int32_t count = std::min(n, end - cell);
                 visit(inside ? move->to + (cell - move->from) : cell, count);
                 if (inside) ++move;
@@ -66,13 +67,13 @@ private:
     // Where the last search ended is mostly where the next one does.
     std::vector<Move>::const_iterator first_ending_behind(Cell cell, std::vector<Move>::const_iterator near) const {
         const auto ends_before = [=](const Move& m) { return m.from + m.count <= cell; };
-        if ((near == moves_.begin() || ends_before(near[-1])) && (near == moves_.end() || !ends_before(*near)))
+        if ((near == moves().begin() || ends_before(near[-1])) && (near == moves().end() || !ends_before(*near)))
             return near;
-        return std::partition_point(moves_.begin(), moves_.end(), ends_before);
+        return std::partition_point(moves().begin(), moves().end(), ends_before);
     }
 
     Cell used_;
-    std::vector<Move> moves_;
+    Plan plan_;
 };
 
 } // namespace cellar

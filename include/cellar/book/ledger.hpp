@@ -23,9 +23,8 @@ namespace cellar {
 
 /// Which cells each sequence owns, and which nobody does. It knows nothing of windows and passes: `Book` does.
 ///
-/// Only `defragment` and verbs that begin with `prepare` allocate. `defragment` does so before it changes anything; the
-/// others change nothing that can be seen, and what they prepared is finished without a failure as long as the ledger
-/// was not changed in between.
+/// Only verbs that begin with `prepare` allocate. They change nothing that can be seen, and what they prepared is finished
+/// without a failure as long as the ledger was not changed in between.
 class Ledger {
 public:
     /// `share`: the tokens that one sequence is planned to have; `pinned`: first positions that are always seen.
@@ -159,19 +158,23 @@ public:
         }
     }
 
-    /// Afterwards the cells in use are [0, n). The plan has the fewest moves of cells, neighbours joined.
-    Plan defragment() {
+    /// The fewest moves of cells after which those in use are [0, n), neighbours joined. All go to free cells: as long as
+    /// it is not finished, they may be carried out in part, or again.
+    Defragmentation prepare_defragment() {
         Defragmentation defragmentation{free_, cells_};
-        if (defragmentation.moves().empty()) return {};
         for (detail::SequenceRecord& r : sequences_) r.runs.reserve(defragmentation.most_cuts(r.runs));
-        // Nothing throws from here on.
+        return defragmentation;
+    }
+
+    /// The tokens lie from now on where the moves brought them.
+    void finish_defragment(const Defragmentation& defragmentation) noexcept {
+        if (defragmentation.moves().empty()) return;
         owners_.transfer(defragmentation.moves());
         free_.pack(cells_ - free_.count(), cells_);
         for (detail::SequenceRecord& r : sequences_) {
             defragmentation.relocate(r.runs);
             r.visible.reset();
         }
-        return {defragmentation.take_moves(), {}};
     }
 
 private:

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "numbers.hpp"
+#include <cellar/book/audit.hpp>
+
+#include <stdexcept>
+
+using namespace cellar;
+using numbers::feed;
+using numbers::Held;
+using numbers::held;
+using numbers::prompt;
+using numbers::Tokens;
+using numbers::Values;
+
+namespace {
+
+/// Its moves fail when it is told to, half done.
+struct Failing : HostBackend {
+    static constexpr int never = 1 << 30;
+    static inline int moves_left = never;
+
+    template <mapping Mapping, element E>
+    void move(const Mapping& mapping, Buffer<E>& buffer, std::span<const Move> moves) const {
+        const bool fails = moves_left-- == 0;
+        HostBackend::move(mapping, buffer, fails ? moves.first((moves.size() + 1) / 2) : moves);
+        if (fails) throw std::runtime_error{"a move failed"};
+    }
+};
+
+using FailingCache = Cache<StandardV<float>, FullCausal, numbers::Adding, Failing>;
+
+constexpr int layers = 3;
+
+/// Sequences 0 and 1 in every other pair of cells of 32, two of these shared.
+FailingCache scattered(Placement placement) {
+    FailingCache cache{Shape{layers, 1, 2, 1}, {.sequences = 4, .capacity = 8, .batch = 32, .placement = placement}};
+    for (int p = 0; p < 8; ++p) {
+        const auto x = static_cast<float>(p);
+        feed(cache, {{0, p, x}, {1, p, 10 + x}, {2, 2 * p, 20 + x}, {2, 2 * p + 1, 30 + x}});
+    }
+    REQUIRE(cache.remove({2}, {0}, end_of_time));
+    cache.copy_prefix({0}, {3}, 2);
+    return cache;
+}
+
+std::vector<Held> held_by_all(FailingCache& cache) {
+    std::vector<Held> all;
+    for (int s = 0; s < cache.limits().sequences; ++s) {
+        const Tokens probe{{s, 40, -1}};
+        auto pass = numbers::begin(cache, probe);
+        numbers::put(*pass, cache.shape(), probe);
+        for (int layer = 0; layer < layers; ++layer) all.push_back(numbers::seen(cache, *pass, 0, layer));
+    }
+    return all;
+}
+
+/// Calls `verb` with ever later moves failing, until it succeeds: until then nothing may change. How often it failed.
+template <class Verb>
+int failures_of(FailingCache& cache, Verb verb) {
+    const std::vector<Held> before = held_by_all(cache);
+    const std::string map = describe(cache);
+    for (int failures = 0;; ++failures) {
+        Failing::moves_left = failures;
+        bool failed = false;
+        try {
+            verb();
+        } catch (const std::runtime_error&) {
+            failed = true;
+        }
+        Failing::moves_left = Failing::never;
+        CHECK(held_by_all(cache) == before);
+        CHECK(audit(cache.ledger()).empty());
+        if (!failed) return failures;
+        CHECK(describe(cache) == map);
+    }
+}
+
+} // namespace
+
+TEST_CASE("a defragmentation that fails in any layer changes nothing") {
+    FailingCache cache = scattered(Placement::scattered);
+    CHECK(failures_of(cache, [&] { cache.defragment(); }) == 2 * layers);
+    CHECK(cache.statistics().fragmentation() == 0);
+}
+
+TEST_CASE("a contiguous batch for which no room can be made changes nothing") {
+    FailingCache cache = scattered(Placement::contiguous);
+    const Tokens tokens = prompt(2, 0, Values(12));
+    CHECK(failures_of(cache, [&] { numbers::begin(cache, tokens)->drop(); }) == 2 * layers);
+    CHECK(cache.statistics().fragmentation() == 0);
+}
