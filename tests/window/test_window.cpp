@@ -60,6 +60,11 @@ TEST_CASE("sliding window: one more is kept where several sequences take turns")
     CHECK(SlidingWindow<4>{}.fitted(1, 100).oldest_kept({9}) == Position{6});
     CHECK(SlidingWindow<4>{}.fitted(2, 100).oldest_kept({9}) == Position{5});
     CHECK(SlidingWindow<4>{{.retention = 8}}.fitted(2, 100).oldest_kept({9}) == Position{2});
+    // There is no one more than everything.
+    const auto widest = SlidingWindow<>{INT32_MAX}.fitted(2, 100);
+    CHECK(widest.oldest_kept({INT32_MAX - 1}) == Position{0});
+    CHECK(widest.cells(2, 100, 16) == 200);
+    CHECK(ChunkedAttention<>{INT32_MAX}.fitted(2, INT32_MAX).oldest_kept({9}) == Position{0});
 }
 
 TEST_CASE("sliding window: everything is kept once that costs no more") {

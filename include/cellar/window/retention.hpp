@@ -29,7 +29,8 @@ public:
     /// not break resuming. All is kept once that, and the pinned positions, would fill the capacity anyway.
     constexpr Retention fitted(std::int32_t width, std::int32_t pinned, std::int32_t sequences,
                                std::int32_t capacity) const {
-        const std::int32_t asked = tokens_ != 0 ? tokens_ : width + (sequences > 1 ? 1 : 0);
+        const std::int32_t one_more = sequences > 1 && width < everything ? 1 : 0;
+        const std::int32_t asked = tokens_ != 0 ? tokens_ : width + one_more;
         CELLAR_EXPECTS(asked >= width, "window: the retention is ", asked, " tokens, expected at least the width ",
                        width);
         return Retention{std::int64_t{pinned} + asked >= capacity ? everything : asked};
