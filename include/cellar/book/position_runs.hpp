@@ -166,8 +166,9 @@ public:
 
     /// Takes one token back, as if it had never been inserted.
     void erase_one(Position position, Cell cell) {
-        std::int64_t i = first_ending_at(position.value);
-        while (runs_[i].cell + (position.value - runs_[i].position) != cell) ++i;
+        // Of those at one position, the newest is mostly the one.
+        std::int64_t i = first_starting_at(position.value + 1) - 1;
+        while (runs_[i].cell + (position.value - runs_[i].position) != cell) --i;
         Run& r = runs_[i];
         --tokens_;
         if (position.value == r.last() && r.count > 1) {
