@@ -43,6 +43,16 @@ TEST_CASE("result: a value or a reason") {
         CHECK(to_string(refusal) != to_string(static_cast<Refusal>(99)));
 }
 
+TEST_CASE("result: one that nobody keeps hands its value over") {
+    const auto made = [] { return Result<std::unique_ptr<int>>{std::make_unique<int>(3)}; };
+    const auto value = made().value();
+    CHECK(*value == 3);
+    const std::unique_ptr<int>& kept = *made(); // lives as long as the reference
+    CHECK(*kept == 3);
+    CHECK(violation_of([] { (void)Result<int>{Refusal::full}.value(); }).find("has no value") != std::string::npos);
+    CHECK(violation_of([] { (void)*Result<int>{Refusal::full}; }).find("has no value") != std::string::npos);
+}
+
 TEST_CASE("contract: the message is put together only after a failure") {
     int built = 0;
     const auto part = [&] {

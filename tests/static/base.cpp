@@ -7,6 +7,7 @@
 
 #include <memory>
 #include <type_traits>
+#include <utility>
 
 using namespace cellar;
 
@@ -39,3 +40,9 @@ static_assert(!std::is_convertible_v<Result<int>, bool>);
 static_assert(!std::is_convertible_v<Result<void>, bool>);
 static_assert(std::is_convertible_v<Refusal, Result<int>>);
 static_assert(std::is_convertible_v<Refusal, Result<void>>);
+
+// What it holds is given as it is held, and moved out of one that nobody keeps.
+static_assert(std::is_same_v<decltype(std::declval<Result<int>&>().value()), int&>);
+static_assert(std::is_same_v<decltype(*std::declval<const Result<int>&>()), const int&>);
+static_assert(std::is_same_v<decltype(std::declval<Result<int>>().value()), int>);
+static_assert(std::is_same_v<decltype(*std::declval<Result<int>>()), int>);

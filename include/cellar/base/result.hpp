@@ -51,17 +51,22 @@ public:
     bool has_value() const noexcept { return value_.has_value(); }
     explicit operator bool() const noexcept { return has_value(); }
 
-    /// The value; without one, a violation that names the refusal.
-    T& value() {
+    /// The value; without one, a violation that names the refusal. A result that nobody keeps hands its value over.
+    T& value() & {
         expect_value();
         return *value_;
     }
-    const T& value() const {
+    const T& value() const& {
         expect_value();
         return *value_;
     }
-    T& operator*() { return value(); }
-    const T& operator*() const { return value(); }
+    T value() && {
+        expect_value();
+        return std::move(*value_);
+    }
+    T& operator*() & { return value(); }
+    const T& operator*() const& { return value(); }
+    T operator*() && { return std::move(*this).value(); }
     T* operator->() { return &value(); }
     const T* operator->() const { return &value(); }
 
