@@ -89,6 +89,7 @@ TEST_CASE("copy_prefix: states are shared until either goes on") {
 TEST_CASE("handles: a state can be read in place for as long as somebody keeps it") {
     Folding<> memory{shape(), {.sequences = 2, .batch = 16}};
     CHECK(violation_of([&] { memory.state({0}); }) == "state: sequence 0 has no state, expected one with tokens");
+    CHECK(violation_of([&] { memory.view<Wide>(0, {}); }) == "view: slot -1, expected 0 to 3");
     REQUIRE(feed(memory, text(0, 0, 3)));
     const cellar::StateHandle handle = memory.state({0});
     REQUIRE(memory.copy_prefix({0}, {1}, 3));

@@ -10,8 +10,9 @@
 namespace cellar {
 
 /// A state that was asked for, and which of the slot's successive states it is: no handle outlives its state unnoticed.
+/// Without arguments, of none.
 struct StateHandle {
-    Slot slot = 0;
+    Slot slot = zero_slot;
     std::int64_t generation = 0;
 
     constexpr bool operator==(const StateHandle&) const = default;
