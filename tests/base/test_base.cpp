@@ -8,9 +8,12 @@
 
 #include <doctest/doctest.h>
 
+#include <csignal>
 #include <cstdint>
 #include <memory>
 #include <numeric>
+#include <sys/wait.h>
+#include <unistd.h>
 #include <vector>
 
 using namespace cellar;
@@ -64,6 +67,19 @@ TEST_CASE("contract: the message is put together only after a failure") {
     const auto message = violation_of([&] { CELLAR_EXPECTS(false, "given ", part(), ", expected ", Position{3}); });
     CHECK(message == "given 7, expected 3");
     CHECK(built == 1);
+}
+
+TEST_CASE("contract: without a handler, a violation aborts") {
+    const pid_t child = ::fork();
+    if (child == 0) {
+        for (const int signal : {SIGABRT, SIGSEGV}) std::signal(signal, SIG_DFL); // not reported as a crash of the test
+        set_violation_handler(nullptr);
+        CELLAR_EXPECTS(false, "nobody reads this");
+    }
+    int status = 0;
+    REQUIRE(::waitpid(child, &status, 0) == child);
+    REQUIRE(WIFSIGNALED(status));
+    CHECK(WTERMSIG(status) == SIGABRT);
 }
 
 TEST_CASE("view: strides in elements, contiguous or not") {

@@ -48,13 +48,14 @@ inline std::string text(Sequence part) {
 template <class... Parts>
 [[noreturn, gnu::cold, gnu::noinline]] void violated(const char* condition, const char* file, int line,
                                                      const Parts&... parts) {
-    violation_handler.load()(Violation{condition, (std::string{} + ... + text(parts)), file, line});
+    if (const ViolationHandler handler = violation_handler.load())
+        handler(Violation{condition, (std::string{} + ... + text(parts)), file, line});
     std::abort();
 }
 
 } // namespace detail
 
-/// Replaces the handler of broken preconditions and returns the previous one.
+/// Replaces the handler of broken preconditions and returns the previous one. `nullptr`: nothing but `std::abort`.
 inline ViolationHandler set_violation_handler(ViolationHandler handler) {
     return detail::violation_handler.exchange(handler);
 }
