@@ -2,6 +2,8 @@
 #include "../violations.hpp"
 #include "numbers.hpp"
 
+#include <random>
+
 using namespace cellar;
 using numbers::feed;
 using numbers::Held;
@@ -169,6 +171,14 @@ TEST_CASE("the longest prefix from which a sequence can be resumed") {
         check(SlidingWindow<>{width, {.pinned = 4}});
         check(ChunkedAttention<>{width});
         check(ChunkedAttention<>{width, {.pinned = 3}});
+    }
+    std::mt19937 random;
+    for (int round = 0; round < 200; ++round) {
+        const auto pinned = static_cast<std::int32_t>(random() % 12);
+        numbers::Cache<SlidingWindow<>> some{numbers::small, limits, SlidingWindow<>{5, {.pinned = pinned}}};
+        for (int p = 0; p < 20; ++p)
+            if (random() % 8 != 0) feed(some, {{0, p, 1}});
+        CHECK(finds_nearest(some, 30));
     }
     // A gap is passed over in one step, however long.
     numbers::Cache<SlidingWindow<>> short_one{numbers::small, limits, SlidingWindow<>{4, {.retention = 60}}};

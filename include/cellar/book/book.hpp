@@ -55,9 +55,7 @@ public:
     Position resumable_prefix(Sequence s, Position p) const {
         CELLAR_EXPECTS(p.value >= 0, "resumable_prefix: position ", p, ", expected 0 or more");
         const PositionRuns& runs = ledger_.record(s).runs;
-        Position pinned{0};
-        while (pinned < p && pinned.value < window_.pinned() && runs.covers(pinned, pinned + 1)) pinned = pinned + 1;
-        if (pinned.value < window_.pinned()) p = std::min(p, pinned);
+        p = runs.covers({0}, std::min(p, Position{window_.pinned()})) ? p : runs.covered_to();
         while (!can_resume(s, p)) {
             // What a query at p misses, every other one behind it misses too. In a gap only those miss nothing that see
             // nothing below themselves: where a chunk begins, which is what the others in it see first.

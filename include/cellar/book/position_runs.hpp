@@ -20,9 +20,6 @@ public:
     /// Room for `runs` runs to be rewritten over and over at the end without allocating.
     explicit PositionRuns(std::int64_t runs) : runs_{runs} {}
 
-    /// How many runs it was made for.
-    std::int64_t planned() const { return runs_.planned(); }
-
     bool empty() const { return runs_.empty(); }
     std::int32_t tokens() const { return tokens_; }
     std::int64_t runs() const { return runs_.size(); }
@@ -208,6 +205,12 @@ public:
     Position covered_from(Position p) const {
         const std::int64_t i = first_starting_at(p.value) - 1;
         return {i < 0 || runs_[i].last() < p.value - 1 ? p.value : covered_since(runs_[i])};
+    }
+
+    /// The first position that has no token. O(log runs).
+    Position covered_to() const {
+        const std::int64_t i = runs_.first_not([this](const Run& r) { return covered_since(r) == 0; });
+        return {i == 0 ? 0 : runs_[i - 1].last() + 1};
     }
 
     /// Behind the last token before p; 0 if there is none. O(log runs).
