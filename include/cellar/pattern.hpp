@@ -12,9 +12,7 @@ struct NoMemory {};
 
 /// In a pattern: `Count` layers after one another that share the memory M.
 template <int Count, class M>
-struct Times {
-    static_assert(Count > 0, "Times: a number of layers is at least 1");
-};
+struct Times {};
 
 /// Which layer has which memory, from the first one on and over again; the last time perhaps not to the end:
 /// `Repeat<Times<5, Sliding>, Full>`. What is not `Times` is one layer.
@@ -25,9 +23,19 @@ struct Repeat {};
 template <class... Blocks>
 struct LayerList {};
 
+namespace detail {
+
+template <int N, class Nth, class Others>
+struct EveryNth {
+    static_assert(N >= 2, "Every: N is at least 2, so that there are others");
+    using pattern = Repeat<Times<N - 1, Others>, Nth>;
+};
+
+} // namespace detail
+
 /// Layers N - 1, 2N - 1, ... have the memory Nth, the others have Others: `Every<4, Full, Recurrent>`.
 template <int N, class Nth, class Others>
-using Every = Repeat<Times<N - 1, Others>, Nth>;
+using Every = typename detail::EveryNth<N, Nth, Others>::pattern;
 
 /// Where the memory of a model's layer is: in which member, and as which of its layers.
 struct LayerPlace {
@@ -46,6 +54,7 @@ struct Block {
 };
 template <int Count, class M>
 struct Block<Times<Count, M>> {
+    static_assert(Count > 0, "Times: a number of layers is at least 1");
     using memory = M;
     static constexpr int layers = Count;
 };
