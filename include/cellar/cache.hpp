@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <cellar/backend/host.hpp>
 #include <cellar/cache_state.hpp>
 #include <cellar/fwd.hpp>
 #include <cellar/pass.hpp>
+#include <cellar/shift/no_shift.hpp>
 #include <cellar/statistics.hpp>
+#include <cellar/window/full_causal.hpp>
 
 #include <cstdint>
 #include <memory>

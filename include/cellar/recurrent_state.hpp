@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <cellar/backend/host.hpp>
 #include <cellar/fwd.hpp>
 #include <cellar/recurrent_memory.hpp>
 #include <cellar/recurrent_pass.hpp>

@@ -1,0 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The header brings what its defaults are.
+#include <cellar/cache.hpp>
+
+#include <type_traits>
+
+using namespace cellar;
+
+static_assert(std::is_nothrow_move_constructible_v<Cache<>>);
