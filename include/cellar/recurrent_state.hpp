@@ -81,9 +81,10 @@ public:
     /// The largest q <= p with can_resume(s, q). O(log states kept).
     Position resumable_prefix(Sequence s, Position p) const { return ledger().resumable_prefix(s, p); }
 
-    /// Drops positions [begin, end) of s. With `end` beyond the last position it goes back to `begin`, or refuses with
-    /// `cannot_rewind` if no state is kept there: `resumable_prefix` tells the nearest. Otherwise it refuses with
-    /// `cannot_cut`: a state cannot lose its beginning or middle. O(states kept).
+    /// Drops positions [begin, end) of s. A range that is empty or behind the last position changes nothing. With `end`
+    /// beyond the last position it goes back to `begin`, or refuses with `cannot_rewind` if no state is kept there:
+    /// `resumable_prefix` tells the nearest. Otherwise it refuses with `cannot_cut`: a state cannot lose its beginning
+    /// or middle. O(states kept).
     Result<void> remove(Sequence s, Position begin, Position end) {
         if (const Result<void> prepared = prepare_remove(s, begin, end); !prepared) return prepared;
         finish_remove();

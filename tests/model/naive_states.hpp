@@ -145,8 +145,7 @@ public:
     }
 
     std::optional<NoState> remove(int s, int begin, int end) {
-        if (begin == end) return std::nullopt;
-        if (begin > 0 && next(s) <= begin) return std::nullopt;
+        if (begin == end || next(s) <= begin) return std::nullopt;
         if (end < next(s)) return NoState::cannot_cut;
         if (!can_resume(s, begin)) return NoState::cannot_rewind;
         std::erase_if(own(s), [&](const auto& k) { return k.first > begin; });

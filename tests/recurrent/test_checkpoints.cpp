@@ -73,6 +73,15 @@ TEST_CASE("checkpoints: the current state, and one at a position that is schedul
     CHECK(violation_of([&] { without.schedule({0}, {1}); }) != "none");
 }
 
+TEST_CASE("checkpoints: what is scheduled outlives a removal of nothing") {
+    Folding<> memory{shape(), with_checkpoints(20, 0)};
+    memory.schedule({0}, {3});
+    REQUIRE(memory.remove({0}, {0}, {5}));
+    REQUIRE(memory.remove({0}, {0}, end_of_time));
+    REQUIRE(feed(memory, text(0, 0, 5)));
+    CHECK(checkpoints(memory, 0) == std::vector<int>{3});
+}
+
 TEST_CASE("checkpoints: a quarter of their room is free for the next pass, the least useful went") {
     Folding<> memory{shape(), with_checkpoints(8, 4)};
     for (int p = 0; p < 120; p += 10) REQUIRE(feed(memory, text(0, p, 10, p + 1)));

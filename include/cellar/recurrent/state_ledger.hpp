@@ -65,7 +65,7 @@ public:
     }
 
     void finish_remove(Sequence s, Position begin, Position end) noexcept {
-        if (begin == end) return;
+        if (begin == end || states(s).next() <= begin) return;
         record(s).states.truncate(begin, slots_);
         if (begin == Position{0}) record(s).scheduled.clear();
     }
