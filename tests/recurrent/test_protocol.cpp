@@ -94,6 +94,12 @@ TEST_CASE("pass: broken preconditions are named") {
               (void)memory.begin({one, {}});
           })
           == "begin: 0 sequences, expected one for each of 1 positions");
+    const std::vector<Sequence> same{{0}};
+    const bool flags[] = {false, false};
+    CHECK(violation_of([&] {
+              (void)memory.begin({one, same, flags});
+          })
+          == "begin: 2 bidirectional flags, expected none or one for each of 1 tokens");
     CHECK(violation_of([&] { memory.reserve(7).drop(); }) == "reserve: 7 tokens, expected 0 to 6");
 }
 

@@ -3,6 +3,7 @@
 
 #include <cellar/base/batch.hpp>
 #include <cellar/base/contract.hpp>
+#include <cellar/base/expect_batch.hpp>
 #include <cellar/base/plan.hpp>
 #include <cellar/base/result.hpp>
 #include <cellar/book/cell_set.hpp>
@@ -79,7 +80,7 @@ public:
 
     /// Whether a pass can be opened for this batch, or why not; makes room for it. O(n).
     Result<void> prepare_begin(const Batch& batch) {
-        check(batch);
+        detail::expect_batch(batch, ledger_.sequences());
         if (batch.tokens() > limits_.batch) return Refusal::batch_too_long;
         if (batch.tokens() > ledger_.free().count()) return Refusal::full;
         make_room(batch);
@@ -100,7 +101,7 @@ public:
 
     /// Whether a pass that only looks can be opened for this batch: its tokens get no cells.
     Result<void> prepare_look(const Batch& batch) const {
-        check(batch);
+        detail::expect_batch(batch, ledger_.sequences());
         if (batch.tokens() > limits_.batch) return Refusal::batch_too_long;
         return {};
     }
@@ -180,32 +181,6 @@ private:
     // The runs that one sequence is planned to have at most, with the room that a pass asks for.
     std::int64_t share() const {
         return window_.cells(1, limits_.capacity, limits_.batch) + 2 * std::int64_t{limits_.batch} + 2;
-    }
-
-    void check(const Batch& batch) const {
-        CELLAR_EXPECTS(batch.sequences.size() == batch.positions.size(), "begin: ", batch.sequences.size(),
-                       " sequences, expected one for each of ", batch.positions.size(), " positions");
-        CELLAR_EXPECTS(batch.bidirectional.empty() || batch.bidirectional.size() == batch.positions.size(),
-                       "begin: ", batch.bidirectional.size(), " bidirectional flags, expected none or one for each of ",
-                       batch.positions.size(), " tokens");
-        // Without a branch on any token, as every pass comes by.
-        const auto sequences = static_cast<std::uint32_t>(ledger_.sequences());
-        const auto end = static_cast<std::uint32_t>(end_of_time.value);
-        bool wrong = false;
-        for (std::size_t i = 0; i < batch.positions.size(); ++i)
-            wrong |= static_cast<std::uint32_t>(batch.positions[i].value) >= end
-                     || static_cast<std::uint32_t>(batch.sequences[i].value) >= sequences;
-        if (wrong) [[unlikely]]
-            say_what_is_wrong(batch);
-    }
-
-    [[gnu::cold, gnu::noinline]] void say_what_is_wrong(const Batch& batch) const {
-        for (std::size_t i = 0; i < batch.positions.size(); ++i) {
-            CELLAR_EXPECTS(batch.positions[i].value >= 0 && batch.positions[i] < end_of_time, "begin: token ", i,
-                           " has position ", batch.positions[i], ", expected 0 to ", end_of_time.value - 1);
-            CELLAR_EXPECTS(ledger_.has(batch.sequences[i]), "begin: token ", i, " has sequence ", batch.sequences[i],
-                           ", expected 0 to ", limits_.sequences - 1);
-        }
     }
 
     Position seen_from(std::size_t token) const { return window_.oldest_visible(pass_.positions[token]); }

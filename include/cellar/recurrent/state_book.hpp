@@ -3,6 +3,7 @@
 
 #include <cellar/base/batch.hpp>
 #include <cellar/base/contract.hpp>
+#include <cellar/base/expect_batch.hpp>
 #include <cellar/base/ids.hpp>
 #include <cellar/base/result.hpp>
 #include <cellar/recurrent/members.hpp>
@@ -52,7 +53,7 @@ public:
 
     /// Whether a pass can be opened for this batch, or why not; makes room for it.
     Result<void> prepare_begin(const Batch& batch) {
-        check(batch);
+        detail::expect_batch(batch, limits().sequences);
         if (batch.tokens() > limits().batch) return Refusal::batch_too_long;
         const std::int64_t most = std::int64_t{limits().rollback} + 1 + ledger_.checkpoints_free();
         const std::int64_t room = std::min<std::int64_t>(batch.tokens(), most);
@@ -118,17 +119,6 @@ private:
         const std::int64_t slots = kept + std::min<std::int64_t>(limits.batch, kept) + checkpoints;
         CELLAR_EXPECTS(slots <= INT32_MAX, "limits: ", slots, " slots, expected at most ", INT32_MAX);
         return static_cast<Slot>(slots);
-    }
-
-    void check(const Batch& batch) const {
-        CELLAR_EXPECTS(batch.sequences.size() == batch.positions.size(), "begin: ", batch.sequences.size(),
-                       " sequences, expected one for each of ", batch.positions.size(), " positions");
-        for (std::size_t i = 0; i < batch.positions.size(); ++i) {
-            CELLAR_EXPECTS(batch.positions[i].value >= 0 && batch.positions[i] < end_of_time, "begin: token ", i,
-                           " has position ", batch.positions[i], ", expected 0 to ", end_of_time.value - 1);
-            CELLAR_EXPECTS(ledger_.has(batch.sequences[i]), "begin: token ", i, " has sequence ", batch.sequences[i],
-                           ", expected 0 to ", limits().sequences - 1);
-        }
     }
 
     bool is_equal() const {
