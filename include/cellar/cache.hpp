@@ -59,9 +59,10 @@ public:
     /// both are the same sequence nothing happens. O(runs of both + cells / 64), a run being neighbouring positions
     /// in neighbouring cells. Throws `std::bad_alloc`, with nothing changed, if `from` holds more runs than `to` was
     /// planned for and there is no memory for them.
-    void copy_prefix(Sequence from, Sequence to, std::int32_t length) {
+    Done copy_prefix(Sequence from, Sequence to, std::int32_t length) {
         (void)prepare_copy_prefix(from, to, length).has_value(); // it never refuses
         finish_copy_prefix(from, to, length);
+        return {};
     }
 
     /// True if a query at p would find everything it may see below p still kept. O(log positions).

@@ -81,7 +81,7 @@ public:
     }
 
     /// `to` shares the inputs of `from` at positions below `length` in place of its own; no data moves.
-    void copy_prefix(Sequence from, Sequence to, std::int32_t length) { cells_.copy_prefix(from, to, length); }
+    Done copy_prefix(Sequence from, Sequence to, std::int32_t length) { return cells_.copy_prefix(from, to, length); }
 
     /// True: inputs are never forgotten, so a query at p finds all that it may see.
     bool can_resume(Sequence s, Position p) const { return resumable_prefix(s, p) == p; }

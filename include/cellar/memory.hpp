@@ -38,7 +38,7 @@ concept has_reserve = requires(M& m, std::int32_t tokens) {
 };
 template <class M>
 concept has_copy_prefix = requires(M& m, Sequence from, Sequence to, std::int32_t length) {
-    m.copy_prefix(from, to, length);
+    { m.copy_prefix(from, to, length).has_value() } -> std::same_as<bool>;
 };
 template <class M>
 concept has_can_resume = requires(const M& m, Sequence s, Position p) {

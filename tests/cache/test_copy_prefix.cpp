@@ -14,7 +14,7 @@ using numbers::values;
 TEST_CASE("a copied prefix is shared, takes no cells, and is continued apart") {
     numbers::Cache<> cache{numbers::small, {.sequences = 3, .capacity = 6, .batch = 6}};
     feed(cache, prompt(0, 0, {1, 2, 3, 4}));
-    cache.copy_prefix({0}, {1}, 2);
+    CHECK(cache.copy_prefix({0}, {1}, 2));
     CHECK(cache.statistics().free == 14);
     CHECK(cache.statistics().shared == 2);
     CHECK(cache.statistics().tokens == 6);

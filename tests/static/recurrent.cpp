@@ -22,6 +22,9 @@ struct WithoutRemove : Mamba {
 struct WithoutResumablePrefix : Mamba {
     void resumable_prefix() const {}
 };
+struct WithoutAnswerToCopyPrefix : Cache<> {
+    void copy_prefix(Sequence, Sequence, std::int32_t) {}
+};
 
 } // namespace
 
@@ -48,3 +51,14 @@ static_assert(Mamba::bytes_per_sequence(StateShape{2, {{3, 5}, {2, 2, 2}}}) == 2
 // One concept for all memories.
 static_assert(Memory<Cache<>> && Memory<Mamba> && Memory<RecurrentState<States<Conv>, EigenBackend>>);
 static_assert(!Memory<int> && !Memory<WithoutRemove> && !Memory<WithoutResumablePrefix>);
+
+static_assert(!Memory<WithoutAnswerToCopyPrefix>);
+
+// All of them answer when they share a prefix, also those that never refuse to.
+template <class M>
+concept answers = requires(M& memory) {
+    memory.copy_prefix({0}, {1}, 1) ? 0 : 1;
+    memory.copy_prefix({0}, {1}, 1).has_value() ? 0 : 1;
+};
+static_assert(answers<Cache<>> && answers<Mamba> && answers<EncoderMemory<>>);
+static_assert(answers<Hybrid<Repeat<Cache<>, Mamba>, Cache<>, Mamba>>);

@@ -103,4 +103,10 @@ private:
     std::optional<E> error_;
 };
 
+/// The answer of a verb that never refuses, for code that is written for all memories.
+struct Done {
+    static constexpr bool has_value() noexcept { return true; }
+    explicit constexpr operator bool() const noexcept { return true; }
+};
+
 } // namespace cellar
