@@ -4,6 +4,7 @@
 #include <cellar/base/batch.hpp>
 #include <cellar/base/contract.hpp>
 #include <cellar/base/result.hpp>
+#include <cellar/fwd.hpp>
 #include <cellar/hybrid_pass.hpp>
 #include <cellar/memory.hpp>
 #include <cellar/pattern.hpp>
@@ -13,9 +14,30 @@
 #include <cstdint>
 #include <optional>
 #include <tuple>
+#include <type_traits>
 #include <utility>
 
 namespace cellar {
+
+namespace detail {
+
+// Which memories do their verbs in halves.
+template <layout_policy Layout, window_policy Window, shift_policy ShiftPolicy, backend Backend>
+std::true_type has_halves(const Cache<Layout, Window, ShiftPolicy, Backend>*);
+template <class States, backend Backend>
+std::true_type has_halves(const RecurrentState<States, Backend>*);
+template <layout_policy Layout, backend Backend>
+std::true_type has_halves(const EncoderMemory<Layout, Backend>*);
+std::false_type has_halves(const void*);
+
+} // namespace detail
+
+template <class M>
+concept done_in_halves = decltype(detail::has_halves(static_cast<const M*>(nullptr)))::value;
+
+/// What can be done together with others, all or none: a `Memory` that lets a hybrid prepare what it finishes later.
+template <class M>
+concept hybrid_member = Memory<M> && done_in_halves<M>;
 
 /// The memory of a model whose layers remember in different ways: some within a window, some everything, some in a
 /// state.
@@ -29,7 +51,8 @@ namespace cellar {
 template <class Pattern, class... Members>
 class Hybrid {
     static_assert(sizeof...(Members) > 0, "a hybrid has at least one member");
-    static_assert((Memory<Members> && ...), "a member of a hybrid is a Memory");
+    static_assert((hybrid_member<Members> && ...), "a member of a hybrid is a Memory: a Cache, a RecurrentState, "
+                                                   "an EncoderMemory or a class derived from one");
     using Map = LayerMap<Pattern, Members...>;
     using Pass = HybridPass<Pattern, Members...>;
     using Passes = std::tuple<PassOf<Members>...>;
