@@ -21,7 +21,7 @@ namespace cellar {
 /// - `Layout`: order and element types (`StandardV<half>`, `PermutedV<bf16>`, ...).
 /// - `Window`: what a token may see (`FullCausal`, `SlidingWindow<4096>`, `ChunkedAttention<8192>`).
 /// - `ShiftPolicy`: what moving a position does to a key (`NoShift`, `RopeShift<Neox>`).
-/// - `Backend`: where memory is and who works on it (`HostBackend`, `EigenBackend`).
+/// - `Backend`: where memory is and who works on it (`HostBackend`, `EigenBackend`, `KokkosBackend<>`).
 ///
 /// All memory for keys and values is taken by the constructor and stays where it is. Every verb either does all it
 /// says or refuses and leaves everything as it was. Movable, not copyable; one thread at a time.
@@ -56,9 +56,9 @@ public:
     }
 
     /// `to` gets the cells of `from` below position `length` in place of its own: they are shared, no data moves. If
-    /// both are the same sequence nothing happens. O(runs of both + cells / 64), a run being neighbouring positions
-    /// in neighbouring cells. Throws `std::bad_alloc`, with nothing changed, if `from` holds more runs than `to` was
-    /// planned for and there is no memory for them.
+    /// both are the same sequence nothing happens. O(runs of both + words that hold their cells + cells / 4096), a run
+    /// being neighbouring positions in neighbouring cells, a word 64 cells. Throws `std::bad_alloc`, with nothing
+    /// changed, if `from` holds more runs than `to` was planned for and there is no memory for them.
     Done copy_prefix(Sequence from, Sequence to, std::int32_t length) {
         (void)prepare_copy_prefix(from, to, length).has_value(); // it never refuses
         finish_copy_prefix(from, to, length);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-/// All that it takes to run a model with nothing but the standard library. `describe.hpp` and `book/audit.hpp` are
-/// asked for by name.
+/// All that it takes to run a model with nothing but the standard library. `describe.hpp`, `models.hpp`, `sizes.hpp`,
+/// `book/audit.hpp`, and what lies in `interop/`, are asked for by name; so are the other backends.
 
 #include <cellar/backend/host.hpp>
 #include <cellar/base/version.hpp>

@@ -44,7 +44,7 @@ concept hybrid_member = Memory<M> && done_in_halves<M>;
 ///
 /// - `Pattern`: which layer has which memory (`Repeat<Times<5, Sliding>, Full>`, `Every<4, Full, Recurrent>`).
 /// - `Members`: these memories, each with its own layout, window, limits and backend. Further ones, which the pattern
-///   has no layers for, are reached by `of`.
+///   has no layers for, are reached by `member<M>()`, and in a pass by `of<M>()`.
 ///
 /// All members do what a verb says, or none does: a refusal, which names the member, and an exception leave all of them
 /// as they were. Movable, not copyable; one thread at a time.

@@ -77,8 +77,9 @@ template <class P>
 concept memory_pass =
     std::move_constructible<P> && !std::copyable<P> && has_tokens<P> && has_visit<P> && has_commit<P> && has_drop<P>;
 
-/// What a model remembers between tokens, whatever its layers are: a `Cache`, a `RecurrentState`, a `Hybrid`. A model
-/// that is written against this works with all of them; `visit` leads each layer to the pass of its own kind.
+/// What a model remembers between tokens, whatever its layers are: a `Cache`, a `RecurrentState`, an `EncoderMemory`, a
+/// `Hybrid`. A model that is written against this works with all of them; `visit` leads each layer to the pass of its
+/// own kind.
 template <class M>
 concept Memory =
     std::movable<M> && !std::copyable<

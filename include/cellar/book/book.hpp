@@ -26,8 +26,8 @@ namespace cellar {
 /// elements nor memory.
 ///
 /// Costs, with n tokens in the batch, m positions of one sequence, C cells: `begin`, `commit` and `drop` O(n log C)
-/// amortised; `remove` and `copy_prefix` O(m / 64) words where cells lie together, O(m) at worst; `can_resume` O(log
-/// m); the history O(C / 4096) at worst.
+/// amortised; `remove` O(m / 64) words where cells lie together, O(m) at worst; `copy_prefix` O(runs of both + words
+/// that hold their cells + C / 4096); `can_resume` O(log m); the history O(C / 4096) at worst.
 template <window_policy Window>
 class Book {
 public:

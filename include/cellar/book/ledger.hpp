@@ -27,7 +27,7 @@ namespace cellar {
 /// without a failure as long as the ledger was not changed in between.
 class Ledger {
 public:
-    /// `share`: the tokens that one sequence is planned to have; `pinned`: first positions that are always seen.
+    /// `share`: the runs that one sequence is planned to have; `pinned`: first positions that are always seen.
     Ledger(Cell cells, std::int32_t sequences, std::int64_t share, std::int32_t pinned)
         : cells_{cells}, free_{cells}, owners_{cells, sequences} {
         sequences_.reserve(static_cast<std::size_t>(sequences));

@@ -11,7 +11,8 @@ namespace cellar::detail {
 
 /// What the book holds of one sequence. Two lines of memory, because a pass reads a record for every token.
 struct alignas(64) SequenceRecord {
-    SequenceRecord(Cell cells, std::int64_t tokens, std::int32_t pinned) : runs{tokens}, visible{cells, pinned} {}
+    /// `share`: the runs that it is planned to have.
+    SequenceRecord(Cell cells, std::int64_t share, std::int32_t pinned) : runs{share}, visible{cells, pinned} {}
 
     PositionRuns runs;
     VisibleCells visible;
