@@ -15,7 +15,7 @@ namespace cellar::detail {
 /// and for what is less than some large pages, nothing happens.
 inline void prefer_huge_pages([[maybe_unused]] void* first, [[maybe_unused]] std::size_t bytes) noexcept {
 #if defined(__linux__) && defined(MADV_HUGEPAGE)
-    constexpr std::uintptr_t page = 4096;
+    constexpr std::uintptr_t page = 65536; // a multiple of every page size in use
     constexpr std::size_t worth_it = std::size_t{8} << 20;
     if (bytes < worth_it) return;
     const auto begin = (reinterpret_cast<std::uintptr_t>(first) + page - 1) / page * page;
