@@ -108,7 +108,8 @@ public:
     /// The position of the next token of s.
     Position next(Sequence s) const { return ledger().states(s).next(); }
 
-    /// All states that s keeps, in ascending order; the last is the current one.
+    /// All states that s keeps, in ascending order; the last is the current one. Valid until the next verb that is not
+    /// const.
     std::span<const KeptState> kept(Sequence s) const { return ledger().states(s).all(); }
 
     /// The current state of s. A sequence without tokens has none: a violation.
