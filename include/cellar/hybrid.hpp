@@ -4,6 +4,7 @@
 #include <cellar/base/batch.hpp>
 #include <cellar/base/contract.hpp>
 #include <cellar/base/result.hpp>
+#include <cellar/base/type_list.hpp>
 #include <cellar/fwd.hpp>
 #include <cellar/hybrid_pass.hpp>
 #include <cellar/memory.hpp>

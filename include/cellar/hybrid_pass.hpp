@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cellar/base/contract.hpp>
+#include <cellar/base/type_list.hpp>
 #include <cellar/memory.hpp>
 #include <cellar/pattern.hpp>
 

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <cellar/base/type_list.hpp>
+
 #include <array>
 #include <cstddef>
-#include <type_traits>
 
 namespace cellar {
 
@@ -58,18 +59,6 @@ struct Block<Times<Count, M>> {
     using memory = M;
     static constexpr int layers = Count;
 };
-
-/// How many of Ms are M.
-template <class M, class... Ms>
-inline constexpr int times_among = (0 + ... + (std::is_same_v<M, Ms> ? 1 : 0));
-
-/// The place of M among Ms, where it is.
-template <class M, class... Ms>
-constexpr int index_among() {
-    int index = 0;
-    static_cast<void>(((std::is_same_v<M, Ms> || (++index, false)) || ...));
-    return index;
-}
 
 template <bool Repeats, int Members, int Period>
 struct LayerTable {

@@ -2,13 +2,13 @@
 #pragma once
 
 #include <cellar/base/contract.hpp>
+#include <cellar/base/type_list.hpp>
 #include <cellar/layout/element.hpp>
 
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -28,19 +28,11 @@ concept state_tensor = element<typename T::element_type> && requires {
     { T::rank + 0 } -> std::same_as<int>;
 };
 
-namespace detail {
-
-/// How often T is among Ts.
-template <class T, class... Ts>
-inline constexpr int times = (0 + ... + (std::is_same_v<T, Ts> ? 1 : 0));
-
-} // namespace detail
-
 /// The tensors that make up a layer's state, each named by its tag.
 template <state_tensor... Tags>
 struct States {
     static_assert(sizeof...(Tags) > 0, "States: a state has at least one tensor");
-    static_assert(((detail::times<Tags, Tags...> == 1) && ...), "States: every tensor has a name of its own");
+    static_assert(((detail::times_among<Tags, Tags...> == 1) && ...), "States: every tensor has a name of its own");
     static constexpr int count = sizeof...(Tags);
 };
 

@@ -4,6 +4,7 @@
 #include <cellar/backend/backend.hpp>
 #include <cellar/base/contract.hpp>
 #include <cellar/base/slot_copy.hpp>
+#include <cellar/base/type_list.hpp>
 #include <cellar/base/view.hpp>
 #include <cellar/recurrent/state_shape.hpp>
 
@@ -12,7 +13,6 @@
 #include <cstdint>
 #include <span>
 #include <tuple>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -168,11 +168,8 @@ private:
 
     template <class Tag>
     static constexpr int index_of() {
-        static_assert((std::is_same_v<Tag, Tags> || ...), "the memory has no state tensor of that name");
-        int index = 0;
-        int found = 0;
-        ((found = std::is_same_v<Tag, Tags> ? index : found, ++index), ...);
-        return found;
+        static_assert(detail::times_among<Tag, Tags...> == 1, "the memory has no state tensor of that name");
+        return detail::index_among<Tag, Tags...>();
     }
 
     template <class Tag>
