@@ -3,6 +3,7 @@
 
 #include <cellar/backend/backend.hpp>
 #include <cellar/base/zeroed.hpp>
+#include <cellar/layout/eigen_scalar.hpp>
 
 #include <Eigen/Core>
 
@@ -12,22 +13,6 @@
 #include <type_traits>
 
 namespace cellar {
-
-namespace detail {
-
-/// What lies in memory, and what Eigen takes it for.
-template <class E>
-struct EigenElement {
-    using Stored = std::uint16_t;
-    using Scalar = std::conditional_t<std::is_same_v<E, half>, Eigen::half, Eigen::bfloat16>;
-};
-template <>
-struct EigenElement<float> {
-    using Stored = float;
-    using Scalar = float;
-};
-
-} // namespace detail
 
 /// The reference: host memory, and every verb as Eigen expressions over the offsets that the mapping gives. It uses
 /// neither the kernels nor the conversions of the element types, so that it can judge both, and is clear rather than
@@ -114,10 +99,11 @@ public:
     void fence() const {}
 
 private:
+    // What lies in memory, and what Eigen takes it for.
     template <class T>
-    using Stored = typename detail::EigenElement<T>::Stored;
+    using Stored = std::conditional_t<std::is_same_v<T, float>, float, std::uint16_t>;
     template <class T>
-    using Scalar = typename detail::EigenElement<T>::Scalar;
+    using Scalar = typename detail::EigenScalar<T>::type;
     template <class S>
     using List = Eigen::Array<S, Eigen::Dynamic, 1>;
     template <class S>

@@ -3,7 +3,7 @@
 
 #include <cellar/base/contract.hpp>
 #include <cellar/base/view.hpp>
-#include <cellar/layout/element.hpp>
+#include <cellar/layout/eigen_scalar.hpp>
 
 #include <Eigen/Core>
 
@@ -11,24 +11,6 @@
 #include <type_traits>
 
 namespace cellar {
-
-namespace detail {
-
-/// What Eigen takes an element for: its own types of 16 bits have the same bits.
-template <class T>
-struct EigenScalar {
-    using type = T;
-};
-template <>
-struct EigenScalar<half> {
-    using type = Eigen::half;
-};
-template <>
-struct EigenScalar<bfloat16> {
-    using type = Eigen::bfloat16;
-};
-
-} // namespace detail
 
 /// The same memory as a matrix of Eigen, rows by columns, without a copy: a mask, say. Host memory only.
 template <class T>
