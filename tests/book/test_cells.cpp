@@ -172,7 +172,11 @@ TEST_CASE("cell set: lowest, highest and bits as in a plain vector") {
             const int n = random(1, std::min(cells - first, 200));
             const bool value = random(0, 2) == 0;
             std::fill_n(model.begin() + first, n, value);
-            value ? set.add(first, n) : set.remove(first, n);
+            if (value) {
+                set.add(first, n);
+            } else {
+                detail::for_each_word(first, n, [&](std::int64_t at, detail::Word c) { set.remove_word(at, c); });
+            }
             const Cell lowest = naive_next(model, 0);
             const Flags reversed{model.rbegin(), model.rend()};
             const Cell from_end = naive_next(reversed, 0);

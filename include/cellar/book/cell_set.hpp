@@ -42,10 +42,6 @@ public:
         within_.include({first, first + n - 1});
     }
 
-    void remove(Cell first, std::int32_t n) {
-        detail::for_each_word(first, n, [&](std::int64_t at, Word cells) { remove_word(at, cells); });
-    }
-
     /// The same for these cells of word `at`.
     void add_word(std::int64_t at, detail::Word cells) {
         set(at, cells);

@@ -86,9 +86,6 @@ struct Description {
     }
     constexpr int count(LayerKind kind) const { return count(kind, layers); }
 
-    /// True if no layer has a memory of another kind.
-    constexpr bool is_only(LayerKind kind) const { return count(kind) + count(LayerKind::nothing) == layers; }
-
     /// Of sliding or full layers.
     constexpr const Attention& attention(LayerKind kind) const {
         CELLAR_EXPECTS(kind == LayerKind::sliding || kind == LayerKind::full,

@@ -47,8 +47,6 @@ public:
         return std::int64_t{sequences} * (pinned + tokens_) + batch;
     }
 
-    constexpr std::int32_t tokens() const { return tokens_; }
-
 private:
     static constexpr std::int32_t everything = INT32_MAX;
 
