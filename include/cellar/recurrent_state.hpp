@@ -171,7 +171,7 @@ private:
     RecurrentPass<State> open(const Batch& batch) {
         state_->book.open();
         RecurrentPass<State> pass{*state_, batch.tokens(), false};
-        if (const auto starts = state_->book.starts(); !starts.empty()) state_->store.copy(state_->backend, starts);
+        if (const auto starts = state_->book.starts(); !starts.empty()) state_->store.zero(state_->backend, starts);
         return pass;
     }
 

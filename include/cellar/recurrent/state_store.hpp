@@ -145,8 +145,8 @@ public:
         backend.copy_slots(of_layer(stores_, layer), copies);
     }
 
-    /// Enqueues, all layers at once: from slots to slots.
-    void copy(Backend& backend, std::span<const SlotCopy> copies) { backend.copy_slots(in_place_, copies); }
+    /// Enqueues, all layers at once: the slots of `starts` are filled with zeros.
+    void zero(Backend& backend, std::span<const SlotCopy> starts) { backend.copy_slots(in_place_, starts); }
 
 private:
     static constexpr int count = sizeof...(Tags);
