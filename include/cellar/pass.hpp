@@ -3,6 +3,7 @@
 
 #include <cellar/backend/backend.hpp>
 #include <cellar/base/contract.hpp>
+#include <cellar/base/ids.hpp>
 #include <cellar/base/view.hpp>
 #include <cellar/fwd.hpp>
 #include <cellar/reading.hpp>

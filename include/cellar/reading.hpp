@@ -2,7 +2,7 @@
 #pragma once
 
 #include <cellar/base/contract.hpp>
-#include <cellar/base/plan.hpp>
+#include <cellar/base/ids.hpp>
 #include <cellar/base/view.hpp>
 #include <cellar/book/mask.hpp>
 #include <cellar/mask_memory.hpp>

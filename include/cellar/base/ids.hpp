@@ -31,4 +31,12 @@ struct Sequence {
 /// The index of the place where one token's key and value lie, in every layer.
 using Cell = std::int32_t;
 
+/// Cells [first, first + count), and as a view of memory the range that a pass reads.
+struct CellRange {
+    Cell first = 0;
+    std::int32_t count = 0;
+
+    constexpr bool operator==(const CellRange&) const = default;
+};
+
 } // namespace cellar

@@ -33,12 +33,4 @@ struct Plan {
     std::vector<Turn> turns;
 };
 
-/// Cells [first, first + count), and as a view of memory the range that a pass reads.
-struct CellRange {
-    Cell first = 0;
-    std::int32_t count = 0;
-
-    constexpr bool operator==(const CellRange&) const = default;
-};
-
 } // namespace cellar

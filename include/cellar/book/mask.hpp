@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include <cellar/base/plan.hpp>
+#include <cellar/base/ids.hpp>
 #include <cellar/book/cell_set.hpp>
 
 #include <array>

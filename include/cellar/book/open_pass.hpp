@@ -2,7 +2,7 @@
 #pragma once
 
 #include <cellar/base/batch.hpp>
-#include <cellar/base/plan.hpp>
+#include <cellar/base/ids.hpp>
 
 #include <cstdint>
 #include <vector>

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cellar/base/ids.hpp>
-#include <cellar/base/plan.hpp>
 
 #include <algorithm>
 #include <bit>

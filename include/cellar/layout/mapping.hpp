@@ -2,7 +2,7 @@
 #pragma once
 
 #include <cellar/base/function.hpp>
-#include <cellar/base/plan.hpp>
+#include <cellar/base/ids.hpp>
 #include <cellar/base/view.hpp>
 
 #include <concepts>
