@@ -2,6 +2,13 @@
 #pragma once
 
 #include <cellar/backend/host.hpp>
+#include <cellar/base/batch.hpp>
+#include <cellar/base/contract.hpp>
+#include <cellar/base/ids.hpp>
+#include <cellar/base/result.hpp>
+#include <cellar/book/defragmentation.hpp>
+#include <cellar/book/ledger.hpp>
+#include <cellar/book/limits.hpp>
 #include <cellar/cache_state.hpp>
 #include <cellar/fwd.hpp>
 #include <cellar/pass.hpp>

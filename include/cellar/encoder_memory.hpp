@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <cellar/base/batch.hpp>
 #include <cellar/base/contract.hpp>
+#include <cellar/base/ids.hpp>
+#include <cellar/base/result.hpp>
+#include <cellar/book/limits.hpp>
 #include <cellar/cache.hpp>
 #include <cellar/encoder_pass.hpp>
 #include <cellar/fwd.hpp>

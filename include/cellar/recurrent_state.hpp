@@ -2,6 +2,12 @@
 #pragma once
 
 #include <cellar/backend/host.hpp>
+#include <cellar/base/batch.hpp>
+#include <cellar/base/contract.hpp>
+#include <cellar/base/ids.hpp>
+#include <cellar/base/result.hpp>
+#include <cellar/base/slot_copy.hpp>
+#include <cellar/base/view.hpp>
 #include <cellar/fwd.hpp>
 #include <cellar/recurrent_memory.hpp>
 #include <cellar/recurrent_pass.hpp>

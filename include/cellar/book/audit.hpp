@@ -5,6 +5,7 @@
 #include <cellar/book/ledger.hpp>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>

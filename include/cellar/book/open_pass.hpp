@@ -4,6 +4,7 @@
 #include <cellar/base/batch.hpp>
 #include <cellar/base/ids.hpp>
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 

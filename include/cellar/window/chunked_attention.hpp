@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <cellar/base/contract.hpp>
+#include <cellar/base/ids.hpp>
 #include <cellar/window/retention.hpp>
 #include <cellar/window/window.hpp>
+
+#include <cstdint>
 
 namespace cellar {
 

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <cellar/base/ids.hpp>
 #include <cellar/window/window.hpp>
+
+#include <cstdint>
 
 namespace cellar {
 
