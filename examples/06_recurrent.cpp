@@ -69,7 +69,7 @@ int main() {
     Memory memory{shape,
                   {.sequences = 3,
                    .batch = 8,
-                   .rollback = 2,              // the last two tokens can always be taken back
+                   .rollback = 2,              // the last two tokens can be taken back
                    .checkpoint_interval = 4,   // and the states at 4, 8, ... gone back to,
                    .checkpoint_bytes = 4096}}; // as many as these bytes hold
     // [/memory]

@@ -4,7 +4,9 @@
 #include <cellar/base/contract.hpp>
 #include <cellar/store/layer_shape.hpp>
 
+#include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <utility>
 #include <vector>
 
@@ -38,6 +40,10 @@ private:
         CELLAR_EXPECTS(layer.kv_heads > 0 && layer.key_dim > 0 && layer.value_dim >= 0, "shape: layer ", i, " has ",
                        layer.kv_heads, " heads, a key_dim of ", layer.key_dim, " and a value_dim of ", layer.value_dim,
                        ", expected at least 1, 1 and 0");
+        // So that the bytes of as many cells as there can be are counted in 64 bits.
+        const std::int64_t row = std::int64_t{layer.kv_heads} * std::max(layer.key_dim, layer.value_dim);
+        CELLAR_EXPECTS(row < (1 << 28), "shape: layer ", i, " has rows of ", row,
+                       " elements, expected fewer than 2^28");
         if (layer.shares < 0) return;
         CELLAR_EXPECTS(static_cast<std::size_t>(layer.shares) < i, "shape: layer ", i, " shares layer ", layer.shares,
                        ", expected an earlier one");

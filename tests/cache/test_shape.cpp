@@ -54,6 +54,11 @@ TEST_CASE("broken shapes are violations") {
           == "shape: layer 0 has 1 heads, a key_dim of 0 and a value_dim of 2, expected at least 1, 1 and 0");
     CHECK(violation({{1, 2, -1}})
           == "shape: layer 0 has 1 heads, a key_dim of 2 and a value_dim of -1, expected at least 1, 1 and 0");
+    CHECK(violation({{1 << 14, 1, 1 << 14}})
+          == "shape: layer 0 has rows of 268435456 elements, expected fewer than 2^28");
+    CHECK(violation({{1 << 24, 1 << 24, 0}})
+          == "shape: layer 0 has rows of 281474976710656 elements, expected fewer than 2^28");
+    CHECK(violation({{1 << 14, 1, (1 << 14) - 1}}).empty());
     CHECK(violation({{1, 2, 2, 0}}) == "shape: layer 0 shares layer 0, expected an earlier one");
     CHECK(violation({{1, 2, 2}, {1, 2, 2, 2}}) == "shape: layer 1 shares layer 2, expected an earlier one");
     CHECK(violation({{1, 2, 2}, {1, 2, 2, 0}, {1, 2, 2, 1}})

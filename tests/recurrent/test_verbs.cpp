@@ -165,6 +165,11 @@ TEST_CASE("overview: a shape has to fit the tags") {
           == "state shape: tensor 0 of layer 0 has 3 extents, expected 2");
     CHECK(violation_of([] { cellar::StateShape{0, {{3, 2}}}; }) == "state shape: no layers, expected at least 1");
     CHECK(violation_of([] { cellar::StateShape{1, {{3, 0}}}; }) == "state shape: an extent of 0, expected at least 1");
+    constexpr const char* too_large = "state shape: a tensor of 2^28 elements or more, expected fewer";
+    CHECK(violation_of([] { cellar::StateExtents{1 << 14, 1 << 14}; }) == too_large);
+    CHECK(violation_of([] { cellar::StateExtents{std::int64_t{1} << 32, std::int64_t{1} << 32}; }) == too_large);
+    CHECK(violation_of([] { cellar::StateExtents{INT64_MAX, INT64_MAX, INT64_MAX, INT64_MAX}; }) == too_large);
+    CHECK(violation_of([] { cellar::StateExtents{1 << 14, (1 << 14) - 1}; }).empty());
     CHECK(violation_of([] { cellar::StateExtents{1, 1, 1, 1, 1}; }) == "state shape: 5 extents, expected 1 to 4");
     CHECK(violation_of([] {
               cellar::StateShape{{{{1}}, {{1}, {2}}}};

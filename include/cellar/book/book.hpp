@@ -26,7 +26,7 @@ namespace cellar {
 /// elements nor memory.
 ///
 /// Costs, with n tokens in the batch, m positions of one sequence, C cells: `begin`, `commit` and `drop` O(n log C)
-/// amortised; `remove` O(m / 64) words where cells lie together, O(m) at worst; `copy_prefix` O(runs of both + words
+/// amortised, and for tokens in front of others of their sequence the runs of these, each; `remove` O(m / 64) words where cells lie together, O(m) at worst; `copy_prefix` O(runs of both + words
 /// that hold their cells + C / 4096); `can_resume` O(log m); the history O(C / 4096) at worst.
 template <window_policy Window>
 class Book {

@@ -5,6 +5,7 @@
 #include <cellar/base/type_list.hpp>
 #include <cellar/layout/element.hpp>
 
+#include <algorithm>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -46,6 +47,10 @@ public:
             CELLAR_EXPECTS(extent > 0, "state shape: an extent of ", extent, ", expected at least 1");
             extents_[r++] = extent;
         }
+        // So that the bytes of as many slots as there can be are counted in 64 bits.
+        std::int64_t n = 1;
+        for (const std::int64_t extent : extents) n = extent < largest ? std::min(n * extent, largest) : largest;
+        CELLAR_EXPECTS(n < largest, "state shape: a tensor of 2^28 elements or more, expected fewer");
     }
 
     constexpr int rank() const { return rank_; }
@@ -58,6 +63,8 @@ public:
     }
 
 private:
+    static constexpr std::int64_t largest = 1 << 28;
+
     std::int64_t extents_[4] = {};
     int rank_;
 };
