@@ -33,7 +33,8 @@ void add_decode();
 template <class E>
 int layers_of(Cell cells) {
     constexpr std::int64_t most_bytes = std::int64_t{2} << 30;
-    return static_cast<int>(std::min<std::int64_t>(model_layers, most_bytes / (2 * cells * row * sizeof(E))));
+    const std::int64_t layer_bytes = 2 * cells * row * std::int64_t{sizeof(E)};
+    return static_cast<int>(std::min<std::int64_t>(model_layers, most_bytes / layer_bytes));
 }
 
 template <class Layout>

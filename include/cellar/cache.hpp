@@ -43,8 +43,8 @@ public:
         : state_{std::make_unique<State>(std::move(shape), limits, window, std::move(shift), std::move(backend))} {}
 
     /// Opens a pass: gives a cell to every token. Refuses with `full` or `batch_too_long`. O(tokens * log cells):
-    /// nothing is scanned, however large the cache; a token in front of others of its sequence also moves their runs. With `Placement::contiguous` and no gap that is long enough,
-    /// after a `defragment`.
+    /// nothing is scanned, however large the cache; a token in front of others of its sequence also moves their runs.
+    /// With `Placement::contiguous` and no gap that is long enough, after a `defragment`.
     Result<Pass<State>> begin(const Batch& batch) {
         if (const Result<void> prepared = prepare_begin(batch); !prepared) return prepared.error();
         return open(batch);
