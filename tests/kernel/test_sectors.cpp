@@ -85,9 +85,9 @@ struct alignas(16) Sixteen {
 
 /// Device memory, aligned as what Kokkos allocates.
 template <class T>
-class Memory {
+class DeviceMemory {
 public:
-    explicit Memory(Traffic& of, std::int64_t n) : bytes_(static_cast<std::size_t>(n) * sizeof(T) + 256) {
+    explicit DeviceMemory(Traffic& of, std::int64_t n) : bytes_(static_cast<std::size_t>(n) * sizeof(T) + 256) {
         const auto begin = (reinterpret_cast<std::uintptr_t>(bytes_.data()) + 255) / 256 * 256;
         first_ = reinterpret_cast<T*>(begin);
         of.memory.emplace_back(begin, begin + static_cast<std::size_t>(n) * sizeof(T));
@@ -150,8 +150,8 @@ void check_rows() {
     constexpr std::int64_t row_bytes = values * std::int64_t{sizeof(T)};
     {
         Setting on;
-        Memory<Es> memory{on.noted, std::int64_t{all} * heads * packs};
-        Memory<Ts> rows{on.noted, std::int64_t{cells} * heads * packs};
+        DeviceMemory<Es> memory{on.noted, std::int64_t{all} * heads * packs};
+        DeviceMemory<Ts> rows{on.noted, std::int64_t{cells} * heads * packs};
         const CellsHeadsDims mapping{all, heads, packs};
         const auto view = contiguous_view(rows.data(), cells, heads, packs);
         on.run<false>(kernel::Scatter<CellsHeadsDims, Es, Ts>{mapping, memory.data(), {on.third.data()}, view}, cells,
@@ -163,8 +163,8 @@ void check_rows() {
     }
     {
         Setting on;
-        Memory<E> memory{on.noted, std::int64_t{all} * heads * dim};
-        Memory<T> rows{on.noted, values};
+        DeviceMemory<E> memory{on.noted, std::int64_t{all} * heads * dim};
+        DeviceMemory<T> rows{on.noted, values};
         const HeadsDimsCells mapping{all, heads, dim};
         const auto view = contiguous_view(rows.data(), cells, heads, dim);
         on.run_tiles<true>(kernel::Scatter<HeadsDimsCells, E, T>{mapping, memory.data(), {on.third.data()}, view});
@@ -180,7 +180,7 @@ void check_copies() {
     using Es = kernel::Pack<E, width>;
     constexpr std::int64_t bytes = values * std::int64_t{sizeof(E)};
     Setting on;
-    Memory<E> memory{on.noted, std::int64_t{all} * heads * dim};
+    DeviceMemory<E> memory{on.noted, std::int64_t{all} * heads * dim};
     const CellsHeadsDims packs{all, 1, heads * dim / width};
     on.run<false>(
         kernel::CopyCell<CellsHeadsDims, Es>{
@@ -199,7 +199,7 @@ void check_turns() {
     constexpr int width = kernel::pack_width<E, E>;
     constexpr std::int64_t bytes = values * std::int64_t{sizeof(E)};
     Setting on;
-    Memory<E> memory{on.noted, std::int64_t{all} * heads * dim};
+    DeviceMemory<E> memory{on.noted, std::int64_t{all} * heads * dim};
     alignas(16) typename Shift::Factor factors[dim / 2] = {};
     const typename Shift::Rotation rotation{0, dim / 2};
     using Turn = kernel::TurnPacks<E, width, order, typename Shift::Rotation, typename Shift::Factor>;
@@ -237,7 +237,7 @@ TEST_CASE("sectors: masks and states") {
         using Pack = kernel::Pack<Half, kernel::pack_width<Half, Half>>;
         constexpr int packs = history / kernel::pack_width<Half, Half>;
         const std::vector<std::uint64_t> bits(tokens * history / 64, 0x5555);
-        Memory<Pack> mask{on.noted, std::int64_t{tokens} * packs};
+        DeviceMemory<Pack> mask{on.noted, std::int64_t{tokens} * packs};
         const Half constant{0.0F};
         on.run<false>(kernel::WriteMask<Half, kernel::pack_width<Half, Half>>{bits.data(), constant, constant,
                                                                               mask.data(), history},
@@ -248,8 +248,8 @@ TEST_CASE("sectors: masks and states") {
         Setting on;
         using Word = Traced<Sixteen>;
         constexpr std::int64_t words[2] = {3 * 64, 64}; // of a row
-        Memory<Word> from{on.noted, 8 * (words[0] + words[1])};
-        Memory<Word> to{on.noted, 8 * (words[0] + words[1])};
+        DeviceMemory<Word> from{on.noted, 8 * (words[0] + words[1])};
+        DeviceMemory<Word> to{on.noted, 8 * (words[0] + words[1])};
         std::vector<SlotCopy> copies;
         for (Slot slot = 0; slot < 8; ++slot) copies.push_back({slot, 7 - slot});
         kernel::CopySlots<Word> copy{};
