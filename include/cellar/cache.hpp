@@ -27,7 +27,7 @@ namespace cellar {
 ///
 /// - `Layout`: order and element types (`StandardV<half>`, `PermutedV<bf16>`, ...).
 /// - `Window`: what a token may see (`FullCausal`, `SlidingWindow<4096>`, `ChunkedAttention<8192>`).
-/// - `ShiftPolicy`: what moving a position does to a key (`NoShift`, `RopeShift<Neox>`).
+/// - `ShiftPolicy`: what moving a position does to a key (`NoShift`, `FreeShift`, `RopeShift<Neox>`).
 /// - `Backend`: where memory is and who works on it (`HostBackend`, `EigenBackend`, `KokkosBackend<>`).
 ///
 /// All memory for keys and values is taken by the constructor and stays where it is. Every verb either does all it
@@ -165,7 +165,8 @@ private:
 
     Result<void> prepare_remove(Sequence s, Position begin, Position end) {
         state_->expect_no_pass("remove");
-        constexpr MovedKeys keys = ShiftPolicy::possible ? MovedKeys::turned : MovedKeys::refused;
+        constexpr MovedKeys moved = turns_keys<ShiftPolicy> ? MovedKeys::turned : MovedKeys::kept;
+        constexpr MovedKeys keys = ShiftPolicy::possible ? moved : MovedKeys::refused;
         return state_->book.ledger().prepare_remove(s, begin, end, keys, state_->removal);
     }
     void finish_remove() noexcept {

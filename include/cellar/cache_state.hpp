@@ -52,7 +52,7 @@ struct CacheState {
     void carry_out(const Plan& plan) {
         for (std::size_t i = 0; i < stores.size(); ++i) {
             if (!plan.moves.empty()) stores[i].move(backend, plan.moves);
-            if constexpr (ShiftPolicy::possible)
+            if constexpr (turns_keys<ShiftPolicy>)
                 if (!plan.turns.empty()) stores[i].turn(backend, shift, owners[i], plan.turns);
         }
     }
@@ -76,7 +76,7 @@ struct CacheState {
 
 private:
     void check_shift(int layer) const {
-        if constexpr (ShiftPolicy::possible) {
+        if constexpr (turns_keys<ShiftPolicy>) {
             const int least = least_dim(shift.rotation(layer));
             CELLAR_EXPECTS(least <= shape[layer].key_dim, "shift: layer ", layer, " has a key_dim of ",
                            shape[layer].key_dim, ", expected at least ", least, ", the elements that are turned");

@@ -10,7 +10,7 @@
 #include <cellar/models/windowed.hpp>
 #include <cellar/pattern.hpp>
 #include <cellar/recurrent_state.hpp>
-#include <cellar/shift/no_shift.hpp>
+#include <cellar/shift/free_shift.hpp>
 #include <cellar/shift/rope_shift.hpp>
 #include <cellar/sizes.hpp>
 #include <cellar/window/full_causal.hpp>
@@ -36,7 +36,7 @@ using WindowOf =
 
 template <Pairing Kind>
 using ShiftBy =
-    std::conditional_t<Kind == Pairing::none, NoShift,
+    std::conditional_t<Kind == Pairing::none, FreeShift,
                        std::conditional_t<Kind == Pairing::interleaved, RopeShift<Interleaved>, RopeShift<Neox>>>;
 template <class Model, LayerKind Kind>
 using ShiftOf =

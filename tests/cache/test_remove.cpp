@@ -155,3 +155,20 @@ TEST_CASE("a rotary shift leaves keys as if they had been computed at their new 
             CHECK(after->keys(0)(cells[p] - after->history().first, 0, d)
                   == doctest::Approx(key_at(p)[d]).epsilon(1e-5));
 }
+
+// Nothing is copied: there would be no room for three cells.
+TEST_CASE("keys without positions move as they are, and stay shared") {
+    using Cache = cellar::Cache<StandardV<float>, FullCausal, FreeShift>;
+    Cache cache{numbers::small, {.sequences = 2, .capacity = 3, .batch = 6}};
+    feed(cache, prompt(0, 0, {10, 20, 30, 40, 50}));
+    cache.copy_prefix({0}, {1}, 5);
+    CHECK(cache.statistics().free == 1);
+    REQUIRE(cache.remove({0}, {0}, {2}));
+    CHECK(held(cache, 0) == Held{{30, 30}, {40, 40}, {50, 50}});
+    CHECK(cache.range({0}) == PositionRange{{0}, {2}});
+    CHECK(held(cache, 1) == Held{{10, 10}, {20, 20}, {30, 30}, {40, 40}, {50, 50}});
+    CHECK(cache.statistics().shared == 3);
+    REQUIRE(cache.remove({1}, {3}, {4}));
+    CHECK(held(cache, 1) == Held{{10, 10}, {20, 20}, {30, 30}, {50, 50}});
+    CHECK(held(cache, 0) == Held{{30, 30}, {40, 40}, {50, 50}});
+}

@@ -6,6 +6,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -76,22 +77,40 @@ static_assert(cellar::layout_policy<ByHead<cellar::half>>);
 // [/layout]
 
 // [shift]
-/// For keys that carry no position (ALiBi, NoPE): tokens may move, and no key has to be turned.
-struct FreeShift {
+/// Rotary embeddings that pair the first element of a head with its last one, the second with the last but one, ...
+class MirroredRope {
+public:
     static constexpr bool possible = true;
 
-    struct Factor {};
+    struct Factor {
+        float cosine;
+        float sine;
+    };
     struct Rotation {
-        CELLAR_FUNCTION int pairs() const { return 0; }
-        CELLAR_FUNCTION int first(int) const { return 0; }
-        CELLAR_FUNCTION int second(int) const { return 0; }
-        CELLAR_FUNCTION void turn(float&, float&, Factor) const {}
+        int dim;
+
+        CELLAR_FUNCTION int pairs() const { return dim / 2; }
+        CELLAR_FUNCTION int first(int pair) const { return pair; }
+        CELLAR_FUNCTION int second(int pair) const { return dim - 1 - pair; }
+        CELLAR_FUNCTION void turn(float& a, float& b, Factor factor) const {
+            const float turned = a * factor.cosine - b * factor.sine;
+            b = a * factor.sine + b * factor.cosine;
+            a = turned;
+        }
     };
 
-    Rotation rotation(int /*layer*/) const { return {}; }
-    Factor factor(int /*layer*/, int /*pair*/, std::int32_t /*delta*/) const { return {}; }
+    explicit MirroredRope(int dim) : dim_{dim} {}
+
+    Rotation rotation(int /*layer*/) const { return {dim_}; }
+    Factor factor(int /*layer*/, int pair, std::int32_t delta) const {
+        const double angle = delta * std::pow(10000.0, -2.0 * pair / dim_);
+        return {static_cast<float>(std::cos(angle)), static_cast<float>(std::sin(angle))};
+    }
+
+private:
+    int dim_;
 };
-static_assert(cellar::shift_policy<FreeShift>);
+static_assert(cellar::shift_policy<MirroredRope>);
 // [/shift]
 
 // [backend]
@@ -116,7 +135,7 @@ static_assert(cellar::backend<CountingBackend>);
 namespace {
 
 // [cache]
-using Mine = cellar::Cache<ByHead<float>, TwoBlocks, FreeShift, CountingBackend>;
+using Mine = cellar::Cache<ByHead<float>, TwoBlocks, cellar::FreeShift, CountingBackend>;
 // [/cache]
 
 void feed(Mine& cache, std::int32_t first, std::int32_t end) {
@@ -158,4 +177,32 @@ TEST_CASE("a cache of one's own policies") {
     std::sort(seen.begin(), seen.end());
     CHECK(seen == std::vector<float>{4, 7, 8, 9, 9, 10}); // what was put at 4 and 7 to 10, and the new one at 9
     CHECK(values.extent(0) == 2);
+}
+
+TEST_CASE("a shift of one's own turns keys there and back") {
+    using Cache = cellar::Cache<cellar::StandardV<float>, cellar::FullCausal, MirroredRope>;
+    Cache cache{{1, 1, 4}, {.sequences = 1, .capacity = 4, .batch = 2}, {}, MirroredRope{4}};
+    const std::vector<cellar::Position> positions{{0}, {1}};
+    const std::vector<cellar::Sequence> sequences(2);
+    auto begun = cache.begin({positions, sequences});
+    REQUIRE(begun);
+    const std::vector<float> rows{0, 0, 0, 0, 1, 2, 3, 4};
+    begun->put(0, rows, rows);
+    begun->commit();
+    REQUIRE(cache.remove({0}, {0}, {1})); // the second token moves to position 0
+
+    const std::vector<cellar::Position> next{{1}};
+    auto pass = cache.begin({next, std::span{sequences}.first(1)});
+    REQUIRE(pass);
+    const auto keys = pass->keys(0);
+    const cellar::Cell cell = 1;
+    const MirroredRope rope{4};
+    for (int pair = 0; pair < 2; ++pair) {
+        float a = keys(cell, 0, pair);
+        float b = keys(cell, 0, 3 - pair);
+        CHECK(a != doctest::Approx(rows[static_cast<std::size_t>(4 + pair)]));
+        rope.rotation(0).turn(a, b, rope.factor(0, pair, 1));
+        CHECK(a == doctest::Approx(rows[static_cast<std::size_t>(4 + pair)]));
+        CHECK(b == doctest::Approx(rows[static_cast<std::size_t>(7 - pair)]));
+    }
 }

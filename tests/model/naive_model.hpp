@@ -65,6 +65,7 @@ struct Setup {
     int batch = 1;
     int padding = 1;
     bool can_shift = false;
+    bool turns = true;       ///< moved tokens become others, unless they carry no position
     bool is_encoder = false; ///< inputs: seen from their position on, moved as they are, and never missing
 };
 
@@ -141,7 +142,7 @@ public:
             if (position < begin) next.of(sequence).emplace(position, token);
             if (position < end) continue;
             const int by = begin - end;
-            if (setup_.is_encoder) {
+            if (setup_.is_encoder || (setup_.can_shift && !setup_.turns)) {
                 next.of(sequence).emplace(position + by, token);
                 continue;
             }

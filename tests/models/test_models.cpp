@@ -100,13 +100,18 @@ TEST_CASE("a latent stays as it is when its token moves, the rotary key behind i
     CHECK(keys(cell, 0, 513) == doctest::Approx(std::cos(1.0) - std::sin(1.0)));
 }
 
-TEST_CASE("keys without positions are not shifted") {
+TEST_CASE("keys without positions move as they are") {
     auto memory = Jamba15Mini::make<LayerKind::full>({.capacity = 4, .batch = 3});
     put_ones(memory);
-    const Result<void> removed = memory.remove({0}, {0}, {1});
-    REQUIRE_FALSE(removed);
-    CHECK(removed.error() == Refusal::cannot_shift);
-    CHECK(memory.tokens({0}) == 3);
+    REQUIRE(memory.remove({0}, {0}, {1}));
+    CHECK(memory.tokens({0}) == 2);
+    CHECK(memory.range({0}) == PositionRange{{0}, {1}});
+    const Position position{2};
+    const Sequence sequence{0};
+    auto pass = memory.begin({{&position, 1}, {&sequence, 1}});
+    REQUIRE(pass);
+    const auto keys = pass->keys(0);
+    for (int d = 0; d < 128; ++d) CHECK(static_cast<float>(keys(1, 0, d)) == 1.0F);
 }
 
 TEST_CASE("a sliding memory forgets what is out of its model's window") {

@@ -40,8 +40,9 @@ std::vector<Step> draw_steps(const Combination& combination, const Setting& sett
 
 bool agrees_with_model(const Combination& combination) {
     return rc::check(combination.name, [&] {
-        const Setting setting =
+        Setting setting =
             *salted(salt_of(combination), settings(combination.sees, combination.window_size, combination.can_shift));
+        setting.setup.turns = combination.turns;
         run(combination, setting, draw_steps(combination, setting, 120));
     });
 }

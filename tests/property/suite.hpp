@@ -18,6 +18,7 @@ struct Combination {
     naive::Sees sees = naive::Sees::everything;
     int window_size = 0; ///< where the type fixes it, else 0
     bool can_shift = false;
+    bool turns = true; ///< tokens that are shifted get other keys
     RowSource rows;
     std::function<std::unique_ptr<Subject>(const Setting&)> make{};
 };

@@ -77,7 +77,8 @@ static_assert(std::is_same_v<Mistral_7B::Memory<>, Bf16Cache<SlidingWindow<4096>
 static_assert(std::is_same_v<DeepSeekV3::Memory<>, Bf16Cache<FullCausal, RopeShift<Interleaved>>>);
 static_assert(std::is_same_v<Gemma3_4B::Sliding<>, Bf16Cache<SlidingWindow<1024>, RopeShift<Neox>>>);
 static_assert(std::is_same_v<Gemma3_4B::Full<EigenBackend>, Bf16Cache<FullCausal, RopeShift<Neox>, EigenBackend>>);
-static_assert(std::is_same_v<Jamba15Mini::Full<HostBackend, PermutedV<half>>, Cache<PermutedV<half>>>);
+static_assert(
+    std::is_same_v<Jamba15Mini::Full<HostBackend, PermutedV<half>>, Cache<PermutedV<half>, FullCausal, FreeShift>>);
 
 // Mixtures.
 static_assert(std::is_same_v<GptOss_20B::Memory<>, Hybrid<Repeat<GptOss_20B::Sliding<>, GptOss_20B::Full<>>,

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include <cellar/shift/free_shift.hpp>
 #include <cellar/shift/no_shift.hpp>
 #include <cellar/shift/rope_shift.hpp>
 
@@ -8,6 +9,8 @@ using namespace cellar;
 
 static_assert(shift_policy<NoShift> && !NoShift::possible);
 static_assert(shift_policy<RopeShift<>> && RopeShift<>::possible);
+static_assert(shift_policy<FreeShift> && FreeShift::possible);
+static_assert(turns_keys<RopeShift<>> && !turns_keys<FreeShift> && !turns_keys<NoShift>);
 static_assert(shift_policy<RopeShift<Interleaved>>);
 static_assert(std::is_same_v<RopeShift<>, RopeShift<Neox>>);
 static_assert(!std::is_default_constructible_v<RopeShift<>>);
@@ -39,11 +42,20 @@ struct RotationWithoutPairs : Mine {
     };
     Rotation rotation(int) const { return {}; }
 };
+struct TurnsBySayingSo : Mine {
+    static constexpr bool turns = true;
+};
+struct TurnsWithoutFactor {
+    static constexpr bool possible = true;
+    static constexpr bool turns = true;
+};
 struct SaysNothing {};
 
 } // namespace
 
 static_assert(shift_policy<Mine>);
+static_assert(shift_policy<TurnsBySayingSo> && turns_keys<TurnsBySayingSo>);
+static_assert(!shift_policy<TurnsWithoutFactor>);
 static_assert(!shift_policy<FactorOfAnotherType>);
 static_assert(!shift_policy<RotationWithoutPairs>);
 static_assert(!shift_policy<SaysNothing>);

@@ -7,8 +7,8 @@
 
 namespace cellar::kernel {
 
-/// Divides by what is not known before it runs, with a product: a division is 20 instructions of a device, and 100 of
-/// 64 bits. Dividends and divisors are in [0, 2^31) and [1, 2^31).
+/// Divides by what is not known before it runs, with a product: a division takes a device 20 instructions and more.
+/// Dividends and divisors are in [0, 2^31) and [1, 2^31).
 ///
 /// With s = ceil(log2 d) and m = ceil(2^(31 + s) / d), n m / 2^(31 + s) exceeds n / d by less than 1 / d (Granlund and
 /// Montgomery, Division by invariant integers using multiplication, 1994).

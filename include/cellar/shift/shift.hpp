@@ -28,6 +28,15 @@ template <class S>
 concept has_possible = requires {
     { S::possible } -> std::convertible_to<bool>;
 };
+/// Whether keys that move to another position become others: not where a policy has `turns`, and it is false.
+template <has_possible S>
+inline constexpr bool turns_keys = [] {
+    if constexpr (requires { S::turns; }) {
+        return S::possible && S::turns;
+    } else {
+        return bool{S::possible};
+    }
+}();
 template <class S>
 concept has_factor =
     std::is_trivially_copyable_v<typename S::Factor> && std::default_initializable<typename S::Factor> && requires(
@@ -42,13 +51,14 @@ concept has_rotation = requires(const S s, int layer) {
 /// What becomes of a stored key when its position changes.
 ///
 /// - `possible`: false if keys cannot be moved to another position; then nothing else is needed.
+/// - `turns`: false if they can, and stay what they are; then nothing else is needed, either. True if left out.
 /// - `rotation(layer)`: how that layer's keys are turned.
 /// - `factor(layer, pair, delta)`: what turns that pair by `delta` positions; asked on the host, once per layer, pair
 ///   and delta.
 ///
 /// Laws: a turn by d and then by -d changes nothing, one by a and then by b is one by a + b, both to rounding.
 template <class S>
-concept shift_policy = std::copyable<S> && has_possible<S> &&(!S::possible || (has_factor<S> && has_rotation<S>));
+concept shift_policy = std::copyable<S> && has_possible<S> &&(!turns_keys<S> || (has_factor<S> && has_rotation<S>));
 
 /// One more than the last element of a head that the rotation touches: the least dim it works on.
 template <has_pairs R>

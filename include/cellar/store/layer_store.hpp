@@ -79,7 +79,7 @@ public:
 
     /// Enqueues: turns the keys; values carry no position.
     template <shift_policy Shift>
-        requires(Shift::possible)
+        requires(turns_keys<Shift>)
     void turn(Backend& backend, const Shift& shift, int layer, std::span<const Turn> turns) {
         const int least = least_dim(shift.rotation(layer));
         CELLAR_EXPECTS(least <= key_mapping_.dim(), "store: the keys of layer ", layer, " have ", key_mapping_.dim(),
