@@ -26,28 +26,38 @@ struct TileRow<4> {
     using type = std::int32_t __attribute__((vector_size(16)));
 };
 
-// log2(n) times, rows i and i + n / 2 are interleaved to rows 2i and 2i + 1: that transposes n x n.
-template <class Row, std::size_t... I>
-void interleave(Row (&rows)[sizeof...(I)], std::index_sequence<I...>) {
+/// The elements of two rows in turn: of their first halves (`first` 0), or of their second ones (`first` half a row).
+template <int first, class Row, std::size_t... I>
+Row zip(Row a, Row b, std::index_sequence<I...>) {
     constexpr int n = sizeof...(I);
-    for (int done = 1; done < n; done *= 2) {
-        Row from[n];
-        std::memcpy(from, rows, sizeof(rows));
-        for (int i = 0; i < n / 2; ++i) {
-            rows[2 * i] = __builtin_shufflevector(from[i], from[i + n / 2], (I / 2 + I % 2 * n)...);
-            rows[2 * i + 1] = __builtin_shufflevector(from[i], from[i + n / 2], (n / 2 + I / 2 + I % 2 * n)...);
-        }
+    return __builtin_shufflevector(a, b, (first + static_cast<int>(I) / 2 + static_cast<int>(I) % 2 * n)...);
+}
+
+// log2(n) times, rows i and i + n / 2 become rows 2i and 2i + 1: that transposes n x n. Not in loops, which -O2 does not
+// unroll: the rows would lie in memory, and not in registers.
+template <int done, class Row, std::size_t... I>
+void interleave(Row (&rows)[sizeof...(I)], std::index_sequence<I...> all) {
+    constexpr int n = sizeof...(I);
+    if constexpr (done < n) {
+        const Row zipped[n] = {zip<static_cast<int>(I) % 2 * n / 2>(rows[I / 2], rows[I / 2 + n / 2], all)...};
+        ((rows[I] = zipped[I]), ...);
+        interleave<done * 2>(rows, all);
     }
+}
+
+template <class E, std::size_t... I>
+void transpose_rows(const E* from, std::int64_t from_stride, E* to, std::int64_t to_stride,
+                    std::index_sequence<I...> all) {
+    using Row = typename TileRow<sizeof(E)>::type;
+    Row rows[sizeof...(I)];
+    (std::memcpy(&rows[I], from + static_cast<std::int64_t>(I) * from_stride, sizeof(Row)), ...);
+    interleave<1>(rows, all);
+    (std::memcpy(to + static_cast<std::int64_t>(I) * to_stride, &rows[I], sizeof(Row)), ...);
 }
 
 template <class E>
 void transpose_tile(const E* from, std::int64_t from_stride, E* to, std::int64_t to_stride) {
-    using Row = typename TileRow<sizeof(E)>::type;
-    constexpr std::int64_t n = tile_rows<E>;
-    Row rows[n];
-    for (std::int64_t i = 0; i < n; ++i) std::memcpy(&rows[i], from + i * from_stride, sizeof(Row));
-    interleave(rows, std::make_index_sequence<n>{});
-    for (std::int64_t k = 0; k < n; ++k) std::memcpy(to + k * to_stride, &rows[k], sizeof(Row));
+    transpose_rows(from, from_stride, to, to_stride, std::make_index_sequence<tile_rows<E>>{});
 }
 
 #else
