@@ -12,8 +12,8 @@
 #include <cellar/layout/layout.hpp>
 #include <cellar/memory.hpp>
 #include <cellar/recurrent_state.hpp>
-#include <cellar/shift/frequencies.hpp>
 #include <cellar/shift/free_shift.hpp>
+#include <cellar/shift/frequencies.hpp>
 #include <cellar/shift/no_shift.hpp>
 #include <cellar/shift/rope_shift.hpp>
 #include <cellar/window/chunked_attention.hpp>

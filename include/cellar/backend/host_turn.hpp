@@ -7,6 +7,7 @@
 #include <cellar/kernel/kernel.hpp>
 #include <cellar/kernel/turn.hpp>
 #include <cellar/layout/mapping.hpp>
+#include <cellar/shift/shift.hpp>
 
 #include <algorithm>
 #include <cstdint>
@@ -31,16 +32,6 @@ void turn_pairs(const Mapping& mapping, E* memory, const Rotation& rotation, con
     }
 }
 
-/// True if the first elements of pairs [begin, end) lie side by side, and so do the second ones, in whole vectors.
-template <class Rotation>
-bool is_two_spans(const Rotation& rotation, int begin, int end) {
-    for (int i = 1; i < end - begin; ++i)
-        if (rotation.first(begin + i) != rotation.first(begin) + i
-            || rotation.second(begin + i) != rotation.second(begin) + i)
-            return false;
-    return (end - begin) % HalfConversion::width == 0;
-}
-
 /// The same for rows that lie together. 16-bit elements go through floats, because conversions of whole rows become
 /// vector code, and those of single elements on the way in and out of a pair do not.
 template <class Mapping, class E, class Rotation, class Factor>
@@ -53,7 +44,8 @@ void turn_rows(const Mapping& mapping, E* memory, const Rotation& rotation, cons
     const std::int64_t heads = std::int64_t{mapping.heads()} * run.count;
     E* const first = memory + mapping(run.first, 0, 0);
     if constexpr (std::is_same_v<E, half>) {
-        if (HalfConversion::is_available() && is_two_spans(rotation, begin, end)) {
+        const bool whole = (end - begin) % HalfConversion::width == 0;
+        if (HalfConversion::is_available() && whole && lie_in_two_spans(rotation, begin, end)) {
             for (E* head = first; head != first + heads * dim; head += dim)
                 HalfConversion::turn(rotation, factors, head + rotation.first(begin), head + rotation.second(begin),
                                      end - begin);

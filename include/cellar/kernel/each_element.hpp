@@ -8,8 +8,8 @@
 
 namespace cellar::kernel {
 
-/// How many values a thread reads before it writes the first one: 16 bytes that are under way for each thread hide the
-/// time that memory takes to answer, two do not.
+/// How many values a thread reads before it writes the first one: 16 bytes of them, so that enough is under way while
+/// memory takes its time to answer.
 template <class Value>
 inline constexpr int values_under_way = sizeof(Value) < 16 ? 16 / static_cast<int>(sizeof(Value)) : 1;
 

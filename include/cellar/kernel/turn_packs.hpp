@@ -5,6 +5,7 @@
 #include <cellar/kernel/cells.hpp>
 #include <cellar/kernel/pack.hpp>
 #include <cellar/layout/mapping.hpp>
+#include <cellar/shift/shift.hpp>
 
 #include <cstdint>
 
@@ -21,15 +22,11 @@ template <int N, class Rotation>
 PairOrder pair_order(const Rotation& rotation) {
     const int pairs = rotation.pairs();
     if (pairs == 0 || pairs % N != 0 || rotation.first(0) % N != 0) return PairOrder::other;
-    bool apart = rotation.second(0) % N == 0;
-    bool neighbours = true;
-    for (int pair = 0; pair < pairs; ++pair) {
-        apart = apart && rotation.first(pair) == rotation.first(0) + pair
-                && rotation.second(pair) == rotation.second(0) + pair;
-        neighbours = neighbours && rotation.first(pair) == rotation.first(0) + 2 * pair
-                     && rotation.second(pair) == rotation.first(pair) + 1;
-    }
-    return apart ? PairOrder::apart : neighbours ? PairOrder::neighbours : PairOrder::other;
+    if (rotation.second(0) % N == 0 && lie_in_two_spans(rotation, 0, pairs)) return PairOrder::apart;
+    for (int pair = 0; pair < pairs; ++pair)
+        if (rotation.first(pair) != rotation.first(0) + 2 * pair || rotation.second(pair) != rotation.first(pair) + 1)
+            return PairOrder::other;
+    return PairOrder::neighbours;
 }
 
 /// Turns N pairs at once, which fill two packs. Its indices are (i, head, pair / N).

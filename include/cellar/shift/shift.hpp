@@ -60,6 +60,14 @@ concept has_rotation = requires(const S s, int layer) {
 template <class S>
 concept shift_policy = std::copyable<S> && has_possible<S> &&(!turns_keys<S> || (has_factor<S> && has_rotation<S>));
 
+/// Whether the first elements of pairs [begin, end) lie side by side, and so do the second ones.
+template <has_pairs R>
+constexpr bool lie_in_two_spans(const R& r, int begin, int end) {
+    for (int pair = begin + 1; pair < end; ++pair)
+        if (r.first(pair) != r.first(pair - 1) + 1 || r.second(pair) != r.second(pair - 1) + 1) return false;
+    return true;
+}
+
 /// One more than the last element of a head that the rotation touches: the least dim it works on.
 template <has_pairs R>
 constexpr int least_dim(const R& r) {

@@ -13,6 +13,7 @@
 #include <cellar/layout/mapping.hpp>
 
 #include <cstdint>
+#include <type_traits>
 
 // Which kernel does it, by how memory lies: 16 bytes a thread where rows lie together and are aligned, tiles from rows
 // that lie together to cells that do and back, else elements. Lists of cells are where kernels read them. All enqueue.
@@ -22,50 +23,30 @@ namespace cellar::detail {
 /// Fewer cells leave a tile nearly empty.
 inline constexpr std::int64_t worth_a_tile = 16;
 
-template <int N, class Mapping>
-CellsHeadsDims mapping_of_packs(const Mapping& mapping) {
-    return {mapping.cells(), mapping.heads(), mapping.dim() / N};
-}
+template <bool puts, class Mapping, class Element, class T>
+using RowKernel = std::conditional_t<puts, kernel::Scatter<Mapping, Element, T>, kernel::Gather<Mapping, Element, T>>;
 
-/// Row i of `rows` to cell to[i].
+/// Row i of `rows` to cells(i); from there, if the rows are not constant.
 template <class ExecutionSpace, class Mapping, class E, class T>
-void launch_scatter(const ExecutionSpace& space, const Mapping& mapping, E* memory, kernel::CellList to,
-                    const StridedView<const T, 3>& rows) {
-    constexpr int width = kernel::pack_width<E, T>;
+void launch_rows(const ExecutionSpace& space, const Mapping& mapping, E* memory, kernel::CellList cells,
+                 const StridedView<T, 3>& rows) {
+    constexpr bool puts = std::is_const_v<T>;
+    using Element = std::remove_const_t<E>;
+    using Row = std::remove_const_t<T>;
+    const std::int64_t heads = rows.extent(1);
+    constexpr int width = kernel::pack_width<Element, Row>;
     if constexpr (Mapping::contiguous_rows) {
         if (kernel::is_in_packs<width>(rows) && kernel::is_aligned_for_packs<width>(memory)) {
-            const kernel::Scatter<CellsHeadsDims, kernel::Pack<E, width>, kernel::Pack<T, width>> scatter{
-                mapping_of_packs<width>(mapping), reinterpret_cast<kernel::Pack<E, width>*>(memory), to,
-                kernel::in_packs<width>(rows)};
-            return launch_elements<false>("cellar: packs", space, scatter, rows.extent(0), rows.extent(1),
-                                          rows.extent(2) / width);
+            const CellsHeadsDims packs{mapping.cells(), mapping.heads(), mapping.dim() / width};
+            const RowKernel<puts, CellsHeadsDims, kernel::Pack<Element, width>, kernel::Pack<Row, width>> kernel{
+                packs, reinterpret_cast<kernel::PackOf<width, E>*>(memory), cells, kernel::in_packs<width>(rows)};
+            return launch_elements<false>("cellar: packs", space, kernel, rows.extent(0), heads, packs.dim());
         }
     }
-    const kernel::Scatter<Mapping, E, T> scatter{mapping, memory, to, rows};
+    const RowKernel<puts, Mapping, Element, Row> kernel{mapping, memory, cells, rows};
     if (Mapping::contiguous_cells && rows.stride(2) == 1 && rows.extent(0) >= worth_a_tile)
-        return launch_tiles<true>(space, scatter, rows.extent(0), rows.extent(1), rows.extent(2));
-    launch_elements<Mapping::contiguous_cells>("cellar", space, scatter, rows.extent(0), rows.extent(1),
-                                               rows.extent(2));
-}
-
-/// Cell from[i] to row i of `rows`.
-template <class ExecutionSpace, class Mapping, class E, class T>
-void launch_gather(const ExecutionSpace& space, const Mapping& mapping, const E* memory, kernel::CellList from,
-                   const StridedView<T, 3>& rows) {
-    constexpr int width = kernel::pack_width<E, T>;
-    if constexpr (Mapping::contiguous_rows) {
-        if (kernel::is_in_packs<width>(rows) && kernel::is_aligned_for_packs<width>(memory)) {
-            const kernel::Gather<CellsHeadsDims, kernel::Pack<E, width>, kernel::Pack<T, width>> gather{
-                mapping_of_packs<width>(mapping), reinterpret_cast<const kernel::Pack<E, width>*>(memory), from,
-                kernel::in_packs<width>(rows)};
-            return launch_elements<false>("cellar: packs", space, gather, rows.extent(0), rows.extent(1),
-                                          rows.extent(2) / width);
-        }
-    }
-    const kernel::Gather<Mapping, E, T> gather{mapping, memory, from, rows};
-    if (Mapping::contiguous_cells && rows.stride(2) == 1 && rows.extent(0) >= worth_a_tile)
-        return launch_tiles<false>(space, gather, rows.extent(0), rows.extent(1), rows.extent(2));
-    launch_elements<Mapping::contiguous_cells>("cellar", space, gather, rows.extent(0), rows.extent(1), rows.extent(2));
+        return launch_tiles<puts>(space, kernel, rows.extent(0), heads, rows.extent(2));
+    launch_elements<Mapping::contiguous_cells>("cellar", space, kernel, rows.extent(0), heads, rows.extent(2));
 }
 
 /// Cell from[i] to cell to[i], for `count` of them; no cell is both read and written.

@@ -64,13 +64,13 @@ public:
     template <class Mapping, class E, class T>
     void scatter(const ExecutionSpace& space, const Mapping& mapping, E* memory, std::span<const Cell> cells,
                  StridedView<const T, 3> rows) {
-        detail::launch_scatter(space, mapping, memory, {cells_.send(space, cells)}, rows);
+        detail::launch_rows(space, mapping, memory, {cells_.send(space, cells)}, rows);
     }
 
     template <class Mapping, class E, class T>
     void gather(const ExecutionSpace& space, const Mapping& mapping, const E* memory, std::span<const Cell> cells,
                 StridedView<T, 3> rows) {
-        detail::launch_gather(space, mapping, memory, {from_.send(space, cells)}, rows);
+        detail::launch_rows(space, mapping, memory, {from_.send(space, cells)}, rows);
     }
 
     /// Cells of runs that overlap themselves go through scratch memory, as many at once as it holds; all others are
@@ -151,8 +151,7 @@ public:
     }
 
 private:
-    // Small enough to stay in the cache of a device, so that the way through it costs no memory's time; large enough
-    // to make a launch worth its while.
+    // Meant to stay in the cache of a device on the way through it, and to be worth a launch.
     static constexpr std::int64_t scratch_bytes = std::int64_t{4} << 20;
 
     /// The cells of a run, in the order in which none is overwritten before it was read.
@@ -178,8 +177,8 @@ private:
             auto rows = contiguous_view(scratch, some, mapping.heads(), mapping.dim());
             if constexpr (Mapping::contiguous_cells) // as they lie in memory
                 rows = {scratch, {some, mapping.heads(), mapping.dim()}, {1, mapping.dim() * some, some}};
-            detail::launch_gather<ExecutionSpace, Mapping, E, E>(space, mapping, memory, {from + first}, rows);
-            detail::launch_scatter<ExecutionSpace, Mapping, E, E>(space, mapping, memory, {to + first}, rows);
+            detail::launch_rows(space, mapping, memory, {from + first}, rows);
+            detail::launch_rows(space, mapping, memory, {to + first}, static_cast<StridedView<const E, 3>>(rows));
         }
     }
 
