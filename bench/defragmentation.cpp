@@ -11,20 +11,20 @@ namespace {
 
 constexpr int rebuilds = 10; // a cache is defragmented only once: it is filled anew for each time
 
-Book<FullCausal> with_holes(const Scene& scene) {
-    Book<FullCausal> book{limits_of(scene), FullCausal{}};
+WholeBook with_holes(const Scene& scene) {
+    WholeBook book{limits_of(scene)};
     if (scene.sequences == 2) {
         decode(book, scene.sequences, scene.tokens());
     } else {
         for (std::int32_t s = 0; s < scene.sequences; ++s) prefill(book, {s}, {0}, scene.tokens());
     }
-    for (std::int32_t s = 0; s < scene.sequences; s += 2) (void)book.remove({s}, {0}, end_of_time, false).has_value();
+    for (std::int32_t s = 0; s < scene.sequences; s += 2) (void)book.remove({s}, {0}, to_end, detail::MovedKeys::refused).has_value();
     return book;
 }
 
 void measure_cellar(benchmark::State& state, const Scene& scene) {
     measure(state, [&](Stopwatch& watch) {
-        Book<FullCausal> book = with_holes(scene);
+        WholeBook book = with_holes(scene);
         watch.start();
         benchmark::DoNotOptimize(book.defragment());
         watch.stop();
@@ -32,8 +32,8 @@ void measure_cellar(benchmark::State& state, const Scene& scene) {
 }
 
 void measure_scan(benchmark::State& state, const Scene& scene) {
-    Book<FullCausal> book = with_holes(scene);
-    const ScanCache<FullCausal> holes{book.ledger(), FullCausal{}};
+    WholeBook book = with_holes(scene);
+    const ScanCache<FullCausal> holes{table_of(book), FullCausal{}};
     const std::vector<Move> moves = book.defragment().moves;
     measure(state, [&](Stopwatch& watch) {
         ScanCache<FullCausal> scan = holes;
@@ -41,7 +41,7 @@ void measure_scan(benchmark::State& state, const Scene& scene) {
         const std::vector<Move> found = scan.defragment();
         watch.stop();
         expect(found == moves, "defragment: the scan has other moves");
-        expect_same_tokens(book.ledger(), scan, "defragment");
+        expect_same_tokens(table_of(book), scan, "defragment");
     });
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "scan_cache.hpp"
+#include "whole_book.hpp"
 #include <cellar/cellar.hpp>
 
 #include <algorithm>
@@ -22,7 +23,7 @@ inline void expect(bool holds, const std::string& what) {
 }
 
 /// The bookkeeping with as little memory behind it as a cache can have.
-template <window_policy Window>
+template <WindowPolicy Window>
 using Bookkeeping = Cache<StandardV<float>, Window>;
 
 /// The cells of a cache, how many sequences have tokens in it, and how full it is.
@@ -38,7 +39,7 @@ struct Scene {
 
 inline constexpr std::int32_t longest_batch = 512;
 
-inline void store(Book<FullCausal>& book, const Batch& batch) {
+inline void store(WholeBook& book, const Batch& batch) {
     expect(book.begin(batch).has_value(), "the cache is too small for the scene");
     book.commit();
 }
@@ -58,10 +59,10 @@ public:
         return tokens;
     }
     /// The next token of each of sequences [0, n).
-    static Tokens step(const Ledger& ledger, std::int32_t n) {
+    static Tokens step(const detail::CellTable& table, std::int32_t n) {
         Tokens tokens;
         for (std::int32_t s = 0; s < n; ++s) {
-            const PositionRuns& runs = ledger.record({s}).runs;
+            const detail::PositionRuns& runs = table.record({s}).runs;
             tokens.add({s}, runs.empty() ? Position{0} : runs.last() + 1);
         }
         return tokens;
@@ -90,7 +91,7 @@ void prefill(Memory& memory, Sequence s, Position from, std::int32_t n) {
 
 template <class Memory>
 void decode(Memory& memory, std::int32_t sequences, std::int32_t steps) {
-    Tokens tokens = Tokens::step(memory.ledger(), sequences);
+    Tokens tokens = Tokens::step(table_of(memory), sequences);
     for (std::int32_t i = 0; i < steps; ++i, tokens.advance(1)) store(memory, tokens.batch());
 }
 
@@ -104,18 +105,18 @@ void fill(Memory& memory, const Scene& scene) {
 }
 
 /// `more`: sequences without tokens.
-inline Limits limits_of(const Scene& scene, std::int32_t more = 0) {
+inline CacheLimits limits_of(const Scene& scene, std::int32_t more = 0) {
     return {.sequences = scene.sequences + more,
             .capacity = scene.cells / (scene.sequences + more),
             .batch = longest_batch};
 }
 
-template <window_policy Window>
+template <WindowPolicy Window>
 Bookkeeping<Window> filled(const Scene& scene);
 
 template <>
 inline Bookkeeping<FullCausal> filled(const Scene& scene) {
-    Bookkeeping<FullCausal> cache{Shape{1, 1, 1}, limits_of(scene)};
+    Bookkeeping<FullCausal> cache{CacheShape{1, 1, 1}, limits_of(scene)};
     fill(cache, scene);
     return cache;
 }
@@ -124,10 +125,10 @@ inline Bookkeeping<FullCausal> filled(const Scene& scene) {
 template <>
 inline Bookkeeping<SlidingWindow<>> filled(const Scene& scene) {
     const std::int32_t width = scene.tokens() - 1;
-    const Limits limits{.sequences = scene.sequences,
-                        .capacity = scene.cells,
-                        .batch = scene.cells - (width + (scene.sequences > 1 ? 1 : 0)) * scene.sequences};
-    Bookkeeping<SlidingWindow<>> cache{Shape{1, 1, 1}, limits, SlidingWindow<>{width}};
+    const CacheLimits limits{.sequences = scene.sequences,
+                             .capacity = scene.cells,
+                             .batch = scene.cells - (width + (scene.sequences > 1 ? 1 : 0)) * scene.sequences};
+    Bookkeeping<SlidingWindow<>> cache{CacheShape{1, 1, 1}, limits, SlidingWindow<>{width}};
     expect(cache.cells() == scene.cells, "the window does not fill the cache as meant");
     fill(cache, scene);
     if (scene.sequences > 1) decode(cache, scene.sequences, width);
@@ -135,11 +136,11 @@ inline Bookkeeping<SlidingWindow<>> filled(const Scene& scene) {
 }
 
 /// Both ways know the same tokens in the same cells.
-template <window_policy Window>
-void expect_same_tokens(const Ledger& ledger, const ScanCache<Window>& scan, const std::string& job) {
+template <WindowPolicy Window>
+void expect_same_tokens(const detail::CellTable& table, const ScanCache<Window>& scan, const std::string& job) {
     std::int64_t owners = 0;
-    for (std::int32_t s = 0; s < ledger.sequences(); ++s)
-        ledger.record({s}).runs.for_each({0}, end_of_time, [&](Position p, Cell cell, std::int32_t n) {
+    for (std::int32_t s = 0; s < table.sequences(); ++s)
+        table.record({s}).runs.for_each({0}, to_end, [&](Position p, Cell cell, std::int32_t n) {
             for (std::int32_t i = 0; i < n; ++i)
                 expect(scan.owns({s}, cell + i, p + i), job + ": the scan has other tokens or cells");
             owners += n;

@@ -8,7 +8,7 @@
 #include <utility>
 
 /// `decode_step`: begin and commit of the next token of each sequence, by a hybrid; `apart`: by the same caches, one
-/// after another. Of one cache (`full`), or of one with a window and one without (`window_full`). Both ways take turns,
+/// after another. Of one cache (`full`), or of one with a window and one without (`window_full`). Both ways take rotations,
 /// so that what else the machine does concerns both.
 namespace cellar::bench {
 namespace {
@@ -52,15 +52,15 @@ void run_steps(Way& way, const Scene& scene, Tokens& tokens, Stopwatch& watch) {
     watch.stop(steps);
     for (std::int32_t s = 0; s < scene.sequences; ++s) {
         expect(way.last().tokens({s}) == scene.tokens() + steps, "decode_step: tokens are missing");
-        expect(way.last().remove({s}, {scene.tokens()}, end_of_time).has_value(), "decode_step: it was refused");
+        expect(way.last().remove({s}, {scene.tokens()}, to_end).has_value(), "decode_step: it was refused");
     }
 }
 
-template <window_policy... Windows>
+template <WindowPolicy... Windows>
 void measure_steps(benchmark::State& state, const Scene& scene) {
     Together<Bookkeeping<Windows>...> together{filled<Windows>(scene)...};
     Apart<Bookkeeping<Windows>...> apart{filled<Windows>(scene)...};
-    Tokens tokens = Tokens::step(together.first().ledger(), scene.sequences);
+    Tokens tokens = Tokens::step(table_of(together.first()), scene.sequences);
     Tokens same = tokens;
     Stopwatch other;
     measure(state, [&](Stopwatch& watch) {
@@ -70,7 +70,7 @@ void measure_steps(benchmark::State& state, const Scene& scene) {
     state.counters["apart"] = other.median();
 }
 
-template <window_policy... Windows>
+template <WindowPolicy... Windows>
 void add_steps(const std::string& kind, const Scene& scene) {
     add("decode_step/" + kind + "/" + scene.name() + "/cellar",
         [=](benchmark::State& state) { measure_steps<Windows...>(state, scene); });

@@ -32,7 +32,7 @@ template <class T>
 void measure_scan(benchmark::State& state, const Scene& scene, std::int32_t prompt) {
     expect_same_passes<FullCausal>(scene, prompt, Search::from_first, "mask/" + scene.name() + std::to_string(prompt));
     Steps<FullCausal> steps{scene, prompt};
-    ScanCache<FullCausal> scan{steps.cache.ledger(), FullCausal{}};
+    ScanCache<FullCausal> scan{table_of(steps.cache), FullCausal{}};
     scan.begin(steps.batch(), Search::from_first);
     ZeroedArray<T> mask{std::int64_t{steps.batch().tokens()} * scan.history().count};
     measure(state, [&](Stopwatch& watch) {
@@ -47,7 +47,7 @@ void measure_fill(benchmark::State& state, const Scene& scene, std::int32_t prom
     Steps<FullCausal> steps{scene, prompt};
     auto pass = steps.cache.begin(steps.batch());
     ZeroedArray<T> mask{std::int64_t{pass->tokens()} * pass->history().count};
-    T value = MaskValues<T>::hidden;
+    T value = detail::MaskValues<T>::hidden;
     benchmark::DoNotOptimize(value);
     measure(state, [&](Stopwatch& watch) {
         if (cold) sweep_caches();

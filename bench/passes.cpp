@@ -21,7 +21,7 @@ constexpr Job jobs[] = {{"begin", Part::begin},
                         {"begin_mask_commit", Part::begin_mask_commit},
                         {"drop", Part::drop}};
 
-template <window_policy Window>
+template <WindowPolicy Window>
 void measure_cellar(benchmark::State& state, Part part, const Scene& scene, std::int32_t prompt) {
     Steps<Window> steps{scene, prompt};
     steps.cache.reserve(steps.batch().tokens()).drop();
@@ -42,12 +42,12 @@ void measure_cellar(benchmark::State& state, Part part, const Scene& scene, std:
     });
 }
 
-template <window_policy Window>
+template <WindowPolicy Window>
 void measure_scan(benchmark::State& state, Part part, const Scene& scene, std::int32_t prompt, Search search,
                   const std::string& job) {
     expect_same_passes<Window>(scene, prompt, search, job);
     Steps<Window> steps{scene, prompt};
-    ScanCache<Window> scan{steps.cache.ledger(), steps.cache.window()};
+    ScanCache<Window> scan{table_of(steps.cache), steps.cache.window()};
     ZeroedArray<float> mask{part == Part::begin_mask_commit ? std::int64_t{steps.batch().tokens()} * scene.cells : 0};
     measure(state, [&](Stopwatch& watch) {
         watch.start();
@@ -64,7 +64,7 @@ bool is_done_by_scan(Part part, Search search, bool windowed) {
     return part != Part::drop;
 }
 
-template <window_policy Window>
+template <WindowPolicy Window>
 void add_all(const std::string& window, const Scene& scene, std::int32_t prompt) {
     const std::string shape =
         prompt != 0 ? std::to_string(prompt) + "/" + std::to_string(scene.cells / 1024) + "k" : scene.name();

@@ -15,8 +15,8 @@ namespace {
 constexpr std::int32_t head = 64;
 constexpr int rebuilds = 15; // a gap closes only once: the cache is filled anew for each time
 
-Book<FullCausal> filled_book(const Scene& scene) {
-    Book<FullCausal> book{limits_of(scene), FullCausal{}};
+WholeBook filled_book(const Scene& scene) {
+    WholeBook book{limits_of(scene)};
     if (scene.sequences == 1) {
         fill(book, scene);
     } else {
@@ -26,27 +26,27 @@ Book<FullCausal> filled_book(const Scene& scene) {
 }
 
 void measure_tail(benchmark::State& state, const Scene& scene) {
-    Book<FullCausal> book = filled_book(scene);
+    WholeBook book = filled_book(scene);
     const Tokens last = Tokens::prompt({0}, {scene.tokens() - 1}, 1);
     measure(state, [&](Stopwatch& watch) {
         watch.start();
-        (void)book.remove({0}, {scene.tokens() - 1}, end_of_time, false).has_value();
+        (void)book.remove({0}, {scene.tokens() - 1}, to_end, detail::MovedKeys::refused).has_value();
         watch.stop();
         store(book, last.batch());
     });
 }
 
 void measure_tail_by_scan(benchmark::State& state, const Scene& scene) {
-    const Book<FullCausal> book = filled_book(scene);
-    ScanCache<FullCausal> scan{book.ledger(), FullCausal{}};
+    const WholeBook book = filled_book(scene);
+    ScanCache<FullCausal> scan{table_of(book), FullCausal{}};
     const Tokens last = Tokens::prompt({0}, {scene.tokens() - 1}, 1);
     measure(state, [&](Stopwatch& watch) {
         watch.start();
-        scan.remove({0}, {scene.tokens() - 1}, end_of_time);
+        scan.remove({0}, {scene.tokens() - 1}, to_end);
         watch.stop();
         scan.begin(last.batch(), Search::from_first);
     });
-    expect_same_tokens(book.ledger(), scan, "remove_tail");
+    expect_same_tokens(table_of(book), scan, "remove_tail");
 }
 
 Position half_of(const Scene& scene) {
@@ -54,27 +54,24 @@ Position half_of(const Scene& scene) {
 }
 
 void measure_shift(benchmark::State& state, const Scene& scene) {
-    detail::Removal removal; // of which a cache keeps the memory
     measure(state, [&](Stopwatch& watch) {
-        Book<FullCausal> book = filled_book(scene);
-        Ledger& ledger = book.ledger();
+        WholeBook book = filled_book(scene);
         watch.start();
-        (void)ledger.prepare_remove({0}, {head}, half_of(scene), MovedKeys::turned, removal).has_value();
-        ledger.finish_remove(removal);
+        (void)book.remove({0}, {head}, half_of(scene), detail::MovedKeys::rotated).has_value();
         watch.stop();
     });
 }
 
 void measure_shift_by_scan(benchmark::State& state, const Scene& scene) {
-    Book<FullCausal> book = filled_book(scene);
-    const ScanCache<FullCausal> filled{book.ledger(), FullCausal{}};
-    (void)book.remove({0}, {head}, half_of(scene), true).has_value();
+    WholeBook book = filled_book(scene);
+    const ScanCache<FullCausal> filled{table_of(book), FullCausal{}};
+    (void)book.remove({0}, {head}, half_of(scene), detail::MovedKeys::rotated).has_value();
     measure(state, [&](Stopwatch& watch) {
         ScanCache<FullCausal> scan = filled;
         watch.start();
         scan.remove({0}, {head}, half_of(scene));
         watch.stop();
-        expect_same_tokens(book.ledger(), scan, "remove_shift");
+        expect_same_tokens(table_of(book), scan, "remove_shift");
     });
 }
 
@@ -84,7 +81,7 @@ constexpr int dim = 128;
 
 void measure_turning(benchmark::State& state, const Scene& scene) {
     using Turned = Cache<StandardV<half>, FullCausal, RopeShift<Neox>>;
-    Turned cache{Shape{1, heads, dim, 0}, limits_of(scene), FullCausal{},
+    Turned cache{CacheShape{1, heads, dim, 0}, limits_of(scene), FullCausal{},
                  RopeShift<Neox>{rope_frequencies(dim, 10000)}};
     std::vector<float> keys(std::size_t{longest_batch} * heads * dim);
     for (std::size_t i = 0; i < keys.size(); ++i) keys[i] = std::sin(static_cast<float>(i));
@@ -102,7 +99,7 @@ void measure_turning(benchmark::State& state, const Scene& scene) {
         watch.start();
         (void)cache.remove({0}, {head}, half_of(scene)).has_value();
         watch.stop();
-        store_keys(cache.ledger().record({0}).runs.last() + 1);
+        store_keys(table_of(cache).record({0}).runs.last() + 1);
     });
 }
 

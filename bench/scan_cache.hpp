@@ -22,14 +22,14 @@ enum class Search {
 /// what cellar is measured against, so it is written to be fast: 16 bytes a cell, owners as one word (64 sequences at
 /// most), no branch on a cell where the result is written anyway, and the range of cells of each sequence kept so that
 /// masks and windows scan no more than that.
-template <window_policy Window>
+template <WindowPolicy Window>
 class ScanCache {
 public:
     /// The same tokens in the same cells.
-    ScanCache(const Ledger& ledger, const Window& window)
-        : window_{window}, cells_(static_cast<std::size_t>(ledger.cells())), ranges_(64), newest_(64) {
-        for (std::int32_t s = 0; s < ledger.sequences(); ++s)
-            ledger.record({s}).runs.for_each({0}, end_of_time, [&](Position p, Cell cell, std::int32_t n) {
+    ScanCache(const detail::CellTable& table, const Window& window)
+        : window_{window}, cells_(static_cast<std::size_t>(table.cells())), ranges_(64), newest_(64) {
+        for (std::int32_t s = 0; s < table.sequences(); ++s)
+            table.record({s}).runs.for_each({0}, to_end, [&](Position p, Cell cell, std::int32_t n) {
                 for (std::int32_t i = 0; i < n; ++i) enter({s}, p + i, cell + i);
             });
     }
@@ -70,7 +70,7 @@ public:
             for (std::int32_t c = 0; c < n; ++c) {
                 const bool visible = static_cast<bool>(
                     (first[c].owners >> s & 1) & unsigned{first[c].position >= from && first[c].position <= to});
-                out[c] = visible ? MaskValues<T>::visible : MaskValues<T>::hidden;
+                out[c] = visible ? detail::MaskValues<T>::visible : detail::MaskValues<T>::hidden;
             }
         }
     }
@@ -190,7 +190,7 @@ private:
             all.include(ranges_[index(s)].first);
             all.include(ranges_[index(s)].last);
         }
-        if (window_.oldest_kept(end_of_time) == Position{0}) {
+        if (window_.oldest_kept(to_end) == Position{0}) {
             history_ = all;
             return;
         }

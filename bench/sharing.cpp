@@ -12,7 +12,7 @@ namespace {
 
 struct Fork {
     explicit Fork(const Scene& the_scene)
-        : scene{the_scene}, book{limits_of(scene, scene.sequences), FullCausal{}}, target{scene.sequences} {
+        : scene{the_scene}, book{limits_of(scene, scene.sequences)}, target{scene.sequences} {
         if (scene.sequences == 1) {
             fill(book, scene);
         } else {
@@ -21,7 +21,7 @@ struct Fork {
     }
 
     Scene scene;
-    Book<FullCausal> book;
+    WholeBook book;
     Sequence target;
 };
 
@@ -32,23 +32,23 @@ void measure_cellar(benchmark::State& state, const Scene& scene, bool copies) {
         fork.book.copy_prefix({0}, fork.target, scene.tokens());
         if (copies) watch.stop();
         if (!copies) watch.start();
-        (void)fork.book.remove(fork.target, {0}, end_of_time, false).has_value();
+        (void)fork.book.remove(fork.target, {0}, to_end, detail::MovedKeys::refused).has_value();
         if (!copies) watch.stop();
     });
 }
 
 void measure_scan(benchmark::State& state, const Scene& scene, bool copies) {
     Fork fork{scene};
-    ScanCache<FullCausal> scan{fork.book.ledger(), FullCausal{}};
+    ScanCache<FullCausal> scan{table_of(fork.book), FullCausal{}};
     scan.copy_prefix({0}, fork.target, scene.tokens());
     fork.book.copy_prefix({0}, fork.target, scene.tokens());
-    expect_same_tokens(fork.book.ledger(), scan, "copy_prefix");
+    expect_same_tokens(table_of(fork.book), scan, "copy_prefix");
     measure(state, [&](Stopwatch& watch) {
         if (copies) watch.start();
         scan.copy_prefix({0}, fork.target, scene.tokens());
         if (copies) watch.stop();
         if (!copies) watch.start();
-        scan.remove(fork.target, {0}, end_of_time);
+        scan.remove(fork.target, {0}, to_end);
         if (!copies) watch.stop();
     });
 }
@@ -56,10 +56,10 @@ void measure_scan(benchmark::State& state, const Scene& scene, bool copies) {
 constexpr std::int32_t questions = 64;
 
 // Questions about the newest tokens: some can be answered with yes, and behind a window the older ones with no.
-template <window_policy Window>
+template <WindowPolicy Window>
 void measure_resume(benchmark::State& state, const Scene& scene) {
     const Bookkeeping<Window> cache = filled<Window>(scene);
-    const Position end = cache.ledger().record({0}).runs.last() + 1;
+    const Position end = table_of(cache).record({0}).runs.last() + 1;
     measure(state, [&](Stopwatch& watch) {
         int yes = 0;
         watch.start();
@@ -69,11 +69,11 @@ void measure_resume(benchmark::State& state, const Scene& scene) {
     });
 }
 
-template <window_policy Window>
+template <WindowPolicy Window>
 void measure_resume_by_scan(benchmark::State& state, const Scene& scene) {
     const Bookkeeping<Window> cache = filled<Window>(scene);
-    const ScanCache<Window> scan{cache.ledger(), cache.window()};
-    const Position end = cache.ledger().record({0}).runs.last() + 1;
+    const ScanCache<Window> scan{table_of(cache), cache.window()};
+    const Position end = table_of(cache).record({0}).runs.last() + 1;
     for (std::int32_t i = 0; i < questions; ++i)
         expect(scan.can_resume({0}, end - i) == cache.can_resume({0}, end - i), "can_resume: the scan says otherwise");
     measure(state, [&](Stopwatch& watch) {
@@ -83,7 +83,7 @@ void measure_resume_by_scan(benchmark::State& state, const Scene& scene) {
     });
 }
 
-template <window_policy Window>
+template <WindowPolicy Window>
 void add_resume(const std::string& window, const Scene& scene) {
     const std::string name = "can_resume/" + window + "/" + scene.name();
     add(name + "/cellar", [=](benchmark::State& state) { measure_resume<Window>(state, scene); });

@@ -2,7 +2,7 @@
 #include "filled.hpp"
 #include "jobs.hpp"
 #include "stopwatch.hpp"
-#include <cellar/recurrent_state.hpp>
+#include <cellar/recurrent/recurrent_memory.hpp>
 
 #include <cstddef>
 #include <cstring>
@@ -17,7 +17,7 @@ namespace {
 
 struct Conv : StateTensor<2> {};
 struct Ssm : StateTensor<3> {};
-using Mamba = RecurrentState<States<Conv, Ssm>>;
+using Mamba = RecurrentMemory<States<Conv, Ssm>>;
 
 constexpr int layers = 24;
 
@@ -31,19 +31,19 @@ void step(Mamba& memory, std::int32_t n) {
     for (std::int32_t s = 0; s < n; ++s) tokens.add({s}, memory.next({s}));
     auto pass = memory.begin(tokens.batch());
     for (int layer = 0; layer < layers; ++layer)
-        for (const Part& part : pass->parts()) pass->written(layer, part);
+        for (const MicroBatch& micro_batch : pass->micro_batches()) pass->mark_written(layer, micro_batch);
     pass->commit();
 }
 
 void measure_begin(benchmark::State& state, std::int32_t sequences) {
-    RecurrentState<States<Conv>> memory{StateShape{1, {{1, 1}}}, {.sequences = sequences, .batch = sequences}};
+    RecurrentMemory<States<Conv>> memory{StateShape{1, {{1, 1}}}, {.sequences = sequences, .batch = sequences}};
     Tokens tokens;
     for (std::int32_t s = 0; s < sequences; ++s) tokens.add({s}, {0});
     measure(state, [&](Stopwatch& watch) {
         watch.start();
         auto pass = memory.begin(tokens.batch());
         watch.stop();
-        pass->written(0, pass->parts().front());
+        pass->mark_written(0, pass->micro_batches().front());
         pass->commit();
         tokens.advance(1);
     });
@@ -58,9 +58,9 @@ void measure_get_put(benchmark::State& state) {
         auto pass = memory.begin(tokens.batch());
         watch.start();
         for (int layer = 0; layer < layers; ++layer) {
-            const Part& part = pass->parts().front();
-            benchmark::DoNotOptimize(pass->get<Ssm>(layer, part).pointer);
-            pass->put(layer, part);
+            const MicroBatch& micro_batch = pass->micro_batches().front();
+            benchmark::DoNotOptimize(pass->get<Ssm>(layer, micro_batch).pointer);
+            pass->put(layer, micro_batch);
         }
         watch.stop();
         pass->commit();
@@ -86,7 +86,7 @@ void measure_rollback(benchmark::State& state, std::int32_t tokens) {
         for (std::int32_t i = 0; i < tokens; ++i) step(memory, 1);
         const Position back = memory.next({0}) - tokens;
         watch.start();
-        const bool done = memory.remove({0}, back, end_of_time).has_value();
+        const bool done = memory.remove({0}, back, to_end).has_value();
         watch.stop();
         expect(done && memory.next({0}) == back, "states_rollback: it was refused");
     });

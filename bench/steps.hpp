@@ -16,7 +16,7 @@ namespace cellar::bench {
 /// Forward passes one after another on a filled cache: a decode step of all sequences, or a prompt of the first. The
 /// cache stays as full as the scene says: a window forgets by itself, and a cache without one is brought back (outside
 /// the measured time) after a few passes.
-template <window_policy Window>
+template <WindowPolicy Window>
 class Steps {
 public:
     Steps(const Scene& scene, std::int32_t prompt) : cache{filled<Window>(scene)}, scene_{scene}, prompt_{prompt} {
@@ -48,9 +48,9 @@ private:
     void rewind() {
         if constexpr (std::same_as<Window, FullCausal>)
             for (std::int32_t s = 0; s < scene_.sequences; ++s)
-                (void)cache.remove({s}, {scene_.tokens()}, end_of_time).has_value();
-        tokens_ = prompt_ != 0 ? Tokens::prompt({0}, cache.ledger().record({0}).runs.last() + 1, prompt_)
-                               : Tokens::step(cache.ledger(), scene_.sequences);
+                (void)cache.remove({s}, {scene_.tokens()}, to_end).has_value();
+        tokens_ = prompt_ != 0 ? Tokens::prompt({0}, table_of(cache).record({0}).runs.last() + 1, prompt_)
+                               : Tokens::step(table_of(cache), scene_.sequences);
     }
 
     Scene scene_;
@@ -62,12 +62,12 @@ private:
 };
 
 /// A few passes done both ways: the same cells, history, masks and tokens. Once for each job.
-template <window_policy Window>
+template <WindowPolicy Window>
 void expect_same_passes(const Scene& scene, std::int32_t prompt, Search search, const std::string& job) {
     static std::set<std::string> done;
     if (!done.insert(job).second) return;
     Steps<Window> steps{scene, prompt};
-    ScanCache<Window> scan{steps.cache.ledger(), steps.cache.window()};
+    ScanCache<Window> scan{table_of(steps.cache), steps.cache.window()};
     std::vector<float> expected;
     for (int i = 0; i < 3; ++i) {
         auto pass = steps.cache.begin(steps.batch());
@@ -75,7 +75,7 @@ void expect_same_passes(const Scene& scene, std::int32_t prompt, Search search, 
         expect(std::equal(scan.taken().begin(), scan.taken().end(), pass->cells().begin(), pass->cells().end()),
                job + ": the scan took other cells");
         expect(scan.history() == pass->history(), job + ": the scan has another history");
-        expect_same_tokens(steps.cache.ledger(), scan, job);
+        expect_same_tokens(table_of(steps.cache), scan, job);
         const auto mask = pass->mask();
         expected.resize(static_cast<std::size_t>(mask.size()));
         scan.write_mask(steps.batch(), expected.data());

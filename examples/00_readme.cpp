@@ -62,7 +62,7 @@ int main() {
                   cellar::RopeShift<cellar::Neox>{cellar::rope_frequencies(dim)}};
 
     auto pass = memory.begin({positions, sequences}); // one entry per token
-    if (!pass) return 1;                              // refused, say Refusal::full: nothing has changed
+    if (!pass) return 1;                              // refused, say Reason::full: nothing has changed
     for (int layer = 0; layer < layers; ++layer) {
         const auto rows = project(pass->tokens(), layer);    // q, k and v of your model
         pass->put(layer, rows, rows);                        // k and v: [tokens, heads, dim]
@@ -71,11 +71,12 @@ int main() {
     }
     pass->commit(); // a pass that is not committed never happened
 
-    memory.copy_prefix({0}, {1}, 4);                   // sequence 1 shares four tokens; no data moves
-    const auto removed = memory.remove({1}, {1}, {3}); // and drops two: what follows moves down
+    const auto shared = memory.copy_prefix({0}, {1}, 4); // sequence 1 shares four tokens; no data moves
+    const auto removed = memory.remove({1}, {1}, {3});   // and drops two of them; the next one moves down
     // [/readme]
 
     bool good = check(finite, "a finite output for every token");
+    good = check(shared.has_value(), "a shared prefix") && good;
     good = check(removed.has_value(), "room for the shift") && good;
     good = check(memory.tokens({0}) == 5 && memory.tokens({1}) == 2, "five tokens and two") && good;
     good = check(memory.statistics().shared == 1, "position 0 is still shared") && good;

@@ -31,7 +31,7 @@ int main() {
     const std::vector<cellar::Position> prompt{{0}, {1}, {2}, {3}};
     feed(memory, {prompt, std::vector<cellar::Sequence>(4, alice)}, {10, 11, 12, 13});
 
-    memory.copy_prefix(alice, bob, 3); // the first three tokens are bob's too; no data moves
+    expect(memory.copy_prefix(alice, bob, 3).has_value()); // the first three tokens are bob's too; no data moves
     expect(memory.tokens(bob) == 3);
     expect(memory.statistics().shared == 3);
     expect(memory.statistics().cells - memory.statistics().free == 4); // not seven

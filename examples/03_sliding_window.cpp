@@ -23,8 +23,8 @@ void feed(Memory& memory, int n) {
 } // namespace
 
 int main() {
-    const cellar::Shape shape{1, 1, 1};
-    const cellar::Limits limits{.capacity = 1000};
+    const cellar::CacheShape shape{1, 1, 1};
+    const cellar::CacheLimits limits{.capacity = 1000};
     const cellar::Sequence text{0};
 
     // [window]
@@ -44,7 +44,7 @@ int main() {
     // [options]
     // Keep more than is seen, to be able to go back; and keep the first tokens for good.
     using Window = cellar::SlidingWindow<>; // the width is given at run time
-    cellar::Cache<cellar::StandardV<float>, Window> more{shape, limits, Window{3, {.retention = 10, .pinned = 2}}};
+    cellar::Cache<cellar::StandardV<float>, Window> more{shape, limits, Window{3, {.retention = 10, .sinks = 2}}};
     feed(more, 500);
     expect(more.tokens(text) == 2 + 10);
     expect(more.can_resume(text, {492}) && !more.can_resume(text, {491}));

@@ -11,8 +11,8 @@ int main() {
     const std::vector<cellar::Position> positions{{0}, {1}, {2}, {3}, {4}};
     const std::vector<cellar::Sequence> sequences(5);
     const cellar::Sequence text{0};
-    const cellar::Limits limits{.capacity = 8, .batch = 5};
-    const cellar::Shape shape{1, 1, 2};
+    const cellar::CacheLimits limits{.capacity = 8, .batch = 5};
+    const cellar::CacheShape shape{1, 1, 2};
 
     // [keys]
     // A head of two elements is one rotary pair. Before its rotation every key here is (1, 0); at
@@ -48,12 +48,12 @@ int main() {
     // [/turned]
 
     // [refusal]
-    cellar::Cache<> still{shape, limits}; // NoShift: positions cannot change
+    cellar::Cache<> still{shape, limits}; // DisabledShift: positions cannot change
     auto other = still.begin({positions, sequences});
     expect(other.has_value());
     other->commit();
-    expect(still.remove(text, {1}, {3}).error() == cellar::Refusal::cannot_shift);
-    expect(still.tokens(text) == 5);                                  // nothing has changed
-    expect(still.remove(text, {3}, cellar::end_of_time).has_value()); // the end can always go
+    expect(still.remove(text, {1}, {3}).error() == cellar::Reason::cannot_shift);
+    expect(still.tokens(text) == 5);                             // nothing has changed
+    expect(still.remove(text, {3}, cellar::to_end).has_value()); // the end can always go
     // [/refusal]
 }

@@ -14,7 +14,7 @@ constexpr int dim = 4;
 constexpr int tokens = 3;
 const std::vector<cellar::Position> positions{{0}, {1}, {2}};
 const std::vector<cellar::Sequence> sequences(tokens);
-const cellar::Limits limits{.capacity = 8, .batch = tokens};
+const cellar::CacheLimits limits{.capacity = 8, .batch = tokens};
 
 } // namespace
 
@@ -31,10 +31,11 @@ int main() {
     a->put(0, k, k);
     b->put(0, k, k); // floats are rounded to the cache's elements
 
-    const auto rows = a->values(0);    // [history, heads, dim]
-    const auto columns = b->values(0); // [heads, dim, history]
-    for (int token = 0; token < tokens; ++token) expect(rows(token, 1, 2) == static_cast<float>(columns(1, 2, token)));
-    expect(rows.stride(2) == 1 && columns.stride(2) == 1); // the last index is the fastest
+    const auto x = a->values(0); // [history, heads, dim], whatever the layout
+    const auto y = b->values(0);
+    for (int token = 0; token < tokens; ++token) expect(x(token, 1, 2) == static_cast<float>(y(token, 1, 2)));
+    expect(x.stride(2) == 1); // StandardV: the elements of a row are contiguous
+    expect(y.stride(0) == 1); // PermutedV: one element of all tokens is
     expect(standard.bytes() == 2 * permuted.bytes());
     a->commit();
     b->commit();

@@ -14,7 +14,7 @@ namespace {
 struct Conv : cellar::StateTensor<2> {};                  // the last tokens' inputs: [width, channels]
 struct Ssm : cellar::StateTensor<3, cellar::bfloat16> {}; // the state matrices: [heads, rows, columns]
 
-using Memory = cellar::RecurrentState<cellar::States<Conv, Ssm>>;
+using Memory = cellar::RecurrentMemory<cellar::States<Conv, Ssm>>;
 // [/states]
 
 constexpr int layers = 2;
@@ -40,15 +40,16 @@ void step(const ConvView& conv, const SsmView& ssm, std::int64_t sequence, float
 void feed(Memory& memory, const cellar::Batch& batch, const std::vector<float>& words) {
     // [pass]
     auto pass = memory.begin(batch); // one position and sequence for each token
-    expect(pass.has_value());        // refused, say Refusal::not_next: nothing has changed
+    expect(pass.has_value());        // refused, say Reason::not_next: nothing has changed
     for (int layer = 0; layer < layers; ++layer) {
-        for (const cellar::Part& part : pass->parts()) {        // all its sequences have equally many tokens
-            const auto conv = pass->get<Conv>(layer, part);     // [part.sequences(), width, channels]
-            const auto ssm = pass->get<Ssm>(layer, part);       // [part.sequences(), heads, rows, columns]
-            for (std::int32_t i = 0; i < part.sequences(); ++i) // your kernels, which change them in place
-                for (const std::int32_t token : part.tokens(i)) // indices into the batch
+        for (const cellar::MicroBatch& micro_batch :
+             pass->micro_batches()) {                              // all its sequences have equally many tokens
+            const auto conv = pass->get<Conv>(layer, micro_batch); // [micro_batch.sequences(), width, channels]
+            const auto ssm = pass->get<Ssm>(layer, micro_batch);   // [micro_batch.sequences(), heads, rows, columns]
+            for (std::int32_t i = 0; i < micro_batch.sequences(); ++i) // your kernels, which change them in place
+                for (const std::int32_t token : micro_batch.tokens(i)) // indices into the batch
                     step(conv, ssm, i, words[static_cast<std::size_t>(token)]);
-            pass->put(layer, part);
+            pass->put(layer, micro_batch);
         }
     }
     pass->commit(); // a pass that is not committed never happened
@@ -93,12 +94,12 @@ int main() {
     expect(last_input(memory, bob) == 13);
     expect(memory.state(bob).slot != memory.state(alice).slot);
 
-    expect(memory.remove(alice, {6}, cellar::end_of_time).has_value()); // the last token is taken back
+    expect(memory.remove(alice, {6}, cellar::to_end).has_value()); // the last token is taken back
     expect(last_input(memory, alice) == 15);
-    expect(memory.remove(alice, {1}, {3}).error() == cellar::Refusal::cannot_cut); // no state forgets its middle
+    expect(memory.remove(alice, {1}, {3}).error() == cellar::Reason::cannot_cut); // no state forgets its middle
     // [/share]
 
-    // Both in one batch: alice has three tokens and bob one, so that there is more than one part.
+    // Both in one batch: alice has three tokens and bob one, so that there is more than one micro_batch.
     positions = {{6}, {4}, {7}, {8}};
     feed(memory, {positions, std::vector<cellar::Sequence>{alice, bob, alice, alice}}, {26, 34, 27, 28});
     expect(last_input(memory, alice) == 28);

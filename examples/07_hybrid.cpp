@@ -16,7 +16,7 @@ struct Sum : cellar::StateTensor<1> {}; // what the recurrent layers remember: [
 
 using Sliding = cellar::Cache<cellar::PermutedV<float>, cellar::SlidingWindow<4>>;
 using Full = cellar::Cache<cellar::StandardV<cellar::bf16>>;
-using Recurrent = cellar::RecurrentState<cellar::States<Sum>>;
+using Recurrent = cellar::RecurrentMemory<cellar::States<Sum>>;
 
 // Two layers with a window, one that sees all, one without memory, one recurrent; and so on.
 using Pattern = cellar::Repeat<cellar::Times<2, Sliding>, Full, cellar::NoMemory, Recurrent>;
@@ -36,13 +36,13 @@ struct Layer {
     void operator()(Pass& pass, int layer) const {
         if constexpr (std::is_same_v<Pass, cellar::NoMemory>) {
             // a feed-forward network
-        } else if constexpr (requires { pass.parts(); }) {
-            for (const cellar::Part& part : pass.parts()) {
-                const auto sums = pass.template get<Sum>(layer, part);
-                for (std::int32_t i = 0; i < part.sequences(); ++i)
-                    for (const std::int32_t token : part.tokens(i))
+        } else if constexpr (requires { pass.micro_batches(); }) {
+            for (const cellar::MicroBatch& micro_batch : pass.micro_batches()) {
+                const auto sums = pass.template get<Sum>(layer, micro_batch);
+                for (std::int32_t i = 0; i < micro_batch.sequences(); ++i)
+                    for (const std::int32_t token : micro_batch.tokens(i))
                         sums(i, 0) += tokens[static_cast<std::size_t>(token)];
-                pass.put(layer, part);
+                pass.put(layer, micro_batch);
             }
         } else {
             pass.put(layer, tokens, tokens);
@@ -101,18 +101,18 @@ int main() {
     // [rollback]
     expect(feed(memory, {positions(6, 3), of(alice, 3)}, {7, 8, 9})); // three tokens of a draft ...
     expect(memory.can_resume(alice, {7}));                            // all members can go back to 7
-    expect(memory.remove(alice, {7}, cellar::end_of_time).has_value());
+    expect(memory.remove(alice, {7}, cellar::to_end).has_value());
     expect(sum(memory, alice) == 28); // ... of which the first was right
     // [/rollback]
 
     // [refusals]
     expect(memory.resumable_prefix(alice, {5}) == cellar::Position{0}); // no state is kept there any more
-    const auto removed = memory.remove(alice, {5}, cellar::end_of_time);
-    expect(removed.error() == cellar::Refused{cellar::Refusal::cannot_rewind, 2}); // the states refuse,
-    expect(memory.member<Full>().tokens(alice) == 7);                              // so the caches have removed nothing
+    const auto removed = memory.remove(alice, {5}, cellar::to_end);
+    expect(removed.error() == cellar::Refusal{cellar::Reason::cannot_rewind, 2}); // the states refuse,
+    expect(memory.member<Full>().tokens(alice) == 7);                             // so the caches have removed nothing
 
     const auto refused = memory.begin({positions(7, 8), of(alice, 8)});
-    expect(refused.error() == cellar::Refusal::full && refused.error().member == 1);
+    expect(refused.error() == cellar::Reason::full && refused.error().member == 1);
     expect(cellar::to_string(refused.error()) == "member 1: full: fewer cells are free than the operation needs");
     // [/refusals]
     expect(feed(memory, {positions(7, 1), of(alice, 1)}, {10}));

@@ -19,7 +19,7 @@ constexpr int dim = 64;
 constexpr int steps = 20;
 
 using Backend = cellar::KokkosBackend<Kokkos::Cuda>;
-using DeviceCache = cellar::Cache<cellar::StandardV<float>, cellar::FullCausal, cellar::NoShift, Backend>;
+using DeviceCache = cellar::Cache<cellar::StandardV<float>, cellar::FullCausal, cellar::DisabledShift, Backend>;
 using Rows = Kokkos::View<float***, Kokkos::LayoutRight, Kokkos::CudaSpace>; // [tokens, heads, dim]
 
 void check(cudaError_t error) {
@@ -58,7 +58,7 @@ void decode(DeviceCache& cache, int position, const Rows& rows, Graph& graph) {
     const cudaStream_t stream = cache.backend().space().cuda_stream();
     auto pass = cache.begin({positions, sequences});
     expect(static_cast<bool>(pass));
-    pass->send_cells(); // not captured: every pass has cells of its own, in the same list
+    pass->upload_cells(); // not captured: every pass has cells of its own, in the same list
     const auto put = [&] {
         for (int layer = 0; layer < layers; ++layer) pass->put(layer, rows, rows);
     };
@@ -82,8 +82,8 @@ std::vector<float> keys_of(DeviceCache& cache, int layer) {
 }
 
 void run(const Kokkos::Cuda& space) {
-    const cellar::Limits limits{.sequences = 1, .capacity = steps, .batch = 4};
-    DeviceCache cache{cellar::Shape{layers, heads, dim}, limits, {}, {}, Backend{space}};
+    const cellar::CacheLimits limits{.sequences = 1, .capacity = steps, .batch = 4};
+    DeviceCache cache{cellar::CacheShape{layers, heads, dim}, limits, {}, {}, Backend{space}};
     cache.reserve(limits.batch).drop(); // from here on no address changes
     const Rows rows{"rows", 1, heads, dim};
     Graph graph;

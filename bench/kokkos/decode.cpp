@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "layers.hpp"
-#include <cellar/cache.hpp>
-#include <cellar/shift/no_shift.hpp>
+#include <cellar/cache/cache.hpp>
+#include <cellar/shift/disabled_shift.hpp>
 #include <cellar/window/full_causal.hpp>
 
 /// A decode step of one sequence without the model: `begin`, `put` in all layers, `commit`; beside it as many empty
@@ -17,8 +17,8 @@ template <class Layout>
 void measure_step(benchmark::State& state, Cell cells) {
     using E = typename Layout::key_element;
     const int layers = layers_of<E>(cells);
-    Cache<Layout, FullCausal, NoShift, Backend> cache{Shape{layers, kv_heads, head_dim},
-                                                      {.sequences = 1, .capacity = cells, .batch = 1}};
+    Cache<Layout, FullCausal, DisabledShift, Backend> cache{CacheShape{layers, kv_heads, head_dim},
+                                                            {.sequences = 1, .capacity = cells, .batch = 1}};
     Backend backend;
     Rows<E> rows{backend, layers, 1};
     const std::vector<Sequence> sequence{{0}};
@@ -33,7 +33,7 @@ void measure_step(benchmark::State& state, Cell cells) {
         watch.stop();
         position[0] = position[0] + 1;
         if (position[0].value < cells) return;
-        (void)cache.remove({0}, {0}, end_of_time).has_value();
+        (void)cache.remove({0}, {0}, to_end).has_value();
         position[0] = {0};
     });
 }

@@ -40,7 +40,7 @@ int layers_of(Cell cells) {
 template <class Layout>
 struct Layers {
     using E = typename Layout::key_element;
-    using Store = LayerStore<Layout, Backend>;
+    using Store = detail::LayerStore<Layout, Backend>;
 
     explicit Layers(Cell the_cells) : cells{the_cells} {
         for (int layer = 0; layer < layers_of<E>(cells); ++layer)
@@ -93,7 +93,7 @@ private:
     std::vector<Backend::Buffer<E>> to_;
 };
 
-/// Measures `job`, and as the counter `copy` the limit; the two take turns, so that all else concerns both.
+/// Measures `job`, and as the counter `copy` the limit; the two take rotations, so that all else concerns both.
 template <class E, class Job>
 void measure_beside_copies(benchmark::State& state, Backend& backend, Copies<E> copies, Job job) {
     Stopwatch limit;

@@ -36,7 +36,7 @@ Rotary::Rotary(const Config& config, int positions)
     }
 }
 
-void Rotary::turn(Eigen::Ref<Matrix> rows, Eigen::Index first) const {
+void Rotary::rotate(Eigen::Ref<Matrix> rows, Eigen::Index first) const {
     const bool neox = pairing_ == Pairing::neox;
     const Eigen::Index step = neox ? 1 : 2;
     const Eigen::Index apart = neox ? dim_ / 2 : 1;

@@ -27,7 +27,7 @@ public:
     int positions() const { return static_cast<int>(cos_.rows()); }
 
     /// Turns all heads of row i, which lie side by side, from position 0 to position first + i.
-    void turn(Eigen::Ref<Matrix> rows, Eigen::Index first) const;
+    void rotate(Eigen::Ref<Matrix> rows, Eigen::Index first) const;
 
 private:
     int dim_;

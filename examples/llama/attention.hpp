@@ -29,7 +29,7 @@ private:
 };
 
 /// Attention over the views that a cache gives, in the order in which its layout keeps them.
-template <cellar::layout_policy Layout>
+template <cellar::LayoutPolicy Layout>
 class ViewAttention {
 public:
     explicit ViewAttention(const Config& config)
@@ -54,7 +54,7 @@ public:
     }
 
 private:
-    static constexpr bool permuted = std::is_same_v<typename Layout::value_mapping, cellar::HeadsDimsCells>;
+    static constexpr bool permuted = Layout::value_mapping::contiguous_cells;
 
     /// [history, dim]
     template <class Keys>
@@ -66,7 +66,7 @@ private:
     template <class Values>
     Plane head_of_values(const Values& values, int head) {
         if constexpr (permuted) {
-            return plane(&values(head, 0, 0), dim_, values.extent(2), values.stride(1), values_);
+            return plane(&values(0, head, 0), dim_, values.extent(0), values.stride(2), values_);
         } else {
             return plane(&values(0, head, 0), values.extent(0), dim_, values.stride(0), values_);
         }

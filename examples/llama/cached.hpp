@@ -84,7 +84,7 @@ public:
 
     void attend(int layer, Matrix& queries, Matrix& keys, const Matrix& values, Matrix& out) override {
         const auto l = static_cast<std::size_t>(layer);
-        work_.turn(queries, keys, positions_.front().value);
+        work_.rotate(queries, keys, positions_.front().value);
         if (kinds_[l] == LayerKind::sliding_attention) {
             work_.attend(sliding_.pass(), places_[l], queries, keys, values, out);
         } else {

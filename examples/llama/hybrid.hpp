@@ -56,7 +56,7 @@ public:
     }
 
     void attend(int layer, Matrix& queries, Matrix& keys, const Matrix& values, Matrix& out) override {
-        work_.turn(queries, keys, positions_.front().value);
+        work_.rotate(queries, keys, positions_.front().value);
         pass_->visit(layer, [&](auto& pass, int place) {
             if constexpr (requires { pass.mask(); }) work_.attend(pass, place, queries, keys, values, out);
         });
@@ -64,7 +64,7 @@ public:
 
     void recur(int layer, const RecurrenceWeights& w, Matrix& x) override {
         pass_->visit(layer, [&](auto& pass, int place) {
-            if constexpr (requires { pass.parts(); }) work_.recur(pass, place, w, x);
+            if constexpr (requires { pass.micro_batches(); }) work_.recur(pass, place, w, x);
         });
     }
 

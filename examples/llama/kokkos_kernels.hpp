@@ -11,7 +11,7 @@
 
 namespace llama {
 
-/// Part of the product of a query and a key.
+/// MicroBatch of the product of a query and a key.
 template <class Element>
 struct AddProduct {
     const float* query;

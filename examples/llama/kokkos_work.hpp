@@ -96,7 +96,7 @@ public:
         using Kernel = Attention<typename Layout::key_element, typename Policy::member_type>;
         const Policy teams{space_, static_cast<int>(tokens * heads_), 1, Policy::vector_length_max()};
         Kokkos::parallel_for("llama: attention", teams,
-                             Kernel{cellar::strided_view(heads(0, tokens, heads_)), seen_keys, cells_first(seen_values),
+                             Kernel{cellar::strided_view(heads(0, tokens, heads_)), seen_keys, seen_values,
                                     sees, cellar::strided_view(heads(out_at, tokens, heads_))});
         rows_.fetch(space_, out_at, queries.size());
         space_.fence("llama: attention");
@@ -110,13 +110,13 @@ public:
         rows_.reserve(4 * x.size()); // the last three are of the device alone
         rows_.write(0, x);
         rows_.send(space_, 0, x.size());
-        for (const cellar::Part& part : pass.parts()) {
+        for (const cellar::MicroBatch& micro_batch : pass.micro_batches()) {
             const auto rows = [&](std::int64_t block) {
-                const std::int64_t first = block * x.size() + part.tokens(0).front() * x.cols();
-                return cellar::contiguous_view(rows_.device(first), part.length(), x.cols());
+                const std::int64_t first = block * x.size() + micro_batch.tokens(0).front() * x.cols();
+                return cellar::contiguous_view(rows_.device(first), micro_batch.length(), x.cols());
             };
-            const auto before = pass.template get<RecentInputs>(layer, part); // [1 sequence, ...]
-            const auto state = pass.template get<Hidden>(layer, part);
+            const auto before = pass.template get<RecentInputs>(layer, micro_batch); // [1 sequence, ...]
+            const auto state = pass.template get<Hidden>(layer, micro_batch);
             const auto convolved = rows(1), left = rows(2), added = rows(3);
             for_each("llama: convolution", left.size(),
                      Convolution{view(weights.taps), view(weights.taps_bias), before, rows(0), convolved});
@@ -128,7 +128,7 @@ public:
                            left,
                            added});
             for_each("llama: recurrence", x.cols(), Recurrence{left, added, before, state, rows(0)});
-            pass.put(layer, part);
+            pass.put(layer, micro_batch);
         }
         rows_.fetch(space_, 0, x.size());
         space_.fence("llama: recurrence");
@@ -177,18 +177,6 @@ private:
         using Rows = Kokkos::View<float***, Kokkos::LayoutRight, MemorySpace, Kokkos::MemoryUnmanaged>;
         return Rows{rows_.device(first), static_cast<std::size_t>(tokens), static_cast<std::size_t>(count),
                     static_cast<std::size_t>(dim_)};
-    }
-
-    /// Values as [history, kv_heads, dim]: where they lie stays as it is.
-    template <class T>
-    static auto cells_first(const cellar::StridedView<T, 3>& values) {
-        if constexpr (std::is_same_v<typename Layout::value_mapping, cellar::HeadsDimsCells>) {
-            return cellar::StridedView<T, 3>{values.pointer,
-                                             {values.extent(2), values.extent(0), values.extent(1)},
-                                             {values.stride(2), values.stride(0), values.stride(1)}};
-        } else {
-            return values;
-        }
     }
 
     template <class Kernel>

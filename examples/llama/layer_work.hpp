@@ -12,7 +12,7 @@
 
 namespace llama {
 
-/// A recurrent layer's state in a `RecurrentState`.
+/// A recurrent layer's state in a `RecurrentMemory`.
 struct RecentInputs : cellar::StateTensor<2> {}; // [taps - 1, width]
 struct Hidden : cellar::StateTensor<1> {};       // [width]
 
@@ -24,7 +24,7 @@ struct MemoryOf {
     using Backend = typename Work::Backend;
     using Sliding = cellar::Cache<Layout, cellar::SlidingWindow<>, Shift, Backend>;
     using Full = cellar::Cache<Layout, cellar::FullCausal, Shift, Backend>;
-    using Recurrent = cellar::RecurrentState<cellar::States<RecentInputs, Hidden>, Backend>;
+    using Recurrent = cellar::RecurrentMemory<cellar::States<RecentInputs, Hidden>, Backend>;
 
     const Work& work;
     const Config& config;
@@ -50,10 +50,10 @@ struct MemoryOf {
     }
 
 private:
-    cellar::Shape shape(LayerKind kind) const {
+    cellar::CacheShape shape(LayerKind kind) const {
         return {config.layers(kind), config.num_key_value_heads, config.head_dim};
     }
-    cellar::Limits limits() const { return {.sequences = 1, .capacity = capacity, .batch = batch}; }
+    cellar::CacheLimits limits() const { return {.sequences = 1, .capacity = capacity, .batch = batch}; }
 };
 
 /// What is done with keys before they are stored, whoever does the rest.
@@ -63,9 +63,9 @@ public:
     KeyWork(const Config& config, int capacity) : rotary_{config, capacity} {}
 
     /// Queries and keys get their rotary positions, of which the first is `first`.
-    void turn(Matrix& queries, Matrix& keys, int first) const {
-        rotary_.turn(queries, first);
-        rotary_.turn(keys, first);
+    void rotate(Matrix& queries, Matrix& keys, int first) const {
+        rotary_.rotate(queries, first);
+        rotary_.rotate(keys, first);
     }
 
     /// The largest relative error of storing a number.
@@ -107,12 +107,12 @@ public:
 
     template <class Pass>
     static void recur(Pass& pass, int layer, const RecurrenceWeights& w, Matrix& x) {
-        for (const cellar::Part& part : pass.parts()) {
-            const auto inputs = pass.template get<RecentInputs>(layer, part); // [1 sequence, ...]
-            const auto h = pass.template get<Hidden>(layer, part);
+        for (const cellar::MicroBatch& micro_batch : pass.micro_batches()) {
+            const auto inputs = pass.template get<RecentInputs>(layer, micro_batch); // [1 sequence, ...]
+            const auto h = pass.template get<Hidden>(layer, micro_batch);
             llama::recur(w, {{inputs.pointer, inputs.extent(1), inputs.extent(2)}, {h.pointer, h.extent(1)}},
-                         x.middleRows(part.tokens(0).front(), part.length()));
-            pass.put(layer, part);
+                         x.middleRows(micro_batch.tokens(0).front(), micro_batch.length()));
+            pass.put(layer, micro_batch);
         }
     }
 

@@ -75,8 +75,8 @@ void Reference::attend(LayerKind kind, const Epoch& epoch, const Matrix& queries
     Matrix q = queries.middleRows(from, fresh);
     Matrix k = rows(keys, epoch);
     const Matrix v = rows(values, epoch);
-    rotary_.turn(q, epoch.first);
-    rotary_.turn(k, 0);
+    rotary_.rotate(q, epoch.first);
+    rotary_.rotate(k, 0);
     const Eigen::Index dim = config_.head_dim;
     for (int head = 0; head < config_.num_attention_heads; ++head) {
         const int kv_head = head / config_.queries_per_key();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "safetensors.hpp"
 
-#include <cellar/layout/element.hpp>
+#include <cellar/element/element.hpp>
 
 #include <nlohmann/json.hpp>
 

@@ -13,7 +13,7 @@ struct ChannelToken : cellar::StateTensor<1> {}; // [hidden]
 struct TimeToken : cellar::StateTensor<1> {};    // [hidden]
 struct KeyValue : cellar::StateTensor<3> {};     // [heads, head_dim of values, head_dim of keys]
 
-using Memory = cellar::RecurrentState<cellar::States<ChannelToken, TimeToken, KeyValue>>;
+using Memory = cellar::RecurrentMemory<cellar::States<ChannelToken, TimeToken, KeyValue>>;
 using Pass = cellar::PassOf<Memory>;
 
 inline cellar::StateShape state_shape(const Config& c) {
@@ -26,23 +26,23 @@ inline Matrix forward(const Rwkv& model, Pass& pass, std::span<const int> tokens
     Matrix x = model.embed(tokens);
     Matrix first_values(x.rows(), x.cols());
     for (int layer = 0; layer < model.config().layers; ++layer) {
-        for (const cellar::Part& part : pass.parts()) {
+        for (const cellar::MicroBatch& micro_batch : pass.micro_batches()) {
             // The model wants the tokens of one sequence together.
             const auto each = [&](auto copy) {
                 Eigen::Index row = 0;
-                for (std::int32_t s = 0; s < part.sequences(); ++s)
-                    for (const std::int32_t token : part.tokens(s)) copy(row++, token);
+                for (std::int32_t s = 0; s < micro_batch.sequences(); ++s)
+                    for (const std::int32_t token : micro_batch.tokens(s)) copy(row++, token);
             };
-            Matrix of_part(part.sequences() * part.length(), x.cols());
+            Matrix of_part(micro_batch.sequences() * micro_batch.length(), x.cols());
             Matrix values_of_part(of_part.rows(), of_part.cols());
             each([&](Eigen::Index row, Eigen::Index token) {
                 of_part.row(row) = x.row(token);
                 values_of_part.row(row) = first_values.row(token);
             });
-            const LayerState state{pass.get<ChannelToken>(layer, part), pass.get<TimeToken>(layer, part),
-                                   pass.get<KeyValue>(layer, part)};
+            const LayerState state{pass.get<ChannelToken>(layer, micro_batch), pass.get<TimeToken>(layer, micro_batch),
+                                   pass.get<KeyValue>(layer, micro_batch)};
             model.layer(layer, state, of_part, values_of_part);
-            pass.put(layer, part);
+            pass.put(layer, micro_batch);
             each([&](Eigen::Index row, Eigen::Index token) {
                 x.row(token) = of_part.row(row);
                 first_values.row(token) = values_of_part.row(row);

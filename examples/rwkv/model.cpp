@@ -27,9 +27,9 @@ Matrix normalise(const Matrix& x, const Norm& norm, float eps, Eigen::Index size
     Matrix y = x;
     for (Eigen::Index row = 0; row < y.rows(); ++row) {
         for (Eigen::Index first = 0; first < y.cols(); first += size) {
-            auto part = y.row(row).segment(first, size).array();
-            part -= part.mean();
-            part /= std::sqrt(part.square().mean() + eps);
+            auto group = y.row(row).segment(first, size).array();
+            group -= group.mean();
+            group /= std::sqrt(group.square().mean() + eps);
         }
         y.row(row) = y.row(row).cwiseProduct(norm.weight) + norm.bias;
     }

@@ -15,10 +15,10 @@ SOUND = {
     "kernel/turn.hpp": HEAD + "#include <cellar/base/ids.hpp>\n",
     "book/book.hpp": HEAD + "#include <cellar/window/window.hpp>\n",
     "backend/backend.hpp": HEAD,
-    "backend/host.hpp": HEAD + "#include <cellar/kernel/turn.hpp>\n",
+    "backend/host.hpp": HEAD + "#include <cellar/kernel/rotate.hpp>\n",
     "backend/eigen.hpp": HEAD + "#include <Eigen/Core>\nusing M = Eigen::MatrixXf;\n",
     "store/layer_store.hpp": HEAD + "#include <cellar/backend/backend.hpp>\n",
-    "cache.hpp": HEAD + "#include <cellar/book/book.hpp>\n#include <cellar/store/layer_store.hpp>\n",
+    "cache.hpp": HEAD + "#include <cellar/book/cache_book.hpp>\n#include <cellar/store/layer_store.hpp>\n",
 }
 
 

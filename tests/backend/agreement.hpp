@@ -42,14 +42,14 @@ inline std::vector<cellar::Move> random_move(std::mt19937& random, int cells) {
     return {{up_to(random, 0, cells - count), up_to(random, 0, cells - count), count}};
 }
 
-inline std::vector<cellar::Turn> random_turns(std::mt19937& random, int cells) {
-    std::vector<cellar::Turn> turns;
+inline std::vector<cellar::KeyRotation> random_turns(std::mt19937& random, int cells) {
+    std::vector<cellar::KeyRotation> rotations;
     for (Cell first = up_to(random, 0, 5); first < cells;) {
         const int count = up_to(random, 1, std::min(10, cells - first));
-        turns.push_back({first, count, up_to(random, -5000, 5000)});
+        rotations.push_back({first, count, up_to(random, -5000, 5000)});
         first += count + up_to(random, 0, 5);
     }
-    return turns;
+    return rotations;
 }
 
 /// The place of an element among those of its type, in the order of their values.
@@ -104,15 +104,15 @@ struct Both {
     }
 
     template <class Pairing>
-    void turn(std::mt19937& random) {
+    void rotate(std::mt19937& random) {
         const int pairs = up_to(random, 0, own.mapping.dim() / 2);
         if (pairs == 0) return;
         const cellar::RopeShift<Pairing> shift{cellar::rope_frequencies(2 * pairs),
                                                up_to(random, 0, own.mapping.dim() - 2 * pairs)};
-        const auto turns = random_turns(random, static_cast<int>(own.mapping.cells()));
+        const auto rotations = random_turns(random, static_cast<int>(own.mapping.cells()));
         const double longest = longest_pair(own.read());
-        own.turn(shift, 0, turns);
-        eigen.turn(shift, 0, turns);
+        own.rotate(shift, 0, rotations);
+        eigen.rotate(shift, 0, rotations);
         const auto turned = eigen.read();
         CHECK(agree(own.read(), turned, longest));
         own.backend.copy_from_host(std::span<const E>{turned}, own.buffer, 0);
@@ -137,8 +137,8 @@ void check_agreement(int rounds, int most_cells) {
                 both.template scatter_and_gather<typename Kind::Element>(random);
                 both.template scatter_and_gather<float>(random);
                 both.move(random);
-                both.template turn<cellar::Neox>(random);
-                both.template turn<cellar::Interleaved>(random);
+                both.template rotate<cellar::Neox>(random);
+                both.template rotate<cellar::Interleaved>(random);
             }
         }
     });

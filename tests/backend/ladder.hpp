@@ -3,7 +3,7 @@
 
 #include "backend/memory.hpp"
 #include "backend/slots.hpp"
-#include "backend/turned.hpp"
+#include "backend/rotated.hpp"
 #include "shift/archetypes.hpp"
 #include "violations.hpp"
 #include <cellar/backend/backend.hpp>
@@ -24,7 +24,7 @@
 //     #define CELLAR_BACKEND cellar::HostBackend
 //     #include "backend/ladder.hpp"
 
-static_assert(cellar::backend<CELLAR_BACKEND>);
+static_assert(cellar::BackendPolicy<CELLAR_BACKEND>);
 TYPE_TO_STRING(CELLAR_BACKEND);
 
 namespace cellar_test {
@@ -37,9 +37,9 @@ void check_rotary_keys_turn() {
     memory.fill(random);
     const auto frequencies = cellar::rope_frequencies(16);
     const cellar::RopeShift<Pairing> shift{frequencies};
-    const std::vector<cellar::Turn> turns{{0, 7, -3}, {20, 20, -3}, {9, 1, 100000}, {12, 2, 0}};
-    memory.turn(shift, 0, turns);
-    CHECK(is_turned_by(memory, frequencies, shift, turns));
+    const std::vector<cellar::KeyRotation> rotations{{0, 7, -3}, {20, 20, -3}, {9, 1, 100000}, {12, 2, 0}};
+    memory.rotate(shift, 0, rotations);
+    CHECK(is_rotated_by(memory, frequencies, shift, rotations));
 }
 
 } // namespace cellar_test
@@ -181,7 +181,7 @@ TEST_CASE_TEMPLATE("09 a user's own shift turns exactly, in its layer", Backend,
         using E = typename Kind::Element;
         cellar_test::Memory<Backend, typename Kind::Mapping, E> memory{40, 3, 6};
         const cellar_test::AddShift shift{2};
-        memory.turn(shift, 1, {{3, 2, 5}, {8, 1, -4}});
+        memory.rotate(shift, 1, {{3, 2, 5}, {8, 1, -4}});
         for (const auto& [cell, delta] : {std::pair{3, 10}, {4, 10}, {8, -8}}) {
             for (int head = 0; head < 3; ++head) {
                 for (int d = 0; d < 4; ++d) {
@@ -210,13 +210,13 @@ TEST_CASE_TEMPLATE("12 only the rotary part of a head turns", Backend, CELLAR_BA
         cellar_test::Memory<Backend, typename Kind::Mapping, typename Kind::Element> memory{40, 3, 16};
         memory.fill(random);
         const auto frequencies = cellar::rope_frequencies(6);
-        const std::vector<cellar::Turn> turns{{0, 40, 11}};
+        const std::vector<cellar::KeyRotation> rotations{{0, 40, 11}};
         const cellar::RopeShift<cellar::Neox> first{frequencies};
-        memory.turn(first, 0, turns);
-        CHECK(cellar_test::is_turned_by(memory, frequencies, first, turns));
+        memory.rotate(first, 0, rotations);
+        CHECK(cellar_test::is_rotated_by(memory, frequencies, first, rotations));
         const cellar::RopeShift<cellar::Interleaved> last{frequencies, 10};
-        memory.turn(last, 0, turns);
-        CHECK(cellar_test::is_turned_by(memory, frequencies, last, turns));
+        memory.rotate(last, 0, rotations);
+        CHECK(cellar_test::is_rotated_by(memory, frequencies, last, rotations));
     });
 }
 
@@ -232,16 +232,16 @@ TEST_CASE_TEMPLATE("13 nothing to do", Backend, CELLAR_BACKEND) {
         memory.move({});
         memory.move({{3, 9, 0}});
         const auto none = cellar::RopeShift<>::per_layer({{}, {1.0}});
-        memory.turn(none, 1, {});
-        memory.turn(none, 1, {{3, 0, 7}});
-        memory.turn(none, 0, {{3, 4, 7}});
+        memory.rotate(none, 1, {});
+        memory.rotate(none, 1, {{3, 0, 7}});
+        memory.rotate(none, 0, {{3, 4, 7}});
         CHECK(memory.is_as_expected());
 
         cellar_test::Memory<Backend, typename Kind::Mapping, E> empty{40, 3, 0};
         empty.scatter({3, 9}, std::vector<E>{});
         CHECK(empty.gather({3, 9}).empty());
         empty.move({{3, 9, 5}});
-        empty.turn(none, 0, {{3, 4, 7}});
+        empty.rotate(none, 0, {{3, 4, 7}});
     });
 }
 
@@ -275,9 +275,9 @@ TEST_CASE_TEMPLATE("15 work is done in the order in which it was given", Backend
         in.write(memory.backend, std::vector<E>(static_cast<std::size_t>(200 * memory.row()), E{}));
         for (int round = 1; round <= 10; ++round) {
             memory.backend.scatter(memory.mapping, memory.buffer, std::span<const cellar::Cell>{cells}, in.constant());
-            memory.turn(cellar_test::AddShift{16}, 0, {{0, 100, round}});
+            memory.rotate(cellar_test::AddShift{16}, 0, {{0, 100, round}});
             memory.move({{0, 100, 100}});
-            memory.turn(cellar_test::AddShift{16}, 0, {{100, 100, 1}});
+            memory.rotate(cellar_test::AddShift{16}, 0, {{100, 100, 1}});
             memory.backend.gather(memory.mapping, memory.buffer, std::span<const cellar::Cell>{cells}, out.view());
         }
         const auto rows = out.read(memory.backend);

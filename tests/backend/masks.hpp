@@ -17,8 +17,8 @@ namespace cellar_test {
 /// A mask that a backend has written, bit by bit against what it was given; what lies behind it is not touched.
 template <class T, class Backend>
 void check_written_mask(Backend& backend, std::mt19937& random, std::int64_t tokens, std::int64_t history) {
-    constexpr auto visible = cellar::MaskValues<T>::visible;
-    constexpr auto hidden = cellar::MaskValues<T>::hidden;
+    constexpr auto visible = cellar::detail::MaskValues<T>::visible;
+    constexpr auto hidden = cellar::detail::MaskValues<T>::hidden;
     const std::int64_t words = (history + 63) / 64;
     std::vector<std::uint64_t> bits(static_cast<std::size_t>(tokens * words));
     for (std::uint64_t& word : bits)
@@ -48,7 +48,7 @@ void check_written_mask(Backend& backend, std::mt19937& random, std::int64_t tok
 }
 
 /// For backends that write masks, at sizes around those of words.
-template <cellar::writes_masks Backend>
+template <cellar::WritesMasks Backend>
 void check_written_masks() {
     std::mt19937 random{17};
     Backend backend;
@@ -63,7 +63,7 @@ void check_written_masks() {
 }
 
 template <class Window, class Backend>
-using MaskCache = cellar::Cache<cellar::StandardV<float>, Window, cellar::NoShift, Backend>;
+using MaskCache = cellar::Cache<cellar::StandardV<float>, Window, cellar::DisabledShift, Backend>;
 
 /// The masks of two passes, in memory that the host reads.
 template <class T, class A, class B>
@@ -80,9 +80,9 @@ void check_same_mask(A& a, B& b) {
 template <class Backend, class Window>
 void check_masks_under(const Window& window, std::int32_t padding) {
     using namespace cellar;
-    const Limits limits{.sequences = 3, .capacity = 300, .batch = 40, .padding = padding};
-    MaskCache<Window, HostBackend> host{Shape{1, 1, 1}, limits, window};
-    MaskCache<Window, Backend> other{Shape{1, 1, 1}, limits, window};
+    const CacheLimits limits{.sequences = 3, .capacity = 300, .batch = 40, .padding = padding};
+    MaskCache<Window, HostBackend> host{CacheShape{1, 1, 1}, limits, window};
+    MaskCache<Window, Backend> other{CacheShape{1, 1, 1}, limits, window};
     std::mt19937 random{5};
     std::vector<int> next(3);
     for (int round = 0; round < 60; ++round) {
@@ -120,8 +120,8 @@ void check_masks_of_passes() {
 template <class Backend>
 void check_reserved_masks() {
     using namespace cellar;
-    MaskCache<FullCausal, HostBackend> host{Shape{1, 1, 1}, {.sequences = 1, .capacity = 100, .batch = 7}};
-    MaskCache<FullCausal, Backend> cache{Shape{1, 1, 1}, {.sequences = 1, .capacity = 100, .batch = 7}};
+    MaskCache<FullCausal, HostBackend> host{CacheShape{1, 1, 1}, {.sequences = 1, .capacity = 100, .batch = 7}};
+    MaskCache<FullCausal, Backend> cache{CacheShape{1, 1, 1}, {.sequences = 1, .capacity = 100, .batch = 7}};
     const void* address = nullptr;
     {
         auto a = host.reserve(7);

@@ -77,7 +77,7 @@ inline std::int64_t span_of(std::int64_t tokens, std::int64_t heads, std::int64_
 template <class Backend, class T>
 class Rows {
 public:
-    Rows(Backend& backend, Order order, std::int64_t tokens, const cellar::mapping auto& mapping)
+    Rows(Backend& backend, Order order, std::int64_t tokens, const cellar::LayoutMapping auto& mapping)
         : size_{span_of(tokens, mapping.heads(), mapping.dim())},
           buffer_{backend.template allocate<T>(size_)},
           view_{view_of(buffer_.data(), order, tokens, mapping.heads(), mapping.dim())} {}
@@ -174,8 +174,8 @@ public:
     void move(const std::vector<cellar::Move>& moves) { backend.move(mapping, buffer, std::span{moves}); }
 
     template <class Shift>
-    void turn(const Shift& shift, int layer, const std::vector<cellar::Turn>& turns) {
-        backend.turn(mapping, buffer, shift, layer, std::span{turns});
+    void rotate(const Shift& shift, int layer, const std::vector<cellar::KeyRotation>& rotations) {
+        backend.rotate(mapping, buffer, shift, layer, std::span{rotations});
     }
 
     Backend backend;

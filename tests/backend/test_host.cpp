@@ -11,8 +11,8 @@ TEST_CASE_TEMPLATE("heads longer than what the stack holds are turned all the sa
         memory.fill(random);
         const auto frequencies = cellar::rope_frequencies(dim);
         const cellar::RopeShift<> shift{frequencies};
-        const std::vector<cellar::Turn> turns{{0, 1, 7}, {1, 1, 7}, {3, 1, -9}};
-        memory.turn(shift, 0, turns);
-        CHECK(cellar_test::is_turned_by(memory, frequencies, shift, turns));
+        const std::vector<cellar::KeyRotation> rotations{{0, 1, 7}, {1, 1, 7}, {3, 1, -9}};
+        memory.rotate(shift, 0, rotations);
+        CHECK(cellar_test::is_rotated_by(memory, frequencies, shift, rotations));
     }
 }

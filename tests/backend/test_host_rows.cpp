@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // How the host moves rows, on its own: what the processor converts, and what goes through blocks of strips.
-#include <cellar/backend/host_convert.hpp>
-#include <cellar/backend/host_rows.hpp>
-#include <cellar/backend/host_runs.hpp>
+#include <cellar/backend/host/convert.hpp>
+#include <cellar/backend/host/rows.hpp>
+#include <cellar/backend/host/runs.hpp>
 
 #include <doctest/doctest.h>
 

@@ -23,7 +23,7 @@ TEST_CASE("positions: ordered, and moved by counts of tokens") {
     static_assert(Position{3} + 2 == Position{5});
     static_assert(Position{3} - 2 == Position{1});
     static_assert(Position{7} - Position{3} == 4);
-    static_assert(Position{INT32_MAX - 1} < end_of_time);
+    static_assert(Position{INT32_MAX - 1} < to_end);
     CHECK(CELLAR_VERSION == 100);
 }
 
@@ -31,19 +31,20 @@ TEST_CASE("result: a value or a reason") {
     Result<std::unique_ptr<int>> value{std::make_unique<int>(3)};
     REQUIRE(value);
     CHECK(**value == 3);
-    CHECK(violation_of([&] { (void)value.error(); }) == "error() was asked of a result that has a value");
+    CHECK(violation_of([&] { (void)value.error(); }) == "error() was called on a result that has a value");
 
-    const Result<int> refused{Refusal::full};
+    const Result<int> refused{Reason::full};
     CHECK_FALSE(refused);
-    CHECK(refused.error() == Refusal::full);
+    CHECK(refused.error() == Reason::full);
     CHECK(violation_of([&] { (void)refused.value(); })
           == "a refused result has no value: full: fewer cells are free than the operation needs");
 
     CHECK(Result<void>{}.has_value());
-    CHECK(Result<void>{Refusal::cannot_shift}.error() == Refusal::cannot_shift);
-    CHECK(violation_of([] { (void)Result<void>{}.error(); }) == "error() was asked of a result that has a value");
-    for (const Refusal refusal : {Refusal::full, Refusal::batch_too_long, Refusal::cannot_shift})
-        CHECK(to_string(refusal) != to_string(static_cast<Refusal>(99)));
+    CHECK(Result<void>{Reason::cannot_shift}.error() == Reason::cannot_shift);
+    CHECK(violation_of([] { (void)Result<void>{}.error(); }) == "error() was called on a result that was not refused");
+    for (const Reason reason : {Reason::full, Reason::batch_too_long, Reason::cannot_shift, Reason::not_next,
+                                Reason::unequal_batch, Reason::cannot_rewind, Reason::cannot_cut})
+        CHECK(to_string(reason) != std::string{to_string(static_cast<Reason>(99))});
 }
 
 TEST_CASE("result: one that nobody keeps hands its value over") {
@@ -52,8 +53,8 @@ TEST_CASE("result: one that nobody keeps hands its value over") {
     CHECK(*value == 3);
     const std::unique_ptr<int>& kept = *made(); // lives as long as the reference
     CHECK(*kept == 3);
-    CHECK(violation_of([] { (void)Result<int>{Refusal::full}.value(); }).find("has no value") != std::string::npos);
-    CHECK(violation_of([] { (void)*Result<int>{Refusal::full}; }).find("has no value") != std::string::npos);
+    CHECK(violation_of([] { (void)Result<int>{Reason::full}.value(); }).find("has no value") != std::string::npos);
+    CHECK(violation_of([] { (void)*Result<int>{Reason::full}; }).find("has no value") != std::string::npos);
 }
 
 TEST_CASE("contract: the message is put together only after a failure") {

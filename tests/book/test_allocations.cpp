@@ -20,14 +20,14 @@ constexpr std::int32_t capacity = 200;
 constexpr std::int32_t batch = 64;
 constexpr int layers = 2;
 
-template <window_policy Window>
+template <WindowPolicy Window>
 using Tested = Cache<PermutedV<half>, Window>;
 
 /// Decode steps of `sequences` sequences, each of which has one token in every batch.
-template <window_policy Window>
+template <WindowPolicy Window>
 struct Decoding {
     Decoding(const Window& window, std::int32_t count)
-        : cache{Shape{layers, heads, dim}, {.sequences = count, .capacity = capacity, .batch = batch}, window},
+        : cache{CacheShape{layers, heads, dim}, {.sequences = count, .capacity = capacity, .batch = batch}, window},
           keys(static_cast<std::size_t>(count) * heads * dim, 1.0F) {
         for (std::int32_t s = 0; s < count; ++s) {
             sequences.push_back({s});
@@ -67,7 +67,7 @@ struct Decoding {
 };
 
 /// How many times `steps` decode steps allocate. At the end of their capacity the sequences begin anew.
-template <window_policy Window>
+template <WindowPolicy Window>
 std::int64_t allocations_of(const Window& window, std::int32_t sequences, int steps, bool begin_anew) {
     Decoding<Window> decoding{window, sequences};
     allocations = 0;
@@ -77,7 +77,7 @@ std::int64_t allocations_of(const Window& window, std::int32_t sequences, int st
         decoding.step(true, i % 16 == 0);
         counting = false;
         if (!begin_anew || decoding.positions[0].value < capacity) continue;
-        for (const Sequence s : decoding.sequences) REQUIRE(decoding.cache.remove(s, {0}, end_of_time).has_value());
+        for (const Sequence s : decoding.sequences) REQUIRE(decoding.cache.remove(s, {0}, to_end).has_value());
         for (Position& p : decoding.positions) p = {0};
     }
     CHECK_FALSE(decoding.refused);
@@ -112,7 +112,7 @@ TEST_CASE("allocations: decode steps behind a window make none, however long the
     for (const std::int32_t sequences : {1, 8, 64}) {
         CAPTURE(sequences);
         CHECK(allocations_of(SlidingWindow<48>{}, sequences, 1000, false) == 0);
-        CHECK(allocations_of(SlidingWindow<48>{{.retention = 60, .pinned = 4}}, sequences, 1000, false) == 0);
+        CHECK(allocations_of(SlidingWindow<48>{{.retention = 60, .sinks = 4}}, sequences, 1000, false) == 0);
         CHECK(allocations_of(ChunkedAttention<32>{}, sequences, 1000, false) == 0);
     }
 }

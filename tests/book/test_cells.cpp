@@ -3,7 +3,6 @@
 #include <cellar/book/cell_set.hpp>
 #include <cellar/book/defragmentation.hpp>
 #include <cellar/book/free_cells.hpp>
-#include <cellar/book/mask.hpp>
 #include <cellar/book/owner_count.hpp>
 
 #include <doctest/doctest.h>
@@ -15,6 +14,7 @@
 #include <vector>
 
 using namespace cellar;
+using namespace cellar::detail;
 
 namespace {
 
@@ -50,7 +50,7 @@ std::vector<CellRange> naive_runs(const Flags& flags, Cell from, Cell end, bool 
     return runs;
 }
 
-std::vector<CellRange> listed(detail::BitRuns runs) {
+std::vector<CellRange> listed(BitRuns runs) {
     std::vector<CellRange> all;
     for (CellRange run = runs.next(); run.count != 0; run = runs.next()) all.push_back(run);
     return all;
@@ -120,8 +120,8 @@ TEST_CASE("owner count: 64 cells at a time counts as one at a time") {
                 for (int c = first; c < first + n; ++c)
                     expected[static_cast<std::size_t>(c)] = --model[static_cast<std::size_t>(c)] == 0;
                 Flags freed(cells);
-                detail::for_each_word(first, n, [&](std::int64_t at, detail::Word dropped) {
-                    for (detail::Word gone = counts.drop_word(at, dropped); gone != 0; gone &= gone - 1)
+                visit_words(first, n, [&](std::int64_t at, Word dropped) {
+                    for (Word gone = counts.drop_word(at, dropped); gone != 0; gone &= gone - 1)
                         freed[static_cast<std::size_t>(at * 64 + std::countr_zero(gone))] = true;
                 });
                 REQUIRE(freed == expected);
@@ -175,7 +175,7 @@ TEST_CASE("cell set: lowest, highest and bits as in a plain vector") {
             if (value) {
                 set.add(first, n);
             } else {
-                detail::for_each_word(first, n, [&](std::int64_t at, detail::Word c) { set.remove_word(at, c); });
+                visit_words(first, n, [&](std::int64_t at, Word c) { set.remove_word(at, c); });
             }
             const Cell lowest = naive_next(model, 0);
             const Flags reversed{model.rbegin(), model.rend()};
@@ -184,14 +184,14 @@ TEST_CASE("cell set: lowest, highest and bits as in a plain vector") {
             const CellBounds bounds = lowest < 0 ? CellBounds{} : CellBounds{lowest, cells - 1 - from_end};
             if (random(0, 1) == 0) REQUIRE(set.bounds() == bounds);
             REQUIRE(set.contains(first) == value);
-            const detail::Word bits = set.bits_from(first);
+            const Word bits = set.bits_from(first);
             for (int i = 0; i < 64; ++i) {
                 const bool expected = first + i < cells && model[static_cast<std::size_t>(first + i)];
                 REQUIRE((bits >> i & 1) == (expected ? 1U : 0U));
             }
             if (step % 50 == 0) {
                 Flags held(static_cast<std::size_t>(cells));
-                set.for_each_word([&](std::int64_t at, detail::Word word) {
+                set.for_each_word([&](std::int64_t at, Word word) {
                     REQUIRE(word != 0);
                     for (; word != 0; word &= word - 1)
                         held[static_cast<std::size_t>(at * 64 + std::countr_zero(word))] = true;
@@ -230,24 +230,6 @@ TEST_CASE("cell set: becomes equal to another, of many cells or of few") {
         changed.add(6000, 1); // and is a set of its own
         CHECK(changed.contains(6000));
         CHECK(next->contains(6000) == (next == &all));
-    }
-}
-
-TEST_CASE("mask: a row says of each cell of the history whether it is in the set") {
-    constexpr Cell cells = 500;
-    Random random{std::mt19937{7}};
-    CellSet set{cells};
-    for (int i = 0; i < 60; ++i) set.add(random(0, cells - 9), random(1, 8));
-    for (int trial = 0; trial < 500; ++trial) {
-        const CellRange history{random(0, cells - 1), 0};
-        const CellRange range{history.first, random(0, cells - history.first)};
-        constexpr float untouched = 5.0F;
-        std::vector<float> row(static_cast<std::size_t>(range.count) + 1, untouched);
-        write_mask_row(set, range, row.data());
-        for (std::int32_t i = 0; i < range.count; ++i)
-            REQUIRE(row[static_cast<std::size_t>(i)]
-                    == (set.contains(range.first + i) ? MaskValues<float>::visible : MaskValues<float>::hidden));
-        REQUIRE(row.back() == untouched);
     }
 }
 

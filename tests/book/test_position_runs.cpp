@@ -14,6 +14,7 @@
 #include <vector>
 
 using namespace cellar;
+using namespace cellar::detail;
 
 namespace {
 
@@ -221,9 +222,9 @@ TEST_CASE("visible cells: wherever it slides, the set holds what the definition 
         CAPTURE(seed);
         Random random{std::mt19937{seed}};
         constexpr Cell cells = 4096;
-        const std::int32_t pinned = random(0, 1) * random(1, 6);
+        const std::int32_t sinks = random(0, 1) * random(1, 6);
         Mirror mirror;
-        VisibleCells visible{cells, pinned};
+        VisibleCells visible{cells, sinks};
         std::int32_t from = 0;
         std::int32_t to = 0;
         for (int step = 0; step < 60; ++step) {
@@ -232,7 +233,7 @@ TEST_CASE("visible cells: wherever it slides, the set holds what the definition 
                 const int begin = random(0, 60);
                 const int end = begin + random(0, 9);
                 for (const Token& t : listed(mirror.runs, begin, end))
-                    visible.erased_word(t.cell / 64, detail::bit_range(t.cell % 64, 1));
+                    visible.erased_word(t.cell / 64, bit_range(t.cell % 64, 1));
                 mirror.close_gap(begin, end);
                 visible.gap_closed({begin}, {end});
                 to = random(from, 70);
@@ -260,7 +261,7 @@ TEST_CASE("visible cells: wherever it slides, the set holds what the definition 
                 const int begin = random(0, 60);
                 const int end = random(begin, 70);
                 for (const Token& t : listed(mirror.runs, begin, end))
-                    visible.erased_word(t.cell / 64, detail::bit_range(t.cell % 64, 1));
+                    visible.erased_word(t.cell / 64, bit_range(t.cell % 64, 1));
                 mirror.erase(begin, end);
             } else if (choice == 3 && random(0, 9) == 0) {
                 visible.reset();
@@ -271,7 +272,7 @@ TEST_CASE("visible cells: wherever it slides, the set holds what the definition 
             visible.slide(mirror.runs, {from}, {to});
             std::set<Cell> expected;
             for (const Token& t : mirror.tokens)
-                if ((t.position < pinned || t.position >= from) && t.position < to) expected.insert(t.cell);
+                if ((t.position < sinks || t.position >= from) && t.position < to) expected.insert(t.cell);
             for (Cell c = 0; c < mirror.next_cell; ++c)
                 REQUIRE(visible.cells().contains(c) == (expected.count(c) == 1));
             const CellBounds bounds =

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <cellar/cache/describe.hpp>
 #include <cellar/cellar.hpp>
-#include <cellar/describe.hpp>
 
 #include <doctest/doctest.h>
 
@@ -56,7 +56,7 @@ auto begin(Cache& cache, const Tokens& tokens) {
 
 /// Writes the batch's rows in all layers that have a memory.
 template <class Pass>
-void put(Pass& pass, const cellar::Shape& shape, const Tokens& tokens) {
+void put(Pass& pass, const cellar::CacheShape& shape, const Tokens& tokens) {
     for (int layer = 0; layer < shape.layers(); ++layer) {
         if (shape[layer].shares >= 0) continue;
         std::vector<float> k;
@@ -85,9 +85,7 @@ Held seen(const cellar::Cache<L, W, S, B>&, Pass& pass, int query, int layer = 0
     Held found;
     for (int c = 0; c < pass.history().count; ++c) {
         if (mask(query, c) != 0) continue;
-        constexpr bool permuted = std::is_same_v<typename L::value_mapping, cellar::HeadsDimsCells>;
-        found.emplace_back(static_cast<float>(permuted ? values(0, 0, c) : values(c, 0, 0)),
-                           static_cast<float>(keys(c, 0, 0)));
+        found.emplace_back(static_cast<float>(values(c, 0, 0)), static_cast<float>(keys(c, 0, 0)));
     }
     std::sort(found.begin(), found.end());
     return found;
@@ -147,7 +145,7 @@ struct Adding {
         CELLAR_FUNCTION int pairs() const { return 1; }
         CELLAR_FUNCTION int first(int) const { return 0; }
         CELLAR_FUNCTION int second(int) const { return 1; }
-        CELLAR_FUNCTION void turn(float& a, float& b, Factor factor) const {
+        CELLAR_FUNCTION void rotate(float& a, float& b, Factor factor) const {
             a += factor.added;
             b += factor.added;
         }
@@ -160,6 +158,6 @@ struct Adding {
 template <class Window = cellar::FullCausal, class Layout = cellar::StandardV<float>>
 using Cache = cellar::Cache<Layout, Window, Adding>;
 
-inline const cellar::Shape small{1, 1, 2, 1};
+inline const cellar::CacheShape small{1, 1, 2, 1};
 
 } // namespace numbers

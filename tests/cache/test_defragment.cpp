@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "numbers.hpp"
-#include <cellar/book/audit.hpp>
+#include <cellar/cache/audit.hpp>
 
 #include <stdexcept>
 
@@ -19,7 +19,7 @@ struct Failing : HostBackend {
     static constexpr int never = 1 << 30;
     static inline int moves_left = never;
 
-    template <mapping Mapping, element E>
+    template <LayoutMapping Mapping, Element E>
     void move(const Mapping& mapping, Buffer<E>& buffer, std::span<const Move> moves) const {
         const bool fails = moves_left-- == 0;
         HostBackend::move(mapping, buffer, fails ? moves.first((moves.size() + 1) / 2) : moves);
@@ -33,13 +33,14 @@ constexpr int layers = 3;
 
 /// Sequences 0 and 1 in every other pair of cells of 32, two of these shared.
 FailingCache scattered(Placement placement) {
-    FailingCache cache{Shape{layers, 1, 2, 1}, {.sequences = 4, .capacity = 8, .batch = 32, .placement = placement}};
+    FailingCache cache{CacheShape{layers, 1, 2, 1},
+                       {.sequences = 4, .capacity = 8, .batch = 32, .placement = placement}};
     for (int p = 0; p < 8; ++p) {
         const auto x = static_cast<float>(p);
         feed(cache, {{0, p, x}, {1, p, 10 + x}, {2, 2 * p, 20 + x}, {2, 2 * p + 1, 30 + x}});
     }
-    REQUIRE(cache.remove({2}, {0}, end_of_time));
-    cache.copy_prefix({0}, {3}, 2);
+    REQUIRE(cache.remove({2}, {0}, to_end));
+    REQUIRE(cache.copy_prefix({0}, {3}, 2));
     return cache;
 }
 
@@ -69,7 +70,7 @@ int failures_of(FailingCache& cache, Verb verb) {
         }
         Failing::moves_left = Failing::never;
         CHECK(held_by_all(cache) == before);
-        CHECK(audit(cache.ledger()).empty());
+        CHECK(audit(cache).empty());
         if (!failed) return failures;
         CHECK(describe(cache) == map);
     }

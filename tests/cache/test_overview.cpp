@@ -16,9 +16,9 @@ namespace {
 numbers::Cache<> torn() {
     numbers::Cache<> cache{numbers::small, {.sequences = 3, .capacity = 4, .batch = 8}};
     feed(cache, {{0, 0, 10}, {2, 0, 20}, {0, 1, 30}, {2, 1, 40}, {2, 2, 50}, {2, 3, 60}});
-    cache.copy_prefix({0}, {1}, 2);
+    REQUIRE(cache.copy_prefix({0}, {1}, 2));
     feed(cache, {{1, 2, 70}, {1, 3, 80}});
-    REQUIRE(cache.remove({2}, {0}, end_of_time));
+    REQUIRE(cache.remove({2}, {0}, to_end));
     REQUIRE(cache.remove({1}, {0}, {1}));
     return cache;
 }
@@ -67,7 +67,7 @@ TEST_CASE("defragmenting brings the cells together and keeps all contents") {
 TEST_CASE("the map shows who owns which cell") {
     numbers::Cache<> cache{numbers::small, {.sequences = 3, .capacity = 4, .batch = 8}};
     feed(cache, {{0, 0, 10}, {2, 0, 20}, {0, 1, 30}, {2, 1, 40}, {2, 2, 50}});
-    cache.copy_prefix({0}, {1}, 1);
+    REQUIRE(cache.copy_prefix({0}, {1}, 1));
     REQUIRE(cache.remove({2}, {1}, {2}));
     CHECK(describe(cache)
           == "4 of 12 cells used, 1 shared, longest free run 7, 144 bytes in 1 layers\n"

@@ -12,12 +12,12 @@ using numbers::Values;
 
 namespace {
 
-const Limits limits{.sequences = 2, .capacity = 8, .batch = 8};
+const CacheLimits limits{.sequences = 2, .capacity = 8, .batch = 8};
 
 } // namespace
 
 TEST_CASE("rows come as views of any strides, as spans and as vectors, in the stored element or in float") {
-    Cache<StandardV<half>> cache{Shape{1, 2, 3, 1}, limits};
+    Cache<StandardV<half>> cache{CacheShape{1, 2, 3, 1}, limits};
     auto pass = numbers::begin(cache, prompt(0, 0, {0, 0}));
     REQUIRE(pass);
     const auto key = [&](int token, int head, int d) { return static_cast<float>(pass->keys(0)(token, head, d)); };
@@ -47,22 +47,23 @@ TEST_CASE("rows come as views of any strides, as spans and as vectors, in the st
     CHECK(value(1, 1) == 5);
 }
 
-TEST_CASE("PermutedV gives values as heads by dims by cells") {
-    Cache<PermutedV<float>> cache{Shape{1, 2, 1, 3}, limits};
+TEST_CASE("PermutedV gives values as cells by heads by dims, too, with stride 1 along the cells") {
+    Cache<PermutedV<float>> cache{CacheShape{1, 2, 1, 3}, limits};
     auto pass = numbers::begin(cache, prompt(0, 0, {0, 0}));
     pass->put(0, std::vector<float>{1, 2, 3, 4}, std::vector<float>{0, 1, 2, 10, 11, 12, 100, 101, 102, 110, 111, 112});
     const auto [keys, values, mask] = pass->get(0);
     CHECK(keys.extent(0) == 2);
     CHECK(values.extent(0) == 2);
-    CHECK(values.extent(1) == 3);
-    CHECK(values.extent(2) == 2);
-    CHECK(values(1, 2, 0) == 12);
-    CHECK(values(0, 1, 1) == 101);
-    CHECK(values.stride(2) == 1);
+    CHECK(values.extent(1) == 2);
+    CHECK(values.extent(2) == 3);
+    CHECK(values(0, 1, 2) == 12);
+    CHECK(values(1, 0, 1) == 101);
+    CHECK(values.stride(0) == 1);
+    static_assert(decltype(cache)::layout_type::value_mapping::contiguous_cells);
 }
 
 TEST_CASE("rows of a wrong extent, or for a wrong layer, are a violation") {
-    Cache<> cache{Shape{{{2, 3, 1}, {2, 3, 1, 0}, {1, 4, 0}}}, limits};
+    Cache<> cache{CacheShape{{{2, 3, 1}, {2, 3, 1, 0}, {1, 4, 0}}}, limits};
     auto pass = numbers::begin(cache, prompt(0, 0, {0, 0}));
     const std::vector<float> k(12);
     const std::vector<float> v(4);
@@ -75,7 +76,7 @@ TEST_CASE("rows of a wrong extent, or for a wrong layer, are a violation") {
     CHECK(violation_of([&] { pass->put(0, view, v); })
           == "put: the keys of layer 0 are [2, 3, 2], expected [2 tokens, 2 heads, 3]");
     CHECK(violation_of([&] { pass->put(1, k, v); })
-          == "put: layer 1 reads the memory of layer 0, expected to be put there");
+          == "put: layer 1 shares the memory of layer 0, expected a put to that one");
     CHECK(violation_of([&] { pass->put(3, k, v); }) == "layer 3, expected 0 to 2");
     CHECK(violation_of([&] { pass->put(-1, k, v); }) == "layer -1, expected 0 to 2");
     CHECK(violation_of([&] { static_cast<void>(pass->get(3)); }) == "layer 3, expected 0 to 2");
@@ -187,7 +188,7 @@ TEST_CASE("memory stays where it is whatever happens") {
     const float* const keys = cache.reserve(1).keys(0).data_handle();
     const float* const values = cache.reserve(1).values(0).data_handle();
     feed(cache, prompt(0, 0, {1, 2, 3, 4}));
-    cache.copy_prefix({0}, {1}, 4);
+    REQUIRE(cache.copy_prefix({0}, {1}, 4));
     REQUIRE(cache.remove({0}, {1}, {2}));
     cache.defragment();
     CHECK(cache.reserve(8).keys(0).data_handle() == keys);

@@ -15,13 +15,13 @@ using numbers::values;
 TEST_CASE("removing the end only drops") {
     numbers::Cache<> cache{numbers::small, {.sequences = 2, .capacity = 8, .batch = 8}};
     feed(cache, prompt(0, 0, {1, 2, 3, 4}) + prompt(1, 0, {5}));
-    REQUIRE(cache.remove({0}, {2}, end_of_time));
+    REQUIRE(cache.remove({0}, {2}, to_end));
     CHECK(held(cache, 0) == Held{{1, 1}, {2, 2}});
     CHECK(cache.range({0}) == PositionRange{{0}, {1}});
     CHECK(cache.statistics().free == 13);
     REQUIRE(cache.remove({0}, {1}, {1000})); // an end beyond the sequence's
     CHECK(held(cache, 0) == Held{{1, 1}});
-    REQUIRE(cache.remove({0}, {0}, end_of_time));
+    REQUIRE(cache.remove({0}, {0}, to_end));
     CHECK(cache.range({0}) == std::nullopt);
     CHECK(values(cache, 1) == Values{5});
 }
@@ -53,9 +53,9 @@ TEST_CASE("removing nothing does nothing") {
     const std::string before = numbers::portrait(cache);
     CHECK(cache.remove({0}, {1}, {1}));
     CHECK(cache.remove({0}, {3}, {9}));
-    CHECK(cache.remove({0}, {3}, end_of_time));
-    CHECK(cache.remove({0}, end_of_time, end_of_time));
-    CHECK(cache.remove({1}, {0}, end_of_time));
+    CHECK(cache.remove({0}, {3}, to_end));
+    CHECK(cache.remove({0}, to_end, to_end));
+    CHECK(cache.remove({1}, {0}, to_end));
     CHECK(cache.remove({1}, {0}, {5}));
     CHECK(numbers::portrait(cache) == before);
 }
@@ -63,8 +63,8 @@ TEST_CASE("removing nothing does nothing") {
 TEST_CASE("shifting shared cells copies them first: the others keep what they had") {
     numbers::Cache<> cache{numbers::small, {.sequences = 3, .capacity = 8, .batch = 8}};
     feed(cache, prompt(0, 0, {10, 20, 30, 40}));
-    cache.copy_prefix({0}, {1}, 4);
-    cache.copy_prefix({0}, {2}, 3);
+    REQUIRE(cache.copy_prefix({0}, {1}, 4));
+    REQUIRE(cache.copy_prefix({0}, {2}, 3));
     feed(cache, prompt(0, 4, {50}));
     REQUIRE(cache.remove({0}, {1}, {2}));
     CHECK(held(cache, 0) == Held{{10, 10}, {30, 29}, {40, 39}, {50, 49}});
@@ -77,15 +77,15 @@ TEST_CASE("shifting shared cells copies them first: the others keep what they ha
 TEST_CASE("cells that a remove frees are room for the copies it needs") {
     numbers::Cache<> cache{numbers::small, {.sequences = 2, .capacity = 3, .batch = 6}};
     feed(cache, prompt(0, 0, {10, 20, 30, 40}));
-    cache.copy_prefix({0}, {1}, 4);
+    REQUIRE(cache.copy_prefix({0}, {1}, 4));
     feed(cache, prompt(0, 4, {50, 60})); // full: six of six
     CHECK(cache.statistics().free == 0);
 
     const std::string before = numbers::portrait(cache);
-    CHECK(cache.remove({0}, {1}, {3}).error() == Refusal::full); // needs a copy of 40, and frees nothing
+    CHECK(cache.remove({0}, {1}, {3}).error() == Reason::full); // needs a copy of 40, and frees nothing
     CHECK(numbers::portrait(cache) == before);
 
-    REQUIRE(cache.remove({1}, {3}, end_of_time)); // 40 is no longer shared
+    REQUIRE(cache.remove({1}, {3}, to_end)); // 40 is no longer shared
     REQUIRE(cache.remove({0}, {1}, {3}));
     REQUIRE(cache.remove({0}, {2}, {3})); // 50, so that one cell is free
     CHECK(held(cache, 0) == Held{{10, 10}, {40, 38}, {60, 57}});
@@ -95,21 +95,21 @@ TEST_CASE("cells that a remove frees are room for the copies it needs") {
 TEST_CASE("a remove that frees one cell and needs one copy fits a full cache") {
     numbers::Cache<> cache{numbers::small, {.sequences = 2, .capacity = 2, .batch = 4}};
     feed(cache, {{0, 0, 10}, {0, 2, 30}});
-    cache.copy_prefix({0}, {1}, 3);
+    REQUIRE(cache.copy_prefix({0}, {1}, 3));
     feed(cache, {{0, 1, 20}, {1, 3, 40}});
     CHECK(cache.statistics().free == 0);
     REQUIRE(cache.remove({0}, {1}, {2}));
-    REQUIRE(cache.remove({1}, {3}, end_of_time)); // a free cell to look through
+    REQUIRE(cache.remove({1}, {3}, to_end)); // a free cell to look through
     CHECK(held(cache, 0) == Held{{10, 10}, {30, 29}});
     CHECK(held(cache, 1) == Held{{10, 10}, {30, 30}});
 }
 
-TEST_CASE("NoShift refuses to move a token, and only that") {
-    Cache<> cache{Shape{1, 1, 2, 1}, {.sequences = 2, .capacity = 8, .batch = 8}};
+TEST_CASE("DisabledShift refuses to move a token, and only that") {
+    Cache<> cache{CacheShape{1, 1, 2, 1}, {.sequences = 2, .capacity = 8, .batch = 8}};
     feed(cache, prompt(0, 0, {1, 2, 3, 4}) + prompt(1, 0, {5}));
     const std::string before = numbers::portrait(cache);
-    CHECK(cache.remove({0}, {1}, {2}).error() == Refusal::cannot_shift);
-    CHECK(cache.remove({0}, {0}, {3}).error() == Refusal::cannot_shift);
+    CHECK(cache.remove({0}, {1}, {2}).error() == Reason::cannot_shift);
+    CHECK(cache.remove({0}, {0}, {3}).error() == Reason::cannot_shift);
     CHECK(numbers::portrait(cache) == before);
     CHECK(cache.remove({0}, {1}, {1}));
     CHECK(cache.remove({0}, {3}, {4}));
@@ -140,7 +140,7 @@ TEST_CASE("a rotary shift leaves keys as if they had been computed at their new 
         return key;
     };
     Cache<StandardV<float>, FullCausal, RopeShift<Neox>> cache{
-        Shape{1, 1, 4, 1}, {.capacity = 16, .batch = 16}, {}, RopeShift<Neox>{frequencies}};
+        CacheShape{1, 1, 4, 1}, {.capacity = 16, .batch = 16}, {}, RopeShift<Neox>{frequencies}};
     auto pass = numbers::begin(cache, prompt(0, 0, Values(10)));
     std::vector<float> k;
     for (int p = 0; p < 10; ++p)
@@ -158,10 +158,10 @@ TEST_CASE("a rotary shift leaves keys as if they had been computed at their new 
 
 // Nothing is copied: there would be no room for three cells.
 TEST_CASE("keys without positions move as they are, and stay shared") {
-    using Cache = cellar::Cache<StandardV<float>, FullCausal, FreeShift>;
+    using Cache = cellar::Cache<StandardV<float>, FullCausal, UnrotatedShift>;
     Cache cache{numbers::small, {.sequences = 2, .capacity = 3, .batch = 6}};
     feed(cache, prompt(0, 0, {10, 20, 30, 40, 50}));
-    cache.copy_prefix({0}, {1}, 5);
+    REQUIRE(cache.copy_prefix({0}, {1}, 5));
     CHECK(cache.statistics().free == 1);
     REQUIRE(cache.remove({0}, {0}, {2}));
     CHECK(held(cache, 0) == Held{{30, 30}, {40, 40}, {50, 50}});

@@ -9,8 +9,8 @@ using numbers::prompt;
 using numbers::Tokens;
 
 TEST_CASE("layers may differ, share memory, and have no values") {
-    const Shape shape{{{2, 4, 3}, {1, 2, 5}, {2, 4, 3, 0}, {1, 6, 0}}};
-    const Limits limits{.sequences = 2, .capacity = 4, .batch = 4};
+    const CacheShape shape{{{2, 4, 3}, {1, 2, 5}, {2, 4, 3, 0}, {1, 6, 0}}};
+    const CacheLimits limits{.sequences = 2, .capacity = 4, .batch = 4};
     Cache<PermutedV<half, float>, FullCausal, numbers::Adding> cache{shape, limits};
     CHECK(cache.shape().layers() == 4);
     CHECK(cache.bytes() == 8 * (2 * 4 * 2 + 2 * 3 * 4 + 1 * 2 * 2 + 1 * 5 * 4 + 1 * 6 * 2));
@@ -18,7 +18,7 @@ TEST_CASE("layers may differ, share memory, and have no values") {
     auto pass = numbers::begin(cache, prompt(0, 3, {4}));
     CHECK(pass->keys(0).extent(1) == 2);
     CHECK(pass->keys(1).extent(2) == 2);
-    CHECK(pass->values(1).extent(1) == 5);
+    CHECK(pass->values(1).extent(2) == 5);
     CHECK(pass->values(3).size() == 0);
     CHECK(pass->keys(2).data_handle() == pass->keys(0).data_handle());
     CHECK(pass->values(2).data_handle() == pass->values(0).data_handle());
@@ -33,21 +33,21 @@ TEST_CASE("layers may differ, share memory, and have no values") {
 }
 
 TEST_CASE("all layers alike") {
-    const Shape shape{3, 2, 8};
+    const CacheShape shape{3, 2, 8};
     CHECK(shape.layers() == 3);
     CHECK(shape[2].kv_heads == 2);
     CHECK(shape[2].key_dim == 8);
     CHECK(shape[2].value_dim == 8);
-    CHECK(Shape{3, 2, 8, 4}[1].value_dim == 4);
+    CHECK(CacheShape{3, 2, 8, 4}[1].value_dim == 4);
 }
 
 TEST_CASE("broken shapes are violations") {
     const auto violation = [](std::vector<LayerShape> layers) {
-        return violation_of([&] { static_cast<void>(Shape{layers}); });
+        return violation_of([&] { static_cast<void>(CacheShape{layers}); });
     };
     CHECK(violation({}) == "shape: no layers, expected at least 1");
-    CHECK(violation_of([] { static_cast<void>(Shape{0, 1, 2}); }) == "shape: no layers, expected at least 1");
-    CHECK(violation_of([] { static_cast<void>(Shape{-1, 1, 2}); }) == "shape: no layers, expected at least 1");
+    CHECK(violation_of([] { static_cast<void>(CacheShape{0, 1, 2}); }) == "shape: no layers, expected at least 1");
+    CHECK(violation_of([] { static_cast<void>(CacheShape{-1, 1, 2}); }) == "shape: no layers, expected at least 1");
     CHECK(violation({{1, 2, 2}, {0, 2, 2}})
           == "shape: layer 1 has 0 heads, a key_dim of 2 and a value_dim of 2, expected at least 1, 1 and 0");
     CHECK(violation({{1, 0, 2}})
@@ -62,28 +62,30 @@ TEST_CASE("broken shapes are violations") {
     CHECK(violation({{1, 2, 2, 0}}) == "shape: layer 0 shares layer 0, expected an earlier one");
     CHECK(violation({{1, 2, 2}, {1, 2, 2, 2}}) == "shape: layer 1 shares layer 2, expected an earlier one");
     CHECK(violation({{1, 2, 2}, {1, 2, 2, 0}, {1, 2, 2, 1}})
-          == "shape: layer 2 shares layer 1, expected one with a memory of its own, but that shares layer 0");
+          == "shape: layer 2 shares layer 1, expected one with memory of its own, but that one shares layer 0");
     CHECK(violation({{1, 2, 2}, {1, 4, 2, 0}}) == "shape: layer 1 shares layer 0, expected the same heads and dims");
-    CHECK(violation_of([] { static_cast<void>(Shape{1, 1, 2}[1]); }) == "layer 1, expected 0 to 0");
+    CHECK(violation_of([] { static_cast<void>(CacheShape{1, 1, 2}[1]); }) == "layer 1, expected 0 to 0");
 }
 
 TEST_CASE("broken limits are violations") {
-    const auto violation = [](Limits limits) { return violation_of([&] { Cache<>{Shape{1, 1, 2}, limits}; }); };
+    const auto violation = [](CacheLimits limits) {
+        return violation_of([&] { Cache<>{CacheShape{1, 1, 2}, limits}; });
+    };
     CHECK(violation({.sequences = 0, .capacity = 1}) == "limits: 0 sequences, expected at least 1");
-    CHECK(violation({.sequences = 1, .capacity = 0}) == "limits: a capacity of 0, expected at least 1");
+    CHECK(violation({.sequences = 1, .capacity = 0}) == "limits: a capacity of 0 and 0 cells, expected one of them to be at least 1");
     CHECK(violation({.capacity = 1, .batch = 0}) == "limits: a batch of 0, expected at least 1");
-    CHECK(violation({.capacity = 1, .padding = 0}) == "limits: a padding of 0, expected at least 1");
-    CHECK(violation({.sequences = 4, .capacity = 1 << 30}) == "limits: 4294967296 cells, expected at most 2147483647");
+    CHECK(violation({.capacity = 1, .padding = 0}) == "limits: a padding of 0, expected 1 to 1073741824");
+    CHECK(violation({.sequences = 4, .capacity = 1 << 30}) == "limits: 4294967296 cells, expected at most 2147483584");
 }
 
 TEST_CASE("a shift that turns more elements than a head has is a violation") {
     const auto make = [](int key_dim, int begin) {
         return violation_of([&] {
             Cache<StandardV<float>, FullCausal, RopeShift<>>{
-                Shape{1, 1, key_dim, 1}, {.capacity = 2}, {}, RopeShift<>{std::vector<double>(2, 1.0), begin}};
+                CacheShape{1, 1, key_dim, 1}, {.capacity = 2}, {}, RopeShift<>{std::vector<double>(2, 1.0), begin}};
         });
     };
     CHECK(make(4, 0) == "none");
-    CHECK(make(3, 0) == "shift: layer 0 has a key_dim of 3, expected at least 4, the elements that are turned");
-    CHECK(make(4, 1) == "shift: layer 0 has a key_dim of 4, expected at least 5, the elements that are turned");
+    CHECK(make(3, 0) == "shift: layer 0 has a key_dim of 3, expected at least 4, the elements that are rotated");
+    CHECK(make(4, 1) == "shift: layer 0 has a key_dim of 4, expected at least 5, the elements that are rotated");
 }

@@ -51,7 +51,7 @@ TEST_CASE("retention keeps more than is seen") {
 
 TEST_CASE("pinned positions are kept and seen for ever") {
     numbers::Cache<SlidingWindow<2>> cache{
-        numbers::small, {.capacity = 30, .batch = 8}, SlidingWindow<2>{{.pinned = 2}}};
+        numbers::small, {.capacity = 30, .batch = 8}, SlidingWindow<2>{{.sinks = 2}}};
     feed(cache, prompt(0, 0, {1, 2, 3, 4, 5, 6}));
     CHECK(values(cache, 0) == Values{1, 2, 5, 6});
     CHECK(cache.range({0}) == PositionRange{{0}, {5}});
@@ -82,7 +82,7 @@ TEST_CASE("chunks see from their beginning on") {
 }
 
 TEST_CASE("the cells are those of all sequences, or of their retention and one batch, rounded up") {
-    const auto cells = [](auto window, Limits limits) {
+    const auto cells = [](auto window, CacheLimits limits) {
         return numbers::Cache<decltype(window)>{numbers::small, limits, window}.cells();
     };
     CHECK(cells(FullCausal{}, {.sequences = 3, .capacity = 100, .batch = 8}) == 300);
@@ -90,7 +90,7 @@ TEST_CASE("the cells are those of all sequences, or of their retention and one b
     CHECK(cells(SlidingWindow<10>{}, {.sequences = 1, .capacity = 100, .batch = 8}) == 18);
     CHECK(cells(SlidingWindow<10>{}, {.sequences = 3, .capacity = 100, .batch = 8}) == 41);
     CHECK(cells(SlidingWindow<10>{{.retention = 20}}, {.sequences = 3, .capacity = 100, .batch = 8}) == 68);
-    CHECK(cells(SlidingWindow<10>{{.pinned = 4}}, {.sequences = 1, .capacity = 100, .batch = 8}) == 22);
+    CHECK(cells(SlidingWindow<10>{{.sinks = 4}}, {.sequences = 1, .capacity = 100, .batch = 8}) == 22);
     CHECK(cells(SlidingWindow<10>{}, {.sequences = 1, .capacity = 10, .batch = 8}) == 10);
     CHECK(cells(ChunkedAttention<16>{}, {.sequences = 2, .capacity = 100, .batch = 8, .padding = 8}) == 48);
 }

@@ -19,7 +19,7 @@ struct Restless : private cellar::HostBackend {
 #endif
 };
 
-template <cellar::backend>
+template <cellar::BackendPolicy>
 struct User {};
 
 User<Restless>* user;

@@ -12,7 +12,7 @@ struct KeysOnly {
 #endif
 };
 
-template <cellar::layout_policy>
+template <cellar::LayoutPolicy>
 struct User {};
 
 User<KeysOnly> user;

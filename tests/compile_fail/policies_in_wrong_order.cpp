@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// error: window_policy
+// error: WindowPolicy
 // error: has_oldest_visible
 #include <cellar/cellar.hpp>
 
 #ifdef CORRECTED
-using Cache = cellar::Cache<cellar::StandardV<float>, cellar::SlidingWindow<4>, cellar::NoShift>;
+using Cache = cellar::Cache<cellar::StandardV<float>, cellar::SlidingWindow<4>, cellar::DisabledShift>;
 #else
-using Cache = cellar::Cache<cellar::StandardV<float>, cellar::NoShift, cellar::SlidingWindow<4>>;
+using Cache = cellar::Cache<cellar::StandardV<float>, cellar::DisabledShift, cellar::SlidingWindow<4>>;
 #endif
 
 int bytes(const Cache& cache) {

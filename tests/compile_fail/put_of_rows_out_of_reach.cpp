@@ -24,7 +24,7 @@ using Memory = HostMemory;
 using Memory = DeviceMemory;
 #endif
 
-void put(cellar::Cache<cellar::StandardV<float>, cellar::FullCausal, cellar::NoShift, Picky>& cache,
+void put(cellar::Cache<cellar::StandardV<float>, cellar::FullCausal, cellar::DisabledShift, Picky>& cache,
          const Rows<Memory>& rows) {
     cache.reserve(1).put(0, rows, rows);
 }

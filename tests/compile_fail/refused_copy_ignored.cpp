@@ -5,7 +5,7 @@
 
 struct Conv : cellar::StateTensor<2> {};
 
-bool share(cellar::RecurrentState<cellar::States<Conv>>& memory) {
+bool share(cellar::RecurrentMemory<cellar::States<Conv>>& memory) {
 #ifdef CORRECTED
     return memory.copy_prefix({0}, {1}, 4).has_value();
 #else

@@ -4,8 +4,8 @@
 
 void remove(cellar::Cache<>& cache) {
 #ifdef CORRECTED
-    if (!cache.remove({0}, {0}, cellar::end_of_time)) return;
+    if (!cache.remove({0}, {0}, cellar::to_end)) return;
 #else
-    cache.remove({0}, {0}, cellar::end_of_time);
+    cache.remove({0}, {0}, cellar::to_end);
 #endif
 }

@@ -11,7 +11,7 @@ using Named = Conv;
 using Named = Ssm;
 #endif
 
-using Memory = cellar::RecurrentState<cellar::States<Conv>>;
+using Memory = cellar::RecurrentMemory<cellar::States<Conv>>;
 
 auto view(const Memory& memory, cellar::StateHandle handle) {
     return memory.view<Named>(0, handle);

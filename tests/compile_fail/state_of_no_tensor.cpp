@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// error: state_tensor
+// error: StateTag
 #include <cellar/cellar.hpp>
 
 #ifdef CORRECTED
@@ -8,4 +8,4 @@ struct Conv : cellar::StateTensor<2> {};
 struct Conv {};
 #endif
 
-using Memory = cellar::RecurrentState<cellar::States<Conv>>;
+using Memory = cellar::RecurrentMemory<cellar::States<Conv>>;

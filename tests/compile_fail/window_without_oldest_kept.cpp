@@ -11,10 +11,10 @@ struct Forgetful {
         return p;
     }
 #endif
-    std::int32_t pinned() const {
+    std::int32_t sinks() const {
         return 0;
     }
-    Forgetful fitted(std::int32_t, std::int32_t) const {
+    Forgetful resolved(std::int32_t, std::int32_t) const {
         return *this;
     }
     std::int64_t cells(std::int32_t, std::int32_t, std::int32_t) const {
@@ -22,7 +22,7 @@ struct Forgetful {
     }
 };
 
-template <cellar::window_policy>
+template <cellar::WindowPolicy>
 struct User {};
 
 User<Forgetful> user;

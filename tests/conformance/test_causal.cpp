@@ -61,9 +61,6 @@ Row value_of(const json& tensor, const Extents& e, int token) {
     return row;
 }
 
-template <class Layout>
-constexpr bool permuted = std::is_same_v<typename Layout::value_mapping, cellar::HeadsDimsCells>;
-
 /// One case on one cache. Keys are put with each element twice, because a shift changes pairs.
 template <class Layout, class Window, class Shift>
 class Runner {
@@ -72,7 +69,7 @@ class Runner {
 public:
     Runner(const json& test, Window window, Shift shift)
         : extents_{test["steps"][0]["shape"]},
-          cache_{cellar::Shape{1, extents_.heads, 2 * extents_.dim, extents_.dim}, limits(test), window, shift},
+          cache_{cellar::CacheShape{1, extents_.heads, 2 * extents_.dim, extents_.dim}, limits(test), window, shift},
           window_{test["cache"]["window"]} {}
 
     void run(const json& steps) {
@@ -84,7 +81,7 @@ public:
             } else if (op == "remove") {
                 remove(step["seq"], step["begin"], step["end"], !step["expect"]["error"].is_null());
             } else if (op == "copy_prefix") {
-                cache_.copy_prefix({step["src"]}, {step["dst"]}, step["len"]);
+                REQUIRE(cache_.copy_prefix({step["src"]}, {step["dst"]}, step["len"]));
             } else {
                 REQUIRE(op == "can_resume");
                 CHECK(can_resume({step["seq"]}, {step["pos"]}) == step["expect"].get<bool>());
@@ -94,7 +91,7 @@ public:
 
 private:
     /// A case may name more sequences than it announces: ids are not bounded there.
-    static cellar::Limits limits(const json& test) {
+    static cellar::CacheLimits limits(const json& test) {
         const json& init = test["cache"]["init"];
         int sequences = init["max_sequences"];
         for (const json& step : test["steps"]) {
@@ -168,7 +165,7 @@ private:
             for (int h = 0; h < extents_.heads; ++h)
                 for (int d = 0; d < extents_.dim; ++d) {
                     key.push_back(static_cast<float>(keys(cell, h, 2 * d)));
-                    value.push_back(static_cast<float>(permuted<Layout> ? values(h, d, cell) : values(cell, h, d)));
+                    value.push_back(static_cast<float>(values(cell, h, d)));
                 }
             seen.emplace_back(key, value);
         }
@@ -197,7 +194,7 @@ template <class Layout, class Window>
 void run(const json& test, Window window) {
     const std::string shift = test["cache"]["shift_fn"];
     if (shift == "none") {
-        Runner<Layout, Window, cellar::NoShift>{test, window, {}}.run(test["steps"]);
+        Runner<Layout, Window, cellar::DisabledShift>{test, window, {}}.run(test["steps"]);
     } else {
         const Extents extents{test["steps"][0]["shape"]};
         const AddingShift adds{{extents.dim}, shift == "add" ? 1 : 0};

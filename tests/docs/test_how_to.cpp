@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
 // What docs/how-to/ quotes, compiled and held to what the pages say.
+#include <cellar/cache/describe.hpp>
 #include <cellar/cellar.hpp>
-#include <cellar/describe.hpp>
 
 #include <doctest/doctest.h>
 
@@ -52,21 +52,21 @@ bool feed(Cache& cache, const Tokens& tokens) {
 } // namespace
 
 TEST_CASE("windows and retention") {
-    const cellar::Shape shape{1, 2, 4};
+    const cellar::CacheShape shape{1, 2, 4};
 
     // [windows]
     cellar::SlidingWindow<4096> mistral;                             // the last 4096 tokens, itself included
     cellar::SlidingWindow<> from_file{4096};                         // the same, known at run time
     cellar::ChunkedAttention<8192> llama4_local;                     // from the beginning of its chunk
-    cellar::SlidingWindow<4096> with_sinks{{.pinned = 4}};           // and the first four
+    cellar::SlidingWindow<4096> with_sinks{{.sinks = 4}};            // and the first four
     cellar::SlidingWindow<4096> drafts{{.retention = 4096 + 8 - 1}}; // eight drafted tokens can be taken back
     // [/windows]
     CHECK(mistral.oldest_visible({5000}) == from_file.oldest_visible({5000}));
     CHECK(llama4_local.oldest_visible({8191}) == Position{0});
-    CHECK(with_sinks.pinned() == 4);
+    CHECK(with_sinks.sinks() == 4);
 
     // [cells]
-    const cellar::Limits limits{.sequences = 4, .capacity = 32768, .batch = 512};
+    const cellar::CacheLimits limits{.sequences = 4, .capacity = 32768, .batch = 512};
     cellar::Cache<cellar::StandardV<cellar::half>, cellar::SlidingWindow<4096>> cache{shape, limits, drafts};
     CHECK(cache.cells() == 4 * (4096 + 8 - 1) + 512);
     // [/cells]
@@ -89,7 +89,7 @@ TEST_CASE("many sequences with a shared prompt") {
     // [prompt]
     const Sequence prompt{8}; // holds the prompt and is never continued
     feed(cache, Tokens{}.add(prompt, 0, prompt_length));
-    for (std::int32_t user = 0; user < 8; ++user) cache.copy_prefix(prompt, {user}, prompt_length);
+    for (std::int32_t user = 0; user < 8; ++user) REQUIRE(cache.copy_prefix(prompt, {user}, prompt_length));
     CHECK(cache.statistics().shared == prompt_length); // one copy of it, nine owners
     // [/prompt]
 
@@ -105,8 +105,7 @@ TEST_CASE("many sequences with a shared prompt") {
 
     // [next]
     CHECK(cache.can_resume({3}, {prompt_length}));
-    CHECK(
-        cache.remove({3}, {prompt_length}, cellar::end_of_time)); // the next user gets sequence 3 and keeps the prompt
+    CHECK(cache.remove({3}, {prompt_length}, cellar::to_end)); // the next user gets sequence 3 and keeps the prompt
     // [/next]
     CHECK(cache.tokens({3}) == prompt_length);
     CHECK(cache.tokens({0}) == prompt_length + 3);
@@ -154,7 +153,7 @@ TEST_CASE("a shift of shared cells") {
     const Sequence alice{0};
     const Sequence bob{1};
     feed(cache, Tokens{}.add(alice, 0, 5));
-    cache.copy_prefix(alice, bob, 5);
+    REQUIRE(cache.copy_prefix(alice, bob, 5));
     CHECK(cache.statistics().shared == 5);
 
     CHECK(cache.remove(bob, {1}, {3})); // his tokens 3 and 4 are copied, and stand at 1 and 2
@@ -171,7 +170,7 @@ TEST_CASE("the cell map") {
     // [map]
     cellar::Cache<> cache{{1, 2, 4}, {.sequences = 2, .capacity = 8, .batch = 8}};
     feed(cache, Tokens{}.add({0}, 0, 4));
-    cache.copy_prefix({0}, {1}, 3);
+    REQUIRE(cache.copy_prefix({0}, {1}, 3));
     feed(cache, Tokens{}.add({1}, 3, 5));
     feed(cache, Tokens{}.add({0}, 4, 5));
 
@@ -187,10 +186,10 @@ TEST_CASE("the cell map") {
 TEST_CASE("the map on the page of concepts") {
     const auto rows = [](const auto& window) {
         using Window = std::remove_cvref_t<decltype(window)>;
-        const cellar::Limits limits{.sequences = 2, .capacity = 5, .batch = 4};
+        const cellar::CacheLimits limits{.sequences = 2, .capacity = 5, .batch = 4};
         cellar::Cache<cellar::StandardV<float>, Window> cache{{1, 2, 4}, limits, window};
         feed(cache, Tokens{}.add({0}, 0, 4));
-        cache.copy_prefix({0}, {1}, 3);
+        REQUIRE(cache.copy_prefix({0}, {1}, 3));
         feed(cache, Tokens{}.add({1}, 3, 5));
         feed(cache, Tokens{}.add({0}, 4, 5));
         auto pass = cache.begin(Tokens{}.add({0}, 5, 6).add({1}, 5, 6));

@@ -19,9 +19,9 @@ public:
 
     cellar::Position oldest_visible(cellar::Position p) const { return {std::max(0, (p.value / size_ - 1) * size_)}; }
     cellar::Position oldest_kept(cellar::Position newest) const { return oldest_visible(newest); }
-    std::int32_t pinned() const { return 0; }
+    std::int32_t sinks() const { return 0; }
 
-    TwoBlocks fitted(std::int32_t, std::int32_t) const { return *this; }
+    TwoBlocks resolved(std::int32_t, std::int32_t) const { return *this; }
     std::int64_t cells(std::int32_t sequences, std::int32_t, std::int32_t batch) const {
         return std::int64_t{sequences} * 2 * size_ + batch;
     }
@@ -29,7 +29,7 @@ public:
 private:
     std::int32_t size_;
 };
-static_assert(cellar::window_policy<TwoBlocks>);
+static_assert(cellar::WindowPolicy<TwoBlocks>);
 // [/window]
 
 // [mapping]
@@ -62,18 +62,18 @@ private:
     int heads_;
     int dim_;
 };
-static_assert(cellar::mapping<HeadsCellsDims>);
+static_assert(cellar::LayoutMapping<HeadsCellsDims>);
 // [/mapping]
 
 // [layout]
-template <cellar::element Key, cellar::element Value = Key>
+template <cellar::Element Key, cellar::Element Value = Key>
 struct ByHead {
     using key_element = Key;
     using value_element = Value;
     using key_mapping = HeadsCellsDims;
     using value_mapping = HeadsCellsDims;
 };
-static_assert(cellar::layout_policy<ByHead<cellar::half>>);
+static_assert(cellar::LayoutPolicy<ByHead<cellar::half>>);
 // [/layout]
 
 // [shift]
@@ -92,7 +92,7 @@ public:
         CELLAR_FUNCTION int pairs() const { return dim / 2; }
         CELLAR_FUNCTION int first(int pair) const { return pair; }
         CELLAR_FUNCTION int second(int pair) const { return dim - 1 - pair; }
-        CELLAR_FUNCTION void turn(float& a, float& b, Factor factor) const {
+        CELLAR_FUNCTION void rotate(float& a, float& b, Factor factor) const {
             const float turned = a * factor.cosine - b * factor.sine;
             b = a * factor.sine + b * factor.cosine;
             a = turned;
@@ -110,14 +110,14 @@ public:
 private:
     int dim_;
 };
-static_assert(cellar::shift_policy<MirroredRope>);
+static_assert(cellar::ShiftPolicy<MirroredRope>);
 // [/shift]
 
 // [backend]
 /// The host backend, counting the rows that are written.
 class CountingBackend : public cellar::HostBackend {
 public:
-    template <cellar::mapping Mapping, cellar::element E, class T>
+    template <cellar::LayoutMapping Mapping, cellar::Element E, class T>
     void scatter(const Mapping& mapping, Buffer<E>& buffer, std::span<const cellar::Cell> cells,
                  cellar::StridedView<const T, 3> rows) {
         rows_ += std::ssize(cells);
@@ -129,13 +129,13 @@ public:
 private:
     std::int64_t rows_ = 0;
 };
-static_assert(cellar::backend<CountingBackend>);
+static_assert(cellar::BackendPolicy<CountingBackend>);
 // [/backend]
 
 namespace {
 
 // [cache]
-using Mine = cellar::Cache<ByHead<float>, TwoBlocks, cellar::FreeShift, CountingBackend>;
+using Mine = cellar::Cache<ByHead<float>, TwoBlocks, cellar::UnrotatedShift, CountingBackend>;
 // [/cache]
 
 void feed(Mine& cache, std::int32_t first, std::int32_t end) {
@@ -201,7 +201,7 @@ TEST_CASE("a shift of one's own turns keys there and back") {
         float a = keys(cell, 0, pair);
         float b = keys(cell, 0, 3 - pair);
         CHECK(a != doctest::Approx(rows[static_cast<std::size_t>(4 + pair)]));
-        rope.rotation(0).turn(a, b, rope.factor(0, pair, 1));
+        rope.rotation(0).rotate(a, b, rope.factor(0, pair, 1));
         CHECK(a == doctest::Approx(rows[static_cast<std::size_t>(4 + pair)]));
         CHECK(b == doctest::Approx(rows[static_cast<std::size_t>(7 - pair)]));
     }

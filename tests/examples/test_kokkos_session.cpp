@@ -2,8 +2,8 @@
 
 // Texts with their memory on Kokkos, where it does what it does on devices: the same kernels, and rows that are copied
 // there and back.
-#include "kokkos/device_on_host.hpp"
-#include "kokkos/tools.hpp"
+#include "backend/kokkos/device_on_host.hpp"
+#include "backend/kokkos/tools.hpp"
 #include "llama/choosing.hpp"
 #include "llama/kokkos_work.hpp"
 #include "session_outcome.hpp"

@@ -181,12 +181,13 @@ public:
         std::vector<int> tokens;
         std::vector<cellar::Position> positions;
         std::vector<cellar::Sequence> sequences;
-        std::vector<int> turns;
-        for (int user = 0; user < users; ++user) turns.insert(turns.end(), static_cast<std::size_t>(below(6)), user);
-        std::shuffle(turns.begin(), turns.end(), random_);
+        std::vector<int> rotations;
+        for (int user = 0; user < users; ++user)
+            rotations.insert(rotations.end(), static_cast<std::size_t>(below(6)), user);
+        std::shuffle(rotations.begin(), rotations.end(), random_);
         std::vector<Alone> after = alone_;
         std::vector<RowVector> expected;
-        for (const int user : turns) {
+        for (const int user : rotations) {
             Alone& alone = after[static_cast<std::size_t>(user)];
             tokens.push_back(below(256));
             positions.push_back({static_cast<std::int32_t>(alone.size()) - 1});
@@ -196,7 +197,7 @@ public:
         }
         auto pass = memory_.begin({positions, sequences});
         REQUIRE(pass.has_value());
-        most_parts_ = std::max(most_parts_, pass->parts().size());
+        most_parts_ = std::max(most_parts_, pass->micro_batches().size());
         const Matrix logits = rwkv::forward(model(), *pass, tokens);
         for (std::size_t i = 0; i < tokens.size(); ++i) {
             const RowVector row = logits.row(static_cast<Eigen::Index>(i));
@@ -230,7 +231,7 @@ public:
         if (!memory_.can_resume({user}, {to})) { // it was there already: going back twice may be too far
             to = memory_.resumable_prefix({user}, {to}).value;
         }
-        REQUIRE(memory_.remove({user}, {to}, cellar::end_of_time).has_value());
+        REQUIRE(memory_.remove({user}, {to}, cellar::to_end).has_value());
         alone.resize(static_cast<std::size_t>(to) + 1);
         rolled_back_ += next - to;
     }

@@ -169,16 +169,16 @@ TEST_CASE("memory: recurrent states, as many as are taken back and one") {
         session.feed(std::vector<int>(16, 1));
         CHECK(memory->use().recurrent.cells_used == 4);
         CHECK(memory->use().full.cells_used == 16);
-        CHECK(memory->remove(2, 4).error() == cellar::Refusal::cannot_cut);
-        CHECK(memory->remove(12, 16).error() == cellar::Refusal::cannot_rewind);
-        CHECK(memory->begin(16, 1).error() == cellar::Refusal::full);
-        CHECK(memory->begin(16, 9).error() == cellar::Refusal::batch_too_long);
+        CHECK(memory->remove(2, 4).error() == cellar::Reason::cannot_cut);
+        CHECK(memory->remove(12, 16).error() == cellar::Reason::cannot_rewind);
+        CHECK(memory->begin(16, 1).error() == cellar::Reason::full);
+        CHECK(memory->begin(16, 9).error() == cellar::Reason::batch_too_long);
         CHECK(memory->use().recurrent.cells_used == 4);
         CHECK(memory->use().sliding.cells_used == 8);
         CHECK(memory->use().full.cells_used == 16);
         CHECK(memory->use().evicted == 8);
         CHECK(memory->remove(13, 16).has_value());
-        CHECK(memory->begin(14, 1).error() == cellar::Refusal::not_next);
+        CHECK(memory->begin(14, 1).error() == cellar::Reason::not_next);
         CHECK(memory->use().recurrent.cells_used == 1);
         CHECK(memory->use().sliding.cells_used == 5);
         CHECK(memory->use().full.cells_used == 13);
@@ -189,8 +189,8 @@ TEST_CASE("memory: both caches take a batch, or neither") {
     const auto memory = llama::make_memory(tiny().config(), "standard", "float", 16, 32);
     const auto refused = memory->begin(0, 20); // the sliding cache has 5 + 32 cells, the full one 16
     REQUIRE_FALSE(refused.has_value());
-    CHECK(refused.error() == cellar::Refusal::full);
-    CHECK(memory->begin(0, 33).error() == cellar::Refusal::batch_too_long);
+    CHECK(refused.error() == cellar::Reason::full);
+    CHECK(memory->begin(0, 33).error() == cellar::Reason::batch_too_long);
     CHECK(memory->use().sliding.cells_used == 0);
     CHECK(memory->begin(0, 16).has_value());
 }

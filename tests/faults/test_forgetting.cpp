@@ -43,7 +43,7 @@ TEST_CASE("dropping the stop token breaks resuming with parallel sequences") {
     numbers::Cache<SlidingWindow<4>> cache{numbers::small, {.sequences = 2, .capacity = 100, .batch = 16}};
     feed(cache, prompt(0, 0, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9}) + prompt(1, 0, Values(3)));
     REQUIRE(cache.can_resume({0}, {9}));
-    REQUIRE(cache.remove({0}, {9}, end_of_time));
+    REQUIRE(cache.remove({0}, {9}, to_end));
     const Tokens next = prompt(0, 9, {90});
     auto pass = numbers::begin(cache, next);
     numbers::put(*pass, cache.shape(), next);
@@ -56,13 +56,13 @@ TEST_CASE("a stripped answer forces the whole prompt to be computed again") {
         numbers::small, {.capacity = 100, .batch = 40}, SlidingWindow<>{4, {.retention = 20}}};
     feed(cache, prompt(0, 0, Values(40)));
     CHECK(cache.can_resume({0}, {24}));
-    REQUIRE(cache.remove({0}, {24}, end_of_time));
+    REQUIRE(cache.remove({0}, {24}, to_end));
     auto pass = numbers::begin(cache, prompt(0, 24, {1}));
     CHECK(sees(cache, *pass, 0).size() == 4);
 }
 
 TEST_CASE("a window that takes as many cells as the whole context or a batch for each sequence") {
-    const Limits limits{.sequences = 8, .capacity = 4096, .batch = 512};
+    const CacheLimits limits{.sequences = 8, .capacity = 4096, .batch = 512};
     CHECK(numbers::Cache<SlidingWindow<128>>{numbers::small, limits}.cells() == 8 * 129 + 512);
 }
 
@@ -72,7 +72,7 @@ TEST_CASE("a refused begin has already evicted what fell out of the window") {
     const Tokens late{{0, 1, 3}, {0, 1, 4}, {0, 1, 5}, {0, 1, 6}}; // equal positions: all are kept
     feed(cache, late);
     const std::string before = numbers::portrait(cache);
-    CHECK(numbers::begin(cache, prompt(0, 2, {7, 8})).error() == Refusal::full);
+    CHECK(numbers::begin(cache, prompt(0, 2, {7, 8})).error() == Reason::full);
     CHECK(numbers::portrait(cache) == before);
 }
 
@@ -141,15 +141,15 @@ TEST_CASE("an empty batch takes a cell or is refused as full") {
 
 TEST_CASE("a batch longer than announced reaches the memory") {
     numbers::Cache<SlidingWindow<2>> cache{numbers::small, {.sequences = 1, .capacity = 100, .batch = 4}};
-    CHECK(numbers::begin(cache, prompt(0, 0, Values(5))).error() == Refusal::batch_too_long);
+    CHECK(numbers::begin(cache, prompt(0, 0, Values(5))).error() == Reason::batch_too_long);
 }
 
 TEST_CASE("a context smaller than a batch breaks the cache") {
     numbers::Cache<> cache{numbers::small, {.capacity = 4, .batch = 16}};
-    CHECK(numbers::begin(cache, prompt(0, 0, Values(5))).error() == Refusal::full);
+    CHECK(numbers::begin(cache, prompt(0, 0, Values(5))).error() == Reason::full);
     feed(cache, prompt(0, 0, Values(4)));
     numbers::Cache<SlidingWindow<8>> sliding{numbers::small, {.capacity = 4, .batch = 16}};
-    CHECK(numbers::begin(sliding, prompt(0, 0, Values(5))).error() == Refusal::full);
+    CHECK(numbers::begin(sliding, prompt(0, 0, Values(5))).error() == Reason::full);
     feed(sliding, prompt(0, 0, Values(4)));
 }
 

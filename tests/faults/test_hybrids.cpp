@@ -64,13 +64,13 @@ TEST_CASE("a batch that the states refuse has already taken cells") {
         REQUIRE_FALSE(begun);
         return begun.error();
     };
-    CHECK(refused(text(1, 0, 2) + text(0, 4, 2)) == Refused{Refusal::not_next, 2});
+    CHECK(refused(text(1, 0, 2) + text(0, 4, 2)) == Refusal{Reason::not_next, 2});
     CHECK(portrait(memory) == before);
-    CHECK(refused(text(1, 0, 2) + text(0, 3, 1)) == Refused{Refusal::unequal_batch, 2});
+    CHECK(refused(text(1, 0, 2) + text(0, 3, 1)) == Refusal{Reason::unequal_batch, 2});
     CHECK(portrait(memory) == before);
     CHECK(feed(memory, text(1, 0, 1) + text(0, 3, 1)));
     // What was prepared and refused leaves no trace in the next pass, nor in a reserved one.
-    CHECK(refused(text(2, 1, 1)) == Refused{Refusal::not_next, 2});
+    CHECK(refused(text(2, 1, 1)) == Refusal{Reason::not_next, 2});
     memory.reserve(8).drop();
     CHECK(feed(memory, text(2, 0, 1)));
 }
@@ -80,11 +80,11 @@ TEST_CASE("tokens removed from the middle live on in the state") {
     Turning memory{3, near(), far(), Recurrent{{1, {{1}}}, {.sequences = 2, .batch = 8, .rollback = 2}}};
     REQUIRE(feed_all(memory, text(0, 0, 6)));
     const std::string before = picture(memory);
-    CHECK(memory.remove({0}, {1}, {2}).error() == Refused{Refusal::cannot_cut, 2});
-    CHECK(memory.remove({0}, {2}, end_of_time).error() == Refused{Refusal::cannot_rewind, 2});
-    CHECK(memory.copy_prefix({0}, {1}, 2).error() == Refused{Refusal::cannot_rewind, 2});
+    CHECK(memory.remove({0}, {1}, {2}).error() == Refusal{Reason::cannot_cut, 2});
+    CHECK(memory.remove({0}, {2}, to_end).error() == Refusal{Reason::cannot_rewind, 2});
+    CHECK(memory.copy_prefix({0}, {1}, 2).error() == Refusal{Reason::cannot_rewind, 2});
     CHECK(picture(memory) == before);
-    REQUIRE(memory.remove({0}, {4}, end_of_time));
+    REQUIRE(memory.remove({0}, {4}, to_end));
     REQUIRE(memory.copy_prefix({0}, {1}, 4));
     CHECK(memory.member<1>().tokens({0}) == 4);
     CHECK(memory.member<1>().tokens({1}) == 4);
@@ -96,7 +96,7 @@ TEST_CASE("dropping the first tokens empties the state, and the caches keep the 
     Turning memory{3, near(), far(), Recurrent{{1, {{1}}}, {.sequences = 2, .batch = 8}}};
     REQUIRE(feed_all(memory, text(0, 0, 6)));
     const std::string before = picture(memory);
-    for (int end = 1; end < 6; ++end) CHECK(memory.remove({0}, {0}, {end}).error() == Refused{Refusal::cannot_cut, 2});
+    for (int end = 1; end < 6; ++end) CHECK(memory.remove({0}, {0}, {end}).error() == Refusal{Reason::cannot_cut, 2});
     CHECK(picture(memory) == before);
     REQUIRE(memory.remove({0}, {0}, {6}));
     CHECK(memory.member<1>().tokens({0}) == 0);
@@ -116,7 +116,7 @@ TEST_CASE("a context shift is impossible with members of several kinds") {
         3, near(), far(),
         Recurrent{{1, {{1}}}, {.sequences = 2, .batch = 8, .checkpoint_interval = 2, .checkpoint_bytes = 8 * 16}}};
     REQUIRE(feed_all(memory, text(0, 0, 8, 10)));
-    REQUIRE(memory.remove({0}, memory.resumable_prefix({0}, {3}), end_of_time));
+    REQUIRE(memory.remove({0}, memory.resumable_prefix({0}, {3}), to_end));
     REQUIRE(feed_all(memory, text(0, 2, 3, 15)));
     CHECK(current_state(memory.member<Recurrent>(), 0) == folded({10, 11, 15, 16, 17}));
     CHECK(held(memory.member<Far>(), 0) == Held{{10, 10}, {11, 11}, {15, 15}, {16, 16}, {17, 17}});
@@ -135,7 +135,7 @@ TEST_CASE("checkpoints of the states cannot be reached where there are caches, t
     std::vector<int> words{1, 2, 3, 4, 5, 6, 7, 8, 9};
     for (const int p : {9, 7, 4}) {
         words.resize(static_cast<std::size_t>(p));
-        REQUIRE(memory.remove({0}, {p}, end_of_time));
+        REQUIRE(memory.remove({0}, {p}, to_end));
         CHECK(current_state(memory.member<Recurrent>(), 0) == folded(words));
         CHECK(memory.member<Full>().tokens({0}) == p);
     }

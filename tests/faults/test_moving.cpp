@@ -28,7 +28,7 @@ numbers::Cache<> pattern(const std::string& owners, Placement placement = Placem
         tokens.push_back({s, next[s]++, static_cast<float>(c)});
     }
     feed(cache, tokens);
-    REQUIRE(cache.remove({2}, {0}, end_of_time));
+    REQUIRE(cache.remove({2}, {0}, to_end));
     return cache;
 }
 
@@ -37,20 +37,20 @@ numbers::Cache<> pattern(const std::string& owners, Placement placement = Placem
 TEST_CASE("copying a sequence onto itself erases it") {
     numbers::Cache<> cache{numbers::small, {.sequences = 2, .capacity = 8, .batch = 8}};
     feed(cache, prompt(0, 0, {1, 2, 3}));
-    cache.copy_prefix({0}, {0}, 3);
-    cache.copy_prefix({0}, {0}, 1);
+    REQUIRE(cache.copy_prefix({0}, {0}, 3));
+    REQUIRE(cache.copy_prefix({0}, {0}, 1));
     CHECK(values(cache, 0) == Values{1, 2, 3});
 }
 
 TEST_CASE("a copied prefix is added to what the target had") {
     numbers::Cache<> cache{numbers::small, {.sequences = 2, .capacity = 8, .batch = 8}};
     feed(cache, prompt(0, 0, {1, 2}) + prompt(1, 0, {3, 4, 5}));
-    cache.copy_prefix({0}, {1}, 2);
+    REQUIRE(cache.copy_prefix({0}, {1}, 2));
     CHECK(values(cache, 1) == Values{1, 2});
-    cache.copy_prefix({0}, {1}, 2); // twice: nothing is counted twice
+    REQUIRE(cache.copy_prefix({0}, {1}, 2)); // twice: nothing is counted twice
     CHECK(cache.tokens({1}) == 2);
-    REQUIRE(cache.remove({1}, {0}, end_of_time));
-    REQUIRE(cache.remove({0}, {0}, end_of_time));
+    REQUIRE(cache.remove({1}, {0}, to_end));
+    REQUIRE(cache.remove({0}, {0}, to_end));
     CHECK(cache.statistics().free == cache.cells());
 }
 
@@ -58,10 +58,10 @@ TEST_CASE("copying and removing over and over leaks cells") {
     numbers::Cache<> cache{numbers::small, {.sequences = 4, .capacity = 8, .batch = 8}};
     for (int round = 0; round < 100; ++round) {
         feed(cache, prompt(0, 0, Values(6)));
-        for (const int s : {1, 2, 3}) cache.copy_prefix({0}, {s}, 6 - s);
+        for (const int s : {1, 2, 3}) REQUIRE(cache.copy_prefix({0}, {s}, 6 - s));
         REQUIRE(cache.remove({1}, {0}, {2}));
         feed(cache, prompt(2, 4, Values(3)));
-        for (const int s : {3, 0, 1, 2}) REQUIRE(cache.remove({s}, {0}, end_of_time));
+        for (const int s : {3, 0, 1, 2}) REQUIRE(cache.remove({s}, {0}, to_end));
         REQUIRE(cache.statistics().free == cache.cells());
     }
 }
@@ -69,10 +69,10 @@ TEST_CASE("copying and removing over and over leaks cells") {
 TEST_CASE("a later pass overwrites cells that another sequence still reads") {
     numbers::Cache<SlidingWindow<2>> cache{numbers::small, {.sequences = 3, .capacity = 40, .batch = 4}};
     feed(cache, prompt(0, 0, {1, 2, 3}));
-    cache.copy_prefix({0}, {1}, 3);
+    REQUIRE(cache.copy_prefix({0}, {1}, 3));
     for (int p = 3; p < 40; ++p) feed(cache, prompt(0, p, {100}));
     CHECK(values(cache, 1) == Values{1, 2, 3});
-    REQUIRE(cache.remove({0}, {0}, end_of_time));
+    REQUIRE(cache.remove({0}, {0}, to_end));
     for (int p = 0; p < 40; ++p) feed(cache, prompt(2, p, {200}));
     CHECK(values(cache, 1) == Values{1, 2, 3});
 }
@@ -80,7 +80,7 @@ TEST_CASE("a later pass overwrites cells that another sequence still reads") {
 TEST_CASE("a new sequence sees what the previous owner left in its cells") {
     numbers::Cache<> cache{numbers::small, {.sequences = 2, .capacity = 4, .batch = 8}};
     feed(cache, prompt(0, 0, {1, 2, 3, 4, 5, 6, 7, 8}));
-    REQUIRE(cache.remove({0}, {0}, end_of_time));
+    REQUIRE(cache.remove({0}, {0}, to_end));
     const Tokens tokens = prompt(1, 0, {9});
     auto pass = numbers::begin(cache, tokens);
     numbers::put(*pass, cache.shape(), tokens);
@@ -90,23 +90,23 @@ TEST_CASE("a new sequence sees what the previous owner left in its cells") {
 TEST_CASE("a refused remove leaves the sequence half renumbered") {
     numbers::Cache<> cache{numbers::small, {.sequences = 2, .capacity = 4, .batch = 8}};
     feed(cache, prompt(0, 0, {10, 20, 30, 40, 50, 60}));
-    cache.copy_prefix({0}, {1}, 6);
+    REQUIRE(cache.copy_prefix({0}, {1}, 6));
     feed(cache, prompt(0, 6, {70}));
     const std::string before = numbers::portrait(cache);
-    CHECK(cache.remove({0}, {1}, {2}).error() == Refusal::full); // four copies, one free cell
+    CHECK(cache.remove({0}, {1}, {2}).error() == Reason::full); // four copies, one free cell
     CHECK(numbers::portrait(cache) == before);
     CHECK(held(cache, 0) == Held{{10, 10}, {20, 20}, {30, 30}, {40, 40}, {50, 50}, {60, 60}, {70, 70}});
     CHECK(held(cache, 1) == Held{{10, 10}, {20, 20}, {30, 30}, {40, 40}, {50, 50}, {60, 60}});
 
-    Cache<> rigid{Shape{1, 1, 2, 1}, {.capacity = 8, .batch = 8}};
+    Cache<> rigid{CacheShape{1, 1, 2, 1}, {.capacity = 8, .batch = 8}};
     feed(rigid, prompt(0, 0, {1, 2, 3}));
     const std::string unshifted = numbers::portrait(rigid);
-    CHECK(rigid.remove({0}, {0}, {1}).error() == Refusal::cannot_shift);
+    CHECK(rigid.remove({0}, {0}, {1}).error() == Reason::cannot_shift);
     CHECK(numbers::portrait(rigid) == unshifted);
 }
 
 TEST_CASE("a remove is refused for want of a shift although nothing follows the range") {
-    Cache<> cache{Shape{1, 1, 2, 1}, {.capacity = 8, .batch = 8}};
+    Cache<> cache{CacheShape{1, 1, 2, 1}, {.capacity = 8, .batch = 8}};
     feed(cache, prompt(0, 0, {1, 2, 3}));
     CHECK(cache.remove({0}, {1}, {3}));
     CHECK(cache.remove({0}, {1}, {50}));
@@ -124,8 +124,8 @@ TEST_CASE("an end of minus one removes nothing or everything") {
 TEST_CASE("shifting one sequence moves the keys of others that share its cells") {
     numbers::Cache<> cache{numbers::small, {.sequences = 3, .capacity = 8, .batch = 8}};
     feed(cache, prompt(0, 0, {10, 20, 30, 40}));
-    cache.copy_prefix({0}, {1}, 4);
-    cache.copy_prefix({0}, {2}, 3);
+    REQUIRE(cache.copy_prefix({0}, {1}, 4));
+    REQUIRE(cache.copy_prefix({0}, {2}, 3));
     REQUIRE(cache.remove({1}, {0}, {2}));
     CHECK(held(cache, 0) == Held{{10, 10}, {20, 20}, {30, 30}, {40, 40}});
     CHECK(held(cache, 1) == Held{{30, 28}, {40, 38}});
@@ -197,7 +197,7 @@ TEST_CASE("a defragmentation swaps rows or loses them") {
 TEST_CASE("after a defragmentation the history still points to the old cells") {
     numbers::Cache<SlidingWindow<3>> cache{numbers::small, {.sequences = 2, .capacity = 40, .batch = 20}};
     feed(cache, prompt(0, 0, Values(12)) + prompt(1, 0, {1, 2, 3}));
-    REQUIRE(cache.remove({0}, {0}, end_of_time));
+    REQUIRE(cache.remove({0}, {0}, to_end));
     cache.defragment();
     const Tokens next = prompt(1, 3, {4});
     auto pass = numbers::begin(cache, next);
@@ -210,12 +210,12 @@ TEST_CASE("more sequences than fit into one machine word") {
     constexpr int sequences = 300;
     numbers::Cache<> cache{numbers::small, {.sequences = sequences, .capacity = 4, .batch = 8}};
     feed(cache, prompt(0, 0, {10, 20, 30}));
-    for (int s = 1; s < sequences; ++s) cache.copy_prefix({0}, {s}, 3);
+    for (int s = 1; s < sequences; ++s) REQUIRE(cache.copy_prefix({0}, {s}, 3));
     CHECK(cache.statistics().free == 4 * sequences - 3);
     REQUIRE(cache.remove({257}, {0}, {1}));
     CHECK(held(cache, 257) == Held{{20, 19}, {30, 29}});
     for (int s = 0; s < sequences; ++s)
-        if (s != 257) REQUIRE(cache.remove({s}, {1}, end_of_time));
+        if (s != 257) REQUIRE(cache.remove({s}, {1}, to_end));
     CHECK(values(cache, 0) == Values{10});
     CHECK(values(cache, 299) == Values{10});
     CHECK(cache.statistics().free == 4 * sequences - 3);

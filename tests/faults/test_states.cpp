@@ -9,9 +9,9 @@
 #include <vector>
 
 using namespace recurrent_test;
-using cellar::end_of_time;
-using cellar::Part;
-using cellar::Refusal;
+using cellar::MicroBatch;
+using cellar::Reason;
+using cellar::to_end;
 
 namespace {
 
@@ -27,7 +27,7 @@ TEST_CASE("a new sequence goes on from the state that the last owner of its slot
     for (int round = 0; round < 5; ++round) {
         for (const int s : {0, 1}) REQUIRE(feed(memory, text(s, 0, 3, 10 * s + round)));
         for (const int s : {0, 1}) CHECK(holds(memory, s, 3, words(3, 10 * s + round)));
-        for (const int s : {0, 1}) REQUIRE(memory.remove({s}, {0}, end_of_time));
+        for (const int s : {0, 1}) REQUIRE(memory.remove({s}, {0}, to_end));
     }
 }
 
@@ -35,7 +35,7 @@ TEST_CASE("a token fed twice, or left out, goes into the state unnoticed") {
     Folding<> memory{shape(), {.sequences = 2, .batch = 8}};
     REQUIRE(feed(memory, text(0, 0, 3)));
     for (const auto& tokens : {text(0, 2, 1), text(0, 4, 1), text(0, 3, 2) + text(0, 6, 1), text(1, 1, 1)})
-        CHECK(memory.begin(Batch{tokens}).error() == Refusal::not_next);
+        CHECK(memory.begin(Batch{tokens}).error() == Reason::not_next);
     CHECK(holds(memory, 0, 3, words(3)));
     CHECK(memory.kept({1}).empty());
 }
@@ -49,9 +49,10 @@ TEST_CASE("a reserved pass takes slots away, or writes where a state lies") {
         auto pass = memory.reserve(tokens);
         CHECK(pass.tokens() == tokens);
         int found = 0;
-        for (const Part& part : pass.parts()) found += part.sequences() * part.length();
+        for (const MicroBatch& micro_batch : pass.micro_batches())
+            found += micro_batch.sequences() * micro_batch.length();
         CHECK(found == tokens);
-        CHECK(pass.parts().size() == (tokens == 0 ? 0 : tokens % 3 == 0 || tokens < 3 ? 1 : 2));
+        CHECK(pass.micro_batches().size() == (tokens == 0 ? 0 : tokens % 3 == 0 || tokens < 3 ? 1 : 2));
         fold(pass, text(0, 0, tokens));
         pass.commit();
         CHECK(memory.statistics() == before);
@@ -65,12 +66,12 @@ TEST_CASE("a checkpoint is kept that some layers never wrote") {
     const auto tokens = text(0, 0, 3);
     auto pass = memory.begin(Batch{tokens});
     REQUIRE(pass);
-    CHECK(violation_of([&] { pass->commit(); }) == "commit: 0 parts were put in all layers, expected 4");
-    fold_part(*pass, tokens, 0, pass->parts()[0], false);
-    fold_part(*pass, tokens, 1, pass->parts()[0], true);
-    fold_part(*pass, tokens, 1, pass->parts()[1], false);
-    CHECK(violation_of([&] { pass->commit(); }) == "commit: 3 parts were put in all layers, expected 4");
-    fold_part(*pass, tokens, 0, pass->parts()[1], true);
+    CHECK(violation_of([&] { pass->commit(); }) == "commit: 0 micro-batches were put in all layers, expected 4");
+    fold_part(*pass, tokens, 0, pass->micro_batches()[0], false);
+    fold_part(*pass, tokens, 1, pass->micro_batches()[0], true);
+    fold_part(*pass, tokens, 1, pass->micro_batches()[1], false);
+    CHECK(violation_of([&] { pass->commit(); }) == "commit: 3 micro-batches were put in all layers, expected 4");
+    fold_part(*pass, tokens, 0, pass->micro_batches()[1], true);
     pass->commit();
     CHECK(holds(memory, 0, 3, words(3)));
 }
@@ -79,13 +80,13 @@ TEST_CASE("going back to a shared state and on from there overwrites it for the 
     Folding<> memory{shape(), with_checkpoints(4, 4)};
     REQUIRE(feed(memory, text(0, 0, 6)));
     REQUIRE(memory.copy_prefix({0}, {1}, 6));
-    REQUIRE(memory.remove({0}, {4}, end_of_time));
+    REQUIRE(memory.remove({0}, {4}, to_end));
     for (const bool in_place : {false, true}) {
         REQUIRE(feed(memory, text(0, memory.next({0}).value, 2, 90), in_place));
         CHECK(holds(memory, 1, 4, words(4)));
         CHECK(holds(memory, 1, 6, words(6)));
     }
-    REQUIRE(memory.remove({1}, {4}, end_of_time));
+    REQUIRE(memory.remove({1}, {4}, to_end));
     CHECK(holds(memory, 1, 4, words(4)));
     CHECK(holds(memory, 0, 4, words(4)));
 }
@@ -94,7 +95,7 @@ TEST_CASE("a new sequence goes back to a stranger's checkpoint") {
     // Checkpoints belonged to slots, and stayed when these got another owner.
     Folding<> memory{shape(), with_checkpoints(8, 4)};
     REQUIRE(feed(memory, text(0, 0, 9)));
-    REQUIRE(memory.remove({0}, {0}, end_of_time));
+    REQUIRE(memory.remove({0}, {0}, to_end));
     CHECK_FALSE(memory.can_resume({0}, {4}));
     REQUIRE(feed(memory, text(0, 0, 3, 70)));
     CHECK_FALSE(memory.can_resume({0}, {4}));
@@ -124,7 +125,7 @@ TEST_CASE("a copied prefix shares a state that is too far ahead") {
     REQUIRE(feed(memory, text(0, 0, 6)));
     REQUIRE(feed(memory, text(1, 0, 2, 40)));
     const auto before = memory.statistics();
-    CHECK(memory.copy_prefix({0}, {1}, 4).error() == Refusal::cannot_rewind);
+    CHECK(memory.copy_prefix({0}, {1}, 4).error() == Reason::cannot_rewind);
     CHECK(memory.copy_prefix({0}, {0}, 4).has_value()); // onto itself: nothing
     CHECK(memory.statistics() == before);
     CHECK(kept(memory, 0) == std::vector<int>{5, 6});
@@ -142,7 +143,7 @@ TEST_CASE("going back to where no state is kept silently goes back further") {
     Folding<> memory{shape(), with_checkpoints(8, 4)};
     REQUIRE(feed(memory, text(0, 0, 10)));
     for (const int p : {1, 3, 5, 7, 9}) {
-        CHECK(memory.remove({0}, {p}, end_of_time).error() == Refusal::cannot_rewind);
+        CHECK(memory.remove({0}, {p}, to_end).error() == Reason::cannot_rewind);
         CHECK(kept(memory, 0) == std::vector<int>{4, 8, 10});
     }
     CHECK(memory.resumable_prefix({0}, {7}) == Position{4});
@@ -155,12 +156,12 @@ TEST_CASE("a pass between choosing a checkpoint and going back to it puts anothe
     const Position chosen = memory.resumable_prefix({0}, {5});
     REQUIRE(chosen == Position{4});
     REQUIRE(feed(memory, text(1, 0, 4, 50)));
-    REQUIRE(memory.remove({0}, chosen, end_of_time)); // there was room for both
+    REQUIRE(memory.remove({0}, chosen, to_end)); // there was room for both
     CHECK(holds(memory, 0, 4, words(4)));
 
     REQUIRE(feed(memory, text(0, 4, 2, 5)));
     for (int p = 4; p < 40; p += 12) REQUIRE(feed(memory, text(1, p, 12, 50 + p)));
-    CHECK(memory.remove({0}, chosen, end_of_time).error() == Refusal::cannot_rewind); // it had to go
+    CHECK(memory.remove({0}, chosen, to_end).error() == Reason::cannot_rewind); // it had to go
     CHECK(holds(memory, 0, 6, words(6)));
 }
 
@@ -170,13 +171,13 @@ TEST_CASE("after going back the next checkpoint comes late") {
     limits.rollback = 5;
     Folding<> memory{shape(), limits};
     for (int p = 0; p < 15; ++p) REQUIRE(feed(memory, text(0, p, 1, p + 1)));
-    REQUIRE(memory.remove({0}, {11}, end_of_time));
+    REQUIRE(memory.remove({0}, {11}, to_end));
     for (int p = 11; p < 26; ++p) REQUIRE(feed(memory, text(0, p, 1, p + 1)));
     for (const int p : {4, 8, 12, 16, 20, 24}) CHECK(holds(memory, 0, p, words(p)));
 }
 
 TEST_CASE("a long prompt is fed again from its beginning, although most of it is known") {
-    // The only state was the one behind the prompt, of which another had but a part.
+    // The only state was the one behind the prompt, of which another had but a micro_batch.
     Folding<> memory{shape(),
                      {.sequences = 2, .batch = 2000, .checkpoint_interval = 128, .checkpoint_bytes = 20 * state_bytes}};
     REQUIRE(feed(memory, text(0, 0, 2000)));
@@ -217,7 +218,7 @@ TEST_CASE("a sequence that ends before a scheduled checkpoint leaks it") {
     memory.schedule({0}, {9});
     REQUIRE(feed(memory, text(0, 3, 3, 4))); // the first is taken
     CHECK(memory.statistics().checkpoints == 1);
-    REQUIRE(memory.remove({0}, {0}, end_of_time));
+    REQUIRE(memory.remove({0}, {0}, to_end));
     CHECK(memory.statistics().used == 0);
     CHECK(memory.statistics().checkpoints == 0);
 }
@@ -236,12 +237,12 @@ TEST_CASE("checkpoints pin more memory than is counted for them") {
 
 TEST_CASE("a state that is summed up in halves stands still") {
     struct Sum : cellar::StateTensor<1> {}; // as it is declared without a thought
-    cellar::RecurrentState<cellar::States<Sum>> memory{cellar::StateShape{1, {{1}}}, {}};
+    cellar::RecurrentMemory<cellar::States<Sum>> memory{cellar::StateShape{1, {{1}}}, {}};
     for (int p = 0; p < 5000; ++p) {
         auto pass = memory.begin(Batch{text(0, p, 1)});
         REQUIRE(pass);
-        pass->get<Sum>(0, pass->parts()[0])(0, 0) += 1;
-        pass->put(0, pass->parts()[0]);
+        pass->get<Sum>(0, pass->micro_batches()[0])(0, 0) += 1;
+        pass->put(0, pass->micro_batches()[0]);
         pass->commit();
     }
     CHECK(memory.view<Sum>(0, memory.state({0}))(0) == 5000);
@@ -257,7 +258,7 @@ TEST_CASE("a state is given back twice, unnoticed") {
     pass->drop();
     CHECK(violation_of([&] { pass->commit(); })
           == "the pass is over, expected one that was neither committed nor dropped");
-    for (int i = 0; i < 2; ++i) REQUIRE(memory.remove({0}, {0}, end_of_time));
+    for (int i = 0; i < 2; ++i) REQUIRE(memory.remove({0}, {0}, to_end));
     CHECK(memory.statistics().used == 1);
     CHECK(holds(memory, 1, 3, words(3)));
 }

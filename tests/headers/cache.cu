@@ -9,7 +9,7 @@ namespace cellar_test {
 template <class Layout, class Window, class Shift>
 int use(const Window& window, const Shift& shift) {
     cellar::Cache<Layout, Window, Shift> cache{
-        cellar::Shape{2, 2, 8, 8}, {.sequences = 2, .capacity = 16, .batch = 4}, window, shift};
+        cellar::CacheShape{2, 2, 8, 8}, {.sequences = 2, .capacity = 16, .batch = 4}, window, shift};
     const std::vector<cellar::Position> positions{{0}, {1}};
     const std::vector<cellar::Sequence> sequences{{0}, {0}};
     const std::vector<float> rows(2 * 2 * 8);
@@ -27,7 +27,7 @@ int use(const Window& window, const Shift& shift) {
 
 int use_all() {
     const cellar::RopeShift<> rope{{1.0, 0.5}};
-    return use<cellar::StandardV<float>>(cellar::FullCausal{}, cellar::NoShift{})
+    return use<cellar::StandardV<float>>(cellar::FullCausal{}, cellar::DisabledShift{})
            + use<cellar::PermutedV<cellar::half>>(cellar::SlidingWindow<8>{}, rope)
            + use<cellar::StandardV<cellar::bf16, float>>(cellar::ChunkedAttention<>{4}, rope);
 }
@@ -36,7 +36,7 @@ struct Conv : cellar::StateTensor<2> {};
 struct Ssm : cellar::StateTensor<3, cellar::half> {};
 
 int use_states() {
-    using Memory = cellar::RecurrentState<cellar::States<Conv, Ssm>>;
+    using Memory = cellar::RecurrentMemory<cellar::States<Conv, Ssm>>;
     Memory memory{cellar::StateShape{2, {{3, 8}, {2, 4, 8}}}, {.sequences = 2, .batch = 4, .rollback = 1}};
     const std::vector<cellar::Position> positions{{0}, {1}};
     const std::vector<cellar::Sequence> sequences{{0}, {0}};

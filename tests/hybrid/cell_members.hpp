@@ -20,8 +20,8 @@ namespace property::hybrid {
 
 inline Answer answer_of(std::optional<naive::No> no) {
     if (!no) return std::nullopt;
-    if (*no == naive::No::full) return cellar::Refusal::full;
-    return *no == naive::No::cannot_shift ? cellar::Refusal::cannot_shift : cellar::Refusal::batch_too_long;
+    if (*no == naive::No::full) return cellar::Reason::full;
+    return *no == naive::No::cannot_shift ? cellar::Reason::cannot_shift : cellar::Reason::batch_too_long;
 }
 
 /// A member that has cells, and the tokens in them.
@@ -132,7 +132,7 @@ public:
     Answer begin(const Batch& batch) override {
         next_ = model_;
         const bool fits = static_cast<int>(batch.size()) <= model_.setup().batch;
-        return fits ? std::nullopt : std::optional{cellar::Refusal::batch_too_long};
+        return fits ? std::nullopt : std::optional{cellar::Reason::batch_too_long};
     }
     int next(int) const override { return 0; }
 

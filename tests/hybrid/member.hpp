@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include "../model/naive_model.hpp"
+#include "../naive/naive_model.hpp"
 #include <cellar/base/result.hpp>
 
 #include <optional>
@@ -10,7 +10,7 @@
 namespace property::hybrid {
 
 using Batch = std::vector<naive::NewToken>;
-using Answer = std::optional<cellar::Refusal>;
+using Answer = std::optional<cellar::Reason>;
 
 /// One member of a hybrid beside its naive model. What a verb would lead to is worked out apart from the model, and
 /// becomes the model once all members agreed.

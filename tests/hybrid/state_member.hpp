@@ -5,7 +5,7 @@
 #include "../property/trace.hpp"
 #include "member.hpp"
 #include <cellar/backend/host.hpp>
-#include <cellar/memory.hpp>
+#include <cellar/memory/memory.hpp>
 
 #include <optional>
 #include <vector>
@@ -65,16 +65,17 @@ public:
     void put(int layer, const Batch& batch, int style) override {
         std::vector<recurrent_test::Token> tokens;
         for (const naive::NewToken& t : batch) tokens.push_back({t.sequence, t.position, t.value});
-        for (const cellar::Part& part : subject_.pass().parts())
-            recurrent_test::fold_part(subject_.pass(), tokens, layer, part, style % 2 == 1);
+        for (const cellar::MicroBatch& micro_batch : subject_.pass().micro_batches())
+            recurrent_test::fold_part(subject_.pass(), tokens, layer, micro_batch, style % 2 == 1);
     }
     void check_begun(const Batch& batch) override {
-        inspector_.check_parts(model_, subject_.pass().parts(), words(batch));
+        inspector_.check_parts(model_, subject_.pass().micro_batches(), words(batch));
     }
     void check_filled(const Batch&, int, bool) override {}
     void check_reserved(int tokens) override {
         int found = 0;
-        for (const cellar::Part& part : subject_.pass().parts()) found += part.sequences() * part.length();
+        for (const cellar::MicroBatch& micro_batch : subject_.pass().micro_batches())
+            found += micro_batch.sequences() * micro_batch.length();
         trace_.expect(found == tokens, "a reserved pass has ", found, " tokens in its parts, expected ", tokens);
     }
 

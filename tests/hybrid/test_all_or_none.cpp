@@ -19,7 +19,7 @@ namespace {
 
 /// The refusal of a begin that changes nothing, and whose member says nothing of it.
 template <class M>
-Refused begin_refused(M& memory, const Tokens& tokens) {
+Refusal begin_refused(M& memory, const Tokens& tokens) {
     const std::string before = portrait(memory);
     const auto begun = memory.begin(toy::Batch{tokens});
     REQUIRE_FALSE(begun);
@@ -46,7 +46,7 @@ TEST_CASE("all or none: a batch that is too long for one member") {
         CAPTURE(member);
         toy::Memory memory = with_batches(member == 0 ? 4 : 8, member == 1 ? 4 : 8, member == 2 ? 4 : 8);
         REQUIRE(feed(memory, text(0, 0, 3)));
-        CHECK(begin_refused(memory, text(0, 3, 5)) == Refused{Refusal::batch_too_long, member});
+        CHECK(begin_refused(memory, text(0, 3, 5)) == Refusal{Reason::batch_too_long, member});
         CHECK(feed(memory, text(0, 3, 4, 4)));
     }
 }
@@ -54,9 +54,9 @@ TEST_CASE("all or none: a batch that is too long for one member") {
 TEST_CASE("all or none: a member is full while another has room") {
     toy::Memory memory = toy::memory({.sequences = 2, .full_capacity = 6});
     REQUIRE(feed(memory, text(0, 0, 8)));
-    CHECK(begin_refused(memory, text(1, 0, 5)) == Refused{Refusal::full, 1});
+    CHECK(begin_refused(memory, text(1, 0, 5)) == Refusal{Reason::full, 1});
     CHECK(feed(memory, text(1, 0, 4)));
-    CHECK(begin_refused(memory, text(1, 4, 1)) == Refused{Refusal::full, 1});
+    CHECK(begin_refused(memory, text(1, 4, 1)) == Refusal{Reason::full, 1});
 }
 
 TEST_CASE("all or none: what a later member refuses, a recurrent one has not prepared for good") {
@@ -66,7 +66,7 @@ TEST_CASE("all or none: what a later member refuses, a recurrent one has not pre
     REQUIRE(feed(memory, text(0, 0, 4), 2));
     const auto picture = [&] { return member_portrait(memory.member<0>()) + member_portrait(memory.member<1>()); };
     const std::string before = picture();
-    CHECK(memory.begin(toy::Batch{text(1, 0, 3)}).error() == Refused{Refusal::full, 1});
+    CHECK(memory.begin(toy::Batch{text(1, 0, 3)}).error() == Refusal{Reason::full, 1});
     CHECK(picture() == before);
     memory.reserve(4).drop();
     CHECK(picture() == before);
@@ -95,7 +95,7 @@ TEST_CASE("all or none: a member without room for the copies of a shift") {
     Caches memory = shared_by_two(6, 3);
     const auto picture = [&] { return member_portrait(memory.member<0>()) + member_portrait(memory.member<1>()); };
     const std::string before = picture();
-    CHECK(memory.remove({0}, {0}, {2}).error() == Refused{Refusal::full, 1});
+    CHECK(memory.remove({0}, {0}, {2}).error() == Refusal{Reason::full, 1});
     CHECK(picture() == before);
 }
 
@@ -161,7 +161,7 @@ TEST_CASE("all or none: a pass that must not be committed yet, in one member, is
         auto pass = memory.begin(toy::Batch{more});
         REQUIRE(pass);
         fill(*pass, more, 4); // the recurrent layer is the fifth
-        CHECK(violation_of([&] { pass->commit(); }) == "commit: 0 parts were put in all layers, expected 1");
+        CHECK(violation_of([&] { pass->commit(); }) == "commit: 0 micro-batches were put in all layers, expected 1");
         CHECK(memory.member<Full>().tokens({0}) == 4); // still open
         pass->drop();
         CHECK(violation_of([&] { pass->commit(); })
@@ -181,8 +181,8 @@ TEST_CASE("all or none: a pass that must not be committed yet, in one member, is
 TEST_CASE("all or none: a member that defragments itself before a later one refuses") {
     toy::Memory memory = toy::memory({.sequences = 2, .placement = Placement::contiguous});
     for (int p = 0; p < 6; ++p) REQUIRE(feed(memory, text(0, p, 1, p) + text(1, p, 1, p)));
-    REQUIRE(memory.remove({0}, {0}, end_of_time)); // every other cell is free
-    CHECK(begin_refused(memory, text(0, 2, 8)) == Refused{Refusal::not_next, 2});
+    REQUIRE(memory.remove({0}, {0}, to_end)); // every other cell is free
+    CHECK(begin_refused(memory, text(0, 2, 8)) == Refusal{Reason::not_next, 2});
     REQUIRE(feed(memory, text(0, 0, 8)));
-    CHECK(audit(memory.member<Sliding>().ledger()).empty());
+    CHECK(audit(memory.member<Sliding>()).empty());
 }

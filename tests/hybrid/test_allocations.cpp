@@ -26,10 +26,10 @@ struct QuietWork {
 
     template <class Pass>
     void operator()(Pass& pass, int layer) const {
-        if constexpr (requires { pass.parts(); }) {
-            for (const Part& part : pass.parts()) {
-                pass.template get<Hash>(layer, part)(0, 0) += 1;
-                pass.put(layer, part);
+        if constexpr (requires { pass.micro_batches(); }) {
+            for (const MicroBatch& micro_batch : pass.micro_batches()) {
+                pass.template get<Hash>(layer, micro_batch)(0, 0) += 1;
+                pass.put(layer, micro_batch);
             }
         } else if constexpr (!std::is_same_v<Pass, NoMemory>) {
             pass.put(layer, rows, rows);
@@ -72,7 +72,7 @@ TEST_CASE("allocations: decode steps of a hybrid make none, nor does what goes b
             for (Position& p : positions) p = p + 1;
         }
         if (step % 7 == 6 && memory.can_resume({0}, positions[0] - 1)) {
-            for (const Sequence s : all) seen += memory.remove(s, positions[0] - 1, end_of_time).has_value() ? 1 : 0;
+            for (const Sequence s : all) seen += memory.remove(s, positions[0] - 1, to_end).has_value() ? 1 : 0;
             for (Position& p : positions) p = memory.resumable_prefix({0}, p);
         }
         counting = false;

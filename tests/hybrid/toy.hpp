@@ -2,7 +2,7 @@
 #pragma once
 
 #include "tokens.hpp"
-#include <cellar/book/audit.hpp>
+#include <cellar/cache/audit.hpp>
 #include <cellar/cellar.hpp>
 
 #include <cstddef>
@@ -23,7 +23,7 @@ struct Hash : cellar::StateTensor<1> {};
 
 using Sliding = cellar::Cache<cellar::PermutedV<float>, cellar::SlidingWindow<4>>;
 using Full = cellar::Cache<cellar::StandardV<float>>;
-using Recurrent = cellar::RecurrentState<cellar::States<Hash>>;
+using Recurrent = cellar::RecurrentMemory<cellar::States<Hash>>;
 
 using Pattern = cellar::Repeat<cellar::Times<2, Sliding>, Full, cellar::NoMemory, Recurrent>;
 using Memory = cellar::Hybrid<Pattern, Sliding, Full, Recurrent>;
@@ -77,14 +77,14 @@ struct Work {
 
     template <class Pass>
     void operator()(Pass& pass, int layer) const {
-        if constexpr (requires { pass.parts(); }) {
-            for (const cellar::Part& part : pass.parts()) {
-                const auto state = pass.template get<Hash>(layer, part);
-                for (std::int32_t i = 0; i < part.sequences(); ++i)
-                    for (const std::int32_t token : part.tokens(i))
+        if constexpr (requires { pass.micro_batches(); }) {
+            for (const cellar::MicroBatch& micro_batch : pass.micro_batches()) {
+                const auto state = pass.template get<Hash>(layer, micro_batch);
+                for (std::int32_t i = 0; i < micro_batch.sequences(); ++i)
+                    for (const std::int32_t token : micro_batch.tokens(i))
                         state(i, 0) = static_cast<float>(
                             folded(static_cast<int>(state(i, 0)), tokens[static_cast<std::size_t>(token)].word));
-                pass.put(layer, part);
+                pass.put(layer, micro_batch);
             }
         } else if constexpr (!std::is_same_v<Pass, cellar::NoMemory>) {
             std::vector<float> rows;
@@ -114,7 +114,7 @@ template <class C>
 std::string contents(C& cache, int s) {
     std::string all;
     auto pass = cache.reserve(1);
-    cache.ledger().record({s}).runs.for_each({0}, cellar::end_of_time, [&](Position p, cellar::Cell c, int n) {
+    cache.visit_cells({s}, [&](Position p, cellar::Cell c, int n) {
         for (int i = 0; i < n; ++i) {
             const int word = static_cast<int>(pass.keys(0)(c + i, 0, 0));
             all += ' ' + std::to_string(p.value + i) + ':' + std::to_string(word) + '@' + std::to_string(c + i);
@@ -128,10 +128,10 @@ std::string contents(C& cache, int s) {
 inline std::string contents(Recurrent& memory, int s) {
     std::string all;
     for (const cellar::KeptState& state : memory.kept({s})) {
-        const auto generation = memory.ledger().slots().generation(state.slot);
-        const auto value = memory.view<Hash>(0, {state.slot, generation})(0);
+        const cellar::StateHandle handle = memory.handle(state);
+        const auto value = memory.view<Hash>(0, handle)(0);
         all += ' ' + std::to_string(state.next.value) + ':' + std::to_string(static_cast<int>(value)) + '@'
-               + std::to_string(state.slot) + '/' + std::to_string(generation) + (state.is_checkpoint ? "c" : "");
+               + std::to_string(state.slot) + '/' + std::to_string(handle.generation) + (state.is_checkpoint ? "c" : "");
     }
     return all;
 }
@@ -145,7 +145,7 @@ std::string member_portrait(C& member) {
             if (member.can_resume({s}, {p})) all += ' ' + std::to_string(p);
     }
     if constexpr (requires { member.cells(); }) {
-        all += "\n  " + cellar::audit(member.ledger());
+        all += "\n  " + cellar::audit(member);
         all += "free " + std::to_string(member.statistics().free) + ", shared "
                + std::to_string(member.statistics().shared);
     } else {

@@ -221,7 +221,7 @@ int Trial::kept_state(int s, int p) const {
 template <class Ask>
 HybridAnswer Trial::expected(Ask ask) const {
     for (int i = 0; i < static_cast<int>(members_.size()); ++i)
-        if (const Answer no = ask(*members_[static_cast<std::size_t>(i)])) return cellar::Refused{*no, i};
+        if (const Answer no = ask(*members_[static_cast<std::size_t>(i)])) return cellar::Refusal{*no, i};
     return std::nullopt;
 }
 

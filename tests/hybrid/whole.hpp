@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include "../model/naive_states.hpp"
+#include "../naive/naive_states.hpp"
 #include "../property/setting.hpp"
 #include "../property/trace.hpp"
 #include "member.hpp"
-#include <cellar/pattern.hpp>
-#include <cellar/refused.hpp>
+#include <cellar/base/result.hpp>
+#include <cellar/hybrid/pattern.hpp>
 
 #include <functional>
 #include <memory>
@@ -16,7 +16,7 @@
 
 namespace property::hybrid {
 
-using HybridAnswer = std::optional<cellar::Refused>;
+using HybridAnswer = std::optional<cellar::Refusal>;
 
 /// What the suite asks of a hybrid, whatever its members are, so that the comparison is compiled once.
 class Whole {

@@ -179,7 +179,7 @@ private:
         return found;
     }
 
-    static HybridAnswer answer(const cellar::Result<void, cellar::Refused>& result) {
+    static HybridAnswer answer(const cellar::Result<void>& result) {
         return result ? std::nullopt : std::optional{result.error()};
     }
 

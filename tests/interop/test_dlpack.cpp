@@ -155,7 +155,7 @@ TEST_CASE("from_dlpack: what the tensor is not is named") {
 }
 
 TEST_CASE("tensors of DLPack are put, and a pass gives tensors") {
-    Cache<PermutedV<float>> cache{Shape{1, 3, 4}, {.capacity = 8, .batch = 2}};
+    Cache<PermutedV<float>> cache{CacheShape{1, 3, 4}, {.capacity = 8, .batch = 2}};
     Foreign foreign;
     for (std::size_t i = 0; i < foreign.memory.size(); ++i) foreign.memory[i] = static_cast<float>(i);
     const std::vector<Position> positions{{0}, {1}};

@@ -55,7 +55,7 @@ TEST_CASE("eigen_map: memory is shared, constants stay constant") {
 }
 
 TEST_CASE("eigen_map: what attention reads of a pass") {
-    Cache<PermutedV<float>> cache{Shape{1, 2, 3}, {.capacity = 8, .batch = 4}};
+    Cache<PermutedV<float>> cache{CacheShape{1, 2, 3}, {.capacity = 8, .batch = 4}};
     const auto rows = counted<float>(4 * 2 * 3);
     const std::vector<Position> positions{{0}, {1}, {2}, {3}};
     const std::vector<Sequence> sequences(4);
@@ -63,8 +63,8 @@ TEST_CASE("eigen_map: what attention reads of a pass") {
     REQUIRE(pass);
     pass->put(0, rows, rows);
     const Eigen::MatrixXf keys = eigen_map(pass->keys(0), 1, 1);     // [history, dim]
-    const Eigen::MatrixXf values = eigen_map(pass->values(0), 0, 1); // [dim, history]
-    CHECK(keys == values.transpose());
+    const Eigen::MatrixXf values = eigen_map(pass->values(0), 1, 1); // [history, dim], columns contiguous
+    CHECK(keys == values);
     CHECK(keys(3, 2) == rows[3 * 6 + 3 + 2]);
     const auto mask = eigen_map(pass->mask<bool>());
     CHECK(mask.count() == 10);

@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Compiled for devices where there is a compiler for them, and never run: every kernel, for every mapping and element,
 // called from device code.
-#include <cellar/kernel/copy_cell.hpp>
 #include <cellar/kernel/copy_slots.hpp>
 #include <cellar/kernel/each_element.hpp>
 #include <cellar/kernel/each_tile.hpp>
 #include <cellar/kernel/gather.hpp>
 #include <cellar/kernel/kernel.hpp>
 #include <cellar/kernel/pack.hpp>
+#include <cellar/kernel/rotate.hpp>
+#include <cellar/kernel/rotate_packs.hpp>
 #include <cellar/kernel/scatter.hpp>
-#include <cellar/kernel/turn.hpp>
-#include <cellar/kernel/turn_packs.hpp>
 #include <cellar/kernel/write_mask.hpp>
 #include <cellar/layout/layout.hpp>
 #include <cellar/shift/rope_shift.hpp>
@@ -21,7 +20,7 @@ namespace cellar_test {
 
 template <class Kernel>
 __global__ void run_each(Kernel kernel) {
-    cellar::kernel::apply(kernel, blockIdx.x, blockIdx.y, threadIdx.x);
+    cellar::detail::kernel::apply(kernel, blockIdx.x, blockIdx.y, threadIdx.x);
 }
 
 template <class Kernel>
@@ -52,30 +51,30 @@ __global__ void run_each_tile(Each each) {
 template <class Mapping, class Kernel>
 void launch_elements(const Kernel& kernel) {
     run_each<<<1, 1>>>(kernel);
-    run_each_index<<<1, 1>>>(cellar::kernel::EachElement<Kernel, Mapping::contiguous_cells>{kernel, 0, 1, 1, 1});
+    run_each_index<<<1, 1>>>(cellar::detail::kernel::EachElement<Kernel, Mapping::contiguous_cells>{kernel, 0, 1, 1, 1});
 }
 
 template <class Mapping, class Element, class Pairing>
-void launch_turn(Mapping mapping, Element* memory) {
+void launch_rotate(Mapping mapping, Element* memory) {
     using Shift = cellar::RopeShift<Pairing>;
     using Rotation = typename Shift::Rotation;
     using Factor = typename Shift::Factor;
-    using Run = cellar::kernel::CellRun;
-    using List = cellar::kernel::CellList;
+    using Run = cellar::detail::kernel::CellRun;
+    using List = cellar::detail::kernel::CellList;
     const Rotation rotation{0, 4};
     launch_elements<Mapping>(
-        cellar::kernel::Turn<Mapping, Element, Rotation, Factor, Run>{mapping, memory, rotation, nullptr, {0}});
-    launch_elements<Mapping>(
-        cellar::kernel::Turn<Mapping, Element, Rotation, Factor, List>{mapping, memory, rotation, nullptr, {nullptr}});
+        cellar::detail::kernel::Rotate<Mapping, Element, Rotation, Factor, Run>{mapping, memory, rotation, nullptr, {0}});
+    launch_elements<Mapping>(cellar::detail::kernel::Rotate<Mapping, Element, Rotation, Factor, List>{
+        mapping, memory, rotation, nullptr, {nullptr}});
 }
 
-template <class Element, class Pairing, cellar::kernel::PairOrder order>
+template <class Element, class Pairing, cellar::detail::kernel::PairOrder order>
 void launch_turn_packs(cellar::CellsHeadsDims mapping, Element* memory) {
     using Shift = cellar::RopeShift<Pairing>;
     using Rotation = typename Shift::Rotation;
     using Factor = typename Shift::Factor;
-    constexpr int width = cellar::kernel::pack_width<Element, Element>;
-    launch_elements<cellar::CellsHeadsDims>(cellar::kernel::TurnPacks<Element, width, order, Rotation, Factor>{
+    constexpr int width = cellar::detail::kernel::pack_width<Element, Element>;
+    launch_elements<cellar::CellsHeadsDims>(cellar::detail::kernel::RotatePacks<Element, width, order, Rotation, Factor>{
         mapping, memory, Rotation{0, 4}, nullptr, {nullptr}});
 }
 
@@ -83,34 +82,34 @@ template <class Mapping, class Element, class T>
 void launch_rows(Mapping mapping, Element* memory) {
     const cellar::StridedView<const T, 3> from;
     const cellar::StridedView<T, 3> to;
-    launch_elements<Mapping>(cellar::kernel::Scatter<Mapping, Element, T>{mapping, memory, {nullptr}, from});
-    launch_elements<Mapping>(cellar::kernel::Gather<Mapping, Element, T>{mapping, memory, {nullptr}, to});
-    launch_elements<Mapping>(cellar::kernel::CopyCell<Mapping, Element>{mapping, memory, {nullptr}, {nullptr}});
+    launch_elements<Mapping>(cellar::detail::kernel::Scatter<Mapping, Element, T>{mapping, memory, {nullptr}, from});
+    launch_elements<Mapping>(cellar::detail::kernel::Gather<Mapping, Element, T>{mapping, memory, {nullptr}, to});
+    launch_elements<Mapping>(cellar::detail::kernel::CopyCell<Mapping, Element>{mapping, memory, {nullptr}, {nullptr}});
 }
 
 template <class Mapping, class Element, class T>
 void launch_packs(Mapping mapping, Element* memory) {
-    constexpr int width = cellar::kernel::pack_width<Element, T>;
-    using Pack = cellar::kernel::Pack<Element, width>;
-    launch_rows<Mapping, Pack, cellar::kernel::Pack<T, width>>(mapping, reinterpret_cast<Pack*>(memory));
+    constexpr int width = cellar::detail::kernel::pack_width<Element, T>;
+    using Pack = cellar::detail::kernel::Pack<Element, width>;
+    launch_rows<Mapping, Pack, cellar::detail::kernel::Pack<T, width>>(mapping, reinterpret_cast<Pack*>(memory));
 }
 
 template <class Mapping, class Element, class T>
 void launch_tiles(Mapping mapping, Element* memory) {
-    using Scatter = cellar::kernel::Scatter<Mapping, Element, T>;
-    using Gather = cellar::kernel::Gather<Mapping, Element, T>;
+    using Scatter = cellar::detail::kernel::Scatter<Mapping, Element, T>;
+    using Gather = cellar::detail::kernel::Gather<Mapping, Element, T>;
     run_each_tile<<<1, 1>>>(
-        cellar::kernel::EachTile<Scatter, true, Team>{Scatter{mapping, memory, {nullptr}, {}}, 1, 1, 1});
+        cellar::detail::kernel::EachTile<Scatter, true, Team>{Scatter{mapping, memory, {nullptr}, {}}, 1, 1, 1});
     run_each_tile<<<1, 1>>>(
-        cellar::kernel::EachTile<Gather, false, Team>{Gather{mapping, memory, {nullptr}, {}}, 1, 1, 1});
+        cellar::detail::kernel::EachTile<Gather, false, Team>{Gather{mapping, memory, {nullptr}, {}}, 1, 1, 1});
 }
 
 template <class T>
 void launch_masks() {
-    constexpr int width = cellar::kernel::pack_width<T, T>;
+    constexpr int width = cellar::detail::kernel::pack_width<T, T>;
     using Rows = cellar::CellsHeadsDims;
-    launch_elements<Rows>(cellar::kernel::WriteMask<T, 1>{nullptr, T{}, T{}, nullptr, 1});
-    launch_elements<Rows>(cellar::kernel::WriteMask<T, width>{nullptr, T{}, T{}, nullptr, 64});
+    launch_elements<Rows>(cellar::detail::kernel::WriteMask<T, 1>{nullptr, T{}, T{}, nullptr, 1});
+    launch_elements<Rows>(cellar::detail::kernel::WriteMask<T, width>{nullptr, T{}, T{}, nullptr, 64});
 }
 
 template void launch_masks<float>();
@@ -127,16 +126,16 @@ void launch_all() {
     launch_packs<Mapping, Element, float>(mapping, memory);
     launch_tiles<Mapping, Element, Element>(mapping, memory);
     launch_tiles<Mapping, Element, float>(mapping, memory);
-    launch_turn<Mapping, Element, cellar::Neox>(mapping, memory);
-    launch_turn<Mapping, Element, cellar::Interleaved>(mapping, memory);
+    launch_rotate<Mapping, Element, cellar::Neox>(mapping, memory);
+    launch_rotate<Mapping, Element, cellar::Interleaved>(mapping, memory);
     const cellar::CellsHeadsDims rows{16, 2, 8};
-    launch_turn_packs<Element, cellar::Neox, cellar::kernel::PairOrder::apart>(rows, memory);
-    launch_turn_packs<Element, cellar::Interleaved, cellar::kernel::PairOrder::neighbours>(rows, memory);
+    launch_turn_packs<Element, cellar::Neox, cellar::detail::kernel::PairOrder::apart>(rows, memory);
+    launch_turn_packs<Element, cellar::Interleaved, cellar::detail::kernel::PairOrder::neighbours>(rows, memory);
 }
 
 void launch_copy_slots() {
-    launch_elements<cellar::CellsHeadsDims>(cellar::kernel::CopySlots<cellar::kernel::SlotWord>{});
-    launch_elements<cellar::CellsHeadsDims>(cellar::kernel::CopySlots<std::byte>{});
+    launch_elements<cellar::CellsHeadsDims>(cellar::detail::kernel::CopySlots<cellar::detail::kernel::SlotWord>{});
+    launch_elements<cellar::CellsHeadsDims>(cellar::detail::kernel::CopySlots<std::byte>{});
 }
 
 template void launch_all<cellar::CellsHeadsDims, float>();

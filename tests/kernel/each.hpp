@@ -21,9 +21,9 @@ struct Team {
 };
 
 template <class Kernel, bool ReadsAlongDims>
-class Tiles : public cellar::kernel::EachTile<Kernel, ReadsAlongDims, Team> {
+class Tiles : public cellar::detail::kernel::EachTile<Kernel, ReadsAlongDims, Team> {
 public:
-    using Base = cellar::kernel::EachTile<Kernel, ReadsAlongDims, Team>;
+    using Base = cellar::detail::kernel::EachTile<Kernel, ReadsAlongDims, Team>;
     using Base::Base;
 
     /// What teams of so many threads do: all of a team read, then all write. `between` is called before each thread.

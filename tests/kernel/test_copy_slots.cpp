@@ -10,8 +10,8 @@
 #include <type_traits>
 
 using cellar::SlotCopy;
-using cellar::kernel::CopySlots;
-using cellar::kernel::SlotWord;
+using cellar::detail::kernel::CopySlots;
+using cellar::detail::kernel::SlotWord;
 
 static_assert(std::is_trivially_copyable_v<CopySlots<SlotWord>>);
 static_assert(sizeof(CopySlots<SlotWord>) <= 1024, "it travels to the device by value");
@@ -35,7 +35,7 @@ TEST_CASE("copy slots, word by word in any order") {
         for (int copy = 1; copy >= 0; --copy)
             for (int tensor = tensors - 1; tensor >= 0; --tensor)
                 for (std::int64_t word = words - 1; word >= 0; --word)
-                    cellar::kernel::apply(kernel, copy, tensor, word);
+                    cellar::detail::kernel::apply(kernel, copy, tensor, word);
     };
 
     const CopySlots<SlotWord> wide{{{bytes(from), bytes(to), 32, 32, 32}}, copies.data()};

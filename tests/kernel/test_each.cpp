@@ -17,6 +17,7 @@
 #include <vector>
 
 using namespace cellar;
+using namespace cellar::detail;
 using cellar_test::random_elements;
 using cellar_test::same;
 

@@ -14,6 +14,7 @@
 #include <vector>
 
 using namespace cellar;
+using namespace cellar::detail;
 using cellar_test::random_elements;
 using cellar_test::same;
 using kernel::Pack;

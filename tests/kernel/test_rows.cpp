@@ -31,7 +31,7 @@ template <class Kernel>
 void run_backwards(const Kernel& kernel) {
     for (int token = 2; token >= 0; --token)
         for (int head = heads - 1; head >= 0; --head)
-            for (int d = dim - 1; d >= 0; --d) cellar::kernel::apply(kernel, token, head, d);
+            for (int d = dim - 1; d >= 0; --d) cellar::detail::kernel::apply(kernel, token, head, d);
 }
 
 template <class Mapping, class Element, class T>
@@ -40,11 +40,11 @@ void scatter_and_gather() {
     std::vector<Element> memory(static_cast<std::size_t>(mapping.required_size()), Element{});
     const auto given = numbers<T>(3 * heads * dim);
     const auto from = cellar::contiguous_view(given.data(), 3, heads, dim);
-    run_backwards(cellar::kernel::Scatter<Mapping, Element, T>{mapping, memory.data(), {cells}, from});
+    run_backwards(cellar::detail::kernel::Scatter<Mapping, Element, T>{mapping, memory.data(), {cells}, from});
 
     std::vector<T> read(given.size(), T{});
     const auto to = cellar::contiguous_view(read.data(), 3, heads, dim);
-    run_backwards(cellar::kernel::Gather<Mapping, Element, T>{mapping, memory.data(), {cells}, to});
+    run_backwards(cellar::detail::kernel::Gather<Mapping, Element, T>{mapping, memory.data(), {cells}, to});
 
     float sum = 0.0f;
     for (const Element element : memory) sum += static_cast<float>(element);

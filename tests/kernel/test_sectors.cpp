@@ -2,12 +2,12 @@
 // What reaches the memory of a device: a warp of 32 threads, one behind the other, reads and writes whole sectors of 32
 // bytes. Kernels, launched as on a device, touch no sector that they do not need, and none twice.
 #include "kernel/each.hpp"
-#include <cellar/kernel/copy_cell.hpp>
 #include <cellar/kernel/copy_slots.hpp>
 #include <cellar/kernel/gather.hpp>
+#include <cellar/kernel/kernel.hpp>
 #include <cellar/kernel/pack.hpp>
+#include <cellar/kernel/rotate_packs.hpp>
 #include <cellar/kernel/scatter.hpp>
-#include <cellar/kernel/turn_packs.hpp>
 #include <cellar/kernel/write_mask.hpp>
 #include <cellar/layout/layout.hpp>
 #include <cellar/shift/rope_shift.hpp>
@@ -24,6 +24,7 @@
 #include <vector>
 
 using namespace cellar;
+using namespace cellar::detail;
 
 namespace {
 
@@ -202,8 +203,8 @@ void check_turns() {
     DeviceMemory<E> memory{on.noted, std::int64_t{all} * heads * dim};
     alignas(16) typename Shift::Factor factors[dim / 2] = {};
     const typename Shift::Rotation rotation{0, dim / 2};
-    using Turn = kernel::TurnPacks<E, width, order, typename Shift::Rotation, typename Shift::Factor>;
-    on.run<false>(Turn{{all, heads, dim}, memory.data(), rotation, factors, {on.third.data()}}, cells, heads,
+    using KeyRotation = kernel::RotatePacks<E, width, order, typename Shift::Rotation, typename Shift::Factor>;
+    on.run<false>(KeyRotation{{all, heads, dim}, memory.data(), rotation, factors, {on.third.data()}}, cells, heads,
                   rotation.pairs() / width);
     on.check("keys are turned", bytes, bytes);
 }

@@ -8,13 +8,13 @@ namespace {
 
 using cellar::bf16;
 using cellar::half;
-using cellar::layout_policy;
+using cellar::LayoutPolicy;
 using cellar::PermutedV;
 using cellar::StandardV;
 
 template <template <class, class> class Layout, class... Elements>
 constexpr bool all_pairs_are_layouts() {
-    const auto with_key = []<class Key>(Key*) { return (layout_policy<Layout<Key, Elements>> && ...); };
+    const auto with_key = []<class Key>(Key*) { return (LayoutPolicy<Layout<Key, Elements>> && ...); };
     return (with_key(static_cast<Elements*>(nullptr)) && ...);
 }
 static_assert(all_pairs_are_layouts<StandardV, float, half, bf16>());
@@ -28,18 +28,18 @@ static_assert(std::same_as<StandardV<half>::value_mapping, cellar::CellsHeadsDim
 static_assert(std::same_as<PermutedV<half>::key_mapping, cellar::CellsHeadsDims>);
 static_assert(std::same_as<PermutedV<half>::value_mapping, cellar::HeadsDimsCells>);
 
-static_assert(!layout_policy<int>);
-static_assert(!layout_policy<cellar_test::BackwardsLayout<double>>);
+static_assert(!LayoutPolicy<int>);
+static_assert(!LayoutPolicy<cellar_test::BackwardsLayout<double>>);
 
 struct WithoutValues {
     using key_element = float;
     using key_mapping = cellar::CellsHeadsDims;
 };
-static_assert(!layout_policy<WithoutValues>);
+static_assert(!LayoutPolicy<WithoutValues>);
 
 struct MappedByInt : StandardV<float> {
     using value_mapping = int;
 };
-static_assert(!layout_policy<MappedByInt>);
+static_assert(!LayoutPolicy<MappedByInt>);
 
 } // namespace

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include <cellar/models.hpp>
+#include <cellar/models/models.hpp>
 
 /// Calls f with a value of each model's type.
 template <class F, class... Models>

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
 // Compiled and not run: the memory of every model, as a CUDA program makes it.
-#include <cellar/models.hpp>
+#include <cellar/models/models.hpp>
 
 namespace {
 
 template <class... Models>
 void make_all(cellar::models::ModelList<Models...>) {
-    (static_cast<void>(Models::make(cellar::Limits{.capacity = 8})), ...);
+    (static_cast<void>(Models::make(cellar::CacheLimits{.capacity = 8})), ...);
 }
 
 } // namespace

@@ -45,7 +45,7 @@ std::vector<double> slowed(const Rope& rope) {
 TEST_CASE("a model's memories, by name") {
     // [use]
     namespace models = cellar::models;
-    const cellar::Limits limits{.sequences = 4, .capacity = 4096, .batch = 512};
+    const cellar::CacheLimits limits{.sequences = 4, .capacity = 4096, .batch = 512};
     auto qwen = models::Qwen3_8B::make<models::LayerKind::full>(limits);
     static_assert(std::is_same_v<decltype(qwen), models::Qwen3_8B::Memory<>>); // one kind of layers: this is all
 
@@ -134,12 +134,12 @@ TEST_CASE("a pass through a model of two kinds, its states named by their place 
     std::string kinds;
     for (int layer = 0; layer < M::description.layers; ++layer) {
         pass->visit(layer, [&](auto& own, int i) {
-            if constexpr (requires { own.parts(); }) {
-                for (const Part& part : own.parts()) {
-                    const auto tail = own.template get<M::State<0>>(i, part);
+            if constexpr (requires { own.micro_batches(); }) {
+                for (const MicroBatch& micro_batch : own.micro_batches()) {
+                    const auto tail = own.template get<M::State<0>>(i, micro_batch);
                     CHECK(tail.extent(1) == 2);
                     CHECK(tail.extent(2) == 2048);
-                    own.put(i, part);
+                    own.put(i, micro_batch);
                 }
                 kinds += 'R';
             } else {
@@ -151,7 +151,7 @@ TEST_CASE("a pass through a model of two kinds, its states named by their place 
     CHECK(kinds == M::description.pattern);
     pass->commit();
     CHECK(memory.can_resume({0}, {2}));
-    REQUIRE(memory.remove({0}, {2}, end_of_time));
+    REQUIRE(memory.remove({0}, {2}, to_end));
     CHECK(memory.member<M::Full<>>().tokens({0}) == 2);
 }
 

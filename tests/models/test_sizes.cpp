@@ -2,7 +2,7 @@
 
 // That what is reckoned is what is allocated.
 #include "every_model.hpp"
-#include <cellar/sizes.hpp>
+#include <cellar/cache/sizes.hpp>
 #include <cellar/window/chunked_attention.hpp>
 
 #include <doctest/doctest.h>
@@ -15,7 +15,7 @@ using namespace cellar::models;
 
 namespace {
 
-const Limits limits_tried[] = {
+const CacheLimits limits_tried[] = {
     {.sequences = 1, .capacity = 6, .batch = 1},
     {.sequences = 1, .capacity = 40, .batch = 7},
     {.sequences = 3, .capacity = 40, .batch = 7, .padding = 16},
@@ -24,9 +24,10 @@ const Limits limits_tried[] = {
 
 template <class Layout, class Window>
 void check_cache(const LayerShape& shape, const Window& window) {
-    for (const Limits& limits : limits_tried) {
+    for (const CacheLimits& limits : limits_tried) {
         CAPTURE(limits.capacity);
-        const Cache<Layout, Window> cache{Shape{3, shape.kv_heads, shape.key_dim, shape.value_dim}, limits, window};
+        const Cache<Layout, Window> cache{CacheShape{3, shape.kv_heads, shape.key_dim, shape.value_dim}, limits,
+                                          window};
         CHECK(cache_bytes<Layout>(3, shape, limits, window) == cache.bytes());
     }
 }
@@ -35,7 +36,7 @@ template <class Layout>
 void check_windows(const LayerShape& shape) {
     check_cache<Layout>(shape, FullCausal{});
     check_cache<Layout>(shape, SlidingWindow<8>{});
-    check_cache<Layout>(shape, SlidingWindow<>{8, {.retention = 11, .pinned = 2}});
+    check_cache<Layout>(shape, SlidingWindow<>{8, {.retention = 11, .sinks = 2}});
     check_cache<Layout>(shape, ChunkedAttention<8>{});
 }
 
@@ -53,14 +54,14 @@ TEST_CASE("cache_bytes is what a cache allocates") {
 TEST_CASE("every model's memory can be made, and allocates total_bytes") {
     for_each_model([]<class M>(M) {
         CAPTURE(std::string{M::description.name});
-        for (const Limits& limits :
-             {Limits{.sequences = 2, .capacity = 8, .batch = 3}, Limits{.capacity = 8, .batch = 3}})
+        for (const CacheLimits& limits :
+             {CacheLimits{.sequences = 2, .capacity = 8, .batch = 3}, CacheLimits{.capacity = 8, .batch = 3}})
             CHECK(M::make(limits).bytes() == total_bytes(M::description, limits));
     });
 }
 
 TEST_CASE("a window shorter than the capacity counts with its batch") {
-    const Limits limits{.sequences = 2, .capacity = 1000, .batch = 5};
+    const CacheLimits limits{.sequences = 2, .capacity = 1000, .batch = 5};
     const auto sliding = GptOss_20B::make<LayerKind::sliding>(limits);
     const auto full = GptOss_20B::make<LayerKind::full>(limits);
     CHECK(sliding.cells() == 2 * (128 + 1) + 5); // with several sequences one token more is kept

@@ -4,9 +4,9 @@
 #include "rows.hpp"
 #include "setting.hpp"
 #include "subject.hpp"
-#include <cellar/cache.hpp>
-#include <cellar/encoder_memory.hpp>
-#include <cellar/memory.hpp>
+#include <cellar/cache/cache.hpp>
+#include <cellar/cache/encoder_memory.hpp>
+#include <cellar/memory/memory.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -43,18 +43,11 @@ private:
     bool any_ = false;
 };
 
-template <class Memory>
-struct LayoutOf;
-template <class Layout, class Window, class Shift, class Backend>
-struct LayoutOf<cellar::Cache<Layout, Window, Shift, Backend>> : std::type_identity<Layout> {};
-template <class Layout, class Backend>
-struct LayoutOf<cellar::EncoderMemory<Layout, Backend>> : std::type_identity<Layout> {};
-
 /// What has cells, here a memory of somebody else, behind the suite's interface. `style` picks among the ways in which
 /// the same can be said.
 template <class Memory, class Base = Subject>
 class CellSubject : public Base {
-    using Layout = typename LayoutOf<Memory>::type;
+    using Layout = typename Memory::layout_type;
     using Key = typename Layout::key_element;
     using Value = typename Layout::value_element;
 
@@ -109,7 +102,7 @@ public:
         for (int h = 0; h < shape.kv_heads; ++h) {
             for (int d = 0; d < shape.key_dim; ++d) rows.key.push_back(static_cast<float>(keys(column, h, d)));
             for (int d = 0; d < shape.value_dim; ++d)
-                rows.value.push_back(static_cast<float>(permuted ? values(h, d, column) : values(column, h, d)));
+                rows.value.push_back(static_cast<float>(values(column, h, d)));
         }
     }
 
@@ -126,7 +119,9 @@ public:
         const auto done = memory_.remove({sequence}, {begin}, {end});
         return done ? std::nullopt : std::optional{no(done.error())};
     }
-    void copy_prefix(int from, int to, int length) override { memory_.copy_prefix({from}, {to}, length); }
+    void copy_prefix(int from, int to, int length) override {
+        memory_.copy_prefix({from}, {to}, length).has_value(); // never refuses, which the naive model checks
+    }
     bool can_resume(int sequence, int position) const override { return memory_.can_resume({sequence}, {position}); }
     int resumable_prefix(int sequence, int position) const override {
         return memory_.resumable_prefix({sequence}, {position}).value;
@@ -134,15 +129,9 @@ public:
     void defragment() override { memory_.defragment(); }
     int tokens(int sequence) const override { return memory_.tokens({sequence}); }
     std::optional<std::pair<int, int>> range(int sequence) const override {
-        if constexpr (writes) {
-            const auto range = memory_.range({sequence});
-            if (!range) return std::nullopt;
-            return std::pair{range->first.value, range->last.value};
-        } else {
-            const cellar::PositionRuns& runs = memory_.ledger().record({sequence}).runs;
-            if (runs.empty()) return std::nullopt;
-            return std::pair{runs.first().value, runs.last().value};
-        }
+        const auto range = memory_.range({sequence});
+        if (!range) return std::nullopt;
+        return std::pair{range->first.value, range->last.value};
     }
     Counts counts() const override {
         const cellar::Statistics s = memory_.statistics();
@@ -152,8 +141,8 @@ public:
 
 protected:
     static naive::No no(cellar::Refusal refusal) {
-        if (refusal == cellar::Refusal::full) return naive::No::full;
-        return refusal == cellar::Refusal::cannot_shift ? naive::No::cannot_shift : naive::No::batch_too_long;
+        if (refusal == cellar::Reason::full) return naive::No::full;
+        return refusal == cellar::Reason::cannot_shift ? naive::No::cannot_shift : naive::No::batch_too_long;
     }
 
     Memory& memory() { return memory_; }
@@ -166,7 +155,6 @@ protected:
     }
 
 private:
-    static constexpr bool permuted = std::is_same_v<typename Layout::value_mapping, cellar::HeadsDimsCells>;
     static constexpr bool writes = requires(const Pass& pass) { pass.cells(); };
 
     void open(Pass pass) { join(own_.emplace(std::move(pass))); }
@@ -226,15 +214,18 @@ private:
     Pass* pass_ = nullptr;
 };
 
-inline cellar::Shape shape_of(const std::vector<Layer>& layers) {
+inline cellar::CacheShape shape_of(const std::vector<Layer>& layers) {
     std::vector<cellar::LayerShape> shapes;
     for (const Layer& l : layers) shapes.push_back({l.heads, l.key_dim, l.value_dim, l.shares});
-    return cellar::Shape{std::move(shapes)};
+    return cellar::CacheShape{std::move(shapes)};
 }
 
-inline cellar::Limits limits_of(const Setting& s) {
-    return {s.setup.sequences, s.setup.capacity, s.setup.batch, s.setup.padding,
-            s.contiguous ? cellar::Placement::contiguous : cellar::Placement::scattered};
+inline cellar::CacheLimits limits_of(const Setting& s) {
+    return {.sequences = s.setup.sequences,
+            .capacity = s.setup.capacity,
+            .batch = s.setup.batch,
+            .padding = s.setup.padding,
+            .placement = s.contiguous ? cellar::Placement::contiguous : cellar::Placement::scattered};
 }
 
 template <class Cache>

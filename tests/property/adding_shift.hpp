@@ -23,7 +23,7 @@ public:
         CELLAR_FUNCTION int pairs() const { return count; }
         CELLAR_FUNCTION int first(int pair) const { return 2 * pair; }
         CELLAR_FUNCTION int second(int pair) const { return 2 * pair + 1; }
-        CELLAR_FUNCTION void turn(float& a, float& b, Factor factor) const {
+        CELLAR_FUNCTION void rotate(float& a, float& b, Factor factor) const {
             a += factor.added;
             b += factor.added;
         }

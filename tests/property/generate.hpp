@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include "../model/naive_model.hpp"
+#include "../naive/naive_model.hpp"
 #include "setting.hpp"
 #include "step.hpp"
 
@@ -90,7 +90,7 @@ inline rc::Gen<Setting> settings(naive::Sees sees, int size, bool can_shift) {
         if (sees != naive::Sees::everything) {
             w.size = size != 0 ? size : number(1, 6);
             w.retention = number(0, 1) * (w.size + number(0, 3));
-            w.pinned = number(0, 1) * number(0, 3);
+            w.sinks = number(0, 1) * number(0, 3);
         }
         s.setup.sequences = number(1, 5);
         s.setup.capacity = sees == naive::Sees::everything ? number(1, 8) : number(3, 14);

@@ -39,7 +39,7 @@ struct Forgetting {
     static constexpr naive::Sees sees = How;
     static constexpr int size = Size;
     static type make(const naive::Window& w) {
-        const cellar::WindowOptions options{.retention = w.retention, .pinned = w.pinned};
+        const cellar::WindowOptions options{.retention = w.retention, .sinks = w.sinks};
         if constexpr (Size == 0) {
             return type{w.size, options};
         } else {
@@ -60,15 +60,15 @@ struct Chunked : Forgetting<cellar::ChunkedAttention, naive::Sees::chunk, Size> 
 // pair, and none.
 
 struct Rigid {
-    using type = cellar::NoShift;
-    static constexpr const char* name = "NoShift";
+    using type = cellar::DisabledShift;
+    static constexpr const char* name = "DisabledShift";
     static type make() { return {}; }
     static Turning turning(double) { return {}; }
 };
 
 struct Unturned {
-    using type = cellar::FreeShift;
-    static constexpr const char* name = "FreeShift";
+    using type = cellar::UnrotatedShift;
+    static constexpr const char* name = "UnrotatedShift";
     static type make() { return {}; }
     static Turning turning(double) { return {}; }
 };
@@ -117,7 +117,7 @@ Combination combination(const std::string& name) {
             .sees = Window::sees,
             .window_size = Window::size,
             .can_shift = Shift::type::possible,
-            .turns = cellar::turns_keys<typename Shift::type>,
+            .rotations = cellar::rotates_keys<typename Shift::type>,
             .rows = {layers(), Shift::turning(rounding_of(typename Layout::key_element{}))},
             .make = [](const Setting& setting) -> std::unique_ptr<Subject> {
                 using Cache = cellar::Cache<Layout, typename Window::type, typename Shift::type, Backend>;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include "../model/naive_states.hpp"
+#include "../naive/naive_states.hpp"
 
 #include <rapidcheck.h>
 
@@ -45,7 +45,7 @@ inline rc::Gen<int> number(int from, int to) {
     return rc::gen::inRange(from, to + 1);
 }
 
-/// Mostly tokens that follow; one batch in eight may have some that do not. Half of the batches take turns, so that all
+/// Mostly tokens that follow; one batch in eight may have some that do not. Half of the batches take rotations, so that all
 /// sequences have equally many.
 inline rc::Gen<std::vector<Placed>> tokens(int sequences, int most) {
     return rc::gen::exec([=] {

@@ -83,11 +83,11 @@ private:
         auto pass = memory_.begin(given);
         expect_answer(pass, model_.refuses(batch));
         if (!pass) return;
-        inspector_.check_parts(model_, pass->parts(), batch);
+        inspector_.check_parts(model_, pass->micro_batches(), batch);
         if (!step.committed()) {
-            const auto parts = std::min(pass->parts().size(), static_cast<std::size_t>(step.style / 5));
+            const auto parts = std::min(pass->micro_batches().size(), static_cast<std::size_t>(step.style / 5));
             for (std::size_t i = 0; i < parts; ++i)
-                recurrent_test::fold_part(*pass, tokens, 0, pass->parts()[i], step.in_place());
+                recurrent_test::fold_part(*pass, tokens, 0, pass->micro_batches()[i], step.in_place());
             return pass->drop();
         }
         recurrent_test::fold(*pass, tokens, step.in_place());
@@ -112,8 +112,8 @@ private:
     }
 
     void expect_answer(const auto& answer, std::optional<naive::NoState> no) const {
-        const std::string_view expected = no ? to_string(refusal(*no)) : "yes";
-        const std::string_view found = answer ? "yes" : to_string(answer.error());
+        const std::string expected = no ? to_string(refusal(*no)) : "yes";
+        const std::string found = answer ? "yes" : to_string(answer.error().reason);
         trace_.expect(found == expected, "the answer is ", found, ", expected ", expected);
     }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include "../model/naive_model.hpp"
+#include "../naive/naive_model.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -77,8 +77,8 @@ public:
             for (int pair = 0; pair < pairs(layer); ++pair) {
                 const int step = turning_.halves ? pairs(layer) : 1;
                 const int a = head * dim + turning_.first + (turning_.halves ? pair : 2 * pair);
-                turn(key[static_cast<std::size_t>(a)], key[static_cast<std::size_t>(a + step)], layer, pair,
-                     token.shifted);
+                rotate(key[static_cast<std::size_t>(a)], key[static_cast<std::size_t>(a + step)], layer, pair,
+                       token.shifted);
             }
         return key;
     }
@@ -107,7 +107,7 @@ private:
         return 1 + static_cast<int>((h ^ h >> 16) % 64);
     }
 
-    void turn(double& a, double& b, int layer, int pair, int by) const {
+    void rotate(double& a, double& b, int layer, int pair, int by) const {
         if (turning_.kind == Turning::Kind::adds) {
             a += by;
             b += by;

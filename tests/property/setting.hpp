@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include "../model/naive_model.hpp"
+#include "../naive/naive_model.hpp"
 
 #include <ostream>
 
@@ -17,7 +17,7 @@ struct Setting {
 
 inline std::ostream& operator<<(std::ostream& out, const Setting& s) {
     const naive::Window& w = s.setup.window;
-    return out << "window {size " << w.size << ", retention " << w.retention << ", pinned " << w.pinned
+    return out << "window {size " << w.size << ", retention " << w.retention << ", pinned " << w.sinks
                << "}, limits {sequences " << s.setup.sequences << ", capacity " << s.setup.capacity << ", batch "
                << s.setup.batch << ", padding " << s.setup.padding << (s.contiguous ? ", contiguous" : ", scattered")
                << "}, looked at every " << s.look_every << " steps";

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include "../model/naive_states.hpp"
+#include "../naive/naive_states.hpp"
+#include "../memory/internals.hpp"
 #include "../recurrent/folding.hpp"
 #include "trace.hpp"
 
@@ -18,7 +19,7 @@
 
 namespace property::recurrent {
 
-using cellar::Refusal;
+using cellar::Reason;
 
 /// The state after one more word, reckoned without the library.
 inline naive::StateRef fold(const naive::StateRef& before, int word) {
@@ -35,18 +36,18 @@ inline naive::StateRef fold(const naive::StateRef& before, int word) {
     return after;
 }
 
-inline Refusal refusal(naive::NoState no) {
+inline Reason refusal(naive::NoState no) {
     switch (no) {
     case naive::NoState::batch_too_long:
-        return Refusal::batch_too_long;
+        return Reason::batch_too_long;
     case naive::NoState::not_next:
-        return Refusal::not_next;
+        return Reason::not_next;
     case naive::NoState::unequal_batch:
-        return Refusal::unequal_batch;
+        return Reason::unequal_batch;
     case naive::NoState::cannot_rewind:
-        return Refusal::cannot_rewind;
+        return Reason::cannot_rewind;
     default:
-        return Refusal::cannot_cut;
+        return Reason::cannot_cut;
     }
 }
 
@@ -73,7 +74,7 @@ public:
     }
 
     /// The parts that the cuts lead to, all tokens once and in order, and no slot written that is needed.
-    void check_parts(const naive::States& model, std::span<const cellar::Part> parts,
+    void check_parts(const naive::States& model, std::span<const cellar::MicroBatch> parts,
                      const std::vector<naive::NewWord>& batch) const {
         const auto cuts = model.cuts(batch);
         std::map<int, std::vector<int>> own; // tokens of each sequence
@@ -82,19 +83,20 @@ public:
         std::map<int, int> done;
         std::map<int, cellar::Slot> state;
         std::set<cellar::Slot> needed = needed_slots(model);
-        for (const cellar::Part& part : parts) {
+        for (const cellar::MicroBatch& micro_batch : parts) {
             const int length = length_of(batch, own, done, cuts);
-            trace_.expect(part.length() == length, "a part of length ", part.length(), ", expected ", length);
+            trace_.expect(micro_batch.length() == length, "a part of length ", micro_batch.length(), ", expected ",
+                          length);
             std::set<int> seen;
             std::set<cellar::Slot> targets;
-            for (std::int32_t i = 0; i < part.sequences(); ++i) {
-                const int s = part.sequence(i).value;
+            for (std::int32_t i = 0; i < micro_batch.sequences(); ++i) {
+                const int s = micro_batch.sequence(i).value;
                 const auto at = static_cast<std::size_t>(i);
                 seen.insert(s);
-                for (const std::int32_t token : part.tokens(i))
+                for (const std::int32_t token : micro_batch.tokens(i))
                     trace_.expect(token == own[s][static_cast<std::size_t>(done[s]++)], "s", s, " has token ", token);
-                const cellar::Slot source = part.sources()[at];
-                const cellar::Slot target = part.targets()[at];
+                const cellar::Slot source = micro_batch.sources()[at];
+                const cellar::Slot target = micro_batch.targets()[at];
                 const bool starts = !state.contains(s) && model.next(s) == 0;
                 const cellar::Slot before = state.contains(s) ? state[s] : starts ? target : current(s);
                 trace_.expect(source == before, "s", s, " is read from slot ", source, ", expected ", before);
@@ -108,7 +110,7 @@ public:
                     || batch[static_cast<std::size_t>(own[s][static_cast<std::size_t>(done[s])])].position > last;
                 if (ends && cuts.at(s).contains(last + 1)) needed.insert(target);
             }
-            trace_.expect(static_cast<int>(seen.size()) == part.sequences(), "a sequence is twice in a part");
+            trace_.expect(static_cast<int>(seen.size()) == micro_batch.sequences(), "a sequence is twice in a part");
         }
         for (const auto& [s, tokens] : own)
             trace_.expect(done[s] == static_cast<int>(tokens.size()), "s", s, " has tokens left");
@@ -153,7 +155,7 @@ public:
         for (const auto& [state, handle] : handles_) {
             const auto now = alive.find(state);
             if (now == alive.end())
-                trace_.expect(!memory_.ledger().slots().is_current(handle), "a handle is alive whose state is gone");
+                trace_.expect(!cellar_test::table_of(memory_).slots().is_current(handle), "a handle is alive whose state is gone");
             else
                 trace_.expect(now->second == handle, "a state has moved, or changed");
         }

@@ -42,7 +42,7 @@ bool agrees_with_model(const Combination& combination) {
     return rc::check(combination.name, [&] {
         Setting setting =
             *salted(salt_of(combination), settings(combination.sees, combination.window_size, combination.can_shift));
-        setting.setup.turns = combination.turns;
+        setting.setup.rotations = combination.rotations;
         run(combination, setting, draw_steps(combination, setting, 120));
     });
 }

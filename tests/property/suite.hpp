@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include "../model/naive_model.hpp"
+#include "../naive/naive_model.hpp"
 #include "rows.hpp"
 #include "setting.hpp"
 #include "subject.hpp"
@@ -18,7 +18,7 @@ struct Combination {
     naive::Sees sees = naive::Sees::everything;
     int window_size = 0; ///< where the type fixes it, else 0
     bool can_shift = false;
-    bool turns = true; ///< tokens that are shifted get other keys
+    bool rotations = true; ///< tokens that are shifted get other keys
     RowSource rows;
     std::function<std::unique_ptr<Subject>(const Setting&)> make{};
 };

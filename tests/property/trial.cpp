@@ -72,8 +72,7 @@ bool Trial::take_pass(const Step& step) {
 bool Trial::take_remove(const Step& step) {
     const int begin = std::max(0, model_.newest(step.sequence) + 1 - step.back);
     const int end = step.length < 0 ? INT_MAX : begin + step.length;
-    trace_.add("  remove(s", step.sequence, ", ", begin, ", ", end == INT_MAX ? "end_of_time" : std::to_string(end),
-               ");\n");
+    trace_.add("  remove(s", step.sequence, ", ", begin, ", ", end == INT_MAX ? "to_end" : std::to_string(end), ");\n");
     const auto answer = subject_.remove(step.sequence, begin, end);
     const auto refused = model_.remove(step.sequence, begin, end);
     expect_answer(answer, refused);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include "../model/naive_model.hpp"
+#include "../naive/naive_model.hpp"
 #include "inspector.hpp"
 #include "rows.hpp"
 #include "setting.hpp"

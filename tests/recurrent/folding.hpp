@@ -2,7 +2,7 @@
 #pragma once
 
 #include "tokens.hpp"
-#include <cellar/recurrent_state.hpp>
+#include <cellar/recurrent/recurrent_memory.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -21,7 +21,7 @@ struct Wide : cellar::StateTensor<2> {};
 struct Small : cellar::StateTensor<1, cellar::half> {};
 
 template <class Backend = cellar::HostBackend>
-using Folding = cellar::RecurrentState<cellar::States<Wide, Small>, Backend>;
+using Folding = cellar::RecurrentMemory<cellar::States<Wide, Small>, Backend>;
 
 inline constexpr int layers = 2;
 inline constexpr int rows = 3;
@@ -86,26 +86,28 @@ void copy(const cellar::StridedView<T, Rank>& from, const cellar::StridedView<T,
 
 /// What one layer does with one part: through rows that are fetched and put, or in place.
 template <class Pass>
-void fold_part(Pass& pass, const std::vector<Token>& tokens, int layer, const cellar::Part& part, bool in_place) {
-    const auto wide = in_place ? pass.template slots<Wide>(layer) : pass.template get<Wide>(layer, part);
-    const auto few = in_place ? pass.template slots<Small>(layer) : pass.template get<Small>(layer, part);
-    for (std::int32_t i = 0; i < part.sequences(); ++i) {
+void fold_part(Pass& pass, const std::vector<Token>& tokens, int layer, const cellar::MicroBatch& micro_batch,
+               bool in_place) {
+    const auto wide = in_place ? pass.template slots<Wide>(layer) : pass.template get<Wide>(layer, micro_batch);
+    const auto few = in_place ? pass.template slots<Small>(layer) : pass.template get<Small>(layer, micro_batch);
+    for (std::int32_t i = 0; i < micro_batch.sequences(); ++i) {
         const auto at = static_cast<std::size_t>(i);
-        const std::int64_t target = in_place ? part.targets()[at] : i;
-        if (in_place) copy(row(wide, part.sources()[at]), row(wide, target));
-        if (in_place) copy(row(few, part.sources()[at]), row(few, target));
-        for (const std::int32_t token : part.tokens(i)) {
+        const std::int64_t target = in_place ? micro_batch.targets()[at] : i;
+        if (in_place) copy(row(wide, micro_batch.sources()[at]), row(wide, target));
+        if (in_place) copy(row(few, micro_batch.sources()[at]), row(few, target));
+        for (const std::int32_t token : micro_batch.tokens(i)) {
             fold_wide(row(wide, target), tokens[static_cast<std::size_t>(token)].word, layer);
             fold_small(row(few, target), tokens[static_cast<std::size_t>(token)].word, layer);
         }
     }
-    in_place ? pass.written(layer, part) : pass.put(layer, part);
+    in_place ? pass.mark_written(layer, micro_batch) : pass.put(layer, micro_batch);
 }
 
 template <class Pass>
 void fold(Pass& pass, const std::vector<Token>& tokens, bool in_place = false) {
     for (int layer = 0; layer < layers; ++layer)
-        for (const cellar::Part& part : pass.parts()) fold_part(pass, tokens, layer, part, in_place);
+        for (const cellar::MicroBatch& micro_batch : pass.micro_batches())
+            fold_part(pass, tokens, layer, micro_batch, in_place);
 }
 
 /// A committed pass; false if it was refused.
@@ -158,7 +160,7 @@ inline std::vector<int> words(int count, int first_word = 1) {
 template <class Memory>
 cellar::StateHandle handle_at(const Memory& memory, int s, int p) {
     for (const cellar::KeptState& kept : memory.kept({s}))
-        if (kept.next.value == p) return {kept.slot, memory.ledger().slots().generation(kept.slot)};
+        if (kept.next.value == p) return memory.handle(kept);
     return {-1, -1};
 }
 

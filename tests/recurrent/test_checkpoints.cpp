@@ -8,8 +8,8 @@
 #include <vector>
 
 using namespace recurrent_test;
-using cellar::end_of_time;
-using cellar::Refusal;
+using cellar::Reason;
+using cellar::to_end;
 
 namespace {
 
@@ -36,8 +36,8 @@ TEST_CASE("checkpoints: at every multiple of the interval, inside of a batch too
     CHECK(kept(memory, 0) == std::vector<int>{4, 8, 12, 13});
     for (const int p : {4, 8, 12, 13}) CHECK(holds(memory, 0, p, words(p)));
     CHECK(memory.resumable_prefix({0}, {11}) == Position{8});
-    CHECK(memory.remove({0}, {7}, end_of_time).error() == Refusal::cannot_rewind);
-    REQUIRE(memory.remove({0}, {8}, end_of_time));
+    CHECK(memory.remove({0}, {7}, to_end).error() == Reason::cannot_rewind);
+    REQUIRE(memory.remove({0}, {8}, to_end));
     CHECK(checkpoints(memory, 0) == std::vector<int>{4, 8});
     REQUIRE(feed(memory, text(0, 8, 5, 9)));
     CHECK(holds(memory, 0, 13, words(13)));
@@ -59,14 +59,14 @@ TEST_CASE("checkpoints: the current state, and one at a position that is schedul
     CHECK(checkpoints(memory, 0) == std::vector<int>{3, 5, 6});
     CHECK(memory.statistics().checkpoints == 3);
     for (const int p : {3, 5, 6, 8}) CHECK(holds(memory, 0, p, words(p)));
-    REQUIRE(memory.remove({0}, {3}, end_of_time));
+    REQUIRE(memory.remove({0}, {3}, to_end));
     REQUIRE(feed(memory, text(0, 3, 5, 4))); // 5 and 6 were reached: they are not kept again
     CHECK(checkpoints(memory, 0) == std::vector<int>{3});
-    REQUIRE(memory.remove({0}, {0}, end_of_time));
+    REQUIRE(memory.remove({0}, {0}, to_end));
     REQUIRE(feed(memory, text(0, 0, 25))); // nor is 20, of a text that is gone
     CHECK(checkpoints(memory, 0).empty());
     CHECK(violation_of([&] { memory.schedule({0}, {25}); })
-          == "schedule: position 25, expected one behind the next token's, 25");
+          == "schedule: position 25, expected more than 25, the position of the next token");
     Folding<> without{shape(), with_checkpoints(0, 0)};
     CHECK(violation_of([&] { without.checkpoint({0}); })
           == "checkpoint: StateLimits::checkpoint_bytes is 0, expected room for checkpoints");
@@ -77,7 +77,7 @@ TEST_CASE("checkpoints: what is scheduled outlives a removal of nothing") {
     Folding<> memory{shape(), with_checkpoints(20, 0)};
     memory.schedule({0}, {3});
     REQUIRE(memory.remove({0}, {0}, {5}));
-    REQUIRE(memory.remove({0}, {0}, end_of_time));
+    REQUIRE(memory.remove({0}, {0}, to_end));
     REQUIRE(feed(memory, text(0, 0, 5)));
     CHECK(checkpoints(memory, 0) == std::vector<int>{3});
 }
@@ -132,12 +132,12 @@ TEST_CASE("checkpoints: shared ones count once and outlive the sequence that mad
     REQUIRE(memory.copy_prefix({0}, {2}, 9));
     CHECK(memory.statistics().checkpoints == 2);
     CHECK(checkpoints(memory, 1) == std::vector<int>{4, 8});
-    REQUIRE(memory.remove({0}, {0}, end_of_time));
+    REQUIRE(memory.remove({0}, {0}, to_end));
     CHECK(memory.statistics().checkpoints == 2);
-    REQUIRE(memory.remove({1}, {4}, end_of_time));
+    REQUIRE(memory.remove({1}, {4}, to_end));
     CHECK(holds(memory, 1, 4, words(4)));
-    REQUIRE(memory.remove({1}, {0}, end_of_time));
-    REQUIRE(memory.remove({2}, {0}, end_of_time));
+    REQUIRE(memory.remove({1}, {0}, to_end));
+    REQUIRE(memory.remove({2}, {0}, to_end));
     CHECK(memory.statistics().used == 0);
     CHECK(memory.statistics().checkpoints == 0);
 }

@@ -9,8 +9,8 @@
 
 using namespace recurrent_test;
 using cellar::HostBackend;
-using cellar::Part;
-using cellar::Refusal;
+using cellar::MicroBatch;
+using cellar::Reason;
 
 TEST_CASE_TEMPLATE("pass: states go on from pass to pass, for each sequence", Backend, HostBackend,
                    cellar::EigenBackend) {
@@ -34,13 +34,13 @@ TEST_CASE("pass: equally many tokens of all sequences are one part") {
     const auto tokens = text(1, 0, 4) + text(0, 0, 4) + text(2, 0, 4);
     auto pass = memory.begin(Batch{tokens});
     REQUIRE(pass);
-    REQUIRE(pass->parts().size() == 1);
-    const Part& part = pass->parts()[0];
-    CHECK(part.sequences() == 3);
-    CHECK(part.length() == 4);
-    CHECK(part.sequence(0) == Sequence{1});
-    CHECK(part.tokens(1)[0] == 4);
-    const auto state = pass->get<Wide>(0, part);
+    REQUIRE(pass->micro_batches().size() == 1);
+    const MicroBatch& micro_batch = pass->micro_batches()[0];
+    CHECK(micro_batch.sequences() == 3);
+    CHECK(micro_batch.length() == 4);
+    CHECK(micro_batch.sequence(0) == Sequence{1});
+    CHECK(micro_batch.tokens(1)[0] == 4);
+    const auto state = pass->get<Wide>(0, micro_batch);
     CHECK(state.is_contiguous());
     CHECK(state.extent(0) == 3);
     CHECK(state.extent(1) == rows);
@@ -57,8 +57,8 @@ TEST_CASE("pass: a dropped pass never happened, and the next one is the same") {
         auto pass = memory.begin(Batch{tokens});
         REQUIRE(pass);
         CHECK(memory.statistics().used > before.used);
-        for (const Part& part : pass->parts())
-            for (const cellar::Slot slot : part.targets()) list.push_back(slot);
+        for (const MicroBatch& micro_batch : pass->micro_batches())
+            for (const cellar::Slot slot : micro_batch.targets()) list.push_back(slot);
         fold(*pass, tokens);
         pass->drop();
         CHECK(memory.statistics() == before);
@@ -77,12 +77,12 @@ TEST_CASE("pass: unequal batches are split into rectangles, each as long as all 
     const auto tokens = text(0, 0, 5) + text(1, 0, 2) + text(2, 0, 5);
     auto pass = memory.begin(Batch{tokens});
     REQUIRE(pass);
-    REQUIRE(pass->parts().size() == 2);
-    CHECK(pass->parts()[0].sequences() == 3);
-    CHECK(pass->parts()[0].length() == 2);
-    CHECK(pass->parts()[1].sequences() == 2);
-    CHECK(pass->parts()[1].length() == 3);
-    const Part& last = pass->parts()[1];
+    REQUIRE(pass->micro_batches().size() == 2);
+    CHECK(pass->micro_batches()[0].sequences() == 3);
+    CHECK(pass->micro_batches()[0].length() == 2);
+    CHECK(pass->micro_batches()[1].sequences() == 2);
+    CHECK(pass->micro_batches()[1].length() == 3);
+    const MicroBatch& last = pass->micro_batches()[1];
     CHECK(last.sequence(1) == Sequence{2});
     CHECK(last.tokens(1).size() == 3);
     CHECK(last.tokens(1)[0] == 9);
@@ -94,12 +94,12 @@ TEST_CASE("pass: unequal batches are split into rectangles, each as long as all 
     CHECK(holds(memory, 2, 5, words(5)));
 }
 
-TEST_CASE("pass: what is kept ends a part; what lies between is overwritten in place") {
+TEST_CASE("pass: what is kept ends a micro_batch; what lies between is overwritten in place") {
     Folding<> memory{shape(), {.sequences = 1, .batch = 16, .rollback = 2}};
     auto pass = memory.begin(Batch{text(0, 0, 10)});
     REQUIRE(pass);
     std::vector<int> lengths;
-    for (const Part& part : pass->parts()) lengths.push_back(part.length());
+    for (const MicroBatch& micro_batch : pass->micro_batches()) lengths.push_back(micro_batch.length());
     CHECK(lengths == std::vector<int>{8, 1, 1});
 }
 
@@ -118,7 +118,7 @@ TEST_CASE("pass: tokens at one position count as one, and no part ends among the
     CHECK(kept(memory, 0) == std::vector<int>{2, 3});
     CHECK(holds(memory, 0, 2, words(4)));
     CHECK(holds(memory, 0, 3, words(5)));
-    CHECK(memory.begin(Batch{{{0, 2, 6}}}).error() == Refusal::not_next); // nor across batches
+    CHECK(memory.begin(Batch{{{0, 2, 6}}}).error() == Reason::not_next); // nor across batches
 }
 
 TEST_CASE("pass: an empty batch is a pass without parts") {
@@ -126,7 +126,7 @@ TEST_CASE("pass: an empty batch is a pass without parts") {
     REQUIRE(feed(memory, text(0, 0, 3)));
     auto pass = memory.begin(cellar::Batch{});
     REQUIRE(pass);
-    CHECK(pass->parts().empty());
+    CHECK(pass->micro_batches().empty());
     pass->commit();
     CHECK(holds(memory, 0, 3, words(3)));
 }
@@ -136,14 +136,14 @@ TEST_CASE("pass: refusals name the reason and change nothing") {
     REQUIRE(feed(memory, text(0, 0, 3)));
     const auto before = memory.statistics();
     const auto refused = [&](const std::vector<Token>& tokens) { return memory.begin(Batch{tokens}).error(); };
-    CHECK(refused(text(0, 3, 7)) == Refusal::batch_too_long);
-    CHECK(refused(text(0, 2, 1)) == Refusal::not_next);
-    CHECK(refused(text(0, 4, 1)) == Refusal::not_next);
-    CHECK(refused(text(1, 1, 1)) == Refusal::not_next);
-    CHECK(refused(text(1, 0, 2) + text(0, 0, 2)) == Refusal::not_next);
-    CHECK(refused({{0, 3, 1}, {0, 5, 1}}) == Refusal::not_next);
-    CHECK(refused({{1, 0, 1}, {1, 1, 1}, {1, 0, 1}}) == Refusal::not_next);
-    CHECK(refused(text(0, 3, 2) + text(1, 0, 1)) == Refusal::unequal_batch);
+    CHECK(refused(text(0, 3, 7)) == Reason::batch_too_long);
+    CHECK(refused(text(0, 2, 1)) == Reason::not_next);
+    CHECK(refused(text(0, 4, 1)) == Reason::not_next);
+    CHECK(refused(text(1, 1, 1)) == Reason::not_next);
+    CHECK(refused(text(1, 0, 2) + text(0, 0, 2)) == Reason::not_next);
+    CHECK(refused({{0, 3, 1}, {0, 5, 1}}) == Reason::not_next);
+    CHECK(refused({{1, 0, 1}, {1, 1, 1}, {1, 0, 1}}) == Reason::not_next);
+    CHECK(refused(text(0, 3, 2) + text(1, 0, 1)) == Reason::unequal_batch);
     CHECK(memory.statistics() == before);
     CHECK(kept(memory, 0) == std::vector<int>{2, 3});
     CHECK(holds(memory, 0, 3, words(3)));

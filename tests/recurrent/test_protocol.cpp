@@ -14,44 +14,44 @@
 
 using namespace recurrent_test;
 using cellar::HostBackend;
-using cellar::Part;
+using cellar::MicroBatch;
 
 TEST_CASE("pass: the parts of a layer come in order, each once") {
     Folding<> memory{shape(), {.sequences = 1, .batch = 6, .rollback = 1}};
     const auto tokens = text(0, 0, 3);
     auto pass = memory.begin(Batch{tokens});
     REQUIRE(pass);
-    const Part first = pass->parts()[0];
-    const Part second = pass->parts()[1];
+    const MicroBatch first = pass->micro_batches()[0];
+    const MicroBatch second = pass->micro_batches()[1];
     CHECK(violation_of([&] { pass->get<Wide>(0, second); })
-          == "get: part 1 of layer 0, expected part 0 of 2, in ascending order and each once");
-    CHECK(violation_of([&] { pass->written(0, second); })
-          == "written: part 1 of layer 0, expected part 0 of 2, in ascending order and each once");
+          == "get: micro-batch 1 of layer 0, expected 0 of 2, in ascending order and each once");
+    CHECK(violation_of([&] { pass->mark_written(0, second); })
+          == "mark_written: micro-batch 1 of layer 0, expected 0 of 2, in ascending order and each once");
     CHECK(violation_of([&] { pass->put(0, first); })
-          == "put: part 0 of layer 0, expected what `get` was last called for: part -1 of layer -1");
+          == "put: micro-batch 0 of layer 0, expected what `get` was last called for: micro-batch -1 of layer -1");
     pass->get<Wide>(1, first);
     CHECK(violation_of([&] { pass->put(0, first); }) != "none");
     fold_part(*pass, tokens, 0, first, false);
     CHECK(violation_of([&] { pass->put(0, first); })
-          == "put: part 0 of layer 0, expected part 1 of 2, in ascending order and each once");
+          == "put: micro-batch 0 of layer 0, expected 1 of 2, in ascending order and each once");
     CHECK(violation_of([&] { pass->get<Wide>(2, first); }) == "layer 2, expected 0 to 1");
     CHECK(violation_of([&] { pass->slots<Wide>(-1); }) == "layer -1, expected 0 to 1");
-    CHECK(violation_of([&] { first.tokens(1); }) == "part: sequence 1, expected 0 to 0");
+    CHECK(violation_of([&] { first.tokens(1); }) == "micro-batch: sequence 1, expected 0 to 0");
 }
 
 TEST_CASE("pass: what get returned is not fetched again before it is put") {
     Folding<> memory{shape(), {.sequences = 1, .batch = 6}};
     auto pass = memory.begin(Batch{text(0, 0, 1)});
     REQUIRE(pass);
-    const Part& part = pass->parts()[0];
-    pass->get<Wide>(0, part)(0, 0, 0) = 5;
-    pass->get<Small>(0, part)(0, 0) = static_cast<cellar::half>(6.0F);
-    CHECK(pass->get<Wide>(0, part)(0, 0, 0) == 5);
-    pass->put(0, part);
+    const MicroBatch& micro_batch = pass->micro_batches()[0];
+    pass->get<Wide>(0, micro_batch)(0, 0, 0) = 5;
+    pass->get<Small>(0, micro_batch)(0, 0) = static_cast<cellar::half>(6.0F);
+    CHECK(pass->get<Wide>(0, micro_batch)(0, 0, 0) == 5);
+    pass->put(0, micro_batch);
     const auto slots = pass->slots<Wide>(0);
     CHECK(slots.extent(0) == memory.slots());
-    CHECK(slots(part.targets()[0], 0, 0) == 5);
-    CHECK(static_cast<float>(pass->slots<Small>(0)(part.targets()[0], 0)) == 6);
+    CHECK(slots(micro_batch.targets()[0], 0, 0) == 5);
+    CHECK(static_cast<float>(pass->slots<Small>(0)(micro_batch.targets()[0], 0)) == 6);
 }
 
 TEST_CASE("pass: one at a time, and over when it is over") {
@@ -75,10 +75,10 @@ TEST_CASE("pass: it goes along when the memory moves") {
     const auto tokens = text(0, 0, 2);
     auto pass = memory.begin(Batch{tokens});
     REQUIRE(pass);
-    fold_part(*pass, tokens, 0, pass->parts()[0], false);
+    fold_part(*pass, tokens, 0, pass->micro_batches()[0], false);
     Folding<> moved = std::move(memory);
     auto same = std::move(*pass);
-    fold_part(same, tokens, 1, same.parts()[0], false);
+    fold_part(same, tokens, 1, same.micro_batches()[0], false);
     same.commit();
     CHECK(holds(moved, 0, 2, words(2)));
 }
@@ -109,7 +109,8 @@ TEST_CASE("pass: visit hands the pass and the layer on") {
     auto pass = memory.begin(Batch{tokens});
     REQUIRE(pass);
     for (int layer = 0; layer < layers; ++layer)
-        pass->visit(layer, [&](auto& own, int of_own) { fold_part(own, tokens, of_own, own.parts()[0], false); });
+        pass->visit(layer,
+                    [&](auto& own, int of_own) { fold_part(own, tokens, of_own, own.micro_batches()[0], false); });
     CHECK(pass->visit(1, [](auto&, int layer) { return 10 * layer; }) == 10);
     CHECK(violation_of([&] { pass->visit(2, [](auto&, int) {}); }) == "layer 2, expected 0 to 1");
     pass->commit();
@@ -154,10 +155,10 @@ TEST_CASE("pass: a part of another pass is none of this one") {
     Folding<> memory{shape(), {.sequences = 3, .batch = 6}};
     auto pass = memory.begin(Batch{text(0, 0, 2) + text(1, 0, 2)});
     REQUIRE(pass);
-    const Part old = pass->parts()[0];
+    const MicroBatch old = pass->micro_batches()[0];
     pass->drop();
     auto next = memory.begin(Batch{text(0, 0, 2)});
     REQUIRE(next);
     CHECK(violation_of([&] { next->get<Wide>(0, old); }) != "none");
-    CHECK(violation_of([&] { next->written(0, old); }) != "none");
+    CHECK(violation_of([&] { next->mark_written(0, old); }) != "none");
 }

@@ -21,7 +21,7 @@ struct AddShift {
         CELLAR_FUNCTION int pairs() const { return count; }
         CELLAR_FUNCTION int first(int pair) const { return 2 * pair; }
         CELLAR_FUNCTION int second(int pair) const { return 2 * pair + 1; }
-        CELLAR_FUNCTION static void turn(float& a, float& b, Factor delta) {
+        CELLAR_FUNCTION static void rotate(float& a, float& b, Factor delta) {
             a += delta;
             b += 2 * delta;
         }

@@ -32,11 +32,11 @@ std::vector<float> random_key(std::mt19937& random) {
 }
 
 template <class Shift>
-void turn(const Shift& shift, int layer, std::vector<float>& key, std::int32_t delta) {
+void rotate(const Shift& shift, int layer, std::vector<float>& key, std::int32_t delta) {
     const auto rotation = shift.rotation(layer);
     for (int pair = 0; pair < rotation.pairs(); ++pair)
-        rotation.turn(key[static_cast<std::size_t>(rotation.first(pair))],
-                      key[static_cast<std::size_t>(rotation.second(pair))], shift.factor(layer, pair, delta));
+        rotation.rotate(key[static_cast<std::size_t>(rotation.first(pair))],
+                        key[static_cast<std::size_t>(rotation.second(pair))], shift.factor(layer, pair, delta));
 }
 
 /// The two elements of a pair, from the definition of the pairing.
@@ -101,8 +101,8 @@ TEST_CASE_TEMPLATE("a turn by d and then by -d is the identity", Pairing, Neox, 
         for (const std::int32_t delta : {0, 1, -7, 1000, -131072}) {
             const auto key = random_key(random);
             auto turned = key;
-            turn(shift, 0, turned, delta);
-            turn(shift, 0, turned, -delta);
+            rotate(shift, 0, turned, delta);
+            rotate(shift, 0, turned, -delta);
             CHECK(largest_difference(turned, key) <= 2 * tolerance * length(key));
         }
     }
@@ -115,10 +115,10 @@ TEST_CASE_TEMPLATE("a turn by a and then by b is one by a + b", Pairing, Neox, I
         for (const auto& [a, b] : {std::pair{1, 1}, {-5, 3}, {4096, -4000}, {100000, 31072}}) {
             const auto key = random_key(random);
             auto twice = key;
-            turn(shift, 0, twice, a);
-            turn(shift, 0, twice, b);
+            rotate(shift, 0, twice, a);
+            rotate(shift, 0, twice, b);
             auto once = key;
-            turn(shift, 0, once, a + b);
+            rotate(shift, 0, once, a + b);
             CHECK(largest_difference(twice, once) <= 3 * tolerance * length(key));
         }
     }
@@ -133,7 +133,7 @@ TEST_CASE_TEMPLATE("a key embedded at p and turned by d is the key embedded at p
             const auto key = random_key(random);
             const auto at_p = embedded<Pairing>(key, c.frequencies, begin, p);
             std::vector<float> turned(at_p.begin(), at_p.end());
-            turn(shift, 0, turned, d);
+            rotate(shift, 0, turned, d);
             const auto expected = embedded<Pairing>(key, c.frequencies, begin, p + d);
             CHECK(largest_difference(turned, expected) <= 2 * tolerance * length(key));
         }
@@ -144,7 +144,7 @@ TEST_CASE_TEMPLATE("elements in no pair stay as they are", Pairing, Neox, Interl
     std::mt19937 random{4};
     const auto key = random_key(random);
     auto turned = key;
-    turn(RopeShift<Pairing>{cellar::rope_frequencies(6), 4}, 0, turned, 9);
+    rotate(RopeShift<Pairing>{cellar::rope_frequencies(6), 4}, 0, turned, 9);
     for (std::size_t i = 0; i < key.size(); ++i) CHECK((turned[i] != key[i]) == (i >= 4 && i < 10));
 }
 
@@ -173,6 +173,6 @@ TEST_CASE("what RopeShift cannot mean is a violation") {
     const auto shift = RopeShift<>::per_layer({{1.0}, {1.0}});
     const auto rotation_of = [&](int layer) { return violation_of([&] { shift.rotation(layer); }); };
     CHECK(rotation_of(1) == "none");
-    CHECK(rotation_of(2) == "RopeShift: layer 2, expected one of the 2 that it has frequencies for");
-    CHECK(rotation_of(-1) == "RopeShift: layer -1, expected one of the 2 that it has frequencies for");
+    CHECK(rotation_of(2) == "RopeShift: layer 2, expected 0 to 1, the layers it has frequencies for");
+    CHECK(rotation_of(-1) == "RopeShift: layer -1, expected 0 to 1, the layers it has frequencies for");
 }

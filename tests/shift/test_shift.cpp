@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "shift/archetypes.hpp"
-#include <cellar/shift/no_shift.hpp>
+#include <cellar/shift/disabled_shift.hpp>
 #include <cellar/shift/rope_shift.hpp>
 #include <cellar/shift/shift.hpp>
 
@@ -10,33 +10,33 @@
 #include <vector>
 
 using cellar::RopeShift;
-using cellar::shift_policy;
+using cellar::ShiftPolicy;
 using cellar_test::AddShift;
 
-static_assert(shift_policy<cellar::NoShift> && !cellar::NoShift::possible);
-static_assert(shift_policy<RopeShift<>> && RopeShift<>::possible);
-static_assert(shift_policy<RopeShift<cellar::Interleaved>>);
-static_assert(shift_policy<AddShift>);
+static_assert(ShiftPolicy<cellar::DisabledShift> && !cellar::DisabledShift::possible);
+static_assert(ShiftPolicy<RopeShift<>> && RopeShift<>::possible);
+static_assert(ShiftPolicy<RopeShift<cellar::Interleaved>>);
+static_assert(ShiftPolicy<AddShift>);
 static_assert(std::is_same_v<RopeShift<>, RopeShift<cellar::Neox>>);
 static_assert(!std::is_default_constructible_v<RopeShift<>>, "it needs the model's frequencies");
 
 namespace {
 
 struct Undecided {};
-static_assert(!shift_policy<Undecided>);
+static_assert(!ShiftPolicy<Undecided>);
 
 struct WithoutFactor {
     static constexpr bool possible = true;
     AddShift::Rotation rotation(int) const { return {1}; }
 };
-static_assert(!shift_policy<WithoutFactor>);
+static_assert(!ShiftPolicy<WithoutFactor>);
 
 struct WithoutRotation {
     static constexpr bool possible = true;
     using Factor = float;
     Factor factor(int, int, std::int32_t) const { return 0; }
 };
-static_assert(!shift_policy<WithoutRotation>);
+static_assert(!ShiftPolicy<WithoutRotation>);
 
 struct HoldsMemory : AddShift {
     struct Rotation : AddShift::Rotation {
@@ -44,14 +44,14 @@ struct HoldsMemory : AddShift {
     };
     Rotation rotation(int) const { return {}; }
 };
-static_assert(!shift_policy<HoldsMemory>, "a rotation is carried into kernels");
+static_assert(!ShiftPolicy<HoldsMemory>, "a rotation is carried into kernels");
 
 } // namespace
 
 TEST_CASE("the least dim is one more than the last element that turns") {
-    CHECK(cellar::least_dim(AddShift::Rotation{0}) == 0);
-    CHECK(cellar::least_dim(AddShift::Rotation{3}) == 6);
+    CHECK(cellar::min_dim(AddShift::Rotation{0}) == 0);
+    CHECK(cellar::min_dim(AddShift::Rotation{3}) == 6);
     const std::vector<double> three(3, 1.0);
-    CHECK(cellar::least_dim(RopeShift<cellar::Neox>{three}.rotation(0)) == 6);
-    CHECK(cellar::least_dim(RopeShift<cellar::Interleaved>{three, 4}.rotation(0)) == 10);
+    CHECK(cellar::min_dim(RopeShift<cellar::Neox>{three}.rotation(0)) == 6);
+    CHECK(cellar::min_dim(RopeShift<cellar::Interleaved>{three, 4}.rotation(0)) == 10);
 }

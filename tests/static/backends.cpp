@@ -7,12 +7,12 @@
 
 using namespace cellar;
 
-static_assert(backend<HostBackend> && backend<EigenBackend>);
-static_assert(!backend<int>);
+static_assert(BackendPolicy<HostBackend> && BackendPolicy<EigenBackend>);
+static_assert(!BackendPolicy<int>);
 
-static_assert(writes_masks<cellar_test::MaskWriter> && backend<cellar_test::MaskWriter>);
-static_assert(!writes_masks<HostBackend> && !writes_masks<EigenBackend>);
-static_assert(!sends_cells<HostBackend> && !sends_cells<EigenBackend>);
+static_assert(WritesMasks<cellar_test::MaskWriter> && BackendPolicy<cellar_test::MaskWriter>);
+static_assert(!WritesMasks<HostBackend> && !WritesMasks<EigenBackend>);
+static_assert(!UploadsCells<HostBackend> && !UploadsCells<EigenBackend>);
 
 // One owner of each buffer.
 static_assert(std::movable<HostBackend::Buffer<float>>);
@@ -28,8 +28,8 @@ struct WithoutFence : HostBackend {
 struct WithoutMove : HostBackend {
     void move() const {}
 };
-struct WithoutTurn : HostBackend {
-    void turn() const {}
+struct WithoutRotate : HostBackend {
+    void rotate() const {}
 };
 struct WithoutGather : HostBackend {
     void gather() const {}
@@ -37,7 +37,7 @@ struct WithoutGather : HostBackend {
 
 } // namespace
 
-static_assert(!backend<WithoutFence>);
-static_assert(!backend<WithoutMove>);
-static_assert(!backend<WithoutTurn>);
-static_assert(!backend<WithoutGather>);
+static_assert(!BackendPolicy<WithoutFence>);
+static_assert(!BackendPolicy<WithoutMove>);
+static_assert(!BackendPolicy<WithoutRotate>);
+static_assert(!BackendPolicy<WithoutGather>);

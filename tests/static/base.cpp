@@ -23,7 +23,7 @@ static_assert(Position{7} - Position{3} == 4);
 
 // Plans and views go to devices as they are.
 static_assert(std::is_trivially_copyable_v<Move> && std::is_standard_layout_v<Move>);
-static_assert(std::is_trivially_copyable_v<Turn> && std::is_standard_layout_v<Turn>);
+static_assert(std::is_trivially_copyable_v<KeyRotation> && std::is_standard_layout_v<KeyRotation>);
 static_assert(std::is_trivially_copyable_v<StridedView<float, 3>>);
 static_assert(std::is_standard_layout_v<StridedView<float, 3>>);
 

@@ -17,12 +17,12 @@ static_assert(!std::is_copy_constructible_v<CachePass>);
 static_assert(!std::is_default_constructible_v<CachePass>);
 
 // The defaults.
-static_assert(std::is_same_v<Cache<>, Cache<StandardV<float>, FullCausal, NoShift, HostBackend>>);
+static_assert(std::is_same_v<Cache<>, Cache<StandardV<float>, FullCausal, DisabledShift, HostBackend>>);
 
 // What has no default must be given.
 using Sliding = Cache<StandardV<half>, SlidingWindow<>, RopeShift<>, EigenBackend>;
-static_assert(std::is_constructible_v<Cache<>, Shape, Limits>);
-static_assert(std::is_constructible_v<Sliding, Shape, Limits, SlidingWindow<>, RopeShift<>>);
+static_assert(std::is_constructible_v<Cache<>, CacheShape, CacheLimits>);
+static_assert(std::is_constructible_v<Sliding, CacheShape, CacheLimits, SlidingWindow<>, RopeShift<>>);
 
 // The views are of the elements stored.
 static_assert(std::is_same_v<decltype(std::declval<CachePass&>().keys(0)), StridedView<const float, 3>>);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The header brings what its defaults are.
-#include <cellar/cache.hpp>
+#include <cellar/cache/cache.hpp>
 
 #include <type_traits>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The header brings what its defaults are.
-#include <cellar/encoder_memory.hpp>
+#include <cellar/cache/encoder_memory.hpp>
 
 #include <type_traits>
 

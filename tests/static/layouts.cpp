@@ -6,8 +6,8 @@
 
 using namespace cellar;
 
-static_assert(element<float> && element<half> && element<bfloat16> && element<bf16>);
-static_assert(!element<double> && !element<int> && !element<const float> && !element<float&>);
+static_assert(Element<float> && Element<half> && Element<bfloat16> && Element<bf16>);
+static_assert(!Element<double> && !Element<int> && !Element<const float> && !Element<float&>);
 
 // Elements are what lies in memory and in files.
 static_assert(sizeof(half) == 2 && std::is_trivially_copyable_v<half>);
@@ -15,16 +15,16 @@ static_assert(sizeof(bfloat16) == 2 && std::is_trivially_copyable_v<bfloat16>);
 static_assert(!std::is_convertible_v<float, half> && !std::is_convertible_v<half, float>);
 static_assert(!std::is_constructible_v<half, bfloat16>);
 
-static_assert(mapping<CellsHeadsDims> && mapping<HeadsDimsCells>);
-static_assert(!mapping<int>);
+static_assert(LayoutMapping<CellsHeadsDims> && LayoutMapping<HeadsDimsCells>);
+static_assert(!LayoutMapping<int>);
 static_assert(std::is_trivially_copyable_v<CellsHeadsDims>);
 static_assert(CellsHeadsDims{5, 2, 3}(1, 1, 1) == 6 + 3 + 1);
 static_assert(HeadsDimsCells{5, 2, 3}(1, 1, 1) == 15 + 5 + 1);
 static_assert(CellsHeadsDims{std::int64_t{1} << 31, 8, 128}.required_size() == (std::int64_t{1} << 41));
 
-static_assert(layout_policy<StandardV<float>> && layout_policy<PermutedV<bf16>>);
-static_assert(layout_policy<StandardV<half, float>>);
-static_assert(!layout_policy<CellsHeadsDims> && !layout_policy<float>);
+static_assert(LayoutPolicy<StandardV<float>> && LayoutPolicy<PermutedV<bf16>>);
+static_assert(LayoutPolicy<StandardV<half, float>>);
+static_assert(!LayoutPolicy<CellsHeadsDims> && !LayoutPolicy<float>);
 
 namespace {
 
@@ -43,6 +43,6 @@ struct WrongMapping : Mine {
 
 } // namespace
 
-static_assert(layout_policy<Mine>);
-static_assert(!layout_policy<WrongElement>);
-static_assert(!layout_policy<WrongMapping>);
+static_assert(LayoutPolicy<Mine>);
+static_assert(!LayoutPolicy<WrongElement>);
+static_assert(!LayoutPolicy<WrongMapping>);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include <cellar/backend/eigen.hpp>
-#include <cellar/models.hpp>
+#include <cellar/models/models.hpp>
 
 #include <type_traits>
 
@@ -77,16 +77,17 @@ static_assert(std::is_same_v<Mistral_7B::Memory<>, Bf16Cache<SlidingWindow<4096>
 static_assert(std::is_same_v<DeepSeekV3::Memory<>, Bf16Cache<FullCausal, RopeShift<Interleaved>>>);
 static_assert(std::is_same_v<Gemma3_4B::Sliding<>, Bf16Cache<SlidingWindow<1024>, RopeShift<Neox>>>);
 static_assert(std::is_same_v<Gemma3_4B::Full<EigenBackend>, Bf16Cache<FullCausal, RopeShift<Neox>, EigenBackend>>);
-static_assert(
-    std::is_same_v<Jamba15Mini::Full<HostBackend, PermutedV<half>>, Cache<PermutedV<half>, FullCausal, FreeShift>>);
+static_assert(std::is_same_v<Jamba15Mini::Full<HostBackend, PermutedV<half>>,
+                             Cache<PermutedV<half>, FullCausal, UnrotatedShift>>);
 
 // Mixtures.
 static_assert(std::is_same_v<GptOss_20B::Memory<>, Hybrid<Repeat<GptOss_20B::Sliding<>, GptOss_20B::Full<>>,
                                                           GptOss_20B::Sliding<>, GptOss_20B::Full<>>>);
-static_assert(std::is_same_v<Mamba2_27B::Memory<>, RecurrentState<States<Mamba2_27B::State<0>, Mamba2_27B::State<1>>>>);
+static_assert(
+    std::is_same_v<Mamba2_27B::Memory<>, RecurrentMemory<States<Mamba2_27B::State<0>, Mamba2_27B::State<1>>>>);
 static_assert(Mamba2_27B::State<0>::rank == 2 && Mamba2_27B::State<1>::rank == 3);
 static_assert(std::is_same_v<Lfm2_12B::Recurrent<EigenBackend, half>,
-                             RecurrentState<States<Lfm2_12B::State<0, half>>, EigenBackend>>);
+                             RecurrentMemory<States<Lfm2_12B::State<0, half>>, EigenBackend>>);
 
 template <class M>
 constexpr bool places_agree() {

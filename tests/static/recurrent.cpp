@@ -13,7 +13,7 @@ struct Conv : StateTensor<2> {};
 struct Ssm : StateTensor<3, bfloat16> {};
 struct Nothing {};
 
-using Mamba = RecurrentState<States<Conv, Ssm>>;
+using Mamba = RecurrentMemory<States<Conv, Ssm>>;
 using MambaPass = decltype(std::declval<Mamba&>().reserve(1));
 
 struct WithoutRemove : Mamba {
@@ -28,17 +28,17 @@ struct WithoutAnswerToCopyPrefix : Cache<> {
 
 } // namespace
 
-static_assert(state_tensor<Conv> && state_tensor<Ssm> && !state_tensor<Nothing> && !state_tensor<int>);
+static_assert(StateTag<Conv> && StateTag<Ssm> && !StateTag<Nothing> && !StateTag<int>);
 
 // One owner of the memory.
 static_assert(std::is_nothrow_move_constructible_v<Mamba> && std::is_nothrow_move_assignable_v<Mamba>);
 static_assert(!std::is_copy_constructible_v<Mamba> && !std::is_copy_assignable_v<Mamba>);
 static_assert(std::is_nothrow_move_constructible_v<MambaPass> && !std::is_copy_constructible_v<MambaPass>);
 
-static_assert(std::is_same_v<Mamba, RecurrentState<States<Conv, Ssm>, HostBackend>>);
+static_assert(std::is_same_v<Mamba, RecurrentMemory<States<Conv, Ssm>, HostBackend>>);
 
 // The views have the tag's element, and one extent more than one sequence's tensor.
-using Given = const Part&;
+using Given = const MicroBatch&;
 static_assert(
     std::is_same_v<decltype(std::declval<MambaPass&>().get<Conv>(0, std::declval<Given>())), StridedView<float, 3>>);
 static_assert(std::is_same_v<decltype(std::declval<MambaPass&>().slots<Ssm>(0)), StridedView<bfloat16, 4>>);
@@ -49,7 +49,7 @@ static_assert(
 static_assert(Mamba::bytes_per_sequence(StateShape{2, {{3, 5}, {2, 2, 2}}}) == 2 * (64 + 16));
 
 // One concept for all memories.
-static_assert(Memory<Cache<>> && Memory<Mamba> && Memory<RecurrentState<States<Conv>, EigenBackend>>);
+static_assert(Memory<Cache<>> && Memory<Mamba> && Memory<RecurrentMemory<States<Conv>, EigenBackend>>);
 static_assert(!Memory<int> && !Memory<WithoutRemove> && !Memory<WithoutResumablePrefix>);
 
 static_assert(!Memory<WithoutAnswerToCopyPrefix>);

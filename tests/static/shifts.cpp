@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include <cellar/shift/free_shift.hpp>
-#include <cellar/shift/no_shift.hpp>
+#include <cellar/shift/disabled_shift.hpp>
 #include <cellar/shift/rope_shift.hpp>
+#include <cellar/shift/unrotated_shift.hpp>
 
 #include <type_traits>
 
 using namespace cellar;
 
-static_assert(shift_policy<NoShift> && !NoShift::possible);
-static_assert(shift_policy<RopeShift<>> && RopeShift<>::possible);
-static_assert(shift_policy<FreeShift> && FreeShift::possible);
-static_assert(turns_keys<RopeShift<>> && !turns_keys<FreeShift> && !turns_keys<NoShift>);
-static_assert(shift_policy<RopeShift<Interleaved>>);
+static_assert(ShiftPolicy<DisabledShift> && !DisabledShift::possible);
+static_assert(ShiftPolicy<RopeShift<>> && RopeShift<>::possible);
+static_assert(ShiftPolicy<UnrotatedShift> && UnrotatedShift::possible);
+static_assert(rotates_keys<RopeShift<>> && !rotates_keys<UnrotatedShift> && !rotates_keys<DisabledShift>);
+static_assert(ShiftPolicy<RopeShift<Interleaved>>);
 static_assert(std::is_same_v<RopeShift<>, RopeShift<Neox>>);
 static_assert(!std::is_default_constructible_v<RopeShift<>>);
 
@@ -25,7 +25,7 @@ struct Mine {
         int pairs() const { return 1; }
         int first(int) const { return 0; }
         int second(int) const { return 1; }
-        static void turn(float& a, float& b, float delta) {
+        static void rotate(float& a, float& b, float delta) {
             a += delta;
             b += delta;
         }
@@ -38,25 +38,25 @@ struct FactorOfAnotherType : Mine {
 };
 struct RotationWithoutPairs : Mine {
     struct Rotation {
-        static void turn(float&, float&, float) {}
+        static void rotate(float&, float&, float) {}
     };
     Rotation rotation(int) const { return {}; }
 };
 struct TurnsBySayingSo : Mine {
-    static constexpr bool turns = true;
+    static constexpr bool rotations = true;
 };
 struct TurnsWithoutFactor {
     static constexpr bool possible = true;
-    static constexpr bool turns = true;
+    static constexpr bool rotations = true;
 };
 struct SaysNothing {};
 
 } // namespace
 
-static_assert(shift_policy<Mine>);
-static_assert(shift_policy<TurnsBySayingSo> && turns_keys<TurnsBySayingSo>);
-static_assert(!shift_policy<TurnsWithoutFactor>);
-static_assert(!shift_policy<FactorOfAnotherType>);
-static_assert(!shift_policy<RotationWithoutPairs>);
-static_assert(!shift_policy<SaysNothing>);
-static_assert(!shift_policy<int>);
+static_assert(ShiftPolicy<Mine>);
+static_assert(ShiftPolicy<TurnsBySayingSo> && rotates_keys<TurnsBySayingSo>);
+static_assert(!ShiftPolicy<TurnsWithoutFactor>);
+static_assert(!ShiftPolicy<FactorOfAnotherType>);
+static_assert(!ShiftPolicy<RotationWithoutPairs>);
+static_assert(!ShiftPolicy<SaysNothing>);
+static_assert(!ShiftPolicy<int>);

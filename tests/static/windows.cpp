@@ -7,11 +7,11 @@
 
 using namespace cellar;
 
-static_assert(window_policy<FullCausal>);
-static_assert(window_policy<SlidingWindow<4096>>);
-static_assert(window_policy<SlidingWindow<>>);
-static_assert(window_policy<ChunkedAttention<8192>>);
-static_assert(window_policy<ChunkedAttention<>>);
+static_assert(WindowPolicy<FullCausal>);
+static_assert(WindowPolicy<SlidingWindow<4096>>);
+static_assert(WindowPolicy<SlidingWindow<>>);
+static_assert(WindowPolicy<ChunkedAttention<8192>>);
+static_assert(WindowPolicy<ChunkedAttention<>>);
 
 // Values: they may be copied, and go to devices.
 static_assert(std::is_trivially_copyable_v<FullCausal>);
@@ -39,8 +39,8 @@ namespace {
 struct Mine {
     Position oldest_visible(Position p) const { return p; }
     Position oldest_kept(Position p) const { return p; }
-    std::int32_t pinned() const { return 0; }
-    Mine fitted(std::int32_t, std::int32_t) const { return *this; }
+    std::int32_t sinks() const { return 0; }
+    Mine resolved(std::int32_t, std::int32_t) const { return *this; }
     std::int64_t cells(std::int32_t, std::int32_t, std::int32_t) const { return 0; }
 };
 struct NumberForPosition : Mine {
@@ -50,20 +50,20 @@ struct ChangesItself : Mine {
     Position oldest_kept(Position p) { return p; }
 };
 struct PinnedMissing : Mine {
-    std::int32_t pinned() const = delete;
+    std::int32_t sinks() const = delete;
 };
 struct FittedToAnother : Mine {};
 struct NotCopyable : Mine {
     NotCopyable(NotCopyable&&) = default;
-    NotCopyable fitted(std::int32_t, std::int32_t) const;
+    NotCopyable resolved(std::int32_t, std::int32_t) const;
 };
 
 } // namespace
 
-static_assert(window_policy<Mine>);
-static_assert(!window_policy<NumberForPosition>);
-static_assert(!window_policy<ChangesItself>);
-static_assert(!window_policy<PinnedMissing>);
-static_assert(!window_policy<FittedToAnother>);
-static_assert(!window_policy<NotCopyable>);
-static_assert(!window_policy<int>);
+static_assert(WindowPolicy<Mine>);
+static_assert(!WindowPolicy<NumberForPosition>);
+static_assert(!WindowPolicy<ChangesItself>);
+static_assert(!WindowPolicy<PinnedMissing>);
+static_assert(!WindowPolicy<FittedToAnother>);
+static_assert(!WindowPolicy<NotCopyable>);
+static_assert(!WindowPolicy<int>);

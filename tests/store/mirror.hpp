@@ -28,16 +28,6 @@ std::vector<T> integers(std::mt19937& random, std::int64_t n) {
     return values;
 }
 
-/// The value at (cell, head, d), whichever order the view has.
-template <class Mapping, class View>
-float at(const View& view, int cell, int head, int d) {
-    if constexpr (std::is_same_v<Mapping, cellar::HeadsDimsCells>) {
-        return static_cast<float>(view(head, d, cell));
-    } else {
-        return static_cast<float>(view(cell, head, d));
-    }
-}
-
 /// What a layer should hold: plain arrays [cells, heads, dim].
 struct Plain {
     std::vector<float> elements;
@@ -97,14 +87,14 @@ public:
         values_.move(move);
     }
 
-    void turn(std::mt19937& random) {
+    void rotate(std::mt19937& random) {
         const int count = up_to(random, 0, 5);
-        const cellar::Turn turn{up_to(random, 0, cells - count), count, up_to(random, -2, 2)};
-        store_.turn(backend_, AddShift{2}, 1, std::span{&turn, 1});
-        for (cellar::Cell cell = turn.first; cell < turn.first + turn.count; ++cell)
+        const cellar::KeyRotation rotation{up_to(random, 0, cells - count), count, up_to(random, -2, 2)};
+        store_.rotate(backend_, AddShift{2}, 1, std::span{&rotation, 1});
+        for (cellar::Cell cell = rotation.first; cell < rotation.first + rotation.count; ++cell)
             for (int head = 0; head < shape.kv_heads; ++head)
                 for (int d = 0; d < 4; ++d)
-                    keys_(cell, head, d) += static_cast<float>(2 * turn.delta * (d % 2 == 0 ? 1 : 2));
+                    keys_(cell, head, d) += static_cast<float>(2 * rotation.delta * (d % 2 == 0 ? 1 : 2));
     }
 
     void check(std::mt19937& random) {
@@ -117,12 +107,9 @@ public:
         for (int i = 0; i < count; ++i) {
             for (int head = 0; head < shape.kv_heads; ++head) {
                 for (int d = 0; d < shape.key_dim; ++d)
-                    right =
-                        right && at<typename Layout::key_mapping>(keys, i, head, d) == keys_(range.first + i, head, d);
+                    right = right && static_cast<float>(keys(i, head, d)) == keys_(range.first + i, head, d);
                 for (int d = 0; d < shape.value_dim; ++d)
-                    right =
-                        right
-                        && at<typename Layout::value_mapping>(values, i, head, d) == values_(range.first + i, head, d);
+                    right = right && static_cast<float>(values(i, head, d)) == values_(range.first + i, head, d);
             }
         }
         CHECK(right);
@@ -149,7 +136,7 @@ public:
         case 2:
             return put<float, float>(random);
         case 3:
-            return turn(random);
+            return rotate(random);
         default:
             return move(random);
         }
@@ -157,7 +144,7 @@ public:
 
 private:
     Backend backend_;
-    cellar::LayerStore<Layout, Backend> store_{backend_, cells, shape};
+    cellar::detail::LayerStore<Layout, Backend> store_{backend_, cells, shape};
     Plain keys_{cells, shape.kv_heads, shape.key_dim};
     Plain values_{cells, shape.kv_heads, shape.value_dim};
 };

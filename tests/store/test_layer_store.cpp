@@ -23,7 +23,7 @@ using cellar::Cell;
 using cellar::EigenBackend;
 using cellar::half;
 using cellar::HostBackend;
-using cellar::LayerStore;
+using cellar::detail::LayerStore;
 using cellar::PermutedV;
 using cellar::StandardV;
 using cellar_test::AddShift;
@@ -83,16 +83,17 @@ TEST_CASE_TEMPLATE("a user's own layout holds what a plain array holds", Backend
     check_against_mirror<BackwardsLayout<half, float>, Backend>();
 }
 
-TEST_CASE("views have the extents of the layout") {
+TEST_CASE("views are [cells, heads, dim], whatever the layout") {
     const Small small;
     const auto keys = small.store.keys({2, 5});
     CHECK(keys.extent(0) == 5);
     CHECK(keys.extent(1) == 2);
     CHECK(keys.extent(2) == 4);
     const auto values = small.store.values({2, 5});
-    CHECK(values.extent(0) == 2);
-    CHECK(values.extent(1) == 6);
-    CHECK(values.extent(2) == 5);
+    CHECK(values.extent(0) == 5);
+    CHECK(values.extent(1) == 2);
+    CHECK(values.extent(2) == 6);
+    CHECK(values.stride(0) == 1);
     static_assert(std::is_same_v<decltype(keys)::element_type, const half>);
     static_assert(std::is_same_v<decltype(values)::element_type, const float>);
 }
@@ -156,7 +157,7 @@ TEST_CASE("rows of other extents are a violation, and nothing is written") {
 
 TEST_CASE("a shift that turns more than a head has is a violation") {
     Small small;
-    CHECK(violation_of([&] { small.store.turn(small.backend, AddShift{2}, 5, {}); }) == "none");
-    CHECK(violation_of([&] { small.store.turn(small.backend, AddShift{3}, 5, {}); })
-          == "store: the keys of layer 5 have 4 elements per head, expected at least the 6 that the shift turns");
+    CHECK(violation_of([&] { small.store.rotate(small.backend, AddShift{2}, 5, {}); }) == "none");
+    CHECK(violation_of([&] { small.store.rotate(small.backend, AddShift{3}, 5, {}); })
+          == "store: the keys of layer 5 have 4 elements per head, expected at least the 6 that the shift rotates");
 }

@@ -12,7 +12,7 @@ using namespace cellar;
 
 namespace {
 
-template <window_policy W>
+template <WindowPolicy W>
 void obeys_the_laws(const W& window) {
     Position visible{0};
     Position kept{0};
@@ -32,15 +32,15 @@ void obeys_the_laws(const W& window) {
 
 } // namespace
 
-TEST_CASE("window: every policy obeys the laws, before and after it is fitted") {
+TEST_CASE("window: every policy obeys the laws, before and after it is resolved") {
     for (const std::int32_t sequences : {1, 3}) {
         for (const std::int32_t capacity : {4, 20, 1000}) {
-            obeys_the_laws(FullCausal{}.fitted(sequences, capacity));
-            obeys_the_laws(SlidingWindow<1>{}.fitted(sequences, capacity));
-            obeys_the_laws(SlidingWindow<7>{}.fitted(sequences, capacity));
-            obeys_the_laws(SlidingWindow<>{12, {.retention = 30, .pinned = 4}}.fitted(sequences, capacity));
-            obeys_the_laws(ChunkedAttention<8>{}.fitted(sequences, capacity));
-            obeys_the_laws(ChunkedAttention<>{5, {.retention = 40}}.fitted(sequences, capacity));
+            obeys_the_laws(FullCausal{}.resolved(sequences, capacity));
+            obeys_the_laws(SlidingWindow<1>{}.resolved(sequences, capacity));
+            obeys_the_laws(SlidingWindow<7>{}.resolved(sequences, capacity));
+            obeys_the_laws(SlidingWindow<>{12, {.retention = 30, .sinks = 4}}.resolved(sequences, capacity));
+            obeys_the_laws(ChunkedAttention<8>{}.resolved(sequences, capacity));
+            obeys_the_laws(ChunkedAttention<>{5, {.retention = 40}}.resolved(sequences, capacity));
         }
     }
     obeys_the_laws(SlidingWindow<7>{});
@@ -57,33 +57,33 @@ TEST_CASE("sliding window: sees as many tokens as its width, itself included") {
 }
 
 TEST_CASE("sliding window: one more is kept where several sequences take turns") {
-    CHECK(SlidingWindow<4>{}.fitted(1, 100).oldest_kept({9}) == Position{6});
-    CHECK(SlidingWindow<4>{}.fitted(2, 100).oldest_kept({9}) == Position{5});
-    CHECK(SlidingWindow<4>{{.retention = 8}}.fitted(2, 100).oldest_kept({9}) == Position{2});
+    CHECK(SlidingWindow<4>{}.resolved(1, 100).oldest_kept({9}) == Position{6});
+    CHECK(SlidingWindow<4>{}.resolved(2, 100).oldest_kept({9}) == Position{5});
+    CHECK(SlidingWindow<4>{{.retention = 8}}.resolved(2, 100).oldest_kept({9}) == Position{2});
     // There is no one more than everything.
-    const auto widest = SlidingWindow<>{INT32_MAX}.fitted(2, 100);
+    const auto widest = SlidingWindow<>{INT32_MAX}.resolved(2, 100);
     CHECK(widest.oldest_kept({INT32_MAX - 1}) == Position{0});
     CHECK(widest.cells(2, 100, 16) == 200);
-    CHECK(ChunkedAttention<>{INT32_MAX}.fitted(2, INT32_MAX).oldest_kept({9}) == Position{0});
+    CHECK(ChunkedAttention<>{INT32_MAX}.resolved(2, INT32_MAX).oldest_kept({9}) == Position{0});
 }
 
 TEST_CASE("sliding window: everything is kept once that costs no more") {
-    const auto all = SlidingWindow<4>{{.retention = 8}}.fitted(1, 8);
+    const auto all = SlidingWindow<4>{{.retention = 8}}.resolved(1, 8);
     CHECK(all.oldest_kept({1000}) == Position{0});
     CHECK(all.cells(1, 8, 512) == 8);
-    const auto some = SlidingWindow<4>{{.retention = 8}}.fitted(1, 9);
+    const auto some = SlidingWindow<4>{{.retention = 8}}.resolved(1, 9);
     CHECK(some.oldest_kept({1000}) == Position{993});
     CHECK(some.cells(1, 9, 512) == 8 + 512);
     // Pinned positions count.
-    CHECK(SlidingWindow<4>{{.retention = 6, .pinned = 2}}.fitted(1, 8).oldest_kept({1000}) == Position{0});
+    CHECK(SlidingWindow<4>{{.retention = 6, .sinks = 2}}.resolved(1, 8).oldest_kept({1000}) == Position{0});
 }
 
 TEST_CASE("window: cells for a context and a batch") {
-    CHECK(FullCausal{}.fitted(3, 100).cells(3, 100, 16) == 300);
-    CHECK(SlidingWindow<10>{}.fitted(1, 100).cells(1, 100, 16) == 10 + 16);
-    CHECK(SlidingWindow<10>{}.fitted(3, 100).cells(3, 100, 16) == 3 * 11 + 16);
-    CHECK(SlidingWindow<10>{{.pinned = 4}}.fitted(3, 100).cells(3, 100, 16) == 3 * 15 + 16);
-    CHECK(ChunkedAttention<10>{}.fitted(3, 100).cells(3, 100, 16) == 3 * 11 + 16);
+    CHECK(FullCausal{}.resolved(3, 100).cells(3, 100, 16) == 300);
+    CHECK(SlidingWindow<10>{}.resolved(1, 100).cells(1, 100, 16) == 10 + 16);
+    CHECK(SlidingWindow<10>{}.resolved(3, 100).cells(3, 100, 16) == 3 * 11 + 16);
+    CHECK(SlidingWindow<10>{{.sinks = 4}}.resolved(3, 100).cells(3, 100, 16) == 3 * 15 + 16);
+    CHECK(ChunkedAttention<10>{}.resolved(3, 100).cells(3, 100, 16) == 3 * 11 + 16);
 }
 
 TEST_CASE("chunked attention: sees from the start of its chunk") {
@@ -94,18 +94,18 @@ TEST_CASE("chunked attention: sees from the start of its chunk") {
     CHECK(ChunkedAttention<>{4}.oldest_visible({7}) == Position{4});
     CHECK(ChunkedAttention<>{4}.size() == 4);
     // The retention is at least the size, so it reaches the start of the chunk.
-    CHECK(ChunkedAttention<4>{}.fitted(1, 100).oldest_kept({7}) == Position{4});
-    CHECK(ChunkedAttention<4>{}.fitted(1, 100).oldest_kept({8}) == Position{5});
+    CHECK(ChunkedAttention<4>{}.resolved(1, 100).oldest_kept({7}) == Position{4});
+    CHECK(ChunkedAttention<4>{}.resolved(1, 100).oldest_kept({8}) == Position{5});
 }
 
 TEST_CASE("window: what makes no sense is named") {
     CHECK(violation_of([] { (void)SlidingWindow<>{0}; }) == "SlidingWindow: the width is 0, expected at least 1");
     CHECK(violation_of([] { (void)ChunkedAttention<>{-3}; })
           == "ChunkedAttention: the size is -3, expected at least 1");
-    CHECK(violation_of([] { (void)SlidingWindow<4>{{.pinned = -1}}; })
-          == "SlidingWindow: -1 pinned positions, expected none or more");
-    CHECK(violation_of([] { (void)ChunkedAttention<4>{{.pinned = -1}}; })
-          == "ChunkedAttention: -1 pinned positions, expected none or more");
-    CHECK(violation_of([] { (void)SlidingWindow<4>{{.retention = 3}}.fitted(1, 100); })
+    CHECK(violation_of([] { (void)SlidingWindow<4>{{.sinks = -1}}; })
+          == "SlidingWindow: -1 sinks, expected 0 or more");
+    CHECK(violation_of([] { (void)ChunkedAttention<4>{{.sinks = -1}}; })
+          == "ChunkedAttention: -1 sinks, expected 0 or more");
+    CHECK(violation_of([] { (void)SlidingWindow<4>{{.retention = 3}}.resolved(1, 100); })
           == "window: the retention is 3 tokens, expected at least the width 4");
 }

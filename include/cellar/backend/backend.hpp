@@ -6,9 +6,9 @@
 #include <cellar/base/plan.hpp>
 #include <cellar/base/slot_copy.hpp>
 #include <cellar/base/view.hpp>
-#include <cellar/layout/element.hpp>
+#include <cellar/element/element.hpp>
 #include <cellar/layout/mapping.hpp>
-#include <cellar/shift/rope_shift.hpp>
+#include <cellar/shift/shift.hpp>
 
 #include <concepts>
 #include <cstdint>
@@ -18,16 +18,46 @@ namespace cellar {
 
 namespace detail {
 
-/// A host copy of `count` elements from `first` on stays inside of a buffer of `size`.
+/// A host copy of `count` elements from `first` on must stay within a buffer of `size`.
 inline void expect_within(std::int64_t size, std::int64_t first, std::int64_t count) {
     CELLAR_EXPECTS(first >= 0 && first <= size - count, "backend: a copy of elements [", first, ", ", first + count,
                    "), expected within the ", size, " of the buffer");
 }
 
-} // namespace detail
+/// A mapping with nothing but what `LayoutMapping` asks for: a backend must accept every mapping, so the concept asks it
+/// with this one.
+class MappingArchetype {
+public:
+    static constexpr bool contiguous_rows = false;
+    static constexpr bool contiguous_cells = false;
 
-// The requirements are asked with one mapping, one shift policy and one outside type as witnesses; a backend offers its
-// verbs for all of them.
+    MappingArchetype(std::int64_t cells, int heads, int dim);
+
+    CELLAR_FUNCTION std::int64_t cells() const;
+    CELLAR_FUNCTION int heads() const;
+    CELLAR_FUNCTION int dim() const;
+    CELLAR_FUNCTION std::int64_t required_size() const;
+    CELLAR_FUNCTION std::int64_t operator()(std::int64_t cell, std::int64_t head, std::int64_t d) const;
+    template <class T>
+    CELLAR_FUNCTION StridedView<T, 3> view(T* data, CellRange range) const;
+};
+static_assert(LayoutMapping<MappingArchetype>);
+
+/// A shift policy with nothing but what `ShiftPolicy` asks for.
+struct ShiftArchetype {
+    static constexpr bool possible = true;
+    struct Factor {};
+    struct Rotation {
+        CELLAR_FUNCTION int pairs() const;
+        CELLAR_FUNCTION int first(int pair) const;
+        CELLAR_FUNCTION int second(int pair) const;
+        CELLAR_FUNCTION void rotate(float& a, float& b, Factor factor) const;
+    };
+
+    Rotation rotation(int layer) const;
+    Factor factor(int layer, int pair, std::int32_t delta) const;
+};
+static_assert(ShiftPolicy<ShiftArchetype>);
 
 template <class B, class E>
 concept has_buffer =
@@ -42,24 +72,27 @@ concept has_allocate = requires(B& b, std::int64_t n) {
     { b.template allocate<E>(n) } -> std::same_as<typename B::template Buffer<E>>;
 };
 template <class B, class E>
-concept has_scatter = requires(B& b, const CellsHeadsDims& mapping, typename B::template Buffer<E>& buffer,
-                               std::span<const Cell> cells, StridedView<const float, 3> rows) {
+concept has_scatter = requires(B& b, const MappingArchetype& mapping, typename B::template Buffer<E>& buffer,
+                               std::span<const Cell> cells, StridedView<const E, 3> rows,
+                               StridedView<const float, 3> floats) {
     b.scatter(mapping, buffer, cells, rows);
+    b.scatter(mapping, buffer, cells, floats);
 };
 template <class B, class E>
-concept has_gather = requires(B& b, const CellsHeadsDims& mapping, const typename B::template Buffer<E>& buffer,
-                              std::span<const Cell> cells, StridedView<float, 3> rows) {
+concept has_gather = requires(B& b, const MappingArchetype& mapping, const typename B::template Buffer<E>& buffer,
+                              std::span<const Cell> cells, StridedView<E, 3> rows, StridedView<float, 3> floats) {
     b.gather(mapping, buffer, cells, rows);
+    b.gather(mapping, buffer, cells, floats);
 };
 template <class B, class E>
-concept has_move = requires(B& b, const CellsHeadsDims& mapping, typename B::template Buffer<E>& buffer,
+concept has_move = requires(B& b, const MappingArchetype& mapping, typename B::template Buffer<E>& buffer,
                             std::span<const Move> moves) {
     b.move(mapping, buffer, moves);
 };
 template <class B, class E>
-concept has_turns = requires(B& b, const CellsHeadsDims& mapping, typename B::template Buffer<E>& buffer,
-                             const RopeShift<>& shift, int layer, std::span<const Turn> turns) {
-    b.turn(mapping, buffer, shift, layer, turns);
+concept has_rotate = requires(B& b, const MappingArchetype& mapping, typename B::template Buffer<E>& buffer,
+                              const ShiftArchetype& shift, int layer, std::span<const KeyRotation> rotations) {
+    b.rotate(mapping, buffer, shift, layer, rotations);
 };
 template <class B, class E>
 concept has_host_copies = requires(B& b, typename B::template Buffer<E>& buffer,
@@ -79,54 +112,57 @@ concept has_fence = requires(B& b) {
 
 template <class B, class E>
 concept serves_element = has_buffer<B, E> && has_allocate<B, E> && has_scatter<B, E> && has_gather<B, E> && has_move<
-    B, E> && has_turns<B, E> && has_host_copies<B, E>;
+    B, E> && has_rotate<B, E> && has_host_copies<B, E>;
 
-/// A backend that writes masks itself, into memory of its own: one whose memory the host cannot write, say. For others
-/// the host writes them into memory of the process.
+} // namespace detail
+
+/// Where memory lies, and who works on it. Work is done in the order in which it was given.
 ///
-/// - `write_mask(bits, visible, hidden, mask)`: enqueues; spells out row r of `mask` [tokens, history], which lies in
-///   one of the backend's buffers, densely packed. `bits` is host memory with (history + 63) / 64 words a row, cell c at
-///   bit c % 64 of word c / 64; bits beyond the history mean nothing. T is float, half or bool.
-/// - `reserve(tokens, cells)`: after it, passes of so many tokens with a history of so many cells make the backend
-///   neither allocate nor change the address of anything that kernels read. May block.
+/// - `Buffer<E>`: move-only memory, with `size()` and `data()`. The address never changes, not even when the buffer moves.
+/// - `allocate<E>(n)`: n elements, all zero.
+/// - `scatter(mapping, buffer, cells, rows)`: enqueues; writes row i of `rows` [tokens, heads, dim] to cells[i]. All cells
+///   are different.
+/// - `gather(mapping, buffer, cells, rows)`: enqueues; reads cells[i] into row i.
+/// - `move(mapping, buffer, moves)`: enqueues; each move works like memmove. No move writes a cell that another one reads.
+/// - `rotate(mapping, buffer, shift, layer, rotations)`: enqueues; computes in float and rounds once. No cell is rotated
+///   twice.
+/// - `copy_slots(tensors, copies)`: enqueues; carries out every copy for each tensor, bytewise. No row is written twice,
+///   and none is both read and written.
+/// - `copy_to_host(buffer, first, to)`, `copy_from_host(from, buffer, first)`: block; copy as many elements as the span
+///   has, from element `first` of the buffer on, in the order of memory. Leaving the buffer is a violation.
+/// - `fence()`: blocks until all work is done.
+///
+/// Spans are host memory and may change once the call returned. `rows` lie where the backend's buffers do, have any
+/// strides, hold the stored element or float, and must not change until the work is done.
+///
+/// Law: results equal those of the Eigen backend. Bit for bit where elements move or convert (a NaN stays a NaN). Where
+/// keys are rotated, within 2^-22 of the length of the pair, plus the element's own rounding.
 template <class B>
-concept writes_masks = requires(B& b, std::span<const std::uint64_t> bits, StridedView<float, 2> floats,
-                                StridedView<half, 2> halves, StridedView<bool, 2> bools, std::int64_t n) {
+concept BackendPolicy = std::movable<B> && detail::serves_element<B, float> && detail::serves_element<
+    B, half> && detail::serves_element<B, bfloat16> && detail::has_copy_slots<B> && detail::has_fence<B>;
+
+/// A backend that writes masks itself, in memory of its own, because the host cannot write that memory. For other
+/// backends the host writes masks in host memory.
+///
+/// - `write_mask(bits, visible, hidden, mask)`: enqueues; expands row r of `mask` [tokens, history], which is densely
+///   packed in a buffer of the backend. `bits` is host memory of (history + 63) / 64 words per row, with cell c at bit c %
+///   64 of word c / 64; bits beyond the history mean nothing. The mask is of float, half or bool.
+/// - `reserve(tokens, cells)`: may block. Afterwards, passes of at most that many tokens and a history of at most that
+///   many cells make the backend neither allocate nor change an address that kernels read.
+template <class B>
+concept WritesMasks = requires(B& b, std::span<const std::uint64_t> bits, StridedView<float, 2> floats,
+                               StridedView<half, 2> halves, StridedView<bool, 2> bools, std::int64_t n) {
     b.write_mask(bits, float{}, float{}, floats);
     b.write_mask(bits, half{}, half{}, halves);
     b.write_mask(bits, bool{}, bool{}, bools);
     b.reserve(n, n);
 };
 
-/// A backend whose kernels read lists of cells in memory of its own: `send_cells(cells)` enqueues the copy that the next
-/// `scatter` to the same cells does not enqueue again, so that it can be captured in a graph.
+/// A backend whose kernels read lists of cells in memory of its own. `upload_cells(cells)` enqueues the upload of a list
+/// ahead of time; the next `scatter` to the same cells does not repeat it, so a graph can capture that `scatter`.
 template <class B>
-concept sends_cells = requires(B& b, std::span<const Cell> cells) {
-    b.send_cells(cells);
+concept UploadsCells = requires(B& b, std::span<const Cell> cells) {
+    b.upload_cells(cells);
 };
-
-/// Where memory lies, and who works on it. A value; the work it is given is done in order.
-///
-/// - `Buffer<E>`: move-only; `data()`, which never changes, not even when the buffer is moved, and `size()`.
-/// - `allocate<E>(n)`: n elements, all zero.
-/// - `scatter(mapping, buffer, cells, rows)`: enqueues; row i of `rows` [tokens, heads, dim] goes to `cells[i]`. No
-///   cell is named twice.
-/// - `gather(mapping, buffer, cells, rows)`: enqueues; the row of `cells[i]` comes to row i.
-/// - `move(mapping, buffer, moves)`: enqueues; each move as memmove does. No move writes a cell that another one reads.
-/// - `turn(mapping, buffer, shift, layer, turns)`: enqueues; reckons in float and rounds once. No cell is turned twice.
-/// - `copy_slots(tensors, copies)`: enqueues; every copy, for each tensor, byte by byte. No row is written twice, and
-///   none is both written and read.
-/// - `copy_to_host(buffer, first, to)`, `copy_from_host(from, buffer, first)`: blocks; elements [first, first + size of
-///   the span), in the order of memory. Beyond the buffer: a violation.
-/// - `fence()`: blocks until all work is done.
-///
-/// Spans are host memory, and may change once the verb returned. `rows` lie where the backend's buffers do, with any
-/// strides, hold the stored element or float, and stay as they are until the work is done.
-///
-/// Law: equal to the Eigen backend, bit for bit where elements only move or convert (a NaN stays a NaN), and where keys
-/// are turned to within 2^-22 of the length of the pair, and the element's own rounding.
-template <class B>
-concept backend = std::movable<B> && serves_element<B, float> && serves_element<B, half> && serves_element<
-    B, bfloat16> && has_copy_slots<B> && has_fence<B>;
 
 } // namespace cellar

@@ -3,7 +3,7 @@
 
 #include <cellar/backend/backend.hpp>
 #include <cellar/base/zeroed.hpp>
-#include <cellar/layout/eigen_scalar.hpp>
+#include <cellar/element/eigen_scalar.hpp>
 
 #include <Eigen/Core>
 
@@ -14,20 +14,20 @@
 
 namespace cellar {
 
-/// The reference: host memory, and every verb as Eigen expressions over the offsets that the mapping gives. It uses
-/// neither the kernels nor the conversions of the element types, so that it can judge both, and is clear rather than
-/// fast: every verb allocates, and where there is no memory for that, it throws half-way. Nothing is enqueued.
+/// The reference that other backends are checked against: host memory, and every operation as Eigen expressions over the
+/// mapping's offsets. It shares neither kernels nor element conversions with the other backends. Clear rather than fast:
+/// every operation allocates, and throws half-way if there is no memory. Nothing is enqueued.
 class EigenBackend {
 public:
-    template <element E>
+    template <Element E>
     using Buffer = ZeroedArray<E>;
 
-    template <element E>
+    template <Element E>
     Buffer<E> allocate(std::int64_t n) const {
         return Buffer<E>{n};
     }
 
-    template <mapping Mapping, element E, class T>
+    template <LayoutMapping Mapping, Element E, class T>
     void scatter(const Mapping& mapping, Buffer<E>& buffer, std::span<const Cell> cells,
                  StridedView<const T, 3> rows) const {
         for (Eigen::Index i = 0; i < std::ssize(cells); ++i) {
@@ -36,7 +36,7 @@ public:
         }
     }
 
-    template <mapping Mapping, element E, class T>
+    template <LayoutMapping Mapping, Element E, class T>
     void gather(const Mapping& mapping, const Buffer<E>& buffer, std::span<const Cell> cells,
                 StridedView<T, 3> rows) const {
         for (Eigen::Index i = 0; i < std::ssize(cells); ++i) {
@@ -46,7 +46,7 @@ public:
     }
 
     /// All cells of a run are read before the first is written.
-    template <mapping Mapping, element E>
+    template <LayoutMapping Mapping, Element E>
     void move(const Mapping& mapping, Buffer<E>& buffer, std::span<const Move> moves) const {
         for (const Move& run : moves) {
             const List<Stored<E>> rows = memory(buffer)(offsets(mapping, run.from, run.count));
@@ -54,18 +54,18 @@ public:
         }
     }
 
-    template <mapping Mapping, element E, shift_policy Shift>
-    void turn(const Mapping& mapping, Buffer<E>& buffer, const Shift& shift, int layer,
-              std::span<const Turn> turns) const {
+    template <LayoutMapping Mapping, Element E, ShiftPolicy Shift>
+    void rotate(const Mapping& mapping, Buffer<E>& buffer, const Shift& shift, int layer,
+                std::span<const KeyRotation> rotations) const {
         const auto rotation = shift.rotation(layer);
-        for (const Turn& run : turns) {
+        for (const KeyRotation& run : rotations) {
             for (int pair = 0; pair < rotation.pairs(); ++pair) {
                 const auto factor = shift.factor(layer, pair, run.delta);
                 const Offsets first = offsets(mapping, run, rotation.first(pair));
                 const Offsets second = offsets(mapping, run, rotation.second(pair));
                 List<float> a = convert<E, float>(memory(buffer)(first));
                 List<float> b = convert<E, float>(memory(buffer)(second));
-                for (Eigen::Index i = 0; i < a.size(); ++i) rotation.turn(a[i], b[i], factor);
+                for (Eigen::Index i = 0; i < a.size(); ++i) rotation.rotate(a[i], b[i], factor);
                 memory(buffer)(first) = convert<float, E>(a);
                 memory(buffer)(second) = convert<float, E>(b);
             }
@@ -84,13 +84,13 @@ public:
         }
     }
 
-    template <element E>
+    template <Element E>
     void copy_to_host(const Buffer<E>& buffer, std::int64_t first, std::span<E> to) const {
         detail::expect_within(buffer.size(), first, std::ssize(to));
         flat(to.data(), std::ssize(to)) = memory(buffer).segment(first, std::ssize(to));
     }
 
-    template <element E>
+    template <Element E>
     void copy_from_host(std::span<const E> from, Buffer<E>& buffer, std::int64_t first) const {
         detail::expect_within(buffer.size(), first, std::ssize(from));
         memory(buffer).segment(first, std::ssize(from)) = flat(from.data(), std::ssize(from));
@@ -99,7 +99,7 @@ public:
     void fence() const {}
 
 private:
-    // What lies in memory, and what Eigen takes it for.
+    // The type in memory, and the scalar type that Eigen computes with.
     template <class T>
     using Stored = std::conditional_t<std::is_same_v<T, float>, float, std::uint16_t>;
     template <class T>
@@ -133,7 +133,7 @@ private:
             Strides{rows.stride(1), rows.stride(2)}};
     }
 
-    /// Where the rows of `count` cells lie: cell after cell, head after head.
+    /// The offsets of the rows of `count` cells: cell after cell, head after head.
     template <class Mapping>
     static Offsets offsets(const Mapping& mapping, Cell first, std::int64_t count = 1) {
         const Eigen::Index heads = mapping.heads();
@@ -143,9 +143,9 @@ private:
         });
     }
 
-    /// Where element d of every head of the cells of a run lies.
+    /// The offsets of element d of every head, for all cells of a run.
     template <class Mapping>
-    static Offsets offsets(const Mapping& mapping, const Turn& run, int d) {
+    static Offsets offsets(const Mapping& mapping, const KeyRotation& run, int d) {
         const Eigen::Index heads = mapping.heads();
         return Offsets::NullaryExpr(run.count * heads, [=](Eigen::Index i) {
             return Eigen::Index{mapping(run.first + i / heads, i % heads, d)};

@@ -2,10 +2,10 @@
 #pragma once
 
 #include <cellar/backend/backend.hpp>
-#include <cellar/backend/host_rows.hpp>
-#include <cellar/backend/host_runs.hpp>
-#include <cellar/backend/host_slots.hpp>
-#include <cellar/backend/host_turn.hpp>
+#include <cellar/backend/host/lines.hpp>
+#include <cellar/backend/host/rotate.hpp>
+#include <cellar/backend/host/rows.hpp>
+#include <cellar/backend/host/runs.hpp>
 #include <cellar/base/zeroed.hpp>
 #include <cellar/shift/shift.hpp>
 
@@ -15,41 +15,41 @@
 
 namespace cellar {
 
-/// The memory of this process and the calling thread; needs nothing but the standard library. Nothing is enqueued:
-/// every verb is done when it returns.
+/// Host memory and the calling thread; needs nothing but the standard library. Nothing is enqueued: every operation is done
+/// when it returns.
 class HostBackend {
 public:
-    /// Memory that the system commits, as zeros, when it is first touched.
-    template <element E>
+    /// Zeros that the operating system commits when they are first touched.
+    template <Element E>
     using Buffer = ZeroedArray<E>;
 
-    template <element E>
+    template <Element E>
     Buffer<E> allocate(std::int64_t n) const {
         return Buffer<E>{n};
     }
 
-    /// Where rows lie together in memory, a run of cells is one copy or one conversion.
-    template <mapping Mapping, element E, class T>
+    /// With contiguous rows, a run of neighbouring cells is one copy or one conversion.
+    template <LayoutMapping Mapping, Element E, class T>
     void scatter(const Mapping& mapping, Buffer<E>& buffer, std::span<const Cell> cells,
                  StridedView<const T, 3> rows) const {
         detail::scatter_rows(mapping, buffer.data(), cells, rows);
     }
 
-    template <mapping Mapping, element E, class T>
+    template <LayoutMapping Mapping, Element E, class T>
     void gather(const Mapping& mapping, const Buffer<E>& buffer, std::span<const Cell> cells,
                 StridedView<T, 3> rows) const {
         detail::gather_rows(mapping, buffer.data(), cells, rows, 0, detail::gather_parts(mapping, cells));
     }
 
-    template <mapping Mapping, element E>
+    template <LayoutMapping Mapping, Element E>
     void move(const Mapping& mapping, Buffer<E>& buffer, std::span<const Move> moves) const {
         detail::move_runs(mapping, buffer.data(), moves, 0, detail::move_parts(mapping, moves));
     }
 
-    template <mapping Mapping, element E, shift_policy Shift>
-    void turn(const Mapping& mapping, Buffer<E>& buffer, const Shift& shift, int layer,
-              std::span<const Turn> turns) const {
-        detail::turn_runs(mapping, buffer.data(), shift, layer, turns);
+    template <LayoutMapping Mapping, Element E, ShiftPolicy Shift>
+    void rotate(const Mapping& mapping, Buffer<E>& buffer, const Shift& shift, int layer,
+                std::span<const KeyRotation> rotations) const {
+        detail::rotate_runs(mapping, buffer.data(), shift, layer, rotations);
     }
 
     void copy_slots(std::span<const SlotRows> tensors, std::span<const SlotCopy> copies) const {
@@ -57,13 +57,13 @@ public:
             for (const SlotCopy& copy : copies) detail::copy_row(rows, copy, 0, rows.bytes);
     }
 
-    template <element E>
+    template <Element E>
     void copy_to_host(const Buffer<E>& buffer, std::int64_t first, std::span<E> to) const {
         detail::expect_within(buffer.size(), first, std::ssize(to));
         detail::convert(buffer.data() + first, to.data(), std::ssize(to));
     }
 
-    template <element E>
+    template <Element E>
     void copy_from_host(std::span<const E> from, Buffer<E>& buffer, std::int64_t first) const {
         detail::expect_within(buffer.size(), first, std::ssize(from));
         detail::convert(from.data(), buffer.data() + first, std::ssize(from));

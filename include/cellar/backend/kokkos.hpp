@@ -5,7 +5,6 @@
 #include <cellar/backend/kokkos/buffer.hpp>
 #include <cellar/backend/kokkos/device_work.hpp>
 #include <cellar/backend/kokkos/host_work.hpp>
-#include <cellar/backend/kokkos/view.hpp>
 #include <cellar/shift/shift.hpp>
 
 #include <Kokkos_Core.hpp>
@@ -19,22 +18,16 @@
 
 namespace cellar {
 
-/// How a space of Kokkos goes about it, where nothing else is asked for.
+namespace detail {
+
+/// How a Kokkos space does the work: on the cores of the host, or on a device.
 template <class ExecutionSpace, class MemorySpace>
 using KokkosWorkOf = std::conditional_t<std::is_same_v<typename ExecutionSpace::memory_space, Kokkos::HostSpace>,
                                         KokkosHostWork<ExecutionSpace>, KokkosDeviceWork<ExecutionSpace, MemorySpace>>;
 
-/// Memory and work of Kokkos: cores of the host (Serial, OpenMP, Threads) or a device (CUDA, HIP). Work goes, in order,
-/// to the execution-space instance that the backend was made with; backends with instances of their own work side by
-/// side. Only `fence` and the host copies block, and on a device now and then the reuse of staging memory, if the program
-/// never does either. Nothing is allocated but by `allocate`, and on a device when a list of cells is longer than any
-/// before, or than was reserved.
-///
-/// It has to be gone, and its buffers with it, before `Kokkos::finalize`.
-template <class ExecutionSpace = Kokkos::DefaultExecutionSpace,
-          class MemorySpace = typename ExecutionSpace::memory_space,
-          class Work = KokkosWorkOf<ExecutionSpace, MemorySpace>>
-class KokkosBackend {
+/// `KokkosBackend`, with the choice of who does the work.
+template <class ExecutionSpace, class MemorySpace, class Work>
+class BasicKokkosBackend {
     static_assert(Kokkos::SpaceAccessibility<ExecutionSpace, MemorySpace>::accessible,
                   "KokkosBackend: the execution space cannot reach the memory space");
 
@@ -46,69 +39,70 @@ public:
     template <class Space>
     static constexpr bool reaches = Kokkos::SpaceAccessibility<ExecutionSpace, Space>::accessible;
 
-    template <element E>
+    template <Element E>
     using Buffer = KokkosBuffer<E, MemorySpace>;
 
-    explicit KokkosBackend(ExecutionSpace space = ExecutionSpace{}) : space_{std::move(space)} {}
+    explicit BasicKokkosBackend(ExecutionSpace space = ExecutionSpace{}) : space_{std::move(space)} {}
 
     const ExecutionSpace& space() const { return space_; }
 
-    template <element E>
+    template <Element E>
     Buffer<E> allocate(std::int64_t n) const {
         return Buffer<E>{space_, n};
     }
 
-    template <mapping Mapping, element E, class T>
+    template <LayoutMapping Mapping, Element E, class T>
     void scatter(const Mapping& mapping, Buffer<E>& buffer, std::span<const Cell> cells, StridedView<const T, 3> rows) {
         if (rows.size() != 0) work_.scatter(space_, mapping, buffer.data(), cells, rows);
     }
 
-    template <mapping Mapping, element E, class T>
+    template <LayoutMapping Mapping, Element E, class T>
     void gather(const Mapping& mapping, const Buffer<E>& buffer, std::span<const Cell> cells, StridedView<T, 3> rows) {
         if (rows.size() != 0) work_.gather(space_, mapping, buffer.data(), cells, rows);
     }
 
-    template <mapping Mapping, element E>
+    template <LayoutMapping Mapping, Element E>
     void move(const Mapping& mapping, Buffer<E>& buffer, std::span<const Move> moves) {
         work_.move(space_, mapping, buffer.data(), moves);
     }
 
-    template <mapping Mapping, element E, shift_policy Shift>
-    void turn(const Mapping& mapping, Buffer<E>& buffer, const Shift& shift, int layer, std::span<const Turn> turns) {
-        work_.turn(space_, mapping, buffer.data(), shift, layer, turns);
+    template <LayoutMapping Mapping, Element E, ShiftPolicy Shift>
+    void rotate(const Mapping& mapping, Buffer<E>& buffer, const Shift& shift, int layer,
+                std::span<const KeyRotation> rotations) {
+        work_.rotate(space_, mapping, buffer.data(), shift, layer, rotations);
     }
 
     void copy_slots(std::span<const SlotRows> tensors, std::span<const SlotCopy> copies) {
         if (!copies.empty()) work_.copy_slots(space_, tensors, copies);
     }
 
-    /// Masks are written by the device into its own memory. On the cores of the host they need no backend.
+    /// See `WritesMasks`. On the cores of the host, masks are written without the backend.
     template <class T>
     void write_mask(std::span<const std::uint64_t> bits, T visible, T hidden,
                     StridedView<T, 2> mask) requires(Work::on_device) {
         if (mask.size() != 0) work_.write_mask(space_, bits, visible, hidden, mask);
     }
 
-    /// Enqueues: the list of cells that scatters read from now on, also those in a graph that was captured. It lies at
-    /// one address, if `reserve` has made it long enough.
-    void send_cells(std::span<const Cell> cells) requires(Work::on_device) {
-        if (!cells.empty()) work_.send_cells(space_, cells);
+    /// See `UploadsCells`: uploads the list of cells that later scatters read, also those in a captured graph. Its address
+    /// is fixed once `reserve` has made it long enough.
+    void upload_cells(std::span<const Cell> cells) requires(Work::on_device) {
+        if (!cells.empty()) work_.upload_cells(space_, cells);
     }
 
     void reserve(std::int64_t tokens, std::int64_t cells) requires(Work::on_device) {
         work_.reserve(space_, tokens, cells);
     }
 
-    template <element E>
+    template <Element E>
     void copy_to_host(const Buffer<E>& buffer, std::int64_t first, std::span<E> to) {
-        detail::expect_within(buffer.size(), first, std::ssize(to));
+        expect_within(buffer.size(), first, std::ssize(to));
         Kokkos::deep_copy(space_, HostView<E>{to.data(), to.size()}, part(buffer, first, to.size()));
         fence();
     }
 
-    template <element E>
+    template <Element E>
     void copy_from_host(std::span<const E> from, Buffer<E>& buffer, std::int64_t first) {
-        detail::expect_within(buffer.size(), first, std::ssize(from));
+        expect_within(buffer.size(), first, std::ssize(from));
         Kokkos::deep_copy(space_, part(buffer, first, from.size()), HostView<const E>{from.data(), from.size()});
         fence();
     }
@@ -130,6 +124,25 @@ private:
 
     ExecutionSpace space_;
     Work work_;
+};
+
+} // namespace detail
+
+/// Memory and work of Kokkos: cores of the host (Serial, OpenMP, Threads) or a device (CUDA, HIP). All work goes, in
+/// order, to the execution-space instance that the backend was made with; backends with different instances work side by
+/// side. Only `fence` and the host copies block; on a device, reusing staging memory may also block if the program never
+/// fences. Only `allocate` allocates; on a device, also a list of cells that is longer than any before and than was
+/// reserved.
+///
+/// The backend and its buffers must be destroyed before `Kokkos::finalize`.
+template <class ExecutionSpace = Kokkos::DefaultExecutionSpace,
+          class MemorySpace = typename ExecutionSpace::memory_space>
+class KokkosBackend : public detail::BasicKokkosBackend<ExecutionSpace, MemorySpace,
+                                                        detail::KokkosWorkOf<ExecutionSpace, MemorySpace>> {
+public:
+    explicit KokkosBackend(ExecutionSpace space = ExecutionSpace{})
+        : detail::BasicKokkosBackend<ExecutionSpace, MemorySpace, detail::KokkosWorkOf<ExecutionSpace, MemorySpace>>{
+            std::move(space)} {}
 };
 
 } // namespace cellar

@@ -12,15 +12,16 @@
 
 namespace cellar {
 
-/// A broken precondition: a mistake in the calling code, unlike a `Refusal`, which is an answer.
+/// A broken precondition: a mistake in the calling code. (A `Refusal`, in contrast, is an answer that correct programs
+/// get, too.)
 struct Violation {
-    const char* condition; ///< the source text of what should have held
+    const char* condition; ///< the source text of the condition that did not hold
     std::string message;   ///< what was given and what was expected
     const char* file;
     int line;
 };
 
-/// Called for every violation. It may throw (tests do) or end the process; if it returns, `std::abort` follows.
+/// Called for every violation. It may throw or end the process; if it returns, `std::abort` is called.
 using ViolationHandler = void (*)(const Violation&);
 
 namespace detail {
@@ -44,7 +45,7 @@ inline std::string text(Sequence part) {
     return std::to_string(part.value);
 }
 
-// Cold, and the only place where a message is put together: a check that holds costs its comparison alone.
+// The only place that composes a message, and cold: a check that holds costs only its comparison.
 template <class... Parts>
 [[noreturn, gnu::cold, gnu::noinline]] void violated(const char* condition, const char* file, int line,
                                                      const Parts&... parts) {
@@ -55,14 +56,14 @@ template <class... Parts>
 
 } // namespace detail
 
-/// Replaces the handler of broken preconditions and returns the previous one. `nullptr`: nothing but `std::abort`.
+/// Replaces the handler of violations and returns the previous one. With `nullptr`, a violation only calls `std::abort`.
 inline ViolationHandler set_violation_handler(ViolationHandler handler) {
     return detail::violation_handler.exchange(handler);
 }
 
 } // namespace cellar
 
-/// Stops in the violation handler unless `condition` holds. The further arguments are the parts of the message (text,
-/// integers, ids): they are evaluated only after a failure.
+/// Calls the violation handler unless `condition` holds. The other arguments (text, integers, ids) make up the message;
+/// they are evaluated only if it does not hold.
 #define CELLAR_EXPECTS(condition, ...)                                                                                 \
     ((condition) ? void() : ::cellar::detail::violated(#condition, __FILE__, __LINE__, __VA_ARGS__))

@@ -10,16 +10,16 @@
 
 namespace cellar::detail {
 
-[[gnu::cold, gnu::noinline]] inline void say_what_is_wrong(const Batch& batch, std::int32_t sequences) {
+[[gnu::cold, gnu::noinline]] inline void name_wrong_token(const Batch& batch, std::int32_t sequences) {
     for (std::size_t i = 0; i < batch.positions.size(); ++i) {
-        CELLAR_EXPECTS(batch.positions[i].value >= 0 && batch.positions[i] < end_of_time, "begin: token ", i,
-                       " has position ", batch.positions[i], ", expected 0 to ", end_of_time.value - 1);
+        CELLAR_EXPECTS(batch.positions[i].value >= 0 && batch.positions[i] < to_end, "begin: token ", i,
+                       " has position ", batch.positions[i], ", expected 0 to ", to_end.value - 1);
         CELLAR_EXPECTS(batch.sequences[i].value >= 0 && batch.sequences[i].value < sequences, "begin: token ", i,
                        " has sequence ", batch.sequences[i], ", expected 0 to ", sequences - 1);
     }
 }
 
-/// What every memory expects of a batch. O(tokens), without a branch on any, as every pass comes by.
+/// Checks what every memory expects of a batch. O(tokens), without a branch per token, because every pass runs it.
 inline void expect_batch(const Batch& batch, std::int32_t sequences) {
     CELLAR_EXPECTS(batch.sequences.size() == batch.positions.size(), "begin: ", batch.sequences.size(),
                    " sequences, expected one for each of ", batch.positions.size(), " positions");
@@ -27,13 +27,13 @@ inline void expect_batch(const Batch& batch, std::int32_t sequences) {
                    "begin: ", batch.bidirectional.size(), " bidirectional flags, expected none or one for each of ",
                    batch.positions.size(), " tokens");
     const auto ids = static_cast<std::uint32_t>(sequences);
-    const auto end = static_cast<std::uint32_t>(end_of_time.value);
+    const auto end = static_cast<std::uint32_t>(to_end.value);
     bool wrong = false;
     for (std::size_t i = 0; i < batch.positions.size(); ++i)
         wrong |= static_cast<std::uint32_t>(batch.positions[i].value) >= end
                  || static_cast<std::uint32_t>(batch.sequences[i].value) >= ids;
     if (wrong) [[unlikely]]
-        say_what_is_wrong(batch, sequences);
+        name_wrong_token(batch, sequences);
 }
 
 } // namespace cellar::detail

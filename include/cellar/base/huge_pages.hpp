@@ -10,14 +10,14 @@
 
 namespace cellar::detail {
 
-/// Asks the operating system to back this memory, not written yet, by large pages: strips of cells lie thousands of
-/// bytes apart, each on a page of its own otherwise. Linux does so where it is set to "madvise" or "always"; elsewhere,
-/// and for what is less than some large pages, nothing happens.
+/// Asks the operating system to back this memory, which is not written yet, with huge pages: strips of cells lie thousands
+/// of bytes apart, so each would otherwise need a page of its own. Linux does it if set to "madvise" or "always". Nothing
+/// happens elsewhere, nor for memory smaller than a few huge pages.
 inline void prefer_huge_pages([[maybe_unused]] void* first, [[maybe_unused]] std::size_t bytes) noexcept {
 #if defined(__linux__) && defined(MADV_HUGEPAGE)
     constexpr std::uintptr_t page = 65536; // a multiple of every page size in use
-    constexpr std::size_t worth_it = std::size_t{8} << 20;
-    if (bytes < worth_it) return;
+    constexpr std::size_t min_bytes = std::size_t{8} << 20;
+    if (bytes < min_bytes) return;
     const auto begin = (reinterpret_cast<std::uintptr_t>(first) + page - 1) / page * page;
     const auto end = (reinterpret_cast<std::uintptr_t>(first) + bytes) / page * page;
     (void)::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);

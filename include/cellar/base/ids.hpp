@@ -18,20 +18,20 @@ struct Position {
     friend constexpr std::int32_t operator-(Position a, Position b) { return a.value - b.value; }
 };
 
-/// Later than any token: as the end of a range it means "to the end of the sequence".
-inline constexpr Position end_of_time{INT32_MAX};
+/// As the end of a range of positions: to the end of the sequence.
+inline constexpr Position to_end{INT32_MAX};
 
-/// One conversation, beam or user: a number from 0 up to `Limits::sequences`, chosen by the caller.
+/// One conversation, beam or user: a number from 0 up to the limits' `sequences`, chosen by the caller.
 struct Sequence {
     std::int32_t value = 0;
 
     constexpr auto operator<=>(const Sequence&) const = default;
 };
 
-/// The index of the place where one token's key and value lie, in every layer.
+/// The index of the place that holds one token's key and value, the same in every layer.
 using Cell = std::int32_t;
 
-/// Cells [first, first + count), and as a view of memory the range that a pass reads.
+/// Cells [first, first + count).
 struct CellRange {
     Cell first = 0;
     std::int32_t count = 0;

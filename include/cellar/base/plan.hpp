@@ -17,20 +17,20 @@ struct Move {
     constexpr bool operator==(const Move&) const = default;
 };
 
-/// Turn the keys of cells [first, first + count) by `delta` positions.
-struct Turn {
+/// Rotate the keys of cells [first, first + count) by `delta` positions.
+struct KeyRotation {
     Cell first = 0;
     std::int32_t count = 0;
     std::int32_t delta = 0;
 
-    constexpr bool operator==(const Turn&) const = default;
+    constexpr bool operator==(const KeyRotation&) const = default;
 };
 
-/// What the memory has to do so that it matches the bookkeeping again: first all moves, then all turns. No move
-/// writes a cell that another move of the plan reads, so they may run in any order.
+/// The work that brings keys and values in line with the bookkeeping: first all moves, then all rotations. No move
+/// writes a cell that another move of the plan reads, so moves may run in any order.
 struct Plan {
     std::vector<Move> moves;
-    std::vector<Turn> turns;
+    std::vector<KeyRotation> rotations;
 };
 
 } // namespace cellar

@@ -4,54 +4,72 @@
 #include <cellar/base/contract.hpp>
 
 #include <optional>
-#include <string_view>
+#include <string>
 #include <utility>
 
 namespace cellar {
 
-/// An ordinary "no", decided before anything was touched.
-enum class Refusal {
+/// Why an operation was refused.
+enum class Reason {
     full,           ///< fewer cells are free than the operation needs
-    batch_too_long, ///< the batch has more tokens than `Limits::batch`
-    cannot_shift,   ///< later positions would have to move, and the shift policy is `NoShift`
-    not_next,       ///< a token does not follow on from its sequence's recurrent state
+    batch_too_long, ///< the batch has more tokens than the limits allow
+    cannot_shift,   ///< later tokens would have to change position, and the shift policy is `DisabledShift`
+    not_next,       ///< a token does not follow its sequence's last one
     unequal_batch,  ///< the sequences have different numbers of tokens, and `Unequal::refuse` was asked for
     cannot_rewind,  ///< no recurrent state is kept at that position
-    cannot_cut,     ///< a recurrent state cannot lose tokens from its middle
+    cannot_cut,     ///< a recurrent state cannot lose its first tokens or tokens from its middle
 };
 
 /// One line for a person.
-constexpr std::string_view to_string(Refusal refusal) {
-    switch (refusal) {
-    case Refusal::full:
+constexpr const char* to_string(Reason reason) {
+    switch (reason) {
+    case Reason::full:
         return "full: fewer cells are free than the operation needs";
-    case Refusal::batch_too_long:
-        return "batch too long: it has more tokens than Limits::batch";
-    case Refusal::cannot_shift:
-        return "cannot shift: later keys would have to be turned, and the shift policy is NoShift";
-    case Refusal::not_next:
-        return "not next: a token does not follow on from its sequence's recurrent state";
-    case Refusal::unequal_batch:
+    case Reason::batch_too_long:
+        return "batch too long: it has more tokens than the limits allow";
+    case Reason::cannot_shift:
+        return "cannot shift: later tokens would have to change position, and the shift policy is DisabledShift";
+    case Reason::not_next:
+        return "not next: a token does not follow its sequence's last one";
+    case Reason::unequal_batch:
         return "unequal batch: the sequences have different numbers of tokens";
-    case Refusal::cannot_rewind:
+    case Reason::cannot_rewind:
         return "cannot rewind: no recurrent state is kept at that position";
-    case Refusal::cannot_cut:
-        return "cannot cut: a recurrent state cannot lose tokens from its middle";
+    case Reason::cannot_cut:
+        return "cannot cut: a recurrent state cannot lose its first tokens or tokens from its middle";
     }
-    return "unknown refusal";
+    return "unknown reason";
 }
 
-/// A value or the reason why there is none, of a type that `to_string` makes text of. The names are those of `std::expected`, which C++20 lacks.
-template <class T, class E = Refusal>
+/// The answer of an operation that a memory cannot carry out. It is decided before anything changes: the memory is as
+/// it was. Compares with a `Reason`.
+struct Refusal {
+    Reason reason{};
+    int member = -1; ///< in a hybrid, the index of the member that refused; -1 elsewhere
+
+    constexpr bool operator==(const Refusal&) const = default;
+    friend constexpr bool operator==(const Refusal& refusal, Reason reason) { return refusal.reason == reason; }
+};
+
+/// One line for a person.
+inline std::string to_string(const Refusal& refusal) {
+    if (refusal.member < 0) return to_string(refusal.reason);
+    return "member " + std::to_string(refusal.member) + ": " + to_string(refusal.reason);
+}
+
+/// A value, or the refusal that explains its absence. The member functions have the names of `std::expected`, which
+/// C++20 lacks.
+template <class T>
 class [[nodiscard]] Result {
 public:
     Result(T value) : value_{std::move(value)} {}
-    Result(E error) : error_{std::move(error)} {}
+    Result(Refusal refusal) : refusal_{refusal} {}
+    Result(Reason reason) : refusal_{reason} {}
 
     bool has_value() const noexcept { return value_.has_value(); }
     explicit operator bool() const noexcept { return has_value(); }
 
-    /// The value; without one, a violation that names the refusal. A result that nobody keeps hands its value over.
+    /// The value. Asking a refused result for it is a violation. A temporary result returns its value by move.
     T& value() & {
         expect_value();
         return *value_;
@@ -70,43 +88,38 @@ public:
     T* operator->() { return &value(); }
     const T* operator->() const { return &value(); }
 
-    /// The reason; with a value, a violation.
-    E error() const {
-        CELLAR_EXPECTS(!has_value(), "error() was asked of a result that has a value");
-        return error_;
+    /// The refusal. Asking a result that has a value for it is a violation.
+    Refusal error() const {
+        CELLAR_EXPECTS(!has_value(), "error() was called on a result that has a value");
+        return refusal_;
     }
 
 private:
-    void expect_value() const { CELLAR_EXPECTS(has_value(), "a refused result has no value: ", to_string(error_)); }
+    void expect_value() const { CELLAR_EXPECTS(has_value(), "a refused result has no value: ", to_string(refusal_)); }
 
     std::optional<T> value_;
-    E error_{};
+    Refusal refusal_{};
 };
 
-/// Done, or the reason why not.
-template <class E>
-class [[nodiscard]] Result<void, E> {
+/// Success, or the refusal.
+template <>
+class [[nodiscard]] Result<void> {
 public:
     Result() = default;
-    Result(E error) : error_{std::move(error)} {}
+    Result(Refusal refusal) : refusal_{refusal} {}
+    Result(Reason reason) : refusal_{Refusal{reason}} {}
 
-    bool has_value() const noexcept { return !error_.has_value(); }
+    bool has_value() const noexcept { return !refusal_.has_value(); }
     explicit operator bool() const noexcept { return has_value(); }
 
-    /// The reason; when it was done, a violation.
-    E error() const {
-        CELLAR_EXPECTS(!has_value(), "error() was asked of a result that has a value");
-        return *error_;
+    /// The refusal. Asking a result that has none for it is a violation.
+    Refusal error() const {
+        CELLAR_EXPECTS(!has_value(), "error() was called on a result that was not refused");
+        return *refusal_;
     }
 
 private:
-    std::optional<E> error_;
-};
-
-/// The answer of a verb that never refuses, for code that is written for all memories.
-struct Done {
-    static constexpr bool has_value() noexcept { return true; }
-    explicit constexpr operator bool() const noexcept { return true; }
+    std::optional<Refusal> refusal_;
 };
 
 } // namespace cellar

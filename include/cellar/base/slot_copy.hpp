@@ -6,19 +6,19 @@
 
 namespace cellar {
 
-/// The index of the place where one sequence's recurrent state lies, in every layer.
+/// The index of the place that holds one sequence's recurrent state, the same in every layer.
 using Slot = std::int32_t;
 
-/// One tensor's rows in two memories: row i begins `i * stride` bytes behind the first.
+/// One tensor's rows in two places. Row i begins i * stride bytes after the first one.
 struct SlotRows {
     const std::byte* from = nullptr;
     std::byte* to = nullptr;
     std::int64_t from_stride = 0;
     std::int64_t to_stride = 0;
-    std::int64_t bytes = 0; ///< of a row that are copied
+    std::int64_t bytes = 0; ///< copied per row
 };
 
-/// Row `from` to row `to`; zeros where `from` is `zero_slot`.
+/// Copy row `from` to row `to`, or write zeros if `from` is `zero_slot`.
 struct SlotCopy {
     Slot from = 0;
     Slot to = 0;

@@ -5,11 +5,11 @@
 
 namespace cellar::detail {
 
-/// How many of Ts are T.
+/// How many of the types Ts are T.
 template <class T, class... Ts>
 inline constexpr int times_among = (0 + ... + (std::is_same_v<T, Ts> ? 1 : 0));
 
-/// The place of T among Ts, where it is.
+/// The index of T among Ts, which contain it.
 template <class T, class... Ts>
 constexpr int index_among() {
     int index = 0;

@@ -9,8 +9,8 @@
 
 namespace cellar {
 
-/// A strided window onto memory that somebody else owns, with the accessors of `std::mdspan`. Strides count elements.
-/// Trivially copyable, and indexable in device code.
+/// A view of strided memory that it does not own, with the accessors of `std::mdspan`. Strides count elements. Trivially
+/// copyable, and usable in device code.
 template <class T, int Rank>
 struct StridedView {
     using element_type = T;
@@ -31,7 +31,7 @@ struct StridedView {
         return n;
     }
 
-    /// True if the last index is fastest and no element lies between two rows.
+    /// True if the elements are densely packed, last index fastest.
     CELLAR_FUNCTION constexpr bool is_contiguous() const {
         std::int64_t expected = 1;
         for (int r = Rank - 1; r >= 0; --r) {
@@ -50,7 +50,7 @@ struct StridedView {
         return pointer[offset];
     }
 
-    /// A view of mutable elements is also one of constant elements.
+    /// A view of mutable elements converts to a view of constant elements.
     template <class Constant>
         requires(std::is_same_v<Constant, const T> && !std::is_const_v<T>)
     CELLAR_FUNCTION constexpr operator StridedView<Constant, Rank>() const {
@@ -77,7 +77,9 @@ CELLAR_FUNCTION constexpr StridedView<T, sizeof...(Extents)> contiguous_view(T* 
     return view;
 }
 
-/// What has extents and strides, as `std::mdspan` and the views of other libraries do.
+namespace detail {
+
+/// A view with extents and strides, such as `std::mdspan` and those of other libraries.
 template <class V>
 concept strided = requires(const V& v) {
     v.extent(0);
@@ -87,8 +89,10 @@ concept strided = requires(const V& v) {
 &&(
     requires(const V& v) { v.data_handle(); } || requires(const V& v) { v.data(); });
 
+} // namespace detail
+
 /// The same memory as a `StridedView`.
-template <strided V>
+template <detail::strided V>
 constexpr auto strided_view(const V& v) {
     constexpr int rank = static_cast<int>(V::rank());
     auto* const pointer = [&] {

@@ -12,9 +12,9 @@
 
 namespace cellar {
 
-/// An array of zeros that never moves: `data()` stays the same for life, also when the array object is moved. Aligned
-/// to 64 bytes. The memory is asked for as zeroed, so that the operating system hands out large arrays page by page
-/// when they are first written: creating one costs the same whatever its size. Throws `std::bad_alloc`.
+/// An array of zeros at a fixed address: `data()` never changes, not even when the array object is moved. Aligned to 64
+/// bytes. The allocator provides zeroed memory, and the operating system commits a large array page by page as it is
+/// first written, so creating one costs the same whatever its size. Throws `std::bad_alloc`.
 template <class T>
 class ZeroedArray {
     static_assert(std::is_trivially_copyable_v<T>, "ZeroedArray holds plain data");

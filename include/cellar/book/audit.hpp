@@ -2,7 +2,7 @@
 #pragma once
 
 #include <cellar/base/contract.hpp>
-#include <cellar/book/ledger.hpp>
+#include <cellar/book/cell_table.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -10,21 +10,20 @@
 #include <string>
 #include <vector>
 
-namespace cellar {
+namespace cellar::detail {
 
-/// Recounts a ledger from its sequences and says what does not agree, or nothing. For tests and for debugging;
+/// Recounts everything a table tracks from its sequences' runs. Returns the first contradiction, or an empty string.
 /// O(cells + tokens of all sequences).
-inline std::string audit(const Ledger& ledger) {
-    using detail::text;
-    std::vector<std::int32_t> owners(static_cast<std::size_t>(ledger.cells()));
-    for (std::int32_t s = 0; s < ledger.sequences(); ++s) {
-        const PositionRuns& runs = ledger.record({s}).runs;
+inline std::string audit(const CellTable& table) {
+    std::vector<std::int32_t> owners(static_cast<std::size_t>(table.cells()));
+    for (std::int32_t s = 0; s < table.sequences(); ++s) {
+        const PositionRuns& runs = table.record({s}).runs;
         std::int32_t tokens = 0;
         Position last{-1};
         std::string fault;
-        runs.for_each({0}, end_of_time, [&](Position p, Cell cell, std::int32_t n) {
+        runs.for_each({0}, to_end, [&](Position p, Cell cell, std::int32_t n) {
             if (p < last) fault = "sequence " + text(s) + ": position " + text(p) + " comes after " + text(last);
-            if (cell < 0 || cell + n > ledger.cells()) fault = "sequence " + text(s) + ": no such cell " + text(cell);
+            if (cell < 0 || cell + n > table.cells()) fault = "sequence " + text(s) + ": no such cell " + text(cell);
             last = p + (n - 1);
             tokens += n;
             for (Cell c = cell; fault.empty() && c < cell + n; ++c) ++owners[static_cast<std::size_t>(c)];
@@ -36,21 +35,21 @@ inline std::string audit(const Ledger& ledger) {
     std::int32_t free = 0;
     std::int32_t run = 0;
     std::int32_t longest = 0;
-    for (Cell c = 0; c < ledger.cells(); ++c) {
+    for (Cell c = 0; c < table.cells(); ++c) {
         const std::int32_t expected = owners[static_cast<std::size_t>(c)];
-        if (ledger.owners().count(c) != expected)
-            return "cell " + text(c) + ": " + text(expected) + " owners, counted as " + text(ledger.owners().count(c));
-        if (ledger.free().contains(c) != (expected == 0))
+        if (table.owners().count(c) != expected)
+            return "cell " + text(c) + ": " + text(expected) + " owners, counted as " + text(table.owners().count(c));
+        if (table.free().contains(c) != (expected == 0))
             return "cell " + text(c) + ": " + text(expected) + " owners, but marked as "
                    + (expected == 0 ? "used" : "free");
         run = expected == 0 ? run + 1 : 0;
         longest = std::max(longest, run);
         free += expected == 0 ? 1 : 0;
     }
-    if (free != ledger.free().count()) return text(free) + " free cells, counted as " + text(ledger.free().count());
-    if (longest != ledger.free().longest_run())
-        return text(longest) + " free cells in a row, found " + text(ledger.free().longest_run());
+    if (free != table.free().count()) return text(free) + " free cells, counted as " + text(table.free().count());
+    if (longest != table.free().longest_run())
+        return text(longest) + " free cells in a row, found " + text(table.free().longest_run());
     return {};
 }
 
-} // namespace cellar
+} // namespace cellar::detail

@@ -8,7 +8,7 @@
 #include <bit>
 #include <cstdint>
 
-namespace cellar {
+namespace cellar::detail {
 
 /// The lowest and the highest cell of a set.
 struct CellBounds {
@@ -23,35 +23,34 @@ struct CellBounds {
     bool operator==(const CellBounds&) const = default;
 };
 
-/// A set of cells: a bitmap with a summary that has one bit for each word that is not zero. Adding and removing n
-/// neighbouring cells costs O(n / 64); emptying the set O(cells / 4096) beside the words that are not zero. The
-/// lowest and the highest cell are known at any time. Memory is touched only where a cell has been in the set.
+/// A set of cells: a bitmap, with a summary of one bit for each non-zero word. Adding or removing n neighbouring cells is
+/// O(n / 64). Clearing is O(cells / 4096) plus the non-zero words. The lowest and the highest cell are tracked. Memory is
+/// touched only where a cell has been in the set.
 class CellSet {
 public:
-    explicit CellSet(Cell cells)
-        : word_count_{detail::words_for(cells)}, words_{word_count_ + detail::words_for(word_count_)} {}
+    explicit CellSet(Cell cells) : word_count_{words_for(cells)}, words_{word_count_ + words_for(word_count_)} {}
 
     void add(Cell cell) {
-        set(detail::word_of(cell), Word{1} << detail::bit_of(cell));
+        set(word_of(cell), Word{1} << bit_of(cell));
         within_.include({cell, cell});
     }
 
     /// `n` from 1.
     void add(Cell first, std::int32_t n) {
-        detail::for_each_word(first, n, [&](std::int64_t at, Word cells) { set(at, cells); });
+        visit_words(first, n, [&](std::int64_t at, Word cells) { set(at, cells); });
         within_.include({first, first + n - 1});
     }
 
     /// The same for these cells of word `at`.
-    void add_word(std::int64_t at, detail::Word cells) {
+    void add_word(std::int64_t at, Word cells) {
         set(at, cells);
         within_.include({lowest_of(at, cells), highest_of(at, cells)});
     }
 
-    void remove_word(std::int64_t at, detail::Word cells) {
+    void remove_word(std::int64_t at, Word cells) {
         words_[at] &= ~cells;
-        if (words_[at] == 0) summary(detail::word_of(at)) &= ~(Word{1} << detail::bit_of(at));
-        if (at == detail::word_of(within_.lowest) || at == detail::word_of(within_.highest)) is_tight_ = false;
+        if (words_[at] == 0) summary(word_of(at)) &= ~(Word{1} << bit_of(at));
+        if (at == word_of(within_.lowest) || at == word_of(within_.highest)) is_tight_ = false;
     }
 
     void clear() {
@@ -61,18 +60,18 @@ public:
         is_tight_ = true;
     }
 
-    /// Calls `visit(word, cells)` for every word that has cells, in order. The visit may remove them.
+    /// Calls `visit(word, cells)` for every non-zero word, in order. The visit may remove its cells.
     template <class Visit>
     void for_each_word(Visit visit) const {
         for (std::int64_t i = 0; i < summaries(); ++i) {
-            for (detail::Word rest = summary(i); rest != 0; rest &= rest - 1) {
+            for (Word rest = summary(i); rest != 0; rest &= rest - 1) {
                 const std::int64_t at = i * 64 + std::countr_zero(rest);
                 visit(at, words_[at]);
             }
         }
     }
 
-    /// Becomes equal to `other`, a set over as many cells.
+    /// Becomes equal to `other`, a set over the same number of cells.
     void assign(const CellSet& other) {
         for (std::int64_t i = 0; i < summaries(); ++i) {
             const Word used = summary(i) | other.summary(i);
@@ -90,7 +89,7 @@ public:
         is_tight_ = other.is_tight_;
     }
 
-    /// O(1) but after the lowest or the highest cell was removed: then the next one is looked for from there on.
+    /// O(1), except after the lowest or the highest cell was removed: then the search continues from there.
     CellBounds bounds() {
         if (!is_tight_) tighten();
         return within_;
@@ -99,7 +98,7 @@ public:
     bool contains(Cell cell) const { return (words_[cell / 64] >> (cell % 64) & 1) != 0; }
 
     /// The 64 cells from `first` on as bits; cells beyond the last are not in the set.
-    detail::Word bits_from(Cell first) const {
+    Word bits_from(Cell first) const {
         const std::int64_t at = first / 64;
         const int shift = first % 64;
         const Word low = words_[at] >> shift;
@@ -108,8 +107,6 @@ public:
     }
 
 private:
-    using Word = detail::Word;
-
     static Cell lowest_of(std::int64_t at, Word cells) { return static_cast<Cell>(at * 64 + std::countr_zero(cells)); }
     static Cell highest_of(std::int64_t at, Word cells) {
         return static_cast<Cell>(at * 64 + 63 - std::countl_zero(cells));
@@ -117,19 +114,18 @@ private:
 
     void set(std::int64_t at, Word cells) {
         words_[at] |= cells;
-        summary(detail::word_of(at)) |= Word{1} << detail::bit_of(at);
+        summary(word_of(at)) |= Word{1} << bit_of(at);
     }
 
-    // No cell is below within_.lowest, and none above within_.highest.
     void tighten() {
         within_ = {find_lowest(), find_highest()};
         is_tight_ = true;
     }
 
     Cell find_lowest() const {
-        const std::int64_t first = detail::word_of(within_.lowest);
+        const std::int64_t first = word_of(within_.lowest);
         if (words_[first] != 0) return lowest_of(first, words_[first]);
-        for (std::int64_t i = detail::word_of(first); i < summaries(); ++i) {
+        for (std::int64_t i = word_of(first); i < summaries(); ++i) {
             if (summary(i) == 0) continue;
             const std::int64_t at = i * 64 + std::countr_zero(summary(i));
             return lowest_of(at, words_[at]);
@@ -138,9 +134,9 @@ private:
     }
 
     Cell find_highest() const {
-        const std::int64_t last = detail::word_of(within_.highest);
+        const std::int64_t last = word_of(within_.highest);
         if (words_[last] != 0) return highest_of(last, words_[last]);
-        for (std::int64_t i = detail::word_of(last); i >= 0; --i) {
+        for (std::int64_t i = word_of(last); i >= 0; --i) {
             if (summary(i) == 0) continue;
             const std::int64_t at = i * 64 + 63 - std::countl_zero(summary(i));
             return highest_of(at, words_[at]);
@@ -153,9 +149,9 @@ private:
     Word summary(std::int64_t i) const { return words_[word_count_ + i]; }
 
     std::int64_t word_count_;
-    ZeroedArray<Word> words_; // the summary lies behind
-    CellBounds within_;
-    bool is_tight_ = true; // within_ are the bounds
+    ZeroedArray<Word> words_; // the bitmap, then the summary
+    CellBounds within_;       // contains all cells
+    bool is_tight_ = true;    // within_ is exact
 };
 
-} // namespace cellar
+} // namespace cellar::detail

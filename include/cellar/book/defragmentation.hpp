@@ -10,20 +10,20 @@
 #include <iterator>
 #include <vector>
 
-namespace cellar {
+namespace cellar::detail {
 
-/// How to bring n cells in use to [0, n). Only the cells at n and above move, each into a hole below n: no plan moves
-/// fewer. Holes and cells are matched in ascending order, so that neighbours stay neighbours, and since every source
-/// lies above every target no move can overwrite what another still has to read: no scratch memory is needed.
+/// How to bring the n cells in use to [0, n). Only cells at n and above move, each into a hole below n, so no plan moves
+/// fewer. Cells and holes are matched in ascending order, which keeps neighbours together. Every source lies above every
+/// target, so no move overwrites what another one reads, and no scratch memory is needed.
 class Defragmentation {
 public:
     Defragmentation(const FreeCells& free, Cell cells) : used_{cells - free.count()} {
-        detail::BitRuns holes = free.free_runs(0, used_);
-        detail::BitRuns moved = free.used_runs(used_, cells);
-        const auto rest = [](const CellRange& run, std::int32_t n, detail::BitRuns& runs) {
+        BitRuns holes = free.free_runs(0, used_);
+        BitRuns moved = free.used_runs(used_, cells);
+        const auto rest = [](const CellRange& run, std::int32_t n, BitRuns& runs) {
             return n == run.count ? runs.next() : CellRange{run.first + n, run.count - n};
         };
-        // There are as many cells in all holes as there are to move.
+        // The holes have as many cells as there are to move.
         for (CellRange from = moved.next(), to = holes.next(); from.count != 0;) {
             const std::int32_t n = std::min(from.count, to.count);
             plan_.moves.push_back({from.first, to.first, n});
@@ -32,21 +32,21 @@ public:
         }
     }
 
-    /// Neighbouring cells that move to neighbouring holes are one move; in ascending order.
+    /// In ascending order. Neighbouring cells that move to neighbouring holes are one move.
     const std::vector<Move>& moves() const { return plan_.moves; }
 
-    /// The same, as what the memory has to do.
+    /// The moves as a plan.
     const Plan& plan() const { return plan_; }
 
-    /// How many more runs the runs of a sequence can become.
-    std::int64_t most_cuts(const PositionRuns& runs) const {
+    /// How many runs the moves can add to a sequence at most.
+    std::int64_t max_splits(const PositionRuns& runs) const {
         return std::min<std::int64_t>(runs.tokens() - runs.runs(), 2 * std::ssize(moves()));
     }
 
-    /// Brings the tokens of a sequence to the cells where they will lie. Needs room for the cuts.
+    /// Updates the runs of a sequence to the cells after the moves. Needs room for `max_splits` more.
     void relocate(PositionRuns& runs) const {
         auto move = moves().begin();
-        runs.relocate(most_cuts(runs), [&](Cell cell, std::int32_t n, auto visit) {
+        runs.relocate(max_splits(runs), [&](Cell cell, std::int32_t n, auto visit) {
             if (cell + n <= used_) return visit(cell, n);
             move = first_ending_behind(cell, move);
             while (n > 0) {
@@ -64,7 +64,7 @@ public:
 private:
     static bool follows(const Move& m, Cell from, Cell to) { return m.from + m.count == from && m.to + m.count == to; }
 
-    // Where the last search ended is mostly where the next one does.
+    // The next search usually ends where the last one did.
     std::vector<Move>::const_iterator first_ending_behind(Cell cell, std::vector<Move>::const_iterator near) const {
         const auto ends_before = [=](const Move& m) { return m.from + m.count <= cell; };
         if ((near == moves().begin() || ends_before(near[-1])) && (near == moves().end() || !ends_before(*near)))
@@ -76,4 +76,4 @@ private:
     Plan plan_;
 };
 
-} // namespace cellar
+} // namespace cellar::detail

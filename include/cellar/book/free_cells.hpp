@@ -9,25 +9,21 @@
 #include <cstdint>
 #include <vector>
 
-namespace cellar {
-
-namespace detail {
+namespace cellar::detail {
 
 constexpr std::int64_t leaves_for(Cell cells) {
     return static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(words_for(cells))));
 }
 
-} // namespace detail
-
-/// Which cells are free, and where n of them lie together. A tree over the words of a bitmap knows, for every span,
-/// the free cells at its start, at its end and the longest run inside; so each question and each change costs O(log
-/// cells), and a change of n neighbouring cells O(n / 64 + log cells). The tree is brought up to date when it is next
-/// asked, once for all changes of neighbouring words; taking the lowest cell over and over does not ask it.
+/// Which cells are free, and where n neighbouring ones are. Above a bitmap lies a tree that stores, for every span of
+/// words, the free cells at its start, at its end, and its longest free run. A query or a change is O(log cells); a
+/// change of n neighbouring cells O(n / 64 + log cells). The tree is updated lazily, by the next query, once for all
+/// changes of neighbouring words. Taking the lowest free cell repeatedly needs no query.
 class FreeCells {
 public:
     /// All cells are free.
     explicit FreeCells(Cell cells)
-        : leaves_{detail::leaves_for(cells)},
+        : leaves_{leaves_for(cells)},
           words_(static_cast<std::size_t>(leaves_)),
           nodes_(static_cast<std::size_t>(2 * leaves_)) {
         give(0, cells);
@@ -36,7 +32,7 @@ public:
     std::int32_t count() const { return count_; }
     bool contains(Cell cell) const { return (word(cell / 64) >> (cell % 64) & 1) != 0; }
 
-    /// The length of the longest run. O(1), or O(cells / 64) while the tree is not up to date.
+    /// The length of the longest free run. O(1), or O(cells / 64) while the tree is out of date.
     std::int32_t longest_run() const {
         if (touched_last_ < touched_first_) return nodes_[1].longest;
         std::int32_t longest = 0;
@@ -59,7 +55,7 @@ public:
         return found;
     }
 
-    /// The lowest free cell that is not below `from`, or -1.
+    /// The lowest free cell from `from` on, or -1.
     Cell next(Cell from) {
         std::int64_t at = from / 64;
         if (at >= leaves_) return -1;
@@ -75,13 +71,13 @@ public:
         return lowest_of(node - leaves_, word(node - leaves_));
     }
 
-    /// The runs of free cells within [first, end), one after another.
-    detail::BitRuns free_runs(Cell first, Cell end) const { return {words_.data(), 0, first, end}; }
+    /// The runs of free cells within [first, end), in order.
+    BitRuns free_runs(Cell first, Cell end) const { return {words_.data(), 0, first, end}; }
 
-    /// The runs of cells in use.
-    detail::BitRuns used_runs(Cell first, Cell end) const { return {words_.data(), ~Word{0}, first, end}; }
+    /// The runs of cells in use within [first, end), in order.
+    BitRuns used_runs(Cell first, Cell end) const { return {words_.data(), ~Word{0}, first, end}; }
 
-    /// The lowest cell that begins `n` free ones in a row, or -1. `n` from 1.
+    /// The first cell of the lowest run of n >= 1 free cells, or -1.
     Cell find_run(std::int32_t n) {
         settle();
         if (nodes_[1].longest < n) return -1;
@@ -102,28 +98,28 @@ public:
         return static_cast<Cell>(first + std::countr_zero(run_starts(word(node - leaves_), n)));
     }
 
-    /// [first, first + n), all free, are no longer.
+    /// Takes [first, first + n), all of them free.
     void take(Cell first, std::int32_t n) {
-        detail::for_each_word(first, n, [&](std::int64_t at, Word cells) { word(at) &= ~cells; });
+        visit_words(first, n, [&](std::int64_t at, Word cells) { word(at) &= ~cells; });
         count_ -= n;
         touch(first / 64, (first + n - 1) / 64);
     }
 
-    /// [first, first + n), none of them free, become free.
+    /// Frees [first, first + n), none of them free.
     void give(Cell first, std::int32_t n) {
-        detail::for_each_word(first, n, [&](std::int64_t at, Word cells) { give_word(at, cells); });
+        visit_words(first, n, [&](std::int64_t at, Word cells) { give_word(at, cells); });
     }
 
     /// The same for these cells of word `at`.
-    void give_word(std::int64_t at, detail::Word cells) {
+    void give_word(std::int64_t at, Word cells) {
         if (cells == 0) return;
         word(at) |= cells;
-        count_ += cells == ~Word{0} ? 64 : std::popcount(cells); // the latter is a call on plain x86-64
+        count_ += cells == ~Word{0} ? 64 : std::popcount(cells); // popcount is a function call on plain x86-64
         lowest_word_ = std::min(lowest_word_, at);
         touch(at, at);
     }
 
-    /// From now on [0, used) are in use and all others, up to `cells`, are free. O(cells / 64).
+    /// Makes [0, used) used and [used, cells) free. O(cells / 64).
     void pack(Cell used, Cell cells) {
         std::fill(words_.begin(), words_.end(), Word{0});
         std::fill(nodes_.begin(), nodes_.end(), Node{});
@@ -133,8 +129,6 @@ public:
     }
 
 private:
-    using Word = detail::Word;
-
     struct Node {
         std::int32_t prefix = 0;  ///< free cells at the start of the span
         std::int32_t suffix = 0;  ///< and at its end
@@ -145,7 +139,7 @@ private:
 
     static Cell lowest_of(std::int64_t at, Word bits) { return static_cast<Cell>(at * 64 + std::countr_zero(bits)); }
 
-    // The bits at which n ones in a row begin: runs of 1, 2, 4, ... ones are joined.
+    // The bits at which n consecutive ones begin, found by joining runs of 1, 2, 4, ... ones.
     static Word run_starts(Word bits, std::int32_t n) {
         for (std::int32_t have = 1; have < n;) {
             const std::int32_t more = std::min(have, n - have);
@@ -157,7 +151,7 @@ private:
 
     static std::int32_t longest_run_of(Word bits) {
         if (bits == 0 || bits == ~Word{0}) return std::popcount(bits);
-        Word starts[6] = {bits}; // starts[k]: where 2^k ones in a row begin
+        Word starts[6] = {bits}; // starts[k]: where 2^k consecutive ones begin
         for (int k = 1; k < 6; ++k) starts[k] = starts[k - 1] & (starts[k - 1] >> (1 << (k - 1)));
         Word found = ~Word{0};
         std::int32_t length = 0;
@@ -190,7 +184,7 @@ private:
         touched_last_ = std::max(touched_last_, to);
     }
 
-    // Brings the nodes above the words [first, last] up to date, level by level, until nothing changes any more.
+    // Updates the nodes above words [first, last], level by level, until a level does not change.
     void refresh(std::int64_t first, std::int64_t last) {
         for (std::int64_t at = first; at <= last; ++at) nodes_at(leaves_ + at) = leaf(word(at));
         first += leaves_;
@@ -217,11 +211,11 @@ private:
     std::vector<Word> words_;
     std::vector<Node> nodes_; // a heap: node k has the children 2k and 2k + 1, the leaves stand at leaves_
     std::int32_t count_ = 0;
-    std::int64_t lowest_word_ = 0; // no cell is free in the words below
-    // Words that the tree does not know of yet.
+    std::int64_t lowest_word_ = 0; // no word below has a free cell
+    // The words that changed since the tree was updated.
     static constexpr std::int64_t untouched = INT64_MAX / 2;
     std::int64_t touched_first_ = untouched;
     std::int64_t touched_last_ = -1;
 };
 
-} // namespace cellar
+} // namespace cellar::detail

@@ -12,26 +12,26 @@
 #include <span>
 #include <vector>
 
-namespace cellar {
+namespace cellar::detail {
 
-/// How many sequences own each cell, counted 64 cells at a time: plane k holds bit k of every cell's count, so that
-/// adding an owner to a run of cells is a ripple-carry addition on whole words. A change of n neighbouring cells
-/// costs O(n / 64) words, twice that on average for the carries.
+/// How many sequences own each cell, counted for 64 cells at a time. Plane k holds bit k of every cell's count, so adding
+/// an owner to a run of cells is a ripple-carry addition on whole words. A change of n neighbouring cells touches O(n /
+/// 64) words, twice that on average because of carries.
 class OwnerCount {
 public:
-    /// Nobody owns anything. `owners` is the largest count that can occur.
+    /// All counts are zero. `owners` is the largest count that can occur.
     OwnerCount(Cell cells, std::int32_t owners) {
         const auto planes = static_cast<int>(std::bit_width(static_cast<std::uint32_t>(owners)));
-        for (int k = 0; k < planes; ++k) planes_.emplace_back(detail::words_for(cells));
+        for (int k = 0; k < planes; ++k) planes_.emplace_back(words_for(cells));
     }
 
-    /// One owner more for each of [first, first + n).
+    /// Adds an owner to each cell of [first, first + n).
     void add(Cell first, std::int32_t n) {
-        detail::for_each_word(first, n, [&](std::int64_t at, detail::Word cells) { add_word(at, cells); });
+        visit_words(first, n, [&](std::int64_t at, Word cells) { add_word(at, cells); });
     }
 
-    /// One owner more for these cells of word `at`.
-    void add_word(std::int64_t at, detail::Word cells) {
+    /// Adds an owner to these cells of word `at`.
+    void add_word(std::int64_t at, Word cells) {
         for (std::size_t k = 0; cells != 0; ++k) {
             const Word plane = planes_[k][at];
             planes_[k][at] = plane ^ cells;
@@ -39,8 +39,8 @@ public:
         }
     }
 
-    /// One owner less for these cells of word `at`, all owned. Returns those that nobody owns any more.
-    detail::Word drop_word(std::int64_t at, detail::Word cells) {
+    /// Removes an owner from these cells of word `at`, all of them owned. Returns those that have none left.
+    Word drop_word(std::int64_t at, Word cells) {
         Word borrow = cells;
         for (std::size_t k = 0; borrow != 0; ++k) {
             const Word plane = planes_[k][at] ^ borrow;
@@ -50,27 +50,27 @@ public:
         return cells & ~owned(at);
     }
 
-    /// The owners of the cells that move own those that they move to, so far nobody's.
+    /// The counts of moved cells go to the cells they move to, which have no owner.
     void transfer(std::span<const Move> moves) {
         for (ZeroedArray<Word>& plane : planes_)
             for (const Move& move : moves) transfer(plane.data(), move);
     }
 
-    /// How many of [first, first + n) have more than one owner.
+    /// How many cells of [first, first + n) have several owners.
     std::int32_t shared(Cell first, std::int32_t n) const {
         std::int32_t count = 0;
-        detail::for_each_word(first, n, [&](std::int64_t at, Word cells) { count += shared_word(at, cells); });
+        visit_words(first, n, [&](std::int64_t at, Word cells) { count += shared_word(at, cells); });
         return count;
     }
 
-    /// The same of these cells of word `at`.
-    std::int32_t shared_word(std::int64_t at, detail::Word cells) const {
+    /// How many of these cells of word `at` have several owners.
+    std::int32_t shared_word(std::int64_t at, Word cells) const {
         Word any = 0;
         for (std::size_t k = 1; k < planes_.size(); ++k) any |= planes_[k][at];
         return std::popcount(any & cells);
     }
 
-    /// How many cells from `first` on, at most n, are alike: all shared or all not.
+    /// How many cells from `first` on, n at most, agree in being shared or not.
     std::int32_t uniform(Cell first, std::int32_t n) const {
         const std::int32_t count = shared(first, n);
         if (count == 0 || count == n) return n;
@@ -82,7 +82,7 @@ public:
 
     bool is_shared(Cell cell) const { return shared(cell, 1) != 0; }
 
-    /// The owners of one cell.
+    /// How many sequences own a cell.
     std::int32_t count(Cell cell) const {
         std::int32_t owners = 0;
         for (std::size_t k = 0; k < planes_.size(); ++k)
@@ -91,18 +91,16 @@ public:
     }
 
 private:
-    using Word = detail::Word;
-
     static void transfer(Word* plane, const Move& move) {
         for (std::int32_t done = 0, count = 0; done < move.count; done += count) {
             const std::int64_t from = move.from + done;
             const std::int64_t to = move.to + done;
-            const std::int64_t room = 64 - std::max(detail::bit_of(from), detail::bit_of(to));
+            const std::int64_t room = 64 - std::max(bit_of(from), bit_of(to));
             count = static_cast<std::int32_t>(std::min<std::int64_t>(move.count - done, room));
-            Word& source = plane[detail::word_of(from)];
-            const Word cells = source & detail::bit_range(detail::bit_of(from), count);
+            Word& source = plane[word_of(from)];
+            const Word cells = source & bit_range(bit_of(from), count);
             source ^= cells;
-            plane[detail::word_of(to)] |= cells >> detail::bit_of(from) << detail::bit_of(to);
+            plane[word_of(to)] |= cells >> bit_of(from) << bit_of(to);
         }
     }
 
@@ -115,4 +113,4 @@ private:
     std::vector<ZeroedArray<Word>> planes_;
 };
 
-} // namespace cellar
+} // namespace cellar::detail

@@ -8,16 +8,16 @@
 #include <algorithm>
 #include <cstdint>
 
-namespace cellar {
+namespace cellar::detail {
 
-/// The cells of one sequence in the order of their positions, as runs: neighbouring positions in neighbouring cells
-/// are one run. Equal positions are allowed; they keep the order in which they came.
+/// The cells of one sequence in the order of its positions, as runs: neighbouring positions in neighbouring cells are one
+/// run. Equal positions are allowed and keep the order in which they were inserted.
 ///
-/// Appending costs O(1) amortised, finding a position O(log runs), changing the middle O(runs). Only `reserve`
-/// allocates; every other member needs the room that was reserved.
+/// Appending is O(1) amortised, finding a position O(log runs), changing the middle O(runs). Only `reserve` allocates;
+/// members that add runs need room that was reserved.
 class PositionRuns {
 public:
-    /// Room for `runs` runs to be rewritten over and over at the end without allocating.
+    /// Room for `runs` runs, appended and removed any number of times without allocating.
     explicit PositionRuns(std::int64_t runs) : runs_{runs} {}
 
     bool empty() const { return runs_.empty(); }
@@ -26,15 +26,15 @@ public:
     Position first() const { return {runs_[0].position}; }
     Position last() const { return {runs_.back().last()}; }
 
-    /// Makes room for `more` runs. Allocates only if more runs are held than were ever planned for.
+    /// Makes room for `more` runs. Allocates only if that is more than was planned for.
     void reserve(std::int64_t more) { runs_.reserve(more); }
 
-    /// True if `append` takes that position: the one behind the last.
+    /// True if the position directly follows the last one, so that `append` can take it.
     bool ends_before(Position position) const {
         return !empty() && position.value >= forgotten_ && runs_.back().last() + 1 == position.value;
     }
 
-    /// The position behind the last lies in `cell`. Needs room for one more run.
+    /// The position after the last one lies in `cell`. Needs room for one more run.
     void append(Position position, Cell cell) {
         Run& newest = runs_.back();
         if (cell == newest.cell + newest.count) {
@@ -45,10 +45,10 @@ public:
         ++tokens_;
     }
 
-    /// Tokens at [position, position + n) lie in [cell, cell + n). Behind the last position: O(1). Needs room for two
-    /// more runs, and two a token when it goes into the middle. True if all others are before them.
+    /// Tokens at [position, position + n) lie in cells [cell, cell + n). O(1) behind the last position. Needs room for two
+    /// more runs, or for two per token in the middle. Returns true if all other tokens have smaller positions.
     bool insert(Position position, Cell cell, std::int32_t n) {
-        // What was forgotten below the last gap is no longer all at the front: see covered_since.
+        // Part of what covered_since takes for forgotten now has a token again.
         if (position.value < forgotten_) recompute_coverage(0);
         const std::int32_t last = empty() ? -1 : runs_.back().last();
         if (last <= position.value) {
@@ -71,13 +71,13 @@ public:
         }
     }
 
-    /// Calls `visit(word, cells)` for the cells at positions [from, to), as bits of words; what runs one after another
-    /// have in the same word is one call.
+    /// Calls `visit(word, cells)` for the cells at positions [from, to), as bits of words. Consecutive runs in the same
+    /// word are joined into one call.
     template <class Visit>
     void for_each_word(Position from, Position to, Visit visit) const {
         std::int64_t word = 0;
-        detail::Word cells = 0;
-        const auto add = [&](std::int64_t at, detail::Word more) {
+        Word cells = 0;
+        const auto add = [&](std::int64_t at, Word more) {
             if (at != word) {
                 if (cells != 0) visit(word, cells);
                 word = at;
@@ -86,8 +86,8 @@ public:
             cells |= more;
         };
         for_each(from, to, [&](Position, Cell cell, std::int32_t n) {
-            if (n == 1) return add(detail::word_of(cell), detail::Word{1} << detail::bit_of(cell));
-            detail::for_each_word(cell, n, add);
+            if (n == 1) return add(word_of(cell), Word{1} << bit_of(cell));
+            visit_words(cell, n, add);
         });
         if (cells != 0) visit(word, cells);
     }
@@ -113,7 +113,7 @@ public:
         if (empty()) {
             forgotten_ = 0;
         } else if (last() >= to) {
-            // Only one gap can be left to covered_since: that of a second one is written into the runs.
+            // covered_since handles one gap. If there is a second one, coverage is written into the runs.
             const bool second =
                 forgotten_ != 0 && (to.value < forgotten_ || (begin > 0 && runs_[begin - 1].position >= forgotten_));
             if (second) {
@@ -124,7 +124,7 @@ public:
         }
     }
 
-    /// Forgets all tokens at positions [from, to); later ones move down to `from`. O(runs from there on).
+    /// Forgets all tokens at positions [from, to) and moves later ones down to `from`. O(runs from there on).
     void close_gap(Position from, Position to) {
         const bool other_gap = forgotten_ != 0;
         erase(from, to);
@@ -138,12 +138,11 @@ public:
         if (moved < runs()) join(moved - 1);
     }
 
-    /// All tokens come to other cells: `for_each_piece(cell, n, visit)` calls `visit(cell, count)` for where those in
-    /// [cell, cell + n) lie from now on, in order. Needs room for `more` runs, which is how many more pieces than runs
-    /// there may be.
+    /// Moves all tokens to other cells: `for_each_piece(cell, n, visit)` calls `visit(cell, count)` for the new cells of
+    /// [cell, cell + n), in order. `more`: how many runs this can add; needs room for them.
     template <class ForEachPiece>
     void relocate(std::int64_t more, ForEachPiece for_each_piece) {
-        if (more != 0) runs_.open(0, more); // so that no piece is written over a run that was not read
+        if (more != 0) runs_.open(0, more); // so that no run is overwritten before it was read
         std::int64_t written = 0;
         for (std::int64_t i = more; i < runs(); ++i) {
             Run rest = runs_[i];
@@ -161,9 +160,9 @@ public:
         runs_.close(written, runs());
     }
 
-    /// Takes one token back, as if it had never been inserted.
+    /// Removes one token, as if it had never been inserted.
     void erase_one(Position position, Cell cell) {
-        // Of those at one position, the newest is mostly the one.
+        // Of several tokens at one position, it is usually the newest.
         std::int64_t i = first_starting_at(position.value + 1) - 1;
         while (runs_[i].cell + (position.value - runs_[i].position) != cell) --i;
         Run& r = runs_[i];
@@ -179,13 +178,12 @@ public:
         } else {
             runs_.close(i, i + 1);
         }
-        if (empty()) forgotten_ = 0;
-        if (i >= runs()) return; // the others are covered as before
+        if (i >= runs()) return; // coverage of the other runs has not changed
         join(i - 1);
         recompute_coverage(i - 1);
     }
 
-    /// Becomes `other` without its tokens from position `end` on. Needs room for as many runs.
+    /// Becomes a copy of `other` up to position `end`. Needs room for its runs.
     void assign(const PositionRuns& other, Position end) {
         runs_.assign(other.runs_, other.first_starting_at(end.value));
         forgotten_ = other.forgotten_;
@@ -201,29 +199,29 @@ public:
     /// True if every position in [from, to) has a token. O(log runs).
     bool covers(Position from, Position to) const { return to <= from || covered_from(to) <= from; }
 
-    /// The first of the positions before p that have a token each, up to p itself; p if p - 1 has none. O(log runs).
+    /// The smallest q such that every position in [q, p) has a token. O(log runs).
     Position covered_from(Position p) const {
         const std::int64_t i = first_starting_at(p.value) - 1;
         return {i < 0 || runs_[i].last() < p.value - 1 ? p.value : covered_since(runs_[i])};
     }
 
-    /// The first position that has no token. O(log runs).
+    /// The first position without a token. O(log runs).
     Position covered_to() const {
         const std::int64_t i = runs_.first_not([this](const Run& r) { return covered_since(r) == 0; });
         return {i == 0 ? 0 : runs_[i - 1].last() + 1};
     }
 
-    /// Behind the last token before p; 0 if there is none. O(log runs).
+    /// One more than the last position below p that has a token; 0 if there is none. O(log runs).
     Position end_before(Position p) const {
         const std::int64_t i = first_starting_at(p.value) - 1;
         return {i < 0 ? 0 : std::min(runs_[i].last() + 1, p.value)};
     }
 
 private:
-    using Run = detail::PositionRun;
+    using Run = PositionRun;
 
-    // Forgetting the oldest positions leaves the runs behind untouched, so what they say of coverage may reach into
-    // what was forgotten: nothing between the pinned positions and `forgotten_` is there any more.
+    // Forgetting the oldest positions does not update the later runs, so their `covered_from` may reach into positions
+    // that were forgotten: between the sinks and `forgotten_` there are no tokens.
     std::int32_t covered_since(const Run& r) const {
         return r.position >= forgotten_ ? std::max(r.covered_from, forgotten_) : r.covered_from;
     }
@@ -254,7 +252,7 @@ private:
         recompute_coverage(i - 1);
     }
 
-    // Runs i and i + 1 become one if they are neighbours in both orders.
+    // Joins runs i and i + 1 if both their positions and their cells are consecutive.
     void join(std::int64_t i) {
         if (i < 0 || i + 1 >= runs()) return;
         const Run& next = runs_[i + 1];
@@ -269,7 +267,7 @@ private:
         move_down(std::max<std::int64_t>(from, 0), 0);
     }
 
-    // Runs from `first` on come so many positions down, and say since when positions are covered, as those before do.
+    // Moves runs from `first` on down by `positions`, and recomputes their coverage.
     void move_down(std::int64_t first, std::int32_t positions) {
         std::int32_t since = first > 0 ? runs_[first - 1].covered_from : -1;
         std::int32_t last = first > 0 ? runs_[first - 1].last() : -2;
@@ -282,7 +280,7 @@ private:
         }
     }
 
-    // The first run whose last position is not below `position`; runs() if there is none.
+    // The first run that ends at `position` or later; runs() if there is none.
     std::int64_t first_ending_at(std::int32_t position) const {
         return runs_.first_not([=](const Run& r) { return r.last() < position; });
     }
@@ -292,9 +290,9 @@ private:
         return runs_.first_not([=](const Run& r) { return r.position < position; });
     }
 
-    detail::RunList runs_;
+    RunList runs_;
     std::int32_t tokens_ = 0;
     std::int32_t forgotten_ = 0;
 };
 
-} // namespace cellar
+} // namespace cellar::detail

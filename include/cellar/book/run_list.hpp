@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include <cellar/book/position_run.hpp>
+#include <cellar/base/ids.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -11,16 +11,27 @@
 
 namespace cellar::detail {
 
-/// Runs in an array that gives up its front and its end without moving the rest. Only `reserve` allocates; what makes
-/// the list longer needs the room that was reserved.
+/// Neighbouring positions in neighbouring cells.
+struct PositionRun {
+    std::int32_t position;
+    Cell cell;
+    std::int32_t count;
+    std::int32_t covered_from; ///< from here to the run's end, no position is missing
+
+    std::int32_t last() const { return position + count - 1; }
+    PositionRun tail(std::int32_t n) const { return {position + count - n, cell + count - n, n, covered_from}; }
+};
+
+/// Runs in an array that can shrink at both ends without moving the rest. Only `reserve` allocates; members that make the
+/// list longer need room that was reserved.
 class RunList {
 public:
     using Run = PositionRun;
 
-    /// Room for `runs` runs to be rewritten over and over at the end without allocating.
+    /// Room for `runs` runs, appended and removed any number of times without allocating.
     explicit RunList(std::int64_t runs) { reallocate(2 * runs); }
 
-    /// How many runs it was made for.
+    /// How many runs there is planned room for.
     std::int64_t planned() const { return (limit_ - storage_.get()) / 2; }
 
     bool empty() const { return begin_ == end_; }
@@ -34,7 +45,7 @@ public:
 
     void push_back(const Run& run) { *end_++ = run; }
 
-    /// Makes room for `more` runs. Allocates only if more runs are held than were ever planned for.
+    /// Makes room for `more` runs. Allocates only if that is more than was planned for.
     void reserve(std::int64_t more) {
         if (more <= limit_ - end_) return;
         if (size() + more > planned()) return reallocate(2 * (size() + more));
@@ -42,8 +53,8 @@ public:
         stand_at(storage_.get(), size());
     }
 
-    /// The first run of which `before` does not hold. Passes ask for what is at the ends: there the search touches one
-    /// line of memory, not one for each halving.
+    /// The first run for which `before` is false. Passes look near the ends: there the search touches one cache line,
+    /// where a binary search would touch one per step.
     template <class Before>
     std::int64_t first_not(Before before) const {
         const Run* const all = begin_;
@@ -55,13 +66,13 @@ public:
         return std::partition_point(all + 2, all + n - 2, before) - all;
     }
 
-    /// Room for n runs, of any value, before run `at`.
+    /// Inserts n runs of unspecified value before run `at`.
     void open(std::int64_t at, std::int64_t n) {
         std::copy_backward(begin_ + at, end_, end_ + n);
         end_ += n;
     }
 
-    /// Removes runs [from, to), moving the shorter side: forgetting at the front is O(pinned runs).
+    /// Removes runs [from, to), moving the shorter side. Forgetting the oldest positions is O(runs of sinks).
     void close(std::int64_t from, std::int64_t to) {
         if (from < size() - to) {
             std::copy_backward(begin_, begin_ + from, begin_ + to);
@@ -72,7 +83,7 @@ public:
         if (empty()) stand_at(storage_.get(), 0);
     }
 
-    /// Becomes the first n runs of `other`. Needs room for as many.
+    /// Becomes a copy of the first n runs of `other`. Needs room for them.
     void assign(const RunList& other, std::int64_t n) {
         std::copy(other.begin_, other.begin_ + n, storage_.get());
         stand_at(storage_.get(), n);
@@ -80,7 +91,7 @@ public:
 
 private:
     void reallocate(std::int64_t room) {
-        // Not initialised, so that a cache with many sequences takes memory only for those in use.
+        // Not initialised, so that memory is committed only for sequences in use.
         std::unique_ptr<Run[]> larger{new Run[static_cast<std::size_t>(room)]};
         if (!empty()) std::copy(begin_, end_, larger.get());
         stand_at(larger.get(), size());

@@ -7,39 +7,39 @@
 #include <algorithm>
 #include <cstdint>
 
-namespace cellar {
+namespace cellar::detail {
 
 /// The cells of one sequence that a query sees, as a bitmap that slides along with the queries: from one token to the
-/// next only the cells that come into sight or fall out of it are touched.
+/// next, only the cells whose visibility changes are touched.
 class VisibleCells {
 public:
-    VisibleCells(Cell cells, std::int32_t pinned) : set_{cells}, pinned_{pinned} {}
+    VisibleCells(Cell cells, std::int32_t sinks) : set_{cells}, sinks_{sinks} {}
 
     const CellSet& cells() const { return set_; }
     CellBounds bounds() { return set_.bounds(); }
 
-    /// True if the set holds all cells of the sequence, which has some.
+    /// True if the set holds all cells of the sequence, which must not be empty.
     bool has_all(const PositionRuns& runs) const {
-        const bool after_pinned = window_seen_.from.value <= pinned_ && pinned_seen_.to >= window_seen_.from;
-        return (after_pinned ? pinned_seen_.from : window_seen_.from) <= runs.first() && runs.last() < window_seen_.to;
+        const bool meets_sinks = window_seen_.from.value <= sinks_ && sinks_seen_.to >= window_seen_.from;
+        return (meets_sinks ? sinks_seen_.from : window_seen_.from) <= runs.first() && runs.last() < window_seen_.to;
     }
 
-    /// Afterwards the set holds the cells whose positions lie in [from, to), or in [0, to) and among the pinned ones.
-    /// Costs as many cells (in words, where they lie together) as change their place in it.
+    /// Afterwards the set holds the cells at positions [from, to), and those of the sinks below `to`. Costs as many
+    /// words, or cells where these are scattered, as change.
     void slide(const PositionRuns& runs, Position from, Position to) {
-        const std::int32_t pinned = std::min(pinned_, to.value);
-        const std::int32_t begin = std::max(from.value, pinned_);
+        const std::int32_t sinks = std::min(sinks_, to.value);
+        const std::int32_t begin = std::max(from.value, sinks_);
         const std::int32_t end = std::max(begin, to.value);
-        if (pinned_seen_.to.value != pinned) slide(runs, pinned_seen_, {{0}, {pinned}});
+        if (sinks_seen_.to.value != sinks) slide(runs, sinks_seen_, {{0}, {sinks}});
         if (window_seen_.from.value != begin || window_seen_.to.value != end)
             slide(runs, window_seen_, {{begin}, {end}});
     }
 
-    /// The sequence, whose runs end before, gets a token, and a query at it sees positions from `from` on. False, and
-    /// nothing has changed, unless that is as much further than what the last query saw.
+    /// The sequence gets a token behind its last one, and a query at it sees positions from `from` on. Returns false, with
+    /// nothing changed, unless the window merely advances from the previous query's. `runs` does not have the token yet.
     bool follow(const PositionRuns& runs, Position position, Cell cell, Position from) {
-        if (position != window_seen_.to || pinned_seen_.to.value != pinned_) return false;
-        const Position begin{std::max(from.value, pinned_)};
+        if (position != window_seen_.to || sinks_seen_.to.value != sinks_) return false;
+        const Position begin{std::max(from.value, sinks_)};
         if (begin != window_seen_.from) {
             if (begin < window_seen_.from || position < begin) return false;
             hide(runs, {window_seen_.from, begin});
@@ -50,17 +50,17 @@ public:
         return true;
     }
 
-    /// The sequence gets tokens behind its last, at [position, position + n), in [cell, cell + n): if all up to there is
-    /// seen, the next query will see them too.
+    /// The sequence gets tokens behind its last one, at [position, position + n), in cells [cell, cell + n). If everything
+    /// before them is visible, they are too.
     void appended(Position position, Cell cell, std::int32_t n) {
-        if (position != window_seen_.to || position.value < pinned_) return inserted(position, cell, n);
+        if (position != window_seen_.to || position.value < sinks_) return inserted(position, cell, n);
         set_.add(cell, n);
         window_seen_.to = position + n;
     }
 
-    /// The sequence got tokens at [position, position + n), in [cell, cell + n).
+    /// The sequence got tokens at [position, position + n), in cells [cell, cell + n).
     void inserted(Position position, Cell cell, std::int32_t n) {
-        for (const Span& seen : {pinned_seen_, window_seen_}) {
+        for (const Span& seen : {sinks_seen_, window_seen_}) {
             const Position begin = std::max(position, seen.from);
             const Position end = std::min(position + n, seen.to);
             if (begin < end) set_.add(cell + (begin - position), end - begin);
@@ -68,32 +68,32 @@ public:
     }
 
     /// The sequence lost these cells of word `at`.
-    void erased_word(std::int64_t at, detail::Word cells) { set_.remove_word(at, cells); }
+    void erased_word(std::int64_t at, Word cells) { set_.remove_word(at, cells); }
 
-    /// The sequence has lost its tokens at [begin, end), and later ones have moved down to `begin`, in the same cells.
+    /// The sequence lost its tokens at [begin, end), and later ones moved down to `begin`, in the same cells.
     void gap_closed(Position begin, Position end) {
-        if (window_seen_.from <= begin && end <= window_seen_.to) { // so none of the pinned ones has moved
+        if (window_seen_.from <= begin && end <= window_seen_.to) { // no sink has moved
             window_seen_.to = begin + (window_seen_.to - end);
         } else {
             reset();
         }
     }
 
-    /// Positions or cells of the sequence have changed: the next slide starts anew.
+    /// Positions or cells of the sequence changed: the next slide starts from an empty set.
     void reset() {
         set_.clear();
-        pinned_seen_ = window_seen_ = {};
+        sinks_seen_ = window_seen_ = {};
     }
 
     void assign(const VisibleCells& other) {
         set_.assign(other.set_);
-        pinned_seen_ = other.pinned_seen_;
+        sinks_seen_ = other.sinks_seen_;
         window_seen_ = other.window_seen_;
     }
 
-    /// The sequence lost its tokens from position `end` on; `runs` still has them.
+    /// The sequence loses its tokens from position `end` on; `runs` still has them.
     void truncate(const PositionRuns& runs, Position end) {
-        slide(runs, pinned_seen_, {pinned_seen_.from, std::min(pinned_seen_.to, end)});
+        slide(runs, sinks_seen_, {sinks_seen_.from, std::min(sinks_seen_.to, end)});
         slide(runs, window_seen_, {window_seen_.from, std::min(window_seen_.to, std::max(end, window_seen_.from))});
     }
 
@@ -103,7 +103,7 @@ private:
         Position to;
     };
 
-    // Not inline, as most often there is nothing to do: what was appended is seen.
+    // Not inlined, because usually there is nothing to do: appended tokens are visible already.
     [[gnu::noinline]] void slide(const PositionRuns& runs, Span& seen, Span next) {
         if (next.from >= seen.to || next.to <= seen.from) {
             hide(runs, seen);
@@ -119,20 +119,19 @@ private:
 
     void show(const PositionRuns& runs, Span span) {
         if (span.from >= span.to) return;
-        runs.for_each_word(span.from, span.to, [&](std::int64_t at, detail::Word cells) { set_.add_word(at, cells); });
+        runs.for_each_word(span.from, span.to, [&](std::int64_t at, Word cells) { set_.add_word(at, cells); });
     }
 
     [[gnu::noinline]] void hide(const PositionRuns& runs, Span span) {
         if (span.from >= span.to) return;
-        runs.for_each_word(span.from, span.to,
-                           [&](std::int64_t at, detail::Word cells) { set_.remove_word(at, cells); });
+        runs.for_each_word(span.from, span.to, [&](std::int64_t at, Word cells) { set_.remove_word(at, cells); });
     }
 
     CellSet set_;
-    std::int32_t pinned_;
-    // The set holds exactly the sequence's cells within these two spans. The first one begins at 0.
-    Span pinned_seen_;
+    std::int32_t sinks_;
+    // The set holds exactly the sequence's cells within these two spans. That of the sinks begins at 0.
+    Span sinks_seen_;
     Span window_seen_;
 };
 
-} // namespace cellar
+} // namespace cellar::detail

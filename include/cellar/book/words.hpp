@@ -17,13 +17,13 @@ constexpr std::int64_t words_for(std::int64_t bits) {
     return (bits + word_bits - 1) / word_bits;
 }
 
-/// The bits [first, first + count) of one word; `count` from 1 to 64.
+/// A word with bits [first, first + count) set; `count` from 1 to 64.
 constexpr Word bit_range(std::int64_t first, std::int64_t count) {
     return (~Word{0} >> (word_bits - count)) << first;
 }
 
-/// Where the bit of a cell, or of any other thing that is counted from 0, stands. Shifts, as dividing what may be
-/// negative takes more.
+/// The word and the bit that stand for an index counted from 0. Shifts, because dividing a signed number costs more
+/// instructions.
 constexpr std::int64_t word_of(std::int64_t index) {
     return index >> 6;
 }
@@ -31,9 +31,9 @@ constexpr std::int64_t bit_of(std::int64_t index) {
     return index & 63;
 }
 
-/// Calls `visit(word, mask)` for every word that [first, first + count) touches, in order.
+/// Calls `visit(word, bits)` for every word that [first, first + count) touches, in order.
 template <class Visit>
-constexpr void for_each_word(Cell first, std::int32_t count, Visit visit) {
+constexpr void visit_words(Cell first, std::int32_t count, Visit visit) {
     if (count <= 0) return;
     const std::int64_t last = std::int64_t{first} + count - 1;
     std::int64_t at = word_of(first);
@@ -43,13 +43,13 @@ constexpr void for_each_word(Cell first, std::int32_t count, Visit visit) {
     visit(at, ~Word{0} >> (word_bits - 1 - bit_of(last)));
 }
 
-/// The runs of ones in a bitmap, or of zeros, one after another. Each costs as many words as it lies in.
+/// The runs of ones in a bitmap, or of zeros, in order. Finding one costs as many words as it spans.
 class BitRuns {
 public:
-    /// Those within [first, end); `flip`: no bits for ones, all for zeros.
+    /// The runs within [first, end). `flip`: no bits set to find ones, all bits set to find zeros.
     BitRuns(const Word* words, Word flip, Cell first, Cell end) : words_{words}, flip_{flip}, next_{first}, end_{end} {}
 
-    /// The next run; of no cells if there is none.
+    /// The next run; empty if there is none.
     CellRange next() {
         const Cell first = find(flip_, next_);
         next_ = find(~flip_, first);
@@ -57,7 +57,7 @@ public:
     }
 
 private:
-    // The first one of `words ^ flip` that is not below `from`, or the end.
+    // The first set bit of `words ^ flip` from `from` on, or the end.
     Cell find(Word flip, Cell from) const {
         if (from >= end_) return end_;
         std::int64_t at = word_of(from);

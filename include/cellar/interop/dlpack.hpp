@@ -3,7 +3,7 @@
 
 #include <cellar/base/contract.hpp>
 #include <cellar/base/view.hpp>
-#include <cellar/layout/element.hpp>
+#include <cellar/element/element.hpp>
 
 #include <concepts>
 #include <cstddef>
@@ -29,9 +29,9 @@ template <>
 inline constexpr DLDataType dlpack_type<bool>{kDLBool, 8, 1};
 
 template <class T>
-concept dlpack_element = element<T> || std::same_as<T, bool>;
+concept dlpack_element = Element<T> || std::same_as<T, bool>;
 
-/// A tensor, the extents that it points to, and what keeps its memory alive.
+/// A tensor, the extents it points to, and the owner of its memory.
 template <class Managed, int Rank>
 struct ManagedView {
     Managed tensor{};
@@ -44,7 +44,7 @@ struct ManagedView {
 
 } // namespace detail
 
-/// Ends a tensor as its receiver has to.
+/// Calls a tensor's deleter, as its receiver must.
 struct DlpackDeleter {
     template <class Managed>
     void operator()(Managed* tensor) const {
@@ -52,19 +52,19 @@ struct DlpackDeleter {
     }
 };
 
-/// `release()` hands it over: whoever takes it calls its deleter, once.
+/// `release()` hands the tensor over; the receiver calls its deleter once.
 template <class Managed = DLManagedTensorVersioned>
 using DlpackTensor = std::unique_ptr<Managed, DlpackDeleter>;
 
-/// The same memory as a tensor of DLPack, without a copy: keys, values, a mask. Views of constants are marked read-only,
-/// which `DLManagedTensor`, the struct of before version 1, cannot be. `device` is where the memory lies, {kDLCPU, 0}
-/// for the host. The tensor keeps `owner` alive, not the cache: without one it must not outlive the view.
+/// The same memory as a DLPack tensor, without a copy: keys, values, a mask. Views of constants are marked read-only, which
+/// `DLManagedTensor`, the struct from before version 1, cannot express. `device` is where the memory lies; {kDLCPU, 0} for
+/// the host. The tensor keeps `owner` alive. Without an owner it must not outlive the memory.
 template <class Managed = DLManagedTensorVersioned, class T, int Rank>
     requires(detail::dlpack_element<std::remove_const_t<T>>)
 DlpackTensor<Managed> to_dlpack(const StridedView<T, Rank>& view, DLDevice device,
                                 std::shared_ptr<const void> owner = nullptr) {
     constexpr bool versioned = std::same_as<Managed, DLManagedTensorVersioned>;
-    static_assert(versioned || !std::is_const_v<T>, "to_dlpack: DLManagedTensor cannot say that it is read-only");
+    static_assert(versioned || !std::is_const_v<T>, "to_dlpack: DLManagedTensor cannot be read-only");
     using View = detail::ManagedView<Managed, Rank>;
     auto managed = std::make_unique<View>();
     managed->owner = std::move(owner);
@@ -90,8 +90,8 @@ DlpackTensor<Managed> to_dlpack(const StridedView<T, Rank>& view, DLDevice devic
     return DlpackTensor<Managed>{&managed.release()->tensor};
 }
 
-/// The memory of somebody's tensor as a view, to be put. It must be of T, of Rank extents and on `device`, else it is a
-/// violation. The view does not keep the tensor alive.
+/// The memory of a DLPack tensor as a view, for `put`. It must hold T, have Rank extents and lie on `device`; anything else
+/// is a violation. The view does not keep the tensor alive.
 template <class T, int Rank>
     requires(detail::dlpack_element<std::remove_const_t<T>>)
 StridedView<T, Rank> from_dlpack(const DLTensor& tensor, DLDevice device) {
@@ -106,7 +106,7 @@ StridedView<T, Rank> from_dlpack(const DLTensor& tensor, DLDevice device) {
     StridedView<T, Rank> view;
     if (tensor.data != nullptr)
         view.pointer = reinterpret_cast<T*>(static_cast<std::byte*>(tensor.data) + tensor.byte_offset);
-    std::int64_t dense = 1; // before version 1.2 no strides meant densely packed
+    std::int64_t dense = 1; // before DLPack 1.2, null strides mean densely packed
     for (int r = Rank - 1; r >= 0; --r) {
         view.extents[r] = tensor.shape[r];
         view.strides[r] = tensor.strides != nullptr ? tensor.strides[r] : dense;
@@ -115,7 +115,7 @@ StridedView<T, Rank> from_dlpack(const DLTensor& tensor, DLDevice device) {
     return view;
 }
 
-/// The same of a tensor that says its version and whether it may be written.
+/// The same for a tensor with a version and a read-only flag, which are checked.
 template <class T, int Rank>
 StridedView<T, Rank> from_dlpack(const DLManagedTensorVersioned& tensor, DLDevice device) {
     CELLAR_EXPECTS(tensor.version.major == DLPACK_MAJOR_VERSION, "from_dlpack: a tensor of version ",

@@ -3,7 +3,7 @@
 
 #include <cellar/base/contract.hpp>
 #include <cellar/base/view.hpp>
-#include <cellar/layout/eigen_scalar.hpp>
+#include <cellar/element/eigen_scalar.hpp>
 
 #include <Eigen/Core>
 
@@ -12,7 +12,7 @@
 
 namespace cellar {
 
-/// The same memory as a matrix of Eigen, rows by columns, without a copy: a mask, say. Host memory only.
+/// The same memory as an Eigen matrix, [rows, columns], without a copy; a mask, say. Host memory only.
 template <class T>
 auto eigen_map(const StridedView<T, 2>& view) {
     using Scalar = typename detail::EigenScalar<std::remove_const_t<T>>::type;
@@ -24,8 +24,8 @@ auto eigen_map(const StridedView<T, 2>& view) {
                                                             view.extent(1), Strides{view.stride(0), view.stride(1)}};
 }
 
-/// The matrix that is left of three extents when one of them stands still: `eigen_map(pass->keys(layer), 1, head)` is
-/// the [history, key_dim] of one head as StandardV and PermutedV store keys.
+/// The matrix that remains of three extents with one index fixed: `eigen_map(pass->keys(layer), 1, head)` is the [history,
+/// key_dim] of one head.
 template <class T>
 auto eigen_map(const StridedView<T, 3>& view, int axis, std::int64_t index) {
     CELLAR_EXPECTS(axis >= 0 && axis < 3, "eigen_map: axis ", axis, ", expected 0 to 2");

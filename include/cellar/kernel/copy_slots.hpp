@@ -6,26 +6,25 @@
 
 #include <cstdint>
 
-namespace cellar::kernel {
+namespace cellar::detail::kernel {
 
-/// 16 bytes, which one thread of a device moves at once, whatever lies there.
+/// 16 bytes of any type, which a device thread moves at once.
 struct alignas(16) [[gnu::may_alias]] SlotWord {
     std::uint32_t parts[4];
 };
 
-/// Copies words of rows of tensors; its indices are (copy, tensor, word). Rows of some tensors are shorter than those of
-/// others: what lies behind them is left alone. The tensors are carried by value: the list is short, and another one for
-/// every layer. Not more of them, because Kokkos passes kernels of 512 bytes and more through constant memory, and waits
-/// before each for the one before.
+/// Copies words of rows of tensors. Its indices are (copy, tensor, word); words behind the end of a shorter row are skipped.
+/// The tensors are carried by value, because each layer has others. Their number is limited because Kokkos passes kernels
+/// of 512 bytes and more through constant memory, which makes it wait for the previous kernel.
 template <class Word>
 struct CopySlots {
     using Value = Word;
-    static constexpr int most_tensors = 8;
+    static constexpr int max_tensors = 8;
 
-    SlotRows tensors[most_tensors];
+    SlotRows tensors[max_tensors];
     const SlotCopy* copies;
 
-    /// In a row.
+    /// The number of words in a row.
     CELLAR_FUNCTION static std::int64_t words(const SlotRows& rows) {
         return rows.bytes / static_cast<std::int64_t>(sizeof(Word));
     }
@@ -42,4 +41,4 @@ struct CopySlots {
     }
 };
 
-} // namespace cellar::kernel
+} // namespace cellar::detail::kernel

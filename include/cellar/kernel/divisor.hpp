@@ -5,10 +5,10 @@
 
 #include <cstdint>
 
-namespace cellar::kernel {
+namespace cellar::detail::kernel {
 
-/// Divides by what is not known before it runs, with a product: a division takes a device 20 instructions and more.
-/// Dividends and divisors are in [0, 2^31) and [1, 2^31).
+/// Divides by a number known only at run time, by multiplying: a division costs a device 20 instructions or more. The
+/// dividend is in [0, 2^31), the divisor in [1, 2^31).
 ///
 /// With s = ceil(log2 d) and m = ceil(2^(31 + s) / d), n m / 2^(31 + s) exceeds n / d by less than 1 / d (Granlund and
 /// Montgomery, Division by invariant integers using multiplication, 1994).
@@ -39,4 +39,4 @@ private:
     std::uint32_t factor_;
 };
 
-} // namespace cellar::kernel
+} // namespace cellar::detail::kernel

@@ -6,23 +6,23 @@
 
 #include <cstdint>
 
-namespace cellar::kernel {
+namespace cellar::detail::kernel {
 
-/// How many values a thread reads before it writes the first one: 16 bytes of them, so that enough is under way while
-/// memory takes its time to answer.
+/// How many values a thread reads before it writes the first one: 16 bytes' worth, so that enough loads are in flight to
+/// hide the memory's latency.
 template <class Value>
-inline constexpr int values_under_way = sizeof(Value) < 16 ? 16 / static_cast<int>(sizeof(Value)) : 1;
+inline constexpr int values_in_flight = sizeof(Value) < 16 ? 16 / static_cast<int>(sizeof(Value)) : 1;
 
-/// A kernel (see kernel.hpp) at all of [cells, heads, dim], as one of a single index. Neighbouring indices, which
-/// neighbouring threads of a device take, are neighbours in memory: d goes fastest, or i if `CellsFastest`. An index
-/// stands for a strip of `values_under_way` places along the other one of the two.
+/// Applies a kernel (see kernel.hpp) to all of [cells, heads, dim], as a functor of one index. Neighbouring indices, which
+/// go to neighbouring device threads, are neighbours in memory: d is fastest, or the cell if `CellsFastest`. Each index
+/// covers a strip of `values_in_flight` places along the other of the two.
 template <class Kernel, bool CellsFastest>
 class EachElement {
 public:
     using Value = typename Kernel::Value;
-    static constexpr int strip = values_under_way<Value>;
+    static constexpr int strip = values_in_flight<Value>;
 
-    /// i counts from `first` on. There are fewer than 2^31 values.
+    /// Cells are counted from `first` on. There are fewer than 2^31 values.
     EachElement(const Kernel& kernel, std::int64_t first, std::int32_t cells, std::int32_t heads, std::int32_t dim)
         : kernel_{kernel},
           first_{first},
@@ -65,4 +65,4 @@ private:
     std::int32_t along_;
 };
 
-} // namespace cellar::kernel
+} // namespace cellar::detail::kernel

@@ -7,20 +7,20 @@
 
 #include <cstdint>
 
-namespace cellar::kernel {
+namespace cellar::detail::kernel {
 
-/// A kernel (see kernel.hpp) at all of [cells, heads, dim], for reads along the dims and writes along the cells, or the
-/// other way round: a square tile goes through memory that a team of threads shares, so that neighbouring threads are
-/// neighbours in memory on both sides. All of a tile is read before any is written. A team for each tile.
+/// Applies a kernel (see kernel.hpp) to all of [cells, heads, dim] where reads run along the dims and writes along the
+/// cells, or the other way round. Each team of threads takes a square tile through its shared memory, so that neighbouring
+/// threads access neighbouring memory on both sides. A tile is read completely before it is written.
 template <class Kernel, bool ReadsAlongDims, class Team>
 class EachTile {
 public:
     using Value = typename Kernel::Value;
     static constexpr int side = 32;
-    static constexpr int pitch = side + 1; // else a column would lie in one bank of the memory that a team shares
+    static constexpr int pitch = side + 1; // so that the elements of a column lie in different banks of shared memory
     static constexpr int bytes = side * pitch * static_cast<int>(sizeof(Value));
-    static constexpr int strip = values_under_way<Value>;
-    static constexpr int threads = side * side / strip; ///< of a team, at best
+    static constexpr int strip = values_in_flight<Value>;
+    static constexpr int threads = side * side / strip; ///< per team, ideally
 
     EachTile(const Kernel& kernel, std::int32_t cells, std::int32_t heads, std::int32_t dim)
         : kernel_{kernel},
@@ -33,14 +33,14 @@ public:
     std::int32_t tiles() const { return tiles_of_cells_.value() * tiles_of_dim_.value() * heads_; }
 
     CELLAR_FUNCTION void operator()(const Team& team) const {
-        constexpr int size = bytes; // taken by reference, which a member has no address for on a device
+        constexpr int size = bytes; // get_shmem takes a reference, and a static member has no address on a device
         auto* const shared = static_cast<Value*>(team.team_shmem().get_shmem(size));
         read(team, shared);
         team.team_barrier();
         write(team, shared);
     }
 
-    /// What one thread of a team reads, and what it writes after all have read.
+    /// What one thread of a team reads, and what it writes once all have read.
     CELLAR_FUNCTION void read(const Team& team, Value* shared) const {
         const Tile tile = tile_of(team.league_rank());
         is_whole(tile) ? read<true>(tile, team, shared) : read<false>(tile, team, shared);
@@ -62,7 +62,7 @@ private:
         std::int32_t shared;
     };
 
-    // Where a tile is whole, and nearly all are, places are reckoned once for a thread, and then stepped through.
+    // Nearly all tiles are whole. For these the compiler computes a thread's first place and then only adds.
     template <bool is_whole>
     CELLAR_FUNCTION void read(const Tile& tile, const Team& team, Value* shared) const {
         for (int thread = team.team_rank(); thread < threads; thread += team.team_size()) {
@@ -100,7 +100,7 @@ private:
         return {of_cells * side, head, of_dim * side};
     }
 
-    /// The kth place of a thread: neighbouring threads are neighbours along the dims or along the cells.
+    /// The k-th place of a thread. Neighbouring threads are neighbours along the dims or along the cells.
     template <bool AlongDims>
     CELLAR_FUNCTION static Place place(const Tile& tile, int thread, int k) {
         const int along = thread % side;
@@ -118,4 +118,4 @@ private:
     Divisor tiles_of_dim_;
 };
 
-} // namespace cellar::kernel
+} // namespace cellar::detail::kernel

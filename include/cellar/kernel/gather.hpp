@@ -3,13 +3,13 @@
 
 #include <cellar/base/function.hpp>
 #include <cellar/base/view.hpp>
-#include <cellar/kernel/cells.hpp>
+#include <cellar/kernel/kernel.hpp>
 
 #include <cstdint>
 
-namespace cellar::kernel {
+namespace cellar::detail::kernel {
 
-/// Cell cells(i) to row i.
+/// Reads cell cells(i) into row i.
 template <class Mapping, class Element, class T>
 struct Gather {
     using Value = T;
@@ -20,7 +20,7 @@ struct Gather {
     StridedView<T, 3> rows; ///< [cells, heads, dim]
 
     CELLAR_FUNCTION Value read(std::int64_t i, std::int64_t head, std::int64_t d) const {
-        const Element element = memory[mapping(cells(i), head, d)]; // a pack is read at once, and then converted
+        const Element element = memory[mapping(cells(i), head, d)]; // loads a whole pack before converting it
         return static_cast<T>(element);
     }
     CELLAR_FUNCTION void write(std::int64_t i, std::int64_t head, std::int64_t d, const Value& value) const {
@@ -28,4 +28,4 @@ struct Gather {
     }
 };
 
-} // namespace cellar::kernel
+} // namespace cellar::detail::kernel

@@ -7,9 +7,9 @@
 #include <cstdint>
 #include <type_traits>
 
-namespace cellar::kernel {
+namespace cellar::detail::kernel {
 
-/// N neighbouring elements, which a thread reads and writes at once. Kernels take packs for elements.
+/// N neighbouring elements, which a thread reads and writes at once. Kernels treat packs like elements.
 template <class E, int N>
 struct alignas(N * sizeof(E)) Pack {
     E elements[N];
@@ -22,7 +22,7 @@ struct alignas(N * sizeof(E)) Pack {
     }
 };
 
-/// As many elements as the larger of two types has in 16 bytes, the most that a thread moves at once.
+/// How many elements of the larger of two types fit into 16 bytes, the most that a thread moves at once.
 template <class E, class T>
 inline constexpr int pack_width = 16 / static_cast<int>(sizeof(E) > sizeof(T) ? sizeof(E) : sizeof(T));
 
@@ -34,7 +34,7 @@ bool is_aligned_for_packs(const E* memory) {
     return reinterpret_cast<std::uintptr_t>(memory) % (N * sizeof(E)) == 0;
 }
 
-/// Whether every head of the rows is whole packs, each where a pack may lie.
+/// True if every head of the rows consists of whole, aligned packs.
 template <int N, class T>
 bool is_in_packs(const StridedView<T, 3>& rows) {
     return is_aligned_for_packs<N>(rows.pointer) && rows.extent(2) % N == 0 && rows.stride(0) % N == 0
@@ -48,4 +48,4 @@ StridedView<PackOf<N, T>, 3> in_packs(const StridedView<T, 3>& rows) {
             {rows.stride(0) / N, rows.stride(1) / N, 1}};
 }
 
-} // namespace cellar::kernel
+} // namespace cellar::detail::kernel

@@ -3,13 +3,13 @@
 
 #include <cellar/base/function.hpp>
 #include <cellar/base/view.hpp>
-#include <cellar/kernel/cells.hpp>
+#include <cellar/kernel/kernel.hpp>
 
 #include <cstdint>
 
-namespace cellar::kernel {
+namespace cellar::detail::kernel {
 
-/// Row i to cell cells(i), where no cell is named twice.
+/// Writes row i to cell cells(i). All cells are different.
 template <class Mapping, class Element, class T>
 struct Scatter {
     using Value = Element;
@@ -20,7 +20,7 @@ struct Scatter {
     StridedView<const T, 3> rows; ///< [tokens, heads, dim]
 
     CELLAR_FUNCTION Value read(std::int64_t i, std::int64_t head, std::int64_t d) const {
-        const T row = rows(i, head, d); // a pack is read at once, and then converted
+        const T row = rows(i, head, d); // loads a whole pack before converting it
         return static_cast<Element>(row);
     }
     CELLAR_FUNCTION void write(std::int64_t i, std::int64_t head, std::int64_t d, const Value& value) const {
@@ -28,4 +28,4 @@ struct Scatter {
     }
 };
 
-} // namespace cellar::kernel
+} // namespace cellar::detail::kernel

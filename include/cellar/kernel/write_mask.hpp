@@ -6,10 +6,10 @@
 
 #include <cstdint>
 
-namespace cellar::kernel {
+namespace cellar::detail::kernel {
 
-/// Spells out the packs of a mask [tokens, history] whose rows are given as bits, 64 to a word, in whole words. N divides
-/// 64 and the history. Its indices are (token, 0, pack).
+/// Expands the rows of a mask [tokens, history] from bits, whole words of 64 per row, into packs of N elements. N divides 64
+/// and the history. Its indices are (token, 0, pack).
 template <class T, int N>
 struct WriteMask {
     using Value = Pack<T, N>;
@@ -32,4 +32,4 @@ struct WriteMask {
     }
 };
 
-} // namespace cellar::kernel
+} // namespace cellar::detail::kernel

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include <cellar/layout/element.hpp>
+#include <cellar/element/element.hpp>
 #include <cellar/layout/mapping.hpp>
 
 namespace cellar {
 
 /// Keys and values both as [cells, heads, dim].
-template <element Key, element Value = Key>
+template <Element Key, Element Value = Key>
 struct StandardV {
     using key_element = Key;
     using value_element = Value;
@@ -16,7 +16,7 @@ struct StandardV {
 };
 
 /// Keys as [cells, heads, dim], values as [heads, dim, cells].
-template <element Key, element Value = Key>
+template <Element Key, Element Value = Key>
 struct PermutedV {
     using key_element = Key;
     using value_element = Value;
@@ -24,13 +24,18 @@ struct PermutedV {
     using value_mapping = HeadsDimsCells;
 };
 
-template <class L>
-concept has_elements = element<typename L::key_element> && element<typename L::value_element>;
-template <class L>
-concept has_mappings = mapping<typename L::key_mapping> && mapping<typename L::value_mapping>;
+namespace detail {
 
-/// The order and the element types of keys and values. A tag: it has no state of its own.
 template <class L>
-concept layout_policy = has_elements<L> && has_mappings<L>;
+concept has_elements = Element<typename L::key_element> && Element<typename L::value_element>;
+template <class L>
+concept has_mappings = LayoutMapping<typename L::key_mapping> && LayoutMapping<typename L::value_mapping>;
+
+} // namespace detail
+
+/// How keys and values are stored: their element types, and the mappings from (cell, head, d) to memory. A tag without
+/// state.
+template <class L>
+concept LayoutPolicy = detail::has_elements<L> && detail::has_mappings<L>;
 
 } // namespace cellar

@@ -11,7 +11,7 @@
 
 namespace cellar {
 
-/// [cells, heads, dim], last index fastest: one cell's row lies together, and cell after cell.
+/// [cells, heads, dim], last index fastest: a cell's row is contiguous, and rows follow one another.
 class CellsHeadsDims {
 public:
     static constexpr bool contiguous_rows = true;
@@ -48,8 +48,8 @@ private:
     int dim_;
 };
 
-/// [heads, dim, cells], last index fastest: the products of probabilities and values read memory in order, and every
-/// write of a token touches heads * dim places.
+/// [heads, dim, cells], last index fastest: for one head and d, the elements of all cells are contiguous. Multiplying
+/// probabilities by values reads memory in order; writing a token touches heads * dim places.
 class HeadsDimsCells {
 public:
     static constexpr bool contiguous_rows = false;
@@ -72,13 +72,13 @@ public:
         return head * stride_head() + d * stride_dim() + cell;
     }
 
-    /// [heads, dim, range.count]
+    /// [range.count, heads, dim], the first index fastest.
     template <class T>
     CELLAR_FUNCTION constexpr StridedView<T, 3> view(T* data, CellRange range) const {
         // A layer without values has no memory, and a null pointer takes no offset.
         return {dim_ == 0 ? data : data + range.first,
-                {heads_, dim_, range.count},
-                {stride_head(), stride_dim(), stride_cell()}};
+                {range.count, heads_, dim_},
+                {stride_cell(), stride_head(), stride_dim()}};
     }
 
 private:
@@ -86,6 +86,8 @@ private:
     int heads_;
     int dim_;
 };
+
+namespace detail {
 
 template <class M>
 concept made_from_extents = requires(std::int64_t cells, int heads, int dim) {
@@ -116,18 +118,19 @@ concept has_contiguity = requires {
     { M::contiguous_cells } -> std::convertible_to<bool>;
 };
 
-/// Where the element (cell, head, d) lies: index arithmetic over one block of memory, as a value that kernels carry.
+} // namespace detail
+
+/// Where the element (cell, head, d) lies within one block of memory: index arithmetic, as a value that kernels carry.
 ///
 /// - `m(cell, head, d)`: the offset in elements.
-/// - `required_size()`: the elements that the block must hold.
-/// - `view(data, range)`: the cells of a range, of a type and order of its own.
+/// - `required_size()`: how many elements the block must hold.
+/// - `view(data, range)`: a view of the cells in a range, indexed (cell, head, d). Its type is the mapping's own.
 /// - `contiguous_rows`: offsets are (cell * heads + head) * dim + d.
-/// - `contiguous_cells`: for one head and d, cell c + 1 follows cell c.
+/// - `contiguous_cells`: for one head and d, cell c + 1 directly follows cell c.
 ///
-/// Laws: offsets are injective and lie in [0, required_size()). Nothing else may be assumed: a mapping may have neither
-/// kind of contiguity.
+/// Laws: offsets are injective and lie in [0, required_size()). Nothing else may be assumed; both flags may be false.
 template <class M>
-concept mapping = std::is_trivially_copyable_v<M> && made_from_extents<M> && has_extents<M> && has_required_size<
-    M> && has_offset<M> && has_view<M> && has_contiguity<M>;
+concept LayoutMapping = std::is_trivially_copyable_v<M> && detail::made_from_extents<M> && detail::has_extents<
+    M> && detail::has_required_size<M> && detail::has_offset<M> && detail::has_view<M> && detail::has_contiguity<M>;
 
 } // namespace cellar

@@ -2,8 +2,8 @@
 #pragma once
 
 #include <cellar/base/contract.hpp>
+#include <cellar/layout/layer_shape.hpp>
 #include <cellar/shift/frequencies.hpp>
-#include <cellar/store/layer_shape.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -14,28 +14,28 @@
 
 namespace cellar::models {
 
-/// What a layer remembers. The letters are those of a pattern.
+/// What a layer remembers. The letters are used in `Description::pattern`.
 enum class LayerKind : char {
     sliding = 'S',   ///< keys and values of a window
     full = 'F',      ///< keys and values of all tokens
     recurrent = 'R', ///< a state of constant size
-    nothing = '-',   ///< a layer of its own without memory (a feed-forward network that the model counts as a layer)
+    nothing = '-',   ///< nothing (a feed-forward network that the model counts as a layer)
 };
 
-/// Which elements of a key turn together (see `Neox` and `Interleaved`), in the order of the checkpoint at the source.
+/// Which elements of a key form a rotary pair (see `Neox` and `Interleaved`), in the order of the published checkpoint.
 enum class Pairing { none, neox, interleaved };
 
 struct LinearScaling {
     double factor;
 };
 
-/// Rotary position embeddings. The attention factor of YaRN is the model's own affair.
+/// Rotary position embeddings. YaRN's attention factor is left to the model.
 struct Rope {
     Pairing pairing = Pairing::none; ///< none: keys carry no position
-    int dims = 0;                    ///< elements of a head that turn
+    int dims = 0;                    ///< how many elements of a head are rotated
     double base = 10000.0;
     std::variant<std::monostate, LinearScaling, Llama3Scaling, YarnScaling> scaling{};
-    int begin = 0; ///< the first element that turns
+    int begin = 0; ///< the first element that is rotated
 };
 
 struct Attention {
@@ -47,16 +47,16 @@ struct Attention {
 /// One tensor of a recurrent state, for one layer and sequence.
 struct StateDescription {
     std::string_view name{};
-    int extents[3]{}; ///< from the front; 0: no further one
+    int extents[3]{}; ///< unused ones at the end are 0
 
-    /// 0: there is no such tensor.
+    /// 0 if there is no such tensor.
     constexpr int rank() const {
         int rank = 0;
         while (rank < 3 && extents[rank] != 0) ++rank;
         return rank;
     }
 
-    /// 0 without a first extent.
+    /// 0 if there is no such tensor.
     constexpr std::int64_t elements() const {
         std::int64_t product = extents[0];
         for (int i = 1; i < 3 && extents[i] != 0; ++i) product *= extents[i];
@@ -64,21 +64,21 @@ struct StateDescription {
     }
 };
 
-/// What a model remembers: which layer what, and how much.
+/// What a model remembers, layer by layer, and how much.
 struct Description {
     std::string_view name{};
     int layers = 0;
-    std::string_view pattern{}; ///< of kinds, from the first layer on and over again: "SSSSSF"
+    std::string_view pattern{}; ///< the kinds of the layers, repeated from the first layer on: "SSSSSF"
     Attention sliding{};
     Attention full{};
-    StateDescription state[3]{}; ///< a convolution's tail holds the inputs that it needs beside the newest one
+    StateDescription state[3]{}; ///< a convolution's tail has the inputs it needs besides the newest one
 
     constexpr LayerKind kind(int layer) const {
         CELLAR_EXPECTS(layer >= 0 && layer < layers, "layer ", layer, ", expected 0 to ", layers - 1);
         return LayerKind{pattern[static_cast<std::size_t>(layer) % pattern.size()]};
     }
 
-    /// The layers of a kind among the first `end`; with `end` a layer, that layer's index among those of its kind.
+    /// How many of the first `end` layers are of a kind. If layer `end` is of that kind, this is its index among them.
     constexpr int count(LayerKind kind, int end) const {
         int found = 0;
         for (int layer = 0; layer < end; ++layer) found += this->kind(layer) == kind ? 1 : 0;
@@ -86,21 +86,21 @@ struct Description {
     }
     constexpr int count(LayerKind kind) const { return count(kind, layers); }
 
-    /// Of sliding or full layers.
+    /// The attention of the sliding or the full layers.
     constexpr const Attention& attention(LayerKind kind) const {
         CELLAR_EXPECTS(kind == LayerKind::sliding || kind == LayerKind::full,
                        "attention: a kind without keys, expected sliding or full");
         return kind == LayerKind::sliding ? sliding : full;
     }
 
-    /// The tensors of a recurrent layer's state.
+    /// The number of tensors in a recurrent layer's state.
     constexpr int states() const {
         int tensors = 0;
         while (tensors < 3 && state[tensors].rank() != 0) ++tensors;
         return tensors;
     }
 
-    /// Elements of the state of one recurrent layer and one sequence.
+    /// The number of elements in the state of one recurrent layer and one sequence.
     constexpr std::int64_t state_elements() const {
         std::int64_t sum = 0;
         for (const StateDescription& tensor : state) sum += tensor.elements();

@@ -39,7 +39,7 @@ inline constexpr Description gemma3_12b{
 
 // https://github.com/openai/gpt-oss, gpt_oss/torch/model.py, where the numbers are those of the 120b; the layers of the
 // 20b: https://docs.nvidia.com/nemo/megatron-bridge/nightly/models/llm/gpt-oss.html. Its sinks are learned numbers, not
-// tokens: nothing is pinned.
+// tokens: nothing is sinks.
 inline constexpr Rope gpt_oss_rope{.pairing = Pairing::neox,
                                    .dims = 64,
                                    .base = 150000.0,

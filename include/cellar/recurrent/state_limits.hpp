@@ -1,25 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <cellar/base/named_only.hpp>
+
 #include <cstdint>
 
 namespace cellar {
 
-/// What becomes of a batch in which the sequences have different numbers of tokens.
+/// What happens to a batch whose sequences have different numbers of tokens.
 enum class Unequal {
-    split,  ///< into several parts, in each of which all have equally many
+    split,  ///< it is split into several micro-batches, each with equal numbers
     refuse, ///< `begin` refuses with `unequal_batch`
 };
 
-/// How much a recurrent memory must hold. Slots: `sequences * (rollback + 1)` for what the sequences keep, as many again
-/// or `batch`, if that is less, for what a pass writes, and those of the checkpoints.
+/// How much a recurrent memory holds. Slots: sequences * (rollback + 1) for the states that sequences keep; as many again,
+/// or `batch` if that is less, for the states that a pass writes; and those of checkpoints.
 struct StateLimits {
-    std::int32_t sequences = 1;           ///< sequence ids are [0, sequences)
-    std::int32_t batch = 1;               ///< most tokens of one pass
-    std::int32_t rollback = 0;            ///< how many of the last tokens can be taken back; as many more parts a pass
-    std::int32_t checkpoint_interval = 0; ///< a checkpoint at every multiple of this position; 0: none of themselves
-    std::int64_t checkpoint_bytes = 0;    ///< for checkpoints; a quarter of it, at least one state, is kept free for
-                                          ///< those that a pass writes
+    NamedOnly named_only{};
+    std::int32_t sequences = 1; ///< sequences are numbered 0 to sequences - 1
+    std::int32_t batch = 1;     ///< tokens of one pass at most
+    std::int32_t rollback = 0;  ///< how many of a sequence's last tokens can be taken back; costs as many micro-batches
+    std::int32_t checkpoint_interval = 0; ///< a checkpoint at every multiple of this position; 0: no automatic ones
+    /// Memory for checkpoints. A quarter of it, but at least one state, is kept free for those that a pass writes.
+    std::int64_t checkpoint_bytes = 0;
     Unequal unequal = Unequal::split;
 };
 

@@ -3,7 +3,7 @@
 
 #include <cellar/base/contract.hpp>
 #include <cellar/base/type_list.hpp>
-#include <cellar/layout/element.hpp>
+#include <cellar/element/element.hpp>
 
 #include <algorithm>
 #include <concepts>
@@ -15,25 +15,26 @@
 
 namespace cellar {
 
-/// A tag that derives from this names one state tensor of a layer: `struct Ssm : StateTensor<3> {};`. Rank: the
-/// extents of one sequence's tensor.
-template <int Rank, element E = float>
+/// A tag that derives from this names one state tensor of a layer: `struct Ssm : StateTensor<3> {};`. `Rank` is the number
+/// of extents of one sequence's tensor.
+template <int Rank, Element E = float>
 struct StateTensor {
     static_assert(Rank >= 1 && Rank <= 4, "StateTensor: a state has 1 to 4 extents");
     static constexpr int rank = Rank;
     using element_type = E;
 };
 
+/// The name of a state tensor: a type derived from `StateTensor`.
 template <class T>
-concept state_tensor = element<typename T::element_type> && requires {
+concept StateTag = Element<typename T::element_type> && requires {
     { T::rank + 0 } -> std::same_as<int>;
 };
 
-/// The tensors that make up a layer's state, each named by its tag.
-template <state_tensor... Tags>
+/// The tensors of a layer's state, each named by its tag.
+template <StateTag... Tags>
 struct States {
     static_assert(sizeof...(Tags) > 0, "States: a state has at least one tensor");
-    static_assert(((detail::times_among<Tags, Tags...> == 1) && ...), "States: every tensor has a name of its own");
+    static_assert(((detail::times_among<Tags, Tags...> == 1) && ...), "States: every tensor has its own tag");
     static constexpr int count = sizeof...(Tags);
 };
 
@@ -47,7 +48,7 @@ public:
             CELLAR_EXPECTS(extent > 0, "state shape: an extent of ", extent, ", expected at least 1");
             extents_[r++] = extent;
         }
-        // So that the bytes of as many slots as there can be are counted in 64 bits.
+        // So that the bytes of any possible number of slots fit into 64 bits.
         std::int64_t n = 1;
         for (const std::int64_t extent : extents) n = extent < largest ? std::min(n * extent, largest) : largest;
         CELLAR_EXPECTS(n < largest, "state shape: a tensor of 2^28 elements or more, expected fewer");
@@ -69,7 +70,7 @@ private:
     int rank_;
 };
 
-/// What a recurrent memory holds of one sequence: for each layer the extents of each tensor, in the order of `States`.
+/// The state of one sequence: for each layer, the extents of each tensor, in the order of `States`.
 class StateShape {
 public:
     /// All layers alike.
@@ -77,7 +78,7 @@ public:
         : StateShape{std::vector<std::vector<StateExtents>>(static_cast<std::size_t>(layers > 0 ? layers : 0),
                                                             std::vector<StateExtents>(tensors))} {}
 
-    /// Each layer its own extents.
+    /// Each layer with its own extents.
     constexpr explicit StateShape(std::vector<std::vector<StateExtents>> layers) : layers_{std::move(layers)} {
         CELLAR_EXPECTS(!layers_.empty(), "state shape: no layers, expected at least 1");
         for (const auto& layer : layers_)

@@ -7,8 +7,8 @@
 #include <cstddef>
 #include <vector>
 
-// Frequencies of rotary position embeddings, in radians per position, one for each pair of elements. The scalings take
-// the frequencies a model was trained with and give those of a longer context.
+// Frequencies of rotary position embeddings, in radians per position, one for each pair of elements. The scaling
+// functions turn the frequencies that a model was trained with into those for a longer context.
 
 namespace cellar {
 
@@ -21,14 +21,14 @@ inline std::vector<double> rope_frequencies(int rotary_dims, double base = 10000
     return frequencies;
 }
 
-/// All divided by the factor (position interpolation, arXiv:2306.15595).
+/// Every frequency divided by the factor (position interpolation, arXiv:2306.15595).
 inline std::vector<double> linear_scaled(std::vector<double> frequencies, double factor) {
     for (double& frequency : frequencies) frequency /= factor;
     return frequencies;
 }
 
-/// The same as rope_frequencies with the base times factor^(d / (d - 2)), d rotary elements ("NTK-aware" interpolation,
-/// in arXiv:2309.00071, section 3.1): the lowest frequency is divided by the factor, the highest stays.
+/// "NTK-aware" interpolation (arXiv:2309.00071, section 3.1): equals `rope_frequencies` with the base multiplied by
+/// factor^(d / (d - 2)) for d rotary elements. The lowest frequency is divided by the factor, the highest stays.
 inline std::vector<double> ntk_scaled(std::vector<double> frequencies, double factor) {
     const double last = static_cast<double>(frequencies.size()) - 1.0;
     for (std::size_t i = 1; i < frequencies.size(); ++i)
@@ -40,7 +40,7 @@ namespace detail {
 
 inline constexpr double two_pi = 6.283185307179586476925286766559;
 
-/// `kept` = 1: as trained; 0: divided by the factor.
+/// `kept` = 1: the frequency as trained; 0: divided by the factor.
 inline double interpolated(double frequency, double factor, double kept) {
     kept = kept < 0.0 ? 0.0 : kept > 1.0 ? 1.0 : kept;
     return frequency * (kept + (1.0 - kept) / factor);
@@ -55,14 +55,15 @@ struct Llama3Scaling {
     double high_frequency_factor = 4.0;
 };
 
-/// Interpolation by parts: pairs that turn fewer than `low_frequency_factor` times within the original context are
-/// divided by the factor, those that turn more than `high_frequency_factor` times stay, with a ramp linear in the
-/// number of turns between them (Llama 3.1, arXiv:2407.21783; the code that Meta published with it).
+/// Llama 3.1's interpolation by parts (arXiv:2407.21783, and the code that Meta published with it). The frequency of a
+/// pair that completes fewer than `low_frequency_factor` full rotations within the original context is divided by the
+/// factor; that of a pair that completes more than `high_frequency_factor` stays. In between, the ramp is linear in the
+/// number of rotations.
 inline std::vector<double> llama3_scaled(std::vector<double> frequencies, const Llama3Scaling& scaling) {
     for (double& frequency : frequencies) {
-        const double turns = scaling.original_context * frequency / detail::two_pi;
+        const double rotations = scaling.original_context * frequency / detail::two_pi;
         const double kept =
-            (turns - scaling.low_frequency_factor) / (scaling.high_frequency_factor - scaling.low_frequency_factor);
+            (rotations - scaling.low_frequency_factor) / (scaling.high_frequency_factor - scaling.low_frequency_factor);
         frequency = detail::interpolated(frequency, scaling.factor, kept);
     }
     return frequencies;
@@ -73,28 +74,28 @@ struct YarnScaling {
     double original_context;
     double beta_fast = 32.0;
     double beta_slow = 1.0;
-    bool whole_pairs = true; ///< the ramp begins and ends at whole pairs; gpt-oss has it false
+    bool whole_pairs = true; ///< the ramp begins and ends at whole pairs; false for gpt-oss
 };
 
 /// YaRN (arXiv:2309.00071): pairs that turn more than `beta_fast` times within the original context stay, those that
 /// turn fewer than `beta_slow` times are divided by the factor. Between them the ramp is linear in the pair's index, as
-/// in the authors' code and in the engines that followed it; the paper's text has it linear in the number of turns,
+/// in the authors' code and in the engines that followed it; the paper's text has it linear in the number of rotations,
 /// which is `llama3_scaled` with the factors 1 and 32. `base` is that of the frequencies. The attention factor is the
 /// model's own affair.
 inline std::vector<double> yarn_scaled(std::vector<double> frequencies, double base, const YarnScaling& scaling) {
     const auto pairs = static_cast<double>(frequencies.size());
-    const auto pair_that_turns = [&](double times) {
+    const auto pair_that_rotates = [&](double times) {
         return pairs * std::log(scaling.original_context / (times * detail::two_pi)) / std::log(base);
     };
-    double begin = pair_that_turns(scaling.beta_fast);
-    double end = pair_that_turns(scaling.beta_slow);
+    double begin = pair_that_rotates(scaling.beta_fast);
+    double end = pair_that_rotates(scaling.beta_slow);
     if (scaling.whole_pairs) {
         begin = std::floor(begin);
         end = std::ceil(end);
     }
     begin = std::fmax(begin, 0.0);
     end = std::fmin(end, 2.0 * pairs - 1.0);
-    if (begin == end) end += 0.001; // as the authors do
+    if (begin == end) end += 0.001; // as in the authors' code
     for (std::size_t i = 0; i < frequencies.size(); ++i) {
         const double kept = 1.0 - (static_cast<double>(i) - begin) / (end - begin);
         frequencies[i] = detail::interpolated(frequencies[i], scaling.factor, kept);

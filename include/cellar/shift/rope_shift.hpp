@@ -25,11 +25,11 @@ struct Interleaved {
     CELLAR_FUNCTION static constexpr int second(int pair, int) { return 2 * pair + 1; }
 };
 
-/// Turns keys that carry rotary position embeddings (RoFormer, arXiv:2104.09864): moving a key by delta turns pair i by
-/// delta * frequency i, because rotations add up.
+/// Rotates keys that carry rotary position embeddings (RoFormer, arXiv:2104.09864). Moving a key by delta positions
+/// rotates pair i by delta * frequency i, because rotations add up.
 ///
-/// The frequencies, in radians per position, must be those of the model (see frequencies.hpp). A constant that the
-/// model multiplies cosines and sines by (YaRN's attention factor) is kept as it is.
+/// The frequencies, in radians per position, must be those of the model (see frequencies.hpp). A constant by which the
+/// model multiplies cosines and sines (YaRN's attention factor) is unaffected.
 template <class Pairing = Neox>
 class RopeShift {
 public:
@@ -47,10 +47,10 @@ public:
         CELLAR_FUNCTION constexpr int pairs() const { return pairs_; }
         CELLAR_FUNCTION constexpr int first(int pair) const { return begin_ + Pairing::first(pair, pairs_); }
         CELLAR_FUNCTION constexpr int second(int pair) const { return begin_ + Pairing::second(pair, pairs_); }
-        CELLAR_FUNCTION static constexpr void turn(float& a, float& b, Factor factor) {
-            const float turned = a * factor.cosine - b * factor.sine;
+        CELLAR_FUNCTION static constexpr void rotate(float& a, float& b, Factor factor) {
+            const float rotated = a * factor.cosine - b * factor.sine;
             b = a * factor.sine + b * factor.cosine;
-            a = turned;
+            a = rotated;
         }
 
     private:
@@ -59,18 +59,18 @@ public:
     };
 
     /// All layers alike: one frequency per pair. Fewer pairs than half of a head leave its further elements alone;
-    /// `begin` is the first element of a head that turns.
+    /// `begin` is the first element of a head that rotations.
     explicit RopeShift(std::vector<double> frequencies, int begin = 0)
         : RopeShift{std::vector<std::vector<double>>(1, std::move(frequencies)), begin, Private{}} {}
 
-    /// Frequencies of every layer, none for a layer without rotary embeddings.
+    /// Frequencies for each layer; an empty list for a layer without rotary embeddings.
     static RopeShift per_layer(std::vector<std::vector<double>> frequencies, int begin = 0) {
         return {std::move(frequencies), begin, Private{}};
     }
 
     Rotation rotation(int layer) const { return {begin_, static_cast<int>(frequencies(layer).size())}; }
 
-    /// Reckoned in double, so that large deltas lose nothing.
+    /// Computed in double, so that large deltas lose no precision.
     Factor factor(int layer, int pair, std::int32_t delta) const {
         const double angle = delta * frequencies(layer)[static_cast<std::size_t>(pair)];
         return {static_cast<float>(std::cos(angle)), static_cast<float>(std::sin(angle))};
@@ -89,11 +89,11 @@ private:
         const std::size_t layers = frequencies_.size();
         if (layers == 1) return frequencies_.front();
         CELLAR_EXPECTS(layer >= 0 && static_cast<std::size_t>(layer) < layers, "RopeShift: layer ", layer,
-                       ", expected one of the ", layers, " that it has frequencies for");
+                       ", expected 0 to ", layers - 1, ", the layers it has frequencies for");
         return frequencies_[static_cast<std::size_t>(layer)];
     }
 
-    std::vector<std::vector<double>> frequencies_; // one entry: for all layers
+    std::vector<std::vector<double>> frequencies_; // per layer; a single entry serves all layers
     int begin_;
 };
 

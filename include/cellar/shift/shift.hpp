@@ -7,6 +7,8 @@
 
 namespace cellar {
 
+namespace detail {
+
 template <class R>
 concept has_pairs = requires(const R r, int pair) {
     { r.pairs() } -> std::same_as<int>;
@@ -14,29 +16,39 @@ concept has_pairs = requires(const R r, int pair) {
     { r.second(pair) } -> std::same_as<int>;
 };
 template <class R, class Factor>
-concept has_turn = requires(const R r, float& a, float& b, const Factor factor) {
-    r.turn(a, b, factor);
+concept has_pair_rotate = requires(const R r, float& a, float& b, const Factor factor) {
+    r.rotate(a, b, factor);
 };
 
-/// How the keys of one layer are turned, as a value that kernels carry: the elements `first(pair)` and `second(pair)`
-/// of each head, for each of `pairs()` pairs, are changed together by `turn(a, b, factor)`. No element belongs to two
-/// pairs; elements in no pair stay.
+} // namespace detail
+
+/// How the keys of one layer are rotated, as a value that kernels carry. For each of `pairs()` pairs, the elements
+/// `first(pair)` and `second(pair)` of every head are changed together by `rotate(a, b, factor)`. No element belongs to
+/// two pairs; elements of no pair stay as they are.
 template <class R, class Factor>
-concept rotation = std::is_trivially_copyable_v<R> && has_pairs<R> && has_turn<R, Factor>;
+concept PairRotation = std::is_trivially_copyable_v<R> && detail::has_pairs<R> && detail::has_pair_rotate<R, Factor>;
+
+namespace detail {
 
 template <class S>
 concept has_possible = requires {
     { S::possible } -> std::convertible_to<bool>;
 };
-/// Whether keys that move to another position become others: not where a policy has `turns`, and it is false.
-template <has_possible S>
-inline constexpr bool turns_keys = [] {
-    if constexpr (requires { S::turns; }) {
-        return S::possible && S::turns;
+
+} // namespace detail
+
+/// True if shifted keys must be rotated. A policy that shifts without rotating has `rotates = false`.
+template <detail::has_possible S>
+inline constexpr bool rotates_keys = [] {
+    if constexpr (requires { S::rotates; }) {
+        return S::possible && S::rotates;
     } else {
         return bool{S::possible};
     }
 }();
+
+namespace detail {
+
 template <class S>
 concept has_factor =
     std::is_trivially_copyable_v<typename S::Factor> && std::default_initializable<typename S::Factor> && requires(
@@ -45,38 +57,42 @@ concept has_factor =
 };
 template <class S>
 concept has_rotation = requires(const S s, int layer) {
-    { s.rotation(layer) } -> rotation<typename S::Factor>;
+    { s.rotation(layer) } -> PairRotation<typename S::Factor>;
 };
 
-/// What becomes of a stored key when its position changes.
+} // namespace detail
+
+/// What happens to a stored key when its token moves to another position.
 ///
-/// - `possible`: false if keys cannot be moved to another position; then nothing else is needed.
-/// - `turns`: false if they can, and stay what they are; then nothing else is needed, either. True if left out.
-/// - `rotation(layer)`: how that layer's keys are turned.
-/// - `factor(layer, pair, delta)`: what turns that pair by `delta` positions; asked on the host, once per layer, pair
+/// - `possible`: false if stored tokens cannot move; then nothing else is needed.
+/// - `rotates`: false if keys stay as they are when their tokens move; then nothing else is needed. True if left out.
+/// - `rotation(layer)`: how that layer's keys are rotated.
+/// - `factor(layer, pair, delta)`: what rotates that pair by `delta` positions. Called on the host, once per layer, pair
 ///   and delta.
 ///
-/// Laws: a turn by d and then by -d changes nothing, one by a and then by b is one by a + b, both to rounding.
+/// Laws: rotating by d and then by -d changes nothing; rotating by a and then by b equals rotating by a + b. Both hold
+/// up to rounding.
 template <class S>
-concept shift_policy = std::copyable<S> && has_possible<S> &&(!turns_keys<S> || (has_factor<S> && has_rotation<S>));
+concept ShiftPolicy = std::copyable<S> && detail::has_possible<S> &&(
+    !rotates_keys<S> || (detail::has_factor<S> && detail::has_rotation<S>));
 
-/// Whether the first elements of pairs [begin, end) lie side by side, and so do the second ones.
-template <has_pairs R>
+/// True if the first elements of pairs [begin, end) are consecutive, and so are the second ones.
+template <detail::has_pairs R>
 constexpr bool lie_in_two_spans(const R& r, int begin, int end) {
     for (int pair = begin + 1; pair < end; ++pair)
         if (r.first(pair) != r.first(pair - 1) + 1 || r.second(pair) != r.second(pair - 1) + 1) return false;
     return true;
 }
 
-/// One more than the last element of a head that the rotation touches: the least dim it works on.
-template <has_pairs R>
-constexpr int least_dim(const R& r) {
-    int least = 0;
+/// The smallest head dimension that a rotation fits into: one more than the last element it changes.
+template <detail::has_pairs R>
+constexpr int min_dim(const R& r) {
+    int min = 0;
     for (int pair = 0; pair < r.pairs(); ++pair) {
-        if (r.first(pair) >= least) least = r.first(pair) + 1;
-        if (r.second(pair) >= least) least = r.second(pair) + 1;
+        if (r.first(pair) >= min) min = r.first(pair) + 1;
+        if (r.second(pair) >= min) min = r.second(pair) + 1;
     }
-    return least;
+    return min;
 }
 
 } // namespace cellar

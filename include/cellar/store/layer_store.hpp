@@ -6,9 +6,9 @@
 #include <cellar/base/ids.hpp>
 #include <cellar/base/plan.hpp>
 #include <cellar/base/view.hpp>
+#include <cellar/layout/layer_shape.hpp>
 #include <cellar/layout/layout.hpp>
 #include <cellar/shift/shift.hpp>
-#include <cellar/store/layer_shape.hpp>
 
 #include <concepts>
 #include <cstdint>
@@ -17,15 +17,15 @@
 #include <string_view>
 #include <type_traits>
 
-namespace cellar {
+namespace cellar::detail {
 
-/// What rows outside the memory may hold, where the memory holds E.
+/// An element type of rows outside the memory, where the memory stores E.
 template <class T, class E>
-concept row_of = std::same_as<T, E> || std::same_as<T, float>;
+concept row_element = std::same_as<T, E> || std::same_as<T, float>;
 
-/// The keys and values of one layer, in cells. All memory is taken by the constructor and stays where it is, also when
-/// the store is moved. The backend is the one that it was made with.
-template <layout_policy Layout, backend Backend>
+/// The keys and values of one layer, in cells. The constructor allocates all memory; its address never changes, not even
+/// when the store is moved. Every operation takes the backend that the store was made with.
+template <LayoutPolicy Layout, BackendPolicy Backend>
 class LayerStore {
 public:
     using key_element = typename Layout::key_element;
@@ -33,7 +33,7 @@ public:
     using key_mapping = typename Layout::key_mapping;
     using value_mapping = typename Layout::value_mapping;
 
-    /// `shape.shares` plays no part here.
+    /// Ignores `shape.shares`.
     LayerStore(Backend& backend, std::int64_t cells, LayerShape shape)
         : key_mapping_{cells, shape.kv_heads, shape.key_dim},
           value_mapping_{cells, shape.kv_heads, shape.value_dim},
@@ -47,8 +47,8 @@ public:
                + values_.size() * static_cast<std::int64_t>(sizeof(value_element));
     }
 
-    /// Enqueues: row i of `k` [tokens, kv_heads, key_dim] and `v` [tokens, kv_heads, value_dim], of any strides and in
-    /// the stored element or float, goes to cells[i]. Without values (value_dim 0), `v` is a view of nothing.
+    /// Enqueues: writes row i of `k` [tokens, kv_heads, key_dim] and `v` [tokens, kv_heads, value_dim] to cells[i]. Rows
+    /// may have any strides, and hold the stored element or float. For a layer without values, `v` is an empty view.
     template <class K, class V>
     void put(Backend& backend, std::span<const Cell> cells, StridedView<K, 3> k, StridedView<V, 3> v) {
         expect_rows(cells, k, v);
@@ -56,7 +56,7 @@ public:
         if (v.size() != 0) backend.scatter(value_mapping_, values_, cells, static_cast<StridedView<const V, 3>>(v));
     }
 
-    /// Enqueues: the rows of `cells`, in their order, come to `k` and `v`, shaped as for `put`.
+    /// Enqueues: reads cells[i] into row i of `k` and `v`, shaped as for `put`.
     template <class K, class V>
     void gather(Backend& backend, std::span<const Cell> cells, StridedView<K, 3> k, StridedView<V, 3> v) const {
         expect_rows(cells, k, v);
@@ -64,11 +64,10 @@ public:
         if (v.size() != 0) backend.gather(value_mapping_, values_, cells, v);
     }
 
-    /// The keys of a range of cells, in place: [range.count, kv_heads, key_dim] where the layout keeps them as
-    /// CellsHeadsDims, [kv_heads, key_dim, range.count] where as HeadsDimsCells.
+    /// The keys of a range of cells, in place: [range.count, kv_heads, key_dim], with the layout's strides.
     auto keys(CellRange range) const { return key_mapping_.view(keys_.data(), range); }
 
-    /// The same for values.
+    /// The values of a range of cells, in place: [range.count, kv_heads, value_dim], with the layout's strides.
     auto values(CellRange range) const { return value_mapping_.view(values_.data(), range); }
 
     /// Enqueues.
@@ -77,21 +76,22 @@ public:
         backend.move(value_mapping_, values_, moves);
     }
 
-    /// Enqueues: turns the keys; values carry no position.
-    template <shift_policy Shift>
-        requires(turns_keys<Shift>)
-    void turn(Backend& backend, const Shift& shift, int layer, std::span<const Turn> turns) {
-        const int least = least_dim(shift.rotation(layer));
-        CELLAR_EXPECTS(least <= key_mapping_.dim(), "store: the keys of layer ", layer, " have ", key_mapping_.dim(),
-                       " elements per head, expected at least the ", least, " that the shift turns");
-        backend.turn(key_mapping_, keys_, shift, layer, turns);
+    /// Enqueues: rotates keys. Values carry no position.
+    template <ShiftPolicy Shift>
+        requires(rotates_keys<Shift>)
+    void rotate(Backend& backend, const Shift& shift, int layer, std::span<const KeyRotation> rotations) {
+        const int min = min_dim(shift.rotation(layer));
+        CELLAR_EXPECTS(min <= key_mapping_.dim(), "store: the keys of layer ", layer, " have ", key_mapping_.dim(),
+                       " elements per head, expected at least the ", min, " that the shift rotates");
+        backend.rotate(key_mapping_, keys_, shift, layer, rotations);
     }
 
 private:
     template <class K, class V>
     void expect_rows(std::span<const Cell> cells, const StridedView<K, 3>& k, const StridedView<V, 3>& v) const {
-        static_assert(row_of<std::remove_const_t<K>, key_element> && row_of<std::remove_const_t<V>, value_element>,
-                      "rows given to a layer hold its stored element or float");
+        static_assert(
+            row_element<std::remove_const_t<K>, key_element> && row_element<std::remove_const_t<V>, value_element>,
+            "the rows of a layer hold its stored element or float");
         expect_extents("keys", key_mapping_, cells, k);
         if (value_mapping_.dim() != 0 || v.size() != 0) expect_extents("values", value_mapping_, cells, v);
     }
@@ -112,4 +112,4 @@ private:
     typename Backend::template Buffer<value_element> values_;
 };
 
-} // namespace cellar
+} // namespace cellar::detail

@@ -3,14 +3,14 @@
 
 #include <cellar/base/contract.hpp>
 #include <cellar/base/ids.hpp>
-#include <cellar/window/retention.hpp>
+#include <cellar/window/detail/retention.hpp>
 #include <cellar/window/window.hpp>
 
 #include <cstdint>
 
 namespace cellar {
 
-/// A token sees from the beginning of its chunk of `Size` positions up to itself (Llama 4's local layers).
+/// A token sees its chunk of `Size` positions, from the chunk's first position up to itself (Llama 4's local layers).
 /// `ChunkedAttention<>{size}` takes the size at run time.
 template <std::int32_t Size = dynamic_width>
 class ChunkedAttention {
@@ -18,34 +18,34 @@ class ChunkedAttention {
 
 public:
     constexpr explicit ChunkedAttention(WindowOptions options = {}) requires(Size != dynamic_width)
-        : ChunkedAttention{Size, options.pinned, detail::Retention{options.retention}} {}
+        : ChunkedAttention{Size, options.sinks, detail::Retention{options.retention}} {}
 
     constexpr explicit ChunkedAttention(std::int32_t size, WindowOptions options = {}) requires(Size == dynamic_width)
-        : ChunkedAttention{size, options.pinned, detail::Retention{options.retention}} {}
+        : ChunkedAttention{size, options.sinks, detail::Retention{options.retention}} {}
 
     constexpr std::int32_t size() const { return size_; }
 
     constexpr Position oldest_visible(Position p) const { return p - p.value % size_; }
-    /// The retention is never shorter than a chunk, so what is visible is kept.
+    /// The retention is at least a chunk, so everything visible is kept.
     constexpr Position oldest_kept(Position p) const { return retention_.oldest_kept(p, size_); }
-    constexpr std::int32_t pinned() const { return pinned_; }
+    constexpr std::int32_t sinks() const { return sinks_; }
 
-    constexpr ChunkedAttention fitted(std::int32_t sequences, std::int32_t capacity) const {
-        return {size_, pinned_, retention_.fitted(size_, pinned_, sequences, capacity)};
+    constexpr ChunkedAttention resolved(std::int32_t sequences, std::int32_t capacity) const {
+        return {size_, sinks_, retention_.resolved(size_, sinks_, sequences, capacity)};
     }
     constexpr std::int64_t cells(std::int32_t sequences, std::int32_t capacity, std::int32_t batch) const {
-        return retention_.cells(pinned_, sequences, capacity, batch);
+        return retention_.cells(sinks_, sequences, capacity, batch);
     }
 
 private:
-    constexpr ChunkedAttention(std::int32_t size, std::int32_t pinned, detail::Retention retention)
-        : size_{size}, pinned_{pinned}, retention_{retention} {
+    constexpr ChunkedAttention(std::int32_t size, std::int32_t sinks, detail::Retention retention)
+        : size_{size}, sinks_{sinks}, retention_{retention} {
         CELLAR_EXPECTS(size > 0, "ChunkedAttention: the size is ", size, ", expected at least 1");
-        CELLAR_EXPECTS(pinned >= 0, "ChunkedAttention: ", pinned, " pinned positions, expected none or more");
+        CELLAR_EXPECTS(sinks >= 0, "ChunkedAttention: ", sinks, " sinks, expected 0 or more");
     }
 
     std::int32_t size_;
-    std::int32_t pinned_;
+    std::int32_t sinks_;
     detail::Retention retention_;
 };
 

@@ -3,14 +3,14 @@
 
 #include <cellar/base/contract.hpp>
 #include <cellar/base/ids.hpp>
-#include <cellar/window/retention.hpp>
+#include <cellar/window/detail/retention.hpp>
 #include <cellar/window/window.hpp>
 
 #include <cstdint>
 
 namespace cellar {
 
-/// A token sees the last `Width` tokens, itself included, as Mistral, transformers and llama.cpp count.
+/// A token sees the last `Width` tokens of its sequence, itself included (as Mistral, transformers and llama.cpp count).
 /// `SlidingWindow<>{width}` takes the width at run time.
 template <std::int32_t Width = dynamic_width>
 class SlidingWindow {
@@ -18,33 +18,33 @@ class SlidingWindow {
 
 public:
     constexpr explicit SlidingWindow(WindowOptions options = {}) requires(Width != dynamic_width)
-        : SlidingWindow{Width, options.pinned, detail::Retention{options.retention}} {}
+        : SlidingWindow{Width, options.sinks, detail::Retention{options.retention}} {}
 
     constexpr explicit SlidingWindow(std::int32_t width, WindowOptions options = {}) requires(Width == dynamic_width)
-        : SlidingWindow{width, options.pinned, detail::Retention{options.retention}} {}
+        : SlidingWindow{width, options.sinks, detail::Retention{options.retention}} {}
 
     constexpr std::int32_t width() const { return width_; }
 
     constexpr Position oldest_visible(Position p) const { return {p.value < width_ ? 0 : p.value - width_ + 1}; }
     constexpr Position oldest_kept(Position p) const { return retention_.oldest_kept(p, width_); }
-    constexpr std::int32_t pinned() const { return pinned_; }
+    constexpr std::int32_t sinks() const { return sinks_; }
 
-    constexpr SlidingWindow fitted(std::int32_t sequences, std::int32_t capacity) const {
-        return {width_, pinned_, retention_.fitted(width_, pinned_, sequences, capacity)};
+    constexpr SlidingWindow resolved(std::int32_t sequences, std::int32_t capacity) const {
+        return {width_, sinks_, retention_.resolved(width_, sinks_, sequences, capacity)};
     }
     constexpr std::int64_t cells(std::int32_t sequences, std::int32_t capacity, std::int32_t batch) const {
-        return retention_.cells(pinned_, sequences, capacity, batch);
+        return retention_.cells(sinks_, sequences, capacity, batch);
     }
 
 private:
-    constexpr SlidingWindow(std::int32_t width, std::int32_t pinned, detail::Retention retention)
-        : width_{width}, pinned_{pinned}, retention_{retention} {
+    constexpr SlidingWindow(std::int32_t width, std::int32_t sinks, detail::Retention retention)
+        : width_{width}, sinks_{sinks}, retention_{retention} {
         CELLAR_EXPECTS(width > 0, "SlidingWindow: the width is ", width, ", expected at least 1");
-        CELLAR_EXPECTS(pinned >= 0, "SlidingWindow: ", pinned, " pinned positions, expected none or more");
+        CELLAR_EXPECTS(sinks >= 0, "SlidingWindow: ", sinks, " sinks, expected 0 or more");
     }
 
     std::int32_t width_;
-    std::int32_t pinned_;
+    std::int32_t sinks_;
     detail::Retention retention_;
 };
 

@@ -8,7 +8,9 @@
 
 namespace cellar {
 
-// The requirements are named one by one, so that every compiler names the one that is missing.
+namespace detail {
+
+// One requirement each, so that every compiler names the one that is missing.
 template <class W>
 concept has_oldest_visible = requires(const W w, Position p) {
     { w.oldest_visible(p) } -> std::same_as<Position>;
@@ -18,33 +20,45 @@ concept has_oldest_kept = requires(const W w, Position p) {
     { w.oldest_kept(p) } -> std::same_as<Position>;
 };
 template <class W>
-concept has_pinned = requires(const W w) {
-    { w.pinned() } -> std::same_as<std::int32_t>;
+concept has_sinks = requires(const W w) {
+    { w.sinks() } -> std::same_as<std::int32_t>;
 };
 template <class W>
-concept has_fitted = requires(const W w, std::int32_t n) {
-    { w.fitted(n, n) } -> std::same_as<W>;
+concept has_resolved = requires(const W w, std::int32_t n) {
+    { w.resolved(n, n) } -> std::same_as<W>;
 };
 template <class W>
 concept has_cells = requires(const W w, std::int32_t n) {
     { w.cells(n, n, n) } -> std::same_as<std::int64_t>;
 };
 
+} // namespace detail
+
 /// What a token may see, and what is kept for later tokens: arithmetic on positions alone.
 ///
-/// - `oldest_visible(p)`: a query at p sees positions [oldest_visible(p), p], and the pinned ones up to p.
-/// - `oldest_kept(p)`: once p is a sequence's newest position, those below are forgotten, but for the pinned ones.
-/// - `pinned()`: so many first positions are always kept and seen (attention sinks).
-/// - `fitted(sequences, capacity)`: the same window with its defaults settled for a cache of that size.
-/// - `cells(sequences, capacity, batch)`: the cells that such a cache needs so that it never runs full while every
-///   sequence keeps to its share and its tokens to positions of their own; asked of a fitted window.
+/// - `oldest_visible(p)`: a query at p sees positions [oldest_visible(p), p], and the sinks up to p.
+/// - `oldest_kept(p)`: once p is a sequence's newest position, positions below this one are forgotten, except sinks.
+/// - `sinks()`: this many first positions are always kept and visible (attention sinks, arXiv:2309.17453).
+/// - `resolved(sequences, capacity)`: the same window with its defaults filled in for a cache of that size. Resolving a
+///   window again, for another cache, starts from what was asked for at first.
+/// - `cells(sequences, capacity, batch)`: the cells with which such a cache never becomes full, as long as no sequence
+///   is longer than the capacity and all its tokens have different positions. Called on a resolved window.
 ///
-/// Laws: `oldest_kept(p) <= oldest_visible(p) <= p`, and both never fall as p grows.
+/// Laws: `oldest_kept(p) <= oldest_visible(p) <= p`, and neither falls as p grows.
 template <class W>
-concept window_policy =
-    std::copyable<W> && has_oldest_visible<W> && has_oldest_kept<W> && has_pinned<W> && has_fitted<W> && has_cells<W>;
+concept WindowPolicy = std::copyable<W> && detail::has_oldest_visible<W> && detail::has_oldest_kept<
+    W> && detail::has_sinks<W> && detail::has_resolved<W> && detail::has_cells<W>;
 
 /// As a template argument: the width is given at run time.
 inline constexpr std::int32_t dynamic_width = 0;
+
+/// What a window keeps beyond what a token sees.
+struct WindowOptions {
+    /// How many of a sequence's newest tokens are kept, at least the window's width. With n more than the width, a
+    /// sequence can go back n + 1 tokens. 0: the width, and one more if there are several sequences.
+    std::int32_t retention = 0;
+    /// First positions that are always kept and visible (attention sinks, arXiv:2309.17453).
+    std::int32_t sinks = 0;
+};
 
 } // namespace cellar

@@ -4,7 +4,7 @@
 
 // A cache gives its keys away as a tensor of DLPack.
 int main() {
-    cellar::Cache<> cache{cellar::Shape{1, 2, 4}, {.sequences = 1, .capacity = 8, .batch = 1}};
+    cellar::Cache<> cache{cellar::CacheShape{1, 2, 4}, {.sequences = 1, .capacity = 8, .batch = 1}};
     const auto tensor = cellar::to_dlpack(cache.reserve(1).keys(0), {kDLCPU, 0});
     return tensor->dl_tensor.ndim == 3 && tensor->dl_tensor.shape[2] == 4 ? 0 : 1;
 }

@@ -3,7 +3,8 @@
 #include <cellar/cellar.hpp>
 
 int main() {
-    using Cache = cellar::Cache<cellar::StandardV<float>, cellar::FullCausal, cellar::NoShift, cellar::EigenBackend>;
-    const Cache cache{cellar::Shape{1, 1, 2, 2}, {.sequences = 1, .capacity = 8, .batch = 4}};
+    using Cache =
+        cellar::Cache<cellar::StandardV<float>, cellar::FullCausal, cellar::DisabledShift, cellar::EigenBackend>;
+    const Cache cache{cellar::CacheShape{1, 1, 2, 2}, {.sequences = 1, .capacity = 8, .batch = 4}};
     return cache.cells() == 8 ? 0 : 1;
 }

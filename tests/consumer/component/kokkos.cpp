@@ -8,8 +8,8 @@ int main(int argc, char** argv) {
     // [kokkos]
     using Space = Kokkos::DefaultHostExecutionSpace;
     using Backend = cellar::KokkosBackend<Space>;
-    cellar::Cache<cellar::StandardV<float>, cellar::FullCausal, cellar::NoShift, Backend> cache{
-        cellar::Shape{1, 2, 4}, {.sequences = 1, .capacity = 8, .batch = 1}};
+    cellar::Cache<cellar::StandardV<float>, cellar::FullCausal, cellar::DisabledShift, Backend> cache{
+        cellar::CacheShape{1, 2, 4}, {.sequences = 1, .capacity = 8, .batch = 1}};
     const cellar::Position position[] = {{0}};
     const cellar::Sequence sequence[] = {{0}};
     auto pass = cache.begin({position, sequence});

@@ -7,7 +7,7 @@ static_assert(CELLAR_VERSION >= 100);
 
 int main() {
     cellar::Cache<cellar::PermutedV<cellar::half>, cellar::SlidingWindow<4>> cache{
-        cellar::Shape{1, 1, 2, 2}, {.sequences = 1, .capacity = 8, .batch = 4}};
+        cellar::CacheShape{1, 1, 2, 2}, {.sequences = 1, .capacity = 8, .batch = 4}};
 
     const std::array<cellar::Position, 2> positions{{{0}, {1}}};
     const std::array<cellar::Sequence, 2> sequences{{{0}, {0}}};

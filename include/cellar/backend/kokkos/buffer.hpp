@@ -10,10 +10,9 @@
 #include <type_traits>
 #include <utility>
 
-namespace cellar {
+namespace cellar::detail {
 
-/// n elements in a memory space, all zero. Move-only: a copied View is an alias, so that a copyable buffer would share
-/// its memory unnoticed.
+/// n elements in a memory space, all zero. Move-only: a copied View is an alias, so copies of a buffer would share memory.
 template <class E, class MemorySpace>
 class KokkosBuffer {
 public:
@@ -23,7 +22,7 @@ public:
     KokkosBuffer(const ExecutionSpace& space, std::int64_t n)
         : view_{Kokkos::view_alloc(space, Kokkos::WithoutInitializing, "cellar"), static_cast<std::size_t>(n)} {
         if constexpr (std::is_same_v<MemorySpace, Kokkos::HostSpace>)
-            detail::prefer_huge_pages(view_.data(), static_cast<std::size_t>(n) * sizeof(E));
+            prefer_huge_pages(view_.data(), static_cast<std::size_t>(n) * sizeof(E));
         Kokkos::deep_copy(space, view_, E{});
     }
 
@@ -42,4 +41,4 @@ private:
     View view_;
 };
 
-} // namespace cellar
+} // namespace cellar::detail

@@ -3,30 +3,29 @@
 
 #include <cellar/backend/kokkos/launch.hpp>
 #include <cellar/base/view.hpp>
-#include <cellar/kernel/cells.hpp>
-#include <cellar/kernel/copy_cell.hpp>
 #include <cellar/kernel/gather.hpp>
+#include <cellar/kernel/kernel.hpp>
 #include <cellar/kernel/pack.hpp>
+#include <cellar/kernel/rotate.hpp>
+#include <cellar/kernel/rotate_packs.hpp>
 #include <cellar/kernel/scatter.hpp>
-#include <cellar/kernel/turn.hpp>
-#include <cellar/kernel/turn_packs.hpp>
 #include <cellar/layout/mapping.hpp>
 
 #include <cstdint>
 #include <type_traits>
 
-// Which kernel does it, by how memory lies: 16 bytes a thread where rows lie together and are aligned, tiles from rows
-// that lie together to cells that do and back, else elements. Lists of cells are where kernels read them. All enqueue.
+// Chooses a kernel: 16 bytes per thread for contiguous, aligned rows; tiles between contiguous rows and contiguous cells;
+// else single elements. Lists of cells lie where kernels read them. All functions enqueue.
 
 namespace cellar::detail {
 
-/// Fewer cells leave a tile nearly empty.
-inline constexpr std::int64_t worth_a_tile = 16;
+/// With fewer cells, a tile would be nearly empty.
+inline constexpr std::int64_t min_tile_cells = 16;
 
 template <bool puts, class Mapping, class Element, class T>
 using RowKernel = std::conditional_t<puts, kernel::Scatter<Mapping, Element, T>, kernel::Gather<Mapping, Element, T>>;
 
-/// Row i of `rows` to cells(i); from there, if the rows are not constant.
+/// Writes row i of `rows` to cells(i) if the rows are constant; else reads cells(i) into row i.
 template <class ExecutionSpace, class Mapping, class E, class T>
 void launch_rows(const ExecutionSpace& space, const Mapping& mapping, E* memory, kernel::CellList cells,
                  const StridedView<T, 3>& rows) {
@@ -44,12 +43,12 @@ void launch_rows(const ExecutionSpace& space, const Mapping& mapping, E* memory,
         }
     }
     const RowKernel<puts, Mapping, Element, Row> kernel{mapping, memory, cells, rows};
-    if (Mapping::contiguous_cells && rows.stride(2) == 1 && rows.extent(0) >= worth_a_tile)
+    if (Mapping::contiguous_cells && rows.stride(2) == 1 && rows.extent(0) >= min_tile_cells)
         return launch_tiles<puts>(space, kernel, rows.extent(0), heads, rows.extent(2));
     launch_elements<Mapping::contiguous_cells>("cellar", space, kernel, rows.extent(0), heads, rows.extent(2));
 }
 
-/// Cell from[i] to cell to[i], for `count` of them; no cell is both read and written.
+/// Copies cell from[i] to cell to[i] for i < count. No cell is both read and written.
 template <class ExecutionSpace, class Mapping, class E>
 void launch_copy(const ExecutionSpace& space, const Mapping& mapping, E* memory, kernel::CellList from,
                  kernel::CellList to, std::int64_t count) {
@@ -67,14 +66,14 @@ void launch_copy(const ExecutionSpace& space, const Mapping& mapping, E* memory,
     launch_elements<Mapping::contiguous_cells>("cellar", space, copy, count, mapping.heads(), mapping.dim());
 }
 
-/// Turns the keys of cells[i], for `count` of them, by the factors of all pairs.
+/// Rotates the keys of cells[i] for i < count, by the factors of all pairs.
 template <class ExecutionSpace, class Mapping, class E, class Rotation, class Factor>
-void launch_turn(const ExecutionSpace& space, const Mapping& mapping, E* memory, const Rotation& rotation,
-                 const Factor* factors, kernel::CellList cells, std::int64_t count) {
+void launch_rotate(const ExecutionSpace& space, const Mapping& mapping, E* memory, const Rotation& rotation,
+                   const Factor* factors, kernel::CellList cells, std::int64_t count) {
     if constexpr (Mapping::contiguous_rows) {
         constexpr int width = kernel::pack_width<E, E>;
-        const auto launch_packs = [&](auto turn) {
-            launch_elements<false>("cellar: turn", space, turn, count, mapping.heads(), rotation.pairs() / width);
+        const auto launch_packs = [&](auto rotate) {
+            launch_elements<false>("cellar: rotate", space, rotate, count, mapping.heads(), rotation.pairs() / width);
         };
         using enum kernel::PairOrder;
         const CellsHeadsDims rows{mapping.cells(), mapping.heads(), mapping.dim()};
@@ -82,14 +81,16 @@ void launch_turn(const ExecutionSpace& space, const Mapping& mapping, E* memory,
             const auto order = kernel::pair_order<width>(rotation);
             if (order == apart)
                 return launch_packs(
-                    kernel::TurnPacks<E, width, apart, Rotation, Factor>{rows, memory, rotation, factors, cells});
+                    kernel::RotatePacks<E, width, apart, Rotation, Factor>{rows, memory, rotation, factors, cells});
             if (order == neighbours)
-                return launch_packs(
-                    kernel::TurnPacks<E, width, neighbours, Rotation, Factor>{rows, memory, rotation, factors, cells});
+                return launch_packs(kernel::RotatePacks<E, width, neighbours, Rotation, Factor>{rows, memory, rotation,
+                                                                                                factors, cells});
         }
     }
-    const kernel::Turn<Mapping, E, Rotation, Factor, kernel::CellList> turn{mapping, memory, rotation, factors, cells};
-    launch_elements<Mapping::contiguous_cells>("cellar: turn", space, turn, count, mapping.heads(), rotation.pairs());
+    const kernel::Rotate<Mapping, E, Rotation, Factor, kernel::CellList> rotate{mapping, memory, rotation, factors,
+                                                                                cells};
+    launch_elements<Mapping::contiguous_cells>("cellar: rotate", space, rotate, count, mapping.heads(),
+                                               rotation.pairs());
 }
 
 } // namespace cellar::detail

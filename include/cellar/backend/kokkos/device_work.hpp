@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include <cellar/backend/host_runs.hpp>
+#include <cellar/backend/host/runs.hpp>
 #include <cellar/backend/kokkos/device_rows.hpp>
 #include <cellar/backend/kokkos/launch.hpp>
 #include <cellar/backend/kokkos/staged_list.hpp>
@@ -25,11 +25,9 @@
 #include <utility>
 #include <vector>
 
-namespace cellar {
+namespace cellar::detail {
 
-namespace detail {
-
-/// True if all rows lie at, and are as long as, a multiple of Word.
+/// True if the addresses and lengths of all rows are multiples of Word.
 template <class Word>
 bool in_words_of(std::span<const SlotRows> tensors) {
     constexpr auto size = static_cast<std::int64_t>(sizeof(Word));
@@ -42,84 +40,81 @@ bool in_words_of(std::span<const SlotRows> tensors) {
     });
 }
 
-} // namespace detail
-
-/// What a `KokkosBackend` does on a device: neighbouring threads work on neighbours in memory, each on 16 bytes where
-/// rows lie together and are aligned, else on an element. The lists of cells and factors that kernels read are kept on
-/// the device between verbs.
+/// The work of a `KokkosBackend` on a device. Neighbouring threads access neighbouring memory, each 16 bytes where rows are
+/// contiguous and aligned, else one element. Lists of cells and factors stay on the device between operations.
 template <class ExecutionSpace, class MemorySpace>
 class KokkosDeviceWork {
 public:
     static constexpr bool on_device = true;
 
-    /// Afterwards no pass of so many tokens that see so many cells makes a list grow.
+    /// Afterwards, no pass of at most that many tokens and visible cells makes a list grow.
     void reserve(const ExecutionSpace& space, std::int64_t tokens, std::int64_t cells) {
         cells_.reserve(space, static_cast<std::size_t>(tokens));
         mask_bits_.reserve(space, static_cast<std::size_t>(tokens * ((cells + 63) / 64)));
     }
 
-    /// As the first scatter of a pass does.
-    void send_cells(const ExecutionSpace& space, std::span<const Cell> cells) { cells_.send(space, cells); }
+    /// What the first scatter of a pass does otherwise.
+    void upload_cells(const ExecutionSpace& space, std::span<const Cell> cells) { cells_.upload(space, cells); }
 
     template <class Mapping, class E, class T>
     void scatter(const ExecutionSpace& space, const Mapping& mapping, E* memory, std::span<const Cell> cells,
                  StridedView<const T, 3> rows) {
-        detail::launch_rows(space, mapping, memory, {cells_.send(space, cells)}, rows);
+        launch_rows(space, mapping, memory, {cells_.upload(space, cells)}, rows);
     }
 
     template <class Mapping, class E, class T>
     void gather(const ExecutionSpace& space, const Mapping& mapping, const E* memory, std::span<const Cell> cells,
                 StridedView<T, 3> rows) {
-        detail::launch_rows(space, mapping, memory, {from_.send(space, cells)}, rows);
+        launch_rows(space, mapping, memory, {from_.upload(space, cells)}, rows);
     }
 
-    /// Cells of runs that overlap themselves go through scratch memory, as many at once as it holds; all others are
-    /// copied in one launch.
+    /// Runs that overlap themselves go through scratch memory, as many cells at once as it holds. All others are copied in
+    /// one launch.
     template <class Mapping, class E>
     void move(const ExecutionSpace& space, const Mapping& mapping, E* memory, std::span<const Move> moves) {
         sources_.clear();
         targets_.clear();
         for (const Move& run : moves)
-            if (!detail::overlaps(run)) list(run);
+            if (!overlaps(run)) list(run);
         const std::int64_t apart = std::ssize(sources_);
         for (const Move& run : moves)
-            if (detail::overlaps(run) && run.from != run.to) list(run);
+            if (overlaps(run) && run.from != run.to) list(run);
         if (sources_.empty()) return;
-        const Cell* const from = from_.send(space, sources_);
-        const Cell* const to = to_.send(space, targets_);
-        detail::launch_copy(space, mapping, memory, {from}, {to}, apart);
+        const Cell* const from = from_.upload(space, sources_);
+        const Cell* const to = to_.upload(space, targets_);
+        launch_copy(space, mapping, memory, {from}, {to}, apart);
         move_in_order<Mapping, E>(space, mapping, memory, from + apart, to + apart, std::ssize(sources_) - apart);
     }
 
-    /// Turns by the same delta that come one after another are one launch.
+    /// Consecutive rotations by the same delta are one launch.
     template <class Mapping, class E, class Shift>
-    void turn(const ExecutionSpace& space, const Mapping& mapping, E* memory, const Shift& shift, int layer,
-              std::span<const Turn> turns) {
+    void rotate(const ExecutionSpace& space, const Mapping& mapping, E* memory, const Shift& shift, int layer,
+                std::span<const KeyRotation> rotations) {
         const auto rotation = shift.rotation(layer);
         if (rotation.pairs() == 0) return;
-        while (!turns.empty()) {
-            const std::int32_t delta = turns.front().delta;
+        while (!rotations.empty()) {
+            const std::int32_t delta = rotations.front().delta;
             sources_.clear();
             std::size_t n = 0;
-            for (; n < turns.size() && turns[n].delta == delta; ++n)
-                for (std::int32_t i = 0; i < turns[n].count; ++i) sources_.push_back(turns[n].first + i);
-            turns = turns.subspan(n);
+            for (; n < rotations.size() && rotations[n].delta == delta; ++n)
+                for (std::int32_t i = 0; i < rotations[n].count; ++i) sources_.push_back(rotations[n].first + i);
+            rotations = rotations.subspan(n);
             if (sources_.empty()) continue;
-            const auto* const factors = send_factors(space, shift, layer, delta, rotation.pairs());
-            detail::launch_turn(space, mapping, memory, rotation, factors, {from_.send(space, sources_)},
-                                std::ssize(sources_));
+            const auto* const factors = upload_factors(space, shift, layer, delta, rotation.pairs());
+            launch_rotate(space, mapping, memory, rotation, factors, {from_.upload(space, sources_)},
+                          std::ssize(sources_));
         }
     }
 
     /// One launch for every 8 tensors.
     void copy_slots(const ExecutionSpace& space, std::span<const SlotRows> tensors, std::span<const SlotCopy> copies) {
-        // A pass copies to and fro in turn, by the same two lists for every layer: both stay on the device.
+        // get and put alternate between the same two lists in every layer, so both are kept on the device.
         std::swap(slot_copies_, last_slot_copies_);
-        const SlotCopy* const list = slot_copies_.send(space, copies);
-        constexpr std::size_t most = kernel::CopySlots<kernel::SlotWord>::most_tensors;
+        const SlotCopy* const list = slot_copies_.upload(space, copies);
+        constexpr std::size_t most = kernel::CopySlots<kernel::SlotWord>::max_tensors;
         for (; !tensors.empty(); tensors = tensors.subspan(std::min(most, tensors.size()))) {
             const auto some = tensors.first(std::min(most, tensors.size()));
-            if (detail::in_words_of<kernel::SlotWord>(some)) {
+            if (in_words_of<kernel::SlotWord>(some)) {
                 launch_copies<kernel::SlotWord>(space, some, list, std::ssize(copies));
             } else {
                 launch_copies<std::byte>(space, some, list, std::ssize(copies));
@@ -131,7 +126,7 @@ public:
     void write_mask(const ExecutionSpace& space, std::span<const std::uint64_t> bits, T visible, T hidden,
                     StridedView<T, 2> mask) {
         constexpr int width = kernel::pack_width<T, T>;
-        const std::uint64_t* const words = mask_bits_.send(space, bits);
+        const std::uint64_t* const words = mask_bits_.upload(space, bits);
         if (mask.extent(1) % width == 0 && kernel::is_aligned_for_packs<width>(mask.pointer)) {
             write_packs<width>(space, words, visible, hidden, mask);
         } else {
@@ -139,7 +134,7 @@ public:
         }
     }
 
-    /// All work that was given to the space is done.
+    /// To be called when all work given to the space is done.
     void fenced() {
         cells_.fenced();
         from_.fenced();
@@ -151,10 +146,10 @@ public:
     }
 
 private:
-    // Meant to stay in the cache of a device on the way through it, and to be worth a launch.
+    // Small enough for a device's cache, large enough for a launch to pay.
     static constexpr std::int64_t scratch_bytes = std::int64_t{4} << 20;
 
-    /// The cells of a run, in the order in which none is overwritten before it was read.
+    /// Lists the cells of a run, in the order in which none is overwritten before it was read.
     void list(const Move& run) {
         for (std::int32_t i = 0; i < run.count; ++i) {
             const std::int32_t cell = run.to < run.from ? i : run.count - 1 - i;
@@ -163,7 +158,7 @@ private:
         }
     }
 
-    /// Cell from[i] to cell to[i], where later ones may lie where earlier ones lay.
+    /// Copies cell from[i] to cell to[i] in order: earlier sources may be later targets.
     template <class Mapping, class E>
     void move_in_order(const ExecutionSpace& space, const Mapping& mapping, E* memory, const Cell* from, const Cell* to,
                        std::int64_t count) {
@@ -175,19 +170,19 @@ private:
         for (std::int64_t first = 0; first < count; first += most) {
             const std::int64_t some = std::min(most, count - first);
             auto rows = contiguous_view(scratch, some, mapping.heads(), mapping.dim());
-            if constexpr (Mapping::contiguous_cells) // as they lie in memory
+            if constexpr (Mapping::contiguous_cells) // the order of the cells in memory
                 rows = {scratch, {some, mapping.heads(), mapping.dim()}, {1, mapping.dim() * some, some}};
-            detail::launch_rows(space, mapping, memory, {from + first}, rows);
-            detail::launch_rows(space, mapping, memory, {to + first}, static_cast<StridedView<const E, 3>>(rows));
+            launch_rows(space, mapping, memory, {from + first}, rows);
+            launch_rows(space, mapping, memory, {to + first}, static_cast<StridedView<const E, 3>>(rows));
         }
     }
 
-    /// Blocks and allocates if more is asked for than ever before.
+    /// Blocks and allocates if this is more than ever before.
     std::byte* scratch_of(const ExecutionSpace& space, std::int64_t bytes) {
         const auto size = static_cast<std::size_t>(bytes);
         if (size > scratch_.extent(0)) {
             Scratch scratch{Kokkos::view_alloc("cellar: scratch", Kokkos::WithoutInitializing), size};
-            space.fence("cellar: more scratch memory"); // what is enqueued works with the old memory
+            space.fence("cellar: more scratch memory"); // enqueued kernels use the old memory
             scratch_ = std::move(scratch);
         }
         return scratch_.data();
@@ -198,7 +193,7 @@ private:
                             StridedView<T, 2> mask) {
         auto* const packs = reinterpret_cast<kernel::Pack<T, N>*>(mask.pointer);
         const kernel::WriteMask<T, N> write{bits, visible, hidden, packs, mask.extent(1)};
-        detail::launch_elements<false>("cellar: mask", space, write, mask.extent(0), 1, mask.extent(1) / N);
+        launch_elements<false>("cellar: mask", space, write, mask.extent(0), 1, mask.extent(1) / N);
     }
 
     template <class Word>
@@ -211,27 +206,27 @@ private:
             copy.tensors[i] = tensors[i];
             longest = std::max(longest, copy.words(tensors[i]));
         }
-        detail::launch_elements<false>("cellar: slots", space, copy, count, std::ssize(tensors), longest);
+        launch_elements<false>("cellar: slots", space, copy, count, std::ssize(tensors), longest);
     }
 
     template <class Shift>
-    const typename Shift::Factor* send_factors(const ExecutionSpace& space, const Shift& shift, int layer,
-                                               std::int32_t delta, int pairs) {
+    const typename Shift::Factor* upload_factors(const ExecutionSpace& space, const Shift& shift, int layer,
+                                                 std::int32_t delta, int pairs) {
         using Factor = typename Shift::Factor;
         bytes_.resize(static_cast<std::size_t>(pairs) * sizeof(Factor));
         for (int pair = 0; pair < pairs; ++pair) {
             const Factor factor = shift.factor(layer, pair, delta);
             std::memcpy(bytes_.data() + static_cast<std::size_t>(pair) * sizeof(Factor), &factor, sizeof(Factor));
         }
-        return reinterpret_cast<const Factor*>(factors_.send(space, bytes_));
+        return reinterpret_cast<const Factor*>(factors_.upload(space, bytes_));
     }
 
     using Scratch = Kokkos::View<std::byte*, MemorySpace>;
     template <class T>
-    using List = detail::StagedList<T, ExecutionSpace, MemorySpace>;
+    using List = StagedList<T, ExecutionSpace, MemorySpace>;
 
-    List<Cell> cells_; // that are put
-    List<Cell> from_;  // that are gathered, moved and turned, which may be many more
+    List<Cell> cells_; // of a pass's puts
+    List<Cell> from_;  // of gathers, moves and rotations, which may be many more
     List<Cell> to_;
     List<std::byte> factors_;
     List<SlotCopy> slot_copies_;
@@ -243,4 +238,4 @@ private:
     std::vector<std::byte> bytes_;
 };
 
-} // namespace cellar
+} // namespace cellar::detail

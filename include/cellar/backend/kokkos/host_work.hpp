@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include <cellar/backend/host_rows.hpp>
-#include <cellar/backend/host_runs.hpp>
-#include <cellar/backend/host_slots.hpp>
-#include <cellar/backend/host_turn.hpp>
+#include <cellar/backend/host/lines.hpp>
+#include <cellar/backend/host/rotate.hpp>
+#include <cellar/backend/host/rows.hpp>
+#include <cellar/backend/host/runs.hpp>
 #include <cellar/base/view.hpp>
 
 #include <Kokkos_Core.hpp>
@@ -14,11 +14,9 @@
 #include <iterator>
 #include <span>
 
-namespace cellar {
+namespace cellar::detail {
 
-namespace detail {
-
-/// [0, cells) in pieces that are worth a thread's while, of whole blocks of rows.
+/// Divides [0, cells) into pieces of whole blocks of rows, each large enough for a thread.
 template <class Piece>
 struct InPieces {
     Piece piece;
@@ -28,13 +26,13 @@ struct InPieces {
     void operator()(std::int64_t i) const { piece(i * length, std::min(cells, (i + 1) * length)); }
 };
 
-/// Calls `piece(begin, end)` for ranges that make up [0, cells). Small work is done by the caller at once.
+/// Calls `piece(begin, end)` for ranges that make up [0, cells). Small work is done by the calling thread.
 template <class ExecutionSpace, class Piece>
 void in_pieces(const ExecutionSpace& space, std::int64_t cells, std::int64_t bytes_per_cell, const Piece& piece) {
-    constexpr std::int64_t worth_a_thread = 32 * 1024;
+    constexpr std::int64_t min_bytes_per_thread = 32 * 1024;
     constexpr std::int64_t whole = WideBlocks::cells;
-    const std::int64_t most = std::int64_t{2} * space.concurrency();
-    const std::int64_t wanted = std::min(most, cells * bytes_per_cell / worth_a_thread);
+    const std::int64_t max = std::int64_t{2} * space.concurrency();
+    const std::int64_t wanted = std::min(max, cells * bytes_per_cell / min_bytes_per_thread);
     if (space.concurrency() == 1 || wanted <= 1) return piece(0, cells);
     const std::int64_t length = ((cells + wanted - 1) / wanted + whole - 1) / whole * whole;
     using Policy =
@@ -77,19 +75,19 @@ struct MovePiece {
 };
 
 template <class Mapping, class E, class Shift>
-struct TurnPiece {
+struct RotatePiece {
     Mapping mapping;
     E* memory;
     const Shift* shift;
     int layer;
-    std::span<const Turn> turns;
+    std::span<const KeyRotation> rotations;
 
     void operator()(std::int64_t begin, std::int64_t end) const {
-        turn_runs(mapping, memory, *shift, layer, turns, begin, end);
+        rotate_runs(mapping, memory, *shift, layer, rotations, begin, end);
     }
 };
 
-/// Chunks [begin, end) of the rows that are copied, one tensor after another.
+/// Copies chunks [begin, end) of the rows, one tensor after another.
 struct CopySlotsPiece {
     static constexpr std::int64_t chunk_bytes = 4096;
 
@@ -118,10 +116,8 @@ struct CopySlotsPiece {
     }
 };
 
-} // namespace detail
-
-/// What a `KokkosBackend` does on the cores of the host: the routines of `HostBackend`, each thread with a piece of the
-/// cells. These spaces are done with a kernel when it was launched, so pieces may point to the caller's memory.
+/// The work of a `KokkosBackend` on the cores of the host: the routines of `HostBackend`, divided among threads. In these
+/// execution spaces a kernel is done when its launch returns, so pieces may point to the caller's memory.
 template <class ExecutionSpace>
 class KokkosHostWork {
 public:
@@ -130,40 +126,39 @@ public:
     template <class Mapping, class E, class T>
     void scatter(const ExecutionSpace& space, const Mapping& mapping, E* memory, std::span<const Cell> cells,
                  StridedView<const T, 3> rows) {
-        const detail::ScatterPiece<Mapping, E, T> piece{mapping, memory, cells, rows};
-        detail::in_pieces(space, std::ssize(cells), row_bytes<E>(mapping), piece);
+        const ScatterPiece<Mapping, E, T> piece{mapping, memory, cells, rows};
+        in_pieces(space, std::ssize(cells), row_bytes<E>(mapping), piece);
     }
 
     template <class Mapping, class E, class T>
     void gather(const ExecutionSpace& space, const Mapping& mapping, const E* memory, std::span<const Cell> cells,
                 StridedView<T, 3> rows) {
-        const detail::GatherPiece<Mapping, E, T> piece{mapping, memory, cells, rows};
-        const std::int64_t parts = detail::gather_parts(mapping, cells);
-        detail::in_pieces(space, parts, std::ssize(cells) * row_bytes<E>(mapping) / parts, piece);
+        const GatherPiece<Mapping, E, T> piece{mapping, memory, cells, rows};
+        const std::int64_t parts = gather_parts(mapping, cells);
+        in_pieces(space, parts, std::ssize(cells) * row_bytes<E>(mapping) / parts, piece);
     }
 
-    /// Cells of runs that overlap themselves are not divided among threads; strips may be.
+    /// Runs that overlap themselves are not divided among threads; strips are.
     template <class Mapping, class E>
     void move(const ExecutionSpace& space, const Mapping& mapping, E* memory, std::span<const Move> moves) {
-        const detail::MovePiece<Mapping, E> piece{mapping, memory, moves};
-        const std::int64_t parts = detail::move_parts(mapping, moves);
+        const MovePiece<Mapping, E> piece{mapping, memory, moves};
+        const std::int64_t parts = move_parts(mapping, moves);
         if (parts == 0) return;
-        if (!Mapping::contiguous_cells && std::any_of(moves.begin(), moves.end(), detail::overlaps))
-            return piece(0, parts);
-        const std::int64_t bytes = detail::cells_of(moves) * row_bytes<E>(mapping);
-        detail::in_pieces(space, parts, bytes / parts, piece);
+        if (!Mapping::contiguous_cells && std::any_of(moves.begin(), moves.end(), overlaps)) return piece(0, parts);
+        const std::int64_t bytes = cells_of(moves) * row_bytes<E>(mapping);
+        in_pieces(space, parts, bytes / parts, piece);
     }
 
     template <class Mapping, class E, class Shift>
-    void turn(const ExecutionSpace& space, const Mapping& mapping, E* memory, const Shift& shift, int layer,
-              std::span<const Turn> turns) {
-        const detail::TurnPiece<Mapping, E, Shift> piece{mapping, memory, &shift, layer, turns};
-        detail::in_pieces(space, detail::cells_of(turns), row_bytes<E>(mapping), piece);
+    void rotate(const ExecutionSpace& space, const Mapping& mapping, E* memory, const Shift& shift, int layer,
+                std::span<const KeyRotation> rotations) {
+        const RotatePiece<Mapping, E, Shift> piece{mapping, memory, &shift, layer, rotations};
+        in_pieces(space, cells_of(rotations), row_bytes<E>(mapping), piece);
     }
 
     void copy_slots(const ExecutionSpace& space, std::span<const SlotRows> tensors, std::span<const SlotCopy> copies) {
-        const detail::CopySlotsPiece piece{tensors, copies};
-        detail::in_pieces(space, piece.size(), detail::CopySlotsPiece::chunk_bytes, piece);
+        const CopySlotsPiece piece{tensors, copies};
+        in_pieces(space, piece.size(), CopySlotsPiece::chunk_bytes, piece);
     }
 
     void fenced() {}
@@ -175,4 +170,4 @@ private:
     }
 };
 
-} // namespace cellar
+} // namespace cellar::detail

@@ -10,20 +10,19 @@
 #include <algorithm>
 #include <cstdint>
 
-// How kernels are launched on a device. The names are those that tools of Kokkos show, short enough for strings that
-// need no memory.
+// Launches kernels on a device. The names appear in Kokkos' tools; they are short enough for strings without an allocation.
 
 namespace cellar::detail {
 
-/// Kokkos passes what it launches by value if that is smaller than 512 bytes, its own part included. Anything larger goes
-/// through constant memory, and the host waits for the kernel that was there before.
+/// Kokkos passes kernels by value if they are smaller than 512 bytes, its own part included. A larger one goes through
+/// constant memory, and the host waits for the previous kernel there.
 template <class Policy, class Kernel>
 void launch(const char* name, const Policy& policy, const Kernel& kernel) {
     static_assert(sizeof(Kernel) <= 424, "the kernel is too large to be enqueued without a wait");
     Kokkos::parallel_for(name, policy, kernel);
 }
 
-/// d fastest, or the cells if `CellsFastest`. One launch, but for more values than 32 bits count.
+/// d is fastest, or the cell if `CellsFastest`. One launch, unless there are more values than 32 bits can count.
 template <bool CellsFastest, class ExecutionSpace, class Kernel>
 void launch_elements(const char* name, const ExecutionSpace& space, const Kernel& kernel, std::int64_t cells,
                      std::int64_t heads, std::int64_t dim) {
@@ -39,7 +38,7 @@ void launch_elements(const char* name, const ExecutionSpace& space, const Kernel
     }
 }
 
-/// What is read along the dims and written along the cells, or the other way round.
+/// For kernels that read along the dims and write along the cells, or the other way round.
 template <bool ReadsAlongDims, class ExecutionSpace, class Kernel>
 void launch_tiles(const ExecutionSpace& space, const Kernel& kernel, std::int64_t cells, std::int64_t heads,
                   std::int64_t dim) {

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <cellar/backend/host/convert.hpp>
+#include <cellar/base/slot_copy.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+
+/// Copies and prefetches in units of cache lines (64 bytes).
+namespace cellar::detail {
+
+/// Which cache to prefetch into. Addresses a power of two apart conflict in the small first-level cache, so early prefetches
+/// go to the second level. Processors may drop such prefetches.
+enum class CacheLevel { first = 3, second = 2 };
+
+/// Prefetches n elements that will be read.
+template <CacheLevel Level, class T>
+void prefetch(const T* first, std::int64_t n) {
+#if defined(__GNUC__)
+    constexpr std::int64_t line = 64 / sizeof(T);
+    for (std::int64_t i = 0; i < n; i += line) __builtin_prefetch(first + i, 0, static_cast<int>(Level));
+#endif
+}
+
+/// A copy; inlined for a single element.
+template <class E>
+void copy_run(const E* from, E* to, std::int64_t n) {
+    if (n == 1) {
+        *to = *from;
+    } else if (n > 0) { // without elements, pointers may be null
+        std::memcpy(to, from, static_cast<std::size_t>(n) * sizeof(E));
+    }
+}
+
+#if defined(__SSE2__) && defined(__GNUC__) && !defined(__CUDACC__)
+
+// With the compilers' builtins, because <emmintrin.h> is not part of the standard library.
+struct Streamed {
+    using Words = long long __attribute__((vector_size(16)));
+
+    static void write(const void* from, void* to) {
+        Words words;
+        std::memcpy(&words, from, sizeof(words));
+#if defined(__clang__)
+        __builtin_nontemporal_store(words, static_cast<Words*>(to));
+#else
+        __builtin_ia32_movntdq(static_cast<Words*>(to), words);
+#endif
+    }
+};
+
+/// A copy that bypasses the caches: whole lines are written without being read first. `streamed` must follow.
+template <class E>
+void stream_run(const E* from, E* to, std::int64_t n) {
+    constexpr std::int64_t line = 64 / sizeof(E);
+    if (n < line) return copy_run(from, to, n);
+    const auto address = reinterpret_cast<std::uintptr_t>(to);
+    const auto before = static_cast<std::int64_t>((64 - address % 64) % 64 / sizeof(E));
+    copy_run(from, to, before);
+    std::int64_t i = before;
+    for (; i + line <= n; i += line)
+        for (std::int64_t k = 0; k < line; k += 16 / std::int64_t{sizeof(E)}) Streamed::write(from + i + k, to + i + k);
+    copy_run(from + i, to + i, n - i);
+}
+inline void streamed() {
+    __builtin_ia32_sfence();
+}
+
+#else
+
+template <class E>
+void stream_run(const E* from, E* to, std::int64_t n) {
+    copy_run(from, to, n);
+}
+inline void streamed() {}
+
+#endif
+
+/// `stream_run`, or a conversion.
+template <class From, class To>
+void stream(const From* from, To* to, std::int64_t n) {
+    if constexpr (std::is_same_v<From, To>) {
+        stream_run(from, to, n);
+    } else {
+        convert(from, to, n);
+    }
+}
+
+/// Copies bytes [first, first + n) of a slot's row.
+inline void copy_row(const SlotRows& rows, SlotCopy copy, std::int64_t first, std::int64_t n) {
+    if (n == 0) return;
+    std::byte* const to = rows.to + copy.to * rows.to_stride + first;
+    if (copy.from == zero_slot) {
+        std::memset(to, 0, static_cast<std::size_t>(n));
+    } else {
+        std::memcpy(to, rows.from + copy.from * rows.from_stride + first, static_cast<std::size_t>(n));
+    }
+}
+
+} // namespace cellar::detail

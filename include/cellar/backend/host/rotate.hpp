@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <cellar/backend/host/convert.hpp>
+#include <cellar/backend/host/runs.hpp>
+#include <cellar/base/plan.hpp>
+#include <cellar/kernel/kernel.hpp>
+#include <cellar/kernel/rotate.hpp>
+#include <cellar/layout/mapping.hpp>
+#include <cellar/shift/shift.hpp>
+
+#include <algorithm>
+#include <cstdint>
+#include <span>
+#include <type_traits>
+
+namespace cellar::detail {
+
+/// Rotates pairs [begin, end) of a run of cells. The innermost loop runs along the index that is fastest in memory.
+template <class Mapping, class E, class Rotation, class Factor>
+void rotate_pairs(const Mapping& mapping, E* memory, const Rotation& rotation, const Factor* factors,
+                  const KeyRotation& run, int begin, int end) {
+    const kernel::Rotate<Mapping, E, Rotation, Factor> rotate{mapping, memory, rotation, factors, {run.first}, begin};
+    if constexpr (Mapping::contiguous_cells) {
+        for (std::int64_t head = 0; head < mapping.heads(); ++head)
+            for (int pair = 0; pair < end - begin; ++pair)
+                for (std::int64_t i = 0; i < run.count; ++i) kernel::apply(rotate, i, head, pair);
+    } else {
+        for (std::int64_t i = 0; i < run.count; ++i)
+            for (std::int64_t head = 0; head < mapping.heads(); ++head)
+                for (int pair = 0; pair < end - begin; ++pair) kernel::apply(rotate, i, head, pair);
+    }
+}
+
+/// The same for contiguous rows. 16-bit elements are converted to floats row by row, because conversions of whole rows
+/// compile to vector code, and conversions of single elements within a pair do not.
+template <class Mapping, class E, class Rotation, class Factor>
+void rotate_rows(const Mapping& mapping, E* memory, const Rotation& rotation, const Factor* factors,
+                 const KeyRotation& run, int begin, int end) {
+    constexpr int max_dim = 1024;
+    const int dim = mapping.dim();
+    if (std::is_same_v<E, float> || dim > max_dim)
+        return rotate_pairs(mapping, memory, rotation, factors, run, begin, end);
+    const std::int64_t heads = std::int64_t{mapping.heads()} * run.count;
+    E* const first = memory + mapping(run.first, 0, 0);
+    if constexpr (std::is_same_v<E, half>) {
+        const bool whole = (end - begin) % HalfConversion::width == 0;
+        if (HalfConversion::is_available() && whole && lie_in_two_spans(rotation, begin, end)) {
+            for (E* head = first; head != first + heads * dim; head += dim)
+                HalfConversion::rotate(rotation, factors, head + rotation.first(begin), head + rotation.second(begin),
+                                       end - begin);
+            return;
+        }
+    }
+    float floats[max_dim];
+    const CellsHeadsDims some{max_dim / dim, 1, dim};
+    for (std::int64_t head = 0; head < heads; head += some.cells()) {
+        const auto count = static_cast<std::int32_t>(std::min(some.cells(), heads - head));
+        convert(first + head * dim, floats, std::int64_t{count} * dim);
+        rotate_pairs(some, floats, rotation, factors, KeyRotation{0, count, run.delta}, begin, end);
+        convert(floats, first + head * dim, std::int64_t{count} * dim);
+    }
+}
+
+/// Carries out the part of all rotations that belongs to cells [first_cell, last_cell), counted through the runs. Pairs are
+/// done in blocks whose factors fit on the stack: nothing is allocated, so nothing can fail half-way. A head of up to 512
+/// elements is one block, and its keys are read and written once.
+template <class Mapping, class E, class Shift>
+void rotate_runs(const Mapping& mapping, E* memory, const Shift& shift, int layer,
+                 std::span<const KeyRotation> rotations, std::int64_t first_cell = 0,
+                 std::int64_t last_cell = INT64_MAX) {
+    constexpr int block = 256;
+    const auto rotation = shift.rotation(layer);
+    typename Shift::Factor factors[block];
+    for (int begin = 0; begin < rotation.pairs(); begin += block) {
+        const int end = std::min(begin + block, rotation.pairs());
+        std::int32_t delta = 0; // of the factors, if `has_factors`
+        bool has_factors = false;
+        visit_part(rotations, first_cell, last_cell, [&](const KeyRotation& run) {
+            if (!has_factors || run.delta != delta)
+                for (int pair = begin; pair < end; ++pair) factors[pair - begin] = shift.factor(layer, pair, run.delta);
+            has_factors = true;
+            delta = run.delta;
+            if constexpr (Mapping::contiguous_rows) {
+                rotate_rows(mapping, memory, rotation, factors, run, begin, end);
+            } else {
+                rotate_pairs(mapping, memory, rotation, factors, run, begin, end);
+            }
+        });
+    }
+}
+
+} // namespace cellar::detail

@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <cellar/base/batch.hpp>
+#include <cellar/base/contract.hpp>
+#include <cellar/base/expect_batch.hpp>
+#include <cellar/base/ids.hpp>
+#include <cellar/base/result.hpp>
+#include <cellar/book/cell_set.hpp>
+#include <cellar/book/cell_table.hpp>
+#include <cellar/window/window.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace cellar::detail {
+
+/// How large a book is.
+struct BookSize {
+    Cell cells = 0;
+    std::int32_t sequences = 1;
+    std::int32_t batch = 1;        ///< tokens of one pass at most
+    std::int32_t padding = 1;      ///< a history starts and ends at multiples of this
+    std::int64_t planned_runs = 0; ///< runs of cells that a sequence has room for from the start
+};
+
+/// The book's notes on the open pass. The vectors have room for the largest batch and are never reallocated.
+struct OpenPass {
+    explicit OpenPass(std::int32_t batch) {
+        const auto n = static_cast<std::size_t>(batch);
+        positions.reserve(n);
+        sequences.reserve(n);
+        bidirectional.reserve(n);
+        cells.reserve(n);
+        distinct_sequences.reserve(n);
+    }
+
+    void start(const Batch& batch) {
+        positions.assign(batch.positions.begin(), batch.positions.end());
+        sequences.assign(batch.sequences.begin(), batch.sequences.end());
+        bidirectional.assign(batch.bidirectional.begin(), batch.bidirectional.end());
+        cells.clear();
+        distinct_sequences.clear();
+        history = {};
+        open = true;
+    }
+
+    std::int32_t tokens() const { return static_cast<std::int32_t>(positions.size()); }
+    bool is_bidirectional(std::size_t token) const { return !bidirectional.empty() && bidirectional[token] != 0; }
+
+    std::vector<Position> positions;
+    std::vector<Sequence> sequences;
+    std::vector<std::uint8_t> bidirectional; ///< empty, or one flag per token
+    std::vector<Cell> cells;                 ///< the cell of each token
+    std::vector<Sequence> distinct_sequences;
+    CellRange history;
+    bool open = false;
+};
+
+/// The bookkeeping of a cache: passes, retention and visibility. `CellTable` says which sequence owns which cell; the
+/// book decides when that changes. It answers in integers and plans, and knows neither elements nor memory.
+///
+/// Costs, with n tokens in the batch, m positions in a sequence and C cells: `open`, `commit` and `drop` are O(n log C)
+/// amortised, plus, for a token inserted before others of its sequence, the runs behind it. `can_resume` is O(log m). The
+/// history is found in O(C / 4096) at worst.
+template <WindowPolicy Window>
+class CacheBook {
+public:
+    /// `window` is resolved.
+    CacheBook(const BookSize& size, const Window& window)
+        : size_{size},
+          window_{window},
+          table_{size.cells, size.sequences, size.planned_runs, window.sinks()},
+          pass_{size.batch} {}
+
+    const Window& window() const { return window_; }
+    const CellTable& table() const { return table_; }
+    CellTable& table() { return table_; }
+    const OpenPass& pass() const { return pass_; }
+
+    /// True if every position below p that a query at p would see is still kept. O(log m).
+    bool can_resume(Sequence s, Position p) const {
+        CELLAR_EXPECTS(p.value >= 0, "can_resume: position ", p, ", expected 0 or more");
+        const PositionRuns& runs = table_.record(s).runs;
+        const Position sinks{window_.sinks()};
+        return runs.covers({0}, std::min(sinks, p)) && runs.covers(std::max(sinks, window_.oldest_visible(p)), p);
+    }
+
+    /// The largest q <= p with can_resume(s, q), for windows that slide or that start anew in chunks. For a window that
+    /// does both it may be a smaller one. O(log m) for each gap it steps back over.
+    Position resumable_prefix(Sequence s, Position p) const {
+        CELLAR_EXPECTS(p.value >= 0, "resumable_prefix: position ", p, ", expected 0 or more");
+        const PositionRuns& runs = table_.record(s).runs;
+        p = runs.covers({0}, std::min(p, Position{window_.sinks()})) ? p : runs.covered_to();
+        while (!can_resume(s, p)) {
+            // What a query at p misses, every earlier query of the same covered stretch misses too. In a gap, only a
+            // query that sees nothing before itself can resume: the first one of a chunk.
+            const Position covered = runs.covered_from(p);
+            const Position chunk = window_.oldest_visible(p);
+            const bool begins_chunk = window_.oldest_visible(chunk) == chunk;
+            p = covered < p ? covered - 1 : std::max(begins_chunk ? chunk : Position{0}, runs.end_before(p));
+        }
+        return p;
+    }
+
+    /// True if a batch of n tokens would fit, but not in neighbouring cells.
+    bool is_too_scattered_for(std::int32_t n) { return table_.is_too_scattered_for(n); }
+
+    /// Checks whether a pass can be opened for this batch, and reserves room for it. O(n).
+    Result<void> prepare_open(const Batch& batch) {
+        if (const Result<void> prepared = prepare_look(batch); !prepared) return prepared;
+        if (batch.tokens() > table_.free().count()) return Reason::full;
+        reserve_runs(batch);
+        return {};
+    }
+
+    /// Reserves room in the runs of the batch's sequences.
+    void reserve_runs(const Batch& batch) {
+        for (const Sequence s : batch.sequences) table_.unchecked(s).runs.reserve(2 * std::int64_t{batch.tokens()} + 1);
+    }
+
+    /// Opens the pass that was prepared: the batch's tokens get cells, and belong to their sequences until `commit` or
+    /// `drop`.
+    void open(const Batch& batch) noexcept {
+        pass_.start(batch);
+        table_.take(batch.tokens(), pass_.cells);
+        enter_tokens();
+    }
+
+    /// Checks whether a read-only pass can be opened for this batch. Its tokens get no cells.
+    Result<void> prepare_look(const Batch& batch) const {
+        expect_batch(batch, size_.sequences);
+        if (batch.tokens() > size_.batch) return Reason::batch_too_long;
+        return {};
+    }
+
+    /// Opens the read-only pass that was prepared. `drop` ends it.
+    void look(const Batch& batch) noexcept {
+        pass_.start(batch);
+        enter_tokens();
+    }
+
+    /// The tokens of the open pass stay. Tokens that fell out of their sequences' retention are forgotten.
+    void commit() noexcept {
+        for (const Sequence s : pass_.distinct_sequences) {
+            const Position kept = window_.oldest_kept(table_.unchecked(s).runs.last());
+            if (window_.sinks() < kept.value) table_.forget(s, {window_.sinks()}, kept);
+        }
+        close();
+    }
+
+    /// Undoes the open pass.
+    void drop() noexcept {
+        for (std::size_t i = pass_.cells.size(); i-- > 0;)
+            table_.take_back(pass_.sequences[i], pass_.positions[i], pass_.cells[i]);
+        close();
+    }
+
+    /// Calls `visit(token, cells visible to it)` for each token of the open pass.
+    template <class Visit>
+    void for_each_visible_row(Visit visit) {
+        for (std::size_t i = 0; i < pass_.positions.size(); ++i) {
+            SequenceRecord& r = table_.unchecked(pass_.sequences[i]);
+            r.visible.slide(r.runs, visible_from(i), visible_to(i));
+            visit(static_cast<std::int64_t>(i), r.visible.cells());
+        }
+    }
+
+private:
+    Position visible_from(std::size_t token) const { return window_.oldest_visible(pass_.positions[token]); }
+    Position visible_to(std::size_t token) const {
+        return pass_.is_bidirectional(token) ? to_end : pass_.positions[token] + 1;
+    }
+
+    // Enters the tokens into their sequences, if they have cells, and finds the history. Bounds may be taken before all
+    // tokens are entered, because every token sees itself.
+    void enter_tokens() {
+        const Sequence* const sequences = pass_.sequences.data();
+        const Position* const positions = pass_.positions.data();
+        const Cell* const cells = pass_.cells.data();
+        const bool are_simple = !pass_.cells.empty() && pass_.bidirectional.empty();
+        const std::size_t n = pass_.sequences.size();
+        CellBounds visible;
+        for (std::size_t i = 0, end = 0; i < n; i = end) {
+            for (end = i + 1; end < n && sequences[end] == sequences[i];) ++end;
+            SequenceRecord& r = table_.unchecked(sequences[i]);
+            if (are_simple && end - i == 1 && enter_next(r, positions[i], cells[i])) {
+                visible.include(r.visible.bounds());
+            } else {
+                visible = enter_some(r, i, end, visible);
+            }
+            if (r.in_pass) continue;
+            r.in_pass = true;
+            pass_.distinct_sequences.push_back(sequences[i]);
+        }
+        if (visible.empty()) return;
+        const Cell first = visible.lowest / size_.padding * size_.padding;
+        pass_.history = {first, (visible.highest - first + size_.padding) / size_.padding * size_.padding};
+    }
+
+    // The short path of a decode step: a token that directly follows its sequence's last one, and whose window advances
+    // from the previous query's. Returns false, with nothing changed, for any other token.
+    bool enter_next(SequenceRecord& r, Position position, Cell cell) const {
+        const Position from = window_.oldest_visible(position);
+        if (!r.runs.ends_before(position) || !r.visible.follow(r.runs, position, cell, from)) return false;
+        r.runs.append(position, cell);
+        return true;
+    }
+
+    // Enters tokens [i, end), all of one sequence. Returns `visible`, extended by what they see.
+    [[gnu::noinline]] CellBounds enter_some(SequenceRecord& r, std::size_t i, std::size_t end, CellBounds visible) {
+        if (!pass_.cells.empty())
+            CellTable::enter(r, std::span{pass_.positions}.subspan(i, end - i),
+                             std::span{pass_.cells}.subspan(i, end - i));
+        for_each_visible_span(i, end, [&](Position from, Position to) {
+            r.visible.slide(r.runs, from, to);
+            visible.include(r.visible.bounds());
+        });
+        return visible;
+    }
+
+    // Calls `visit(from, to)` for the spans of positions that tokens [i, end) see; overlapping spans are joined.
+    template <class Visit>
+    void for_each_visible_span(std::size_t i, std::size_t end, Visit visit) const {
+        while (i < end) {
+            Position from = visible_from(i);
+            Position to = visible_to(i);
+            for (++i; i < end && visible_from(i) <= to && from <= visible_to(i); ++i) {
+                from = std::min(from, visible_from(i));
+                to = std::max(to, visible_to(i));
+            }
+            visit(from, to);
+        }
+    }
+
+    void close() {
+        for (const Sequence s : pass_.distinct_sequences) table_.unchecked(s).in_pass = false;
+        pass_.open = false;
+    }
+
+    BookSize size_;
+    Window window_;
+    CellTable table_;
+    OpenPass pass_;
+};
+
+} // namespace cellar::detail

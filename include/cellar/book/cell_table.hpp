@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <cellar/base/contract.hpp>
+#include <cellar/base/plan.hpp>
+#include <cellar/base/result.hpp>
+#include <cellar/book/defragmentation.hpp>
+#include <cellar/book/free_cells.hpp>
+#include <cellar/book/owner_count.hpp>
+#include <cellar/book/position_runs.hpp>
+#include <cellar/book/removal.hpp>
+#include <cellar/book/visible_cells.hpp>
+#include <cellar/book/words.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <numeric>
+#include <span>
+#include <utility>
+#include <vector>
+
+namespace cellar::detail {
+
+/// The cells of one sequence. Two cache lines, because a pass reads a record for every token.
+struct alignas(64) SequenceRecord {
+    SequenceRecord(Cell cells, std::int64_t planned_runs, std::int32_t sinks)
+        : runs{planned_runs}, visible{cells, sinks} {}
+
+    PositionRuns runs;
+    VisibleCells visible;
+    bool in_pass = false; ///< the sequence has tokens in the open pass
+};
+
+/// Which sequence owns which cells, and which cells are free. It knows neither windows nor passes; `CacheBook` does.
+///
+/// Only operations that begin with `prepare` allocate. They change nothing visible, and `finish` cannot fail as long as
+/// the table was not changed in between.
+class CellTable {
+public:
+    /// `planned_runs`: the runs that each sequence has room for from the start; `sinks`: first positions that are always
+    /// visible.
+    CellTable(Cell cells, std::int32_t sequences, std::int64_t planned_runs, std::int32_t sinks)
+        : cells_{cells}, free_{cells}, owners_{cells, sequences} {
+        sequences_.reserve(static_cast<std::size_t>(sequences));
+        for (std::int32_t s = 0; s < sequences; ++s) sequences_.emplace_back(cells, planned_runs, sinks);
+    }
+
+    Cell cells() const { return cells_; }
+    const FreeCells& free() const { return free_; }
+    const OwnerCount& owners() const { return owners_; }
+    std::int32_t sequences() const { return static_cast<std::int32_t>(sequences_.size()); }
+
+    bool has(Sequence s) const { return s.value >= 0 && s.value < sequences(); }
+
+    const SequenceRecord& record(Sequence s) const {
+        CELLAR_EXPECTS(has(s), "sequence ", s, ", expected 0 to ", sequences() - 1);
+        return sequences_[static_cast<std::size_t>(s.value)];
+    }
+    SequenceRecord& record(Sequence s) { return const_cast<SequenceRecord&>(std::as_const(*this).record(s)); }
+    /// The same without a check, for sequences of a checked batch.
+    SequenceRecord& unchecked(Sequence s) { return sequences_[static_cast<std::size_t>(s.value)]; }
+
+    /// Takes n free cells, in ascending order: the lowest run of n, else the n lowest. They count as owned from now on;
+    /// `enter` names the owner. `taken` is empty before. O(n log cells).
+    void take(std::int32_t n, std::vector<Cell>& taken) {
+        if (n == 0) return;
+        const Cell run = n == 1 ? free_.lowest() : free_.find_run(n);
+        if (run >= 0) {
+            taken.resize(static_cast<std::size_t>(n));
+            std::iota(taken.begin(), taken.end(), run);
+            free_.take(run, n);
+            owners_.add(run, n);
+        } else {
+            for (Cell cell = free_.next(0); n > 0; --n, cell = free_.next(cell + 1)) {
+                free_.take(cell, 1);
+                owners_.add(cell, 1);
+                taken.push_back(cell);
+            }
+        }
+    }
+
+    /// The sequence's tokens at [position, position + n) lie in the taken cells [cell, cell + n). Needs room in its runs.
+    static void enter(SequenceRecord& r, Position position, Cell cell, std::int32_t n) {
+        if (r.runs.insert(position, cell, n)) {
+            r.visible.appended(position, cell, n);
+        } else {
+            r.visible.inserted(position, cell, n);
+        }
+    }
+
+    /// The same for tokens at positions[i] in cells[i]. Neighbouring positions in neighbouring cells are entered at once.
+    static void enter(SequenceRecord& r, std::span<const Position> positions, std::span<const Cell> cells) {
+        for (std::size_t first = 0, i = 0; i < positions.size(); first = i) {
+            for (++i; i < positions.size() && positions[i] == positions[i - 1] + 1 && cells[i] == cells[i - 1] + 1;)
+                ++i;
+            enter(r, positions[first], cells[first], static_cast<std::int32_t>(i - first));
+        }
+    }
+
+    /// Undoes `take` and `enter` of one token.
+    void take_back(Sequence s, Position position, Cell cell) {
+        SequenceRecord& r = unchecked(s);
+        r.runs.erase_one(position, cell);
+        disown(r, cell / word_bits, bit_range(cell % word_bits, 1));
+    }
+
+    /// s gives up its cells at positions [from, to). Needs room for one more run.
+    void forget(Sequence s, Position from, Position to) { forget(record(s), from, to); }
+
+    /// True if n > 1 cells are free, but no n neighbouring ones. O(log cells).
+    bool is_too_scattered_for(std::int32_t n) { return n > 1 && n <= free_.count() && free_.find_run(n) < 0; }
+
+    /// Checks the arguments and reserves room.
+    void prepare_copy_prefix(Sequence from, Sequence to, std::int32_t length) {
+        CELLAR_EXPECTS(length >= 0, "copy_prefix: the length is ", length, ", expected 0 or more");
+        const SequenceRecord& source = record(from);
+        SequenceRecord& target = record(to);
+        if (from != to) target.runs.reserve(source.runs.runs() - target.runs.runs() + 2);
+    }
+
+    /// `to` gives up its own cells and shares those of `from` below position `length`. No data moves. Nothing happens if
+    /// both are the same sequence.
+    void finish_copy_prefix(Sequence from, Sequence to, std::int32_t length) noexcept {
+        if (from == to) return;
+        const SequenceRecord& source = record(from);
+        SequenceRecord& target = record(to);
+        forget(target, {0}, to_end);
+        target.runs.assign(source.runs, {length});
+        for_each_word(source, {0}, {length}, [&](std::int64_t at, Word cells) { owners_.add_word(at, cells); });
+        target.visible.assign(source.visible);
+        target.visible.truncate(source.runs, {length});
+    }
+
+    /// Decides whether positions [begin, end) of s can be removed and the gap closed, and reserves room for it.
+    Result<Removal> prepare_remove(Sequence s, Position begin, Position end, MovedKeys keys) {
+        CELLAR_EXPECTS(begin.value >= 0 && begin <= end, "remove: positions [", begin, ", ", end,
+                       "), expected 0 <= begin <= end");
+        PositionRuns& runs = record(s).runs;
+        const bool nothing = runs.empty() || runs.last() < begin;
+        Removal removal{.sequence = s, .begin = begin, .end = nothing ? begin : end, .keys = keys};
+        if (removal.end == begin) return removal;
+        if (runs.last() < end) {
+            removal.end = to_end;
+            runs.reserve(1);
+            return removal;
+        }
+        if (keys == MovedKeys::refused) return Reason::cannot_shift;
+        if (keys == MovedKeys::rotated) removal.copies = count_shared(runs, end, to_end);
+        if (removal.copies > free_.count()) { // removed cells without another owner become free in time
+            const std::int32_t dropped = count_tokens(runs, begin, end) - count_shared(runs, begin, end);
+            if (removal.copies > free_.count() + dropped) return Reason::full;
+        }
+        const std::int64_t most = runs.runs() + 2 * std::int64_t{removal.copies} + 1;
+        removal.reserve(most);
+        runs.reserve(removal.copies == 0 ? 1 : most);
+        return removal;
+    }
+
+    /// Fills in the removal's plan: the cells to copy and the keys to rotate.
+    void finish_remove(Removal& removal) noexcept {
+        SequenceRecord& r = unchecked(removal.sequence);
+        if (removal.begin == removal.end) return;
+        if (removal.end == to_end) {
+            forget(r, removal.begin, to_end);
+        } else {
+            close_gap(r, removal);
+        }
+    }
+
+    /// The fewest moves that bring the n cells in use to [0, n). All targets are free cells, so until `finish` the moves
+    /// may be carried out partly, or more than once, without harm.
+    Defragmentation prepare_defragment() {
+        Defragmentation defragmentation{free_, cells_};
+        for (SequenceRecord& r : sequences_) r.runs.reserve(defragmentation.max_splits(r.runs));
+        return defragmentation;
+    }
+
+    /// Records that the moves were carried out.
+    void finish_defragment(const Defragmentation& defragmentation) noexcept {
+        if (defragmentation.moves().empty()) return;
+        owners_.transfer(defragmentation.moves());
+        free_.pack(cells_ - free_.count(), cells_);
+        for (SequenceRecord& r : sequences_) {
+            defragmentation.relocate(r.runs);
+            r.visible.reset();
+        }
+    }
+
+private:
+    void forget(SequenceRecord& r, Position from, Position to) {
+        disown(r, from, to);
+        r.runs.erase(from, to);
+    }
+
+    void disown(SequenceRecord& r, Position from, Position to) {
+        for_each_word(r, from, to, [&](std::int64_t at, Word cells) { disown(r, at, cells); });
+    }
+
+    // Visits the cells of a sequence at positions [from, to) as bits of words. Where all of its cells are visible and the
+    // runs are short (sequences that decode in turn have runs of one), the bitmap is faster to read than the runs.
+    template <class Visit>
+    static void for_each_word(const SequenceRecord& r, Position from, Position to, Visit visit) {
+        const bool short_runs = r.runs.tokens() < word_bits * r.runs.runs();
+        if (short_runs && from <= r.runs.first() && r.runs.last() < to && r.visible.has_all(r.runs)) {
+            r.visible.cells().for_each_word(visit);
+        } else {
+            r.runs.for_each_word(from, to, visit);
+        }
+    }
+
+    void disown(SequenceRecord& r, std::int64_t at, Word cells) {
+        r.visible.erased_word(at, cells);
+        free_.give_word(at, owners_.drop_word(at, cells));
+    }
+
+    std::int32_t count_shared(const PositionRuns& runs, Position from, Position to) const {
+        std::int32_t count = 0;
+        runs.for_each_word(from, to, [&](std::int64_t at, Word cells) { count += owners_.shared_word(at, cells); });
+        return count;
+    }
+
+    static std::int32_t count_tokens(const PositionRuns& runs, Position from, Position to) {
+        std::int32_t count = 0;
+        runs.for_each(from, to, [&](Position, Cell, std::int32_t n) { count += n; });
+        return count;
+    }
+
+    // Removes positions [begin, end) and moves the later ones down to `begin`. If their keys must be rotated, cells that
+    // other sequences share are copied first, so that those sequences keep theirs.
+    void close_gap(SequenceRecord& r, Removal& removal) {
+        const Position begin = removal.begin;
+        const std::int32_t delta = begin - removal.end;
+        disown(r, begin, removal.end);
+        r.runs.close_gap(begin, removal.end);
+        r.visible.gap_closed(begin, removal.end);
+        if (removal.copies != 0) copy_shared(r, begin, removal.later, removal.plan);
+        if (removal.keys != MovedKeys::rotated) return;
+        r.runs.for_each(begin, to_end, [&](Position, Cell cell, std::int32_t n) {
+            add_rotation(removal.plan, {cell, n, delta});
+        });
+    }
+
+    // Replaces the shared cells at positions from `from` on by copies.
+    void copy_shared(SequenceRecord& r, Position from, std::vector<Piece>& pieces, Plan& plan) {
+        r.runs.for_each(from, to_end, [&](Position p, Cell cell, std::int32_t n) {
+            for (std::int32_t i = 0, count = 0; i < n; i += count) {
+                count = owners_.uniform(cell + i, n - i);
+                const bool shared = owners_.is_shared(cell + i);
+                if (shared) count = copy_cells(cell + i, count, plan);
+                pieces.push_back({p + i, shared ? plan.moves.back().to : cell + i, count});
+            }
+        });
+        r.runs.erase(from, to_end);
+        for (const Piece& piece : pieces) r.runs.insert(piece.position, piece.cell, piece.count);
+        r.visible.reset();
+    }
+
+    // Moves the caller's ownership of up to n cells to neighbouring free cells. Returns how many found room.
+    std::int32_t copy_cells(Cell from, std::int32_t n, Plan& plan) {
+        Cell to = free_.find_run(n);
+        if (to < 0) {
+            to = free_.next(0);
+            std::int32_t room = 1;
+            while (to + room < cells_ && free_.contains(to + room)) ++room;
+            n = room;
+        }
+        free_.take(to, n);
+        owners_.add(to, n);
+        visit_words(from, n, [&](std::int64_t at, Word cells) { owners_.drop_word(at, cells); });
+        plan.moves.push_back({from, to, n});
+        return n;
+    }
+
+    static void add_rotation(Plan& plan, KeyRotation rotation) {
+        if (!plan.rotations.empty() && plan.rotations.back().first + plan.rotations.back().count == rotation.first) {
+            plan.rotations.back().count += rotation.count;
+        } else {
+            plan.rotations.push_back(rotation);
+        }
+    }
+
+    Cell cells_;
+    FreeCells free_;
+    OwnerCount owners_;
+    std::vector<SequenceRecord> sequences_;
+};
+
+} // namespace cellar::detail

@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <cellar/backend/host.hpp>
+#include <cellar/base/batch.hpp>
+#include <cellar/base/contract.hpp>
+#include <cellar/base/ids.hpp>
+#include <cellar/base/result.hpp>
+#include <cellar/book/cell_table.hpp>
+#include <cellar/book/defragmentation.hpp>
+#include <cellar/book/removal.hpp>
+#include <cellar/cache/cache_limits.hpp>
+#include <cellar/cache/cache_pass.hpp>
+#include <cellar/cache/cache_shape.hpp>
+#include <cellar/cache/detail/cache_state.hpp>
+#include <cellar/cache/fwd.hpp>
+#include <cellar/cache/statistics.hpp>
+#include <cellar/memory/two_phase.hpp>
+#include <cellar/shift/disabled_shift.hpp>
+#include <cellar/shift/shift.hpp>
+#include <cellar/window/full_causal.hpp>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <utility>
+
+namespace cellar {
+
+/// The keys and values of a model's attention layers (KV cache), for any number of sequences.
+///
+/// - `Layout`: order and element types in memory (`StandardV<half>`, `PermutedV<bf16>`, ...).
+/// - `Window`: what a token may see (`FullCausal`, `SlidingWindow<4096>`, `ChunkedAttention<8192>`).
+/// - `Shift`: what happens to a key whose token moves to another position (`DisabledShift`, `UnrotatedShift`,
+///   `RopeShift<Neox>`).
+/// - `Backend`: where the memory is and who works on it (`HostBackend`, `EigenBackend`, `KokkosBackend<>`).
+///
+/// The constructor allocates all memory for keys and values; its addresses never change. Every operation does all it says,
+/// or refuses and leaves the cache as it was. Movable, not copyable. One thread may use it at a time.
+template <LayoutPolicy Layout, WindowPolicy Window, ShiftPolicy Shift, BackendPolicy Backend>
+class Cache {
+    using State = detail::CacheState<Layout, Window, Shift, Backend>;
+    using Pass = CachePass<Cache>;
+
+public:
+    using layout_type = Layout;
+    using window_type = Window;
+    using shift_type = Shift;
+    using backend_type = Backend;
+
+    /// Throws `std::bad_alloc` if there is not enough memory.
+    Cache(CacheShape shape, const CacheLimits& limits, const Window& window = Window{}, Shift shift = Shift{},
+          Backend backend = Backend{})
+        : state_{std::make_unique<State>(std::move(shape), limits, window, std::move(shift), std::move(backend))} {}
+
+    /// Opens a pass and gives every token a cell. Refuses with `full` or `batch_too_long`. O(tokens * log cells): no scan
+    /// over cells. A token inserted before others of its sequence also moves the runs behind it. Under
+    /// `Placement::contiguous`, defragments first if no free run is long enough.
+    Result<Pass> begin(const Batch& batch) {
+        auto prepared = prepare_begin(batch);
+        if (!prepared) return prepared.error();
+        return finish(*std::move(prepared));
+    }
+
+    /// A pass of `tokens` tokens that sees all cells and stores nothing, for sizing buffers and capturing graphs: `put`
+    /// only checks extents. It allocates the mask's memory, so that the masks of later passes of at most this many tokens
+    /// neither allocate nor change address.
+    Pass reserve(std::int32_t tokens) {
+        state().expect_no_pass("reserve");
+        CELLAR_EXPECTS(tokens >= 0 && tokens <= limits().batch, "reserve: ", tokens, " tokens, expected 0 to ",
+                       limits().batch);
+        state().reserve(tokens);
+        return MemoryAccess::make<Pass>(state(), tokens, CellRange{0, cells()}, true);
+    }
+
+    /// `to` gives up its own cells and shares those of `from` below position `length`. No data moves, and it never
+    /// refuses. Nothing happens if both are the same sequence. O(runs of both + 64-cell words they span + cells / 4096),
+    /// where a run is neighbouring positions in neighbouring cells. Throws `std::bad_alloc`, with nothing changed, if
+    /// `from` has more runs than `to` was planned for and there is no memory for them.
+    Result<void> copy_prefix(Sequence from, Sequence to, std::int32_t length) {
+        auto prepared = prepare_copy_prefix(from, to, length);
+        if (!prepared) return prepared.error();
+        finish(*std::move(prepared));
+        return {};
+    }
+
+    /// True if everything that a query at p would see below p is still kept. O(log positions).
+    bool can_resume(Sequence s, Position p) const { return state().book.can_resume(s, p); }
+
+    /// The largest q <= p with can_resume(s, q): where to continue from if p itself is out of reach.
+    Position resumable_prefix(Sequence s, Position p) const { return state().book.resumable_prefix(s, p); }
+
+    /// Removes positions [begin, end) of s and closes the gap: later tokens move down by end - begin, and their keys are
+    /// rotated (enqueued). With `to_end`, nothing is left to move. Shared cells are copied before they are rotated, so
+    /// other sequences keep theirs. Refuses with `cannot_shift` if tokens would have to move under `DisabledShift`, and
+    /// with `full` if there is no room for the copies. A backend that throws while it moves or rotates keys ends the
+    /// process, because bookkeeping and data would disagree.
+    Result<void> remove(Sequence s, Position begin, Position end) {
+        auto prepared = prepare_remove(s, begin, end);
+        if (!prepared) return prepared.error();
+        finish(*std::move(prepared));
+        return {};
+    }
+
+    /// Moves the cells in use to [0, n) with the fewest moves possible (enqueued). Never needed to avoid `full`; it makes
+    /// histories shorter and batches contiguous. If a backend throws, the cache is as it was.
+    void defragment() {
+        state().expect_no_pass("defragment");
+        detail::CellTable& table = state().book.table();
+        const detail::Defragmentation defragmentation = table.prepare_defragment();
+        state().carry_out(defragmentation.plan());
+        table.finish_defragment(defragmentation);
+    }
+
+    /// Blocks until all enqueued work is done.
+    void fence() { state().backend.fence(); }
+
+    /// The oldest and the newest kept position of s, if it has tokens.
+    std::optional<PositionRange> range(Sequence s) const {
+        const detail::PositionRuns& runs = table().record(s).runs;
+        if (runs.empty()) return std::nullopt;
+        return PositionRange{runs.first(), runs.last()};
+    }
+
+    /// How many tokens of s are kept.
+    std::int32_t tokens(Sequence s) const { return table().record(s).runs.tokens(); }
+
+    /// Calls f(position, cell, count) for the kept tokens of s, in the order of positions: positions [position, position +
+    /// count) lie in cells [cell, cell + count). O(runs).
+    template <class F>
+    void visit_cells(Sequence s, F&& f) const {
+        table().record(s).runs.for_each({0}, to_end, std::forward<F>(f));
+    }
+
+    const CacheShape& shape() const { return state().shape; }
+    const CacheLimits& limits() const { return state().limits; }
+    /// The window with its defaults filled in.
+    const Window& window() const { return state().book.window(); }
+    const Backend& backend() const { return state().backend; }
+
+    int layers() const { return shape().layers(); }
+    std::int32_t sequences() const { return limits().sequences; }
+
+    /// All cells, free or not.
+    Cell cells() const { return table().cells(); }
+
+    /// Bytes of keys and values in all layers.
+    std::int64_t bytes() const { return state().bytes(); }
+
+    /// O(cells / 64 + sequences).
+    Statistics statistics() const { return detail::statistics_of(table(), bytes()); }
+
+private:
+    friend struct MemoryAccess;
+
+    struct Begin {
+        Batch batch;
+    };
+    struct CopyPrefix {
+        Sequence from;
+        Sequence to;
+        std::int32_t length;
+    };
+
+    Result<Begin> prepare_begin(const Batch& batch) {
+        state().expect_no_pass("begin");
+        if (const Result<void> prepared = state().book.prepare_open(batch); !prepared) return prepared.error();
+        return Begin{batch};
+    }
+    // Defragmenting may throw.
+    Pass finish(Begin&& begin) {
+        auto& book = state().book;
+        if (limits().placement == Placement::contiguous && book.is_too_scattered_for(begin.batch.tokens())) {
+            defragment();
+            book.reserve_runs(begin.batch);
+        }
+        book.open(begin.batch);
+        return MemoryAccess::make<Pass>(state(), begin.batch.tokens(), book.pass().history, false);
+    }
+
+    Result<CopyPrefix> prepare_copy_prefix(Sequence from, Sequence to, std::int32_t length) {
+        state().expect_no_pass("copy_prefix");
+        state().book.table().prepare_copy_prefix(from, to, length);
+        return CopyPrefix{from, to, length};
+    }
+    void finish(CopyPrefix&& copy) noexcept {
+        state().book.table().finish_copy_prefix(copy.from, copy.to, copy.length);
+    }
+
+    Result<detail::Removal> prepare_remove(Sequence s, Position begin, Position end) {
+        using enum detail::MovedKeys;
+        state().expect_no_pass("remove");
+        constexpr detail::MovedKeys keys = !Shift::possible ? refused : rotates_keys<Shift> ? rotated : kept;
+        return state().book.table().prepare_remove(s, begin, end, keys);
+    }
+    void finish(detail::Removal&& removal) noexcept {
+        state().book.table().finish_remove(removal);
+        state().carry_out(removal.plan);
+    }
+
+    State& state() { return *state_; }
+    const State& state() const { return *state_; }
+    const detail::CellTable& table() const { return state().book.table(); }
+
+    std::unique_ptr<State> state_;
+};
+
+} // namespace cellar

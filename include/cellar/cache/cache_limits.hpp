@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <cellar/base/contract.hpp>
+#include <cellar/base/named_only.hpp>
+#include <cellar/window/window.hpp>
+
+#include <cstdint>
+
+namespace cellar {
+
+/// Where the tokens of a batch may go.
+enum class Placement {
+    scattered,  ///< one run of neighbouring cells if there is one, else the lowest free cells
+    contiguous, ///< always one run; the cache defragments itself if there is none
+};
+
+/// How much a cache holds. All sequences share one pool of cells; a cell holds one token.
+struct CacheLimits {
+    NamedOnly named_only{};
+    std::int32_t sequences = 1; ///< sequences are numbered 0 to sequences - 1
+    /// The length that one sequence is planned to have. It sizes the pool and is not enforced: a sequence may use more
+    /// cells while others use fewer. 0: as long as the pool.
+    std::int32_t capacity = 0;
+    /// The pool: the cells of all sequences together, rounded up to the padding. 0: enough for every sequence to reach
+    /// its capacity, which is sequences * capacity, or with a window that forgets, sequences * (sinks + retention) +
+    /// batch. A smaller pool is allowed; then `begin` may refuse with `full`.
+    std::int32_t cells = 0;
+    std::int32_t batch = 1;   ///< tokens of one pass at most
+    std::int32_t padding = 1; ///< a history starts and ends at multiples of this, as the model's kernels require
+    Placement placement = Placement::scattered;
+};
+
+namespace detail {
+
+/// The length that one sequence is planned to have.
+constexpr std::int32_t planned_capacity(const CacheLimits& limits) {
+    return limits.capacity != 0 ? limits.capacity : limits.cells;
+}
+
+/// The window with its defaults filled in for these limits.
+template <WindowPolicy Window>
+constexpr Window resolved_window(const CacheLimits& limits, const Window& window) {
+    return window.resolved(limits.sequences, planned_capacity(limits));
+}
+
+/// The cells of a cache with these limits and a resolved window.
+template <WindowPolicy Window>
+constexpr std::int64_t cell_count(const CacheLimits& limits, const Window& resolved) {
+    const std::int64_t wanted =
+        limits.cells != 0 ? limits.cells : resolved.cells(limits.sequences, limits.capacity, limits.batch);
+    return (wanted + limits.padding - 1) / limits.padding * limits.padding;
+}
+
+inline const CacheLimits& expect_valid(const CacheLimits& limits) {
+    CELLAR_EXPECTS(limits.sequences > 0, "limits: ", limits.sequences, " sequences, expected at least 1");
+    CELLAR_EXPECTS(limits.capacity >= 0 && limits.cells >= 0 && (limits.capacity > 0 || limits.cells > 0),
+                   "limits: a capacity of ", limits.capacity, " and ", limits.cells,
+                   " cells, expected one of them to be at least 1");
+    CELLAR_EXPECTS(limits.batch > 0, "limits: a batch of ", limits.batch, ", expected at least 1");
+    CELLAR_EXPECTS(limits.padding > 0 && limits.padding <= 1 << 30, "limits: a padding of ", limits.padding,
+                   ", expected 1 to ", 1 << 30);
+    return limits;
+}
+
+} // namespace detail
+
+} // namespace cellar

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <cellar/backend/backend.hpp>
+#include <cellar/base/contract.hpp>
+#include <cellar/base/plan.hpp>
+#include <cellar/book/cache_book.hpp>
+#include <cellar/cache/cache_limits.hpp>
+#include <cellar/cache/cache_shape.hpp>
+#include <cellar/cache/fwd.hpp>
+#include <cellar/mask/mask_buffer.hpp>
+#include <cellar/store/layer_store.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+namespace cellar {
+
+struct UnrotatedShift;
+
+namespace detail {
+
+/// The number of cells, checked.
+template <WindowPolicy Window>
+Cell checked_cells(const CacheLimits& limits, const Window& resolved) {
+    const std::int64_t cells = cell_count(limits, resolved);
+    constexpr std::int64_t max = INT32_MAX - 63; // whole words of a bitmap
+    CELLAR_EXPECTS(cells <= max, "limits: ", cells, " cells, expected at most ", max);
+    return static_cast<Cell>(cells);
+}
+
+/// The size of a cache's book. A sequence gets room for the runs of its share of the pool, plus those of a pass.
+template <WindowPolicy Window>
+BookSize book_size(const CacheLimits& limits, const Window& resolved) {
+    const Cell cells = checked_cells(limits, resolved);
+    const std::int64_t own = resolved.cells(1, planned_capacity(limits), limits.batch);
+    const std::int64_t share = (std::int64_t{cells} + limits.sequences - 1) / limits.sequences;
+    return {cells, limits.sequences, limits.batch, limits.padding,
+            std::min(own, share + limits.batch) + 2 * std::int64_t{limits.batch} + 2};
+}
+
+/// The parts of a cache, at a fixed address: the cache may move while a pass points here. Bookkeeping and data meet here,
+/// and plans go from one to the other.
+template <LayoutPolicy Layout, WindowPolicy Window, ShiftPolicy TheShift, BackendPolicy TheBackend>
+struct CacheState {
+    using Backend = TheBackend;
+    using Shift = TheShift;
+    using Book = CacheBook<Window>;
+    using Store = LayerStore<Layout, Backend>;
+
+    CacheState(CacheShape the_shape, const CacheLimits& the_limits, const Window& window, Shift the_shift,
+               Backend the_backend)
+        : CacheState{std::move(the_shape), expect_valid(the_limits), resolved_window(the_limits, window),
+                     std::move(the_shift), std::move(the_backend),   Resolved{}} {}
+
+    Store& store(int layer) {
+        CELLAR_EXPECTS(layer >= 0 && layer < shape.layers(), "layer ", layer, ", expected 0 to ", shape.layers() - 1);
+        return stores[store_of[static_cast<std::size_t>(layer)]];
+    }
+
+    void expect_no_pass(const char* operation) const {
+        CELLAR_EXPECTS(!pass_open, operation, ": a pass is open, expected it to be committed or dropped first");
+    }
+
+    /// Enqueues the work of a plan in every layer.
+    void carry_out(const Plan& plan) {
+        for (std::size_t i = 0; i < stores.size(); ++i) {
+            if (!plan.moves.empty()) stores[i].move(backend, plan.moves);
+            if constexpr (rotates_keys<Shift>)
+                if (!plan.rotations.empty()) stores[i].rotate(backend, shift, owners[i], plan.rotations);
+        }
+    }
+
+    /// Room for the masks, of any element type, of passes of `tokens` tokens that see all cells.
+    void reserve(std::int64_t tokens) {
+        mask.template reserve<float>(backend, tokens, book.table().cells());
+        if constexpr (WritesMasks<Backend>) backend.reserve(tokens, book.table().cells());
+    }
+
+    std::int64_t bytes() const {
+        std::int64_t sum = 0;
+        for (const Store& store : stores) sum += store.bytes();
+        return sum;
+    }
+
+    CacheShape shape;
+    CacheLimits limits;
+    Shift shift;
+    Backend backend;
+    Book book;
+    std::vector<Store> stores;         // of the layers that have memory of their own
+    std::vector<int> owners;           // the indices of those layers
+    std::vector<std::size_t> store_of; // layer -> index into stores
+    MaskBuffer<Backend> mask;
+    bool pass_open = false;
+
+private:
+    struct Resolved {};
+
+    CacheState(CacheShape the_shape, const CacheLimits& the_limits, const Window& window, Shift the_shift,
+               Backend the_backend, Resolved)
+        : shape{std::move(the_shape)},
+          limits{the_limits},
+          shift{std::move(the_shift)},
+          backend{std::move(the_backend)},
+          book{book_size(limits, window), window},
+          mask{backend} {
+        stores.reserve(static_cast<std::size_t>(shape.layers()));
+        for (int layer = 0; layer < shape.layers(); ++layer) {
+            const LayerShape& own = shape[layer];
+            if (own.shares < 0) {
+                check_shift(layer);
+                owners.push_back(layer);
+                stores.emplace_back(backend, book.table().cells(), own);
+            }
+            store_of.push_back(own.shares < 0 ? stores.size() - 1 : store_of[static_cast<std::size_t>(own.shares)]);
+        }
+    }
+
+    void check_shift(int layer) const {
+        if constexpr (rotates_keys<Shift>) {
+            const int min = min_dim(shift.rotation(layer));
+            CELLAR_EXPECTS(min <= shape[layer].key_dim, "shift: layer ", layer, " has a key_dim of ",
+                           shape[layer].key_dim, ", expected at least ", min, ", the elements that are rotated");
+        }
+    }
+};
+
+/// The state behind a memory that has cells.
+template <class Memory>
+struct StateOf;
+template <class Layout, class Window, class Shift, class Backend>
+struct StateOf<Cache<Layout, Window, Shift, Backend>> {
+    using type = CacheState<Layout, Window, Shift, Backend>;
+};
+template <class Layout, class Backend>
+struct StateOf<EncoderMemory<Layout, Backend>> {
+    using type = CacheState<Layout, FullCausal, UnrotatedShift, Backend>;
+};
+
+} // namespace detail
+
+} // namespace cellar

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <cellar/base/batch.hpp>
+#include <cellar/base/contract.hpp>
+#include <cellar/base/ids.hpp>
+#include <cellar/base/result.hpp>
+#include <cellar/cache/cache.hpp>
+#include <cellar/cache/cache_limits.hpp>
+#include <cellar/cache/cache_shape.hpp>
+#include <cellar/cache/encoder_pass.hpp>
+#include <cellar/cache/fwd.hpp>
+#include <cellar/cache/statistics.hpp>
+#include <cellar/memory/two_phase.hpp>
+#include <cellar/shift/unrotated_shift.hpp>
+#include <cellar/window/full_causal.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+namespace cellar {
+
+/// What an encoder made of one input (an image, a recording). All its tokens stand at one position of the sequence, and
+/// the sequence's tokens from that position on see them.
+struct EncoderInput {
+    Sequence sequence{};
+    Position position{};
+    std::int32_t tokens = 0;
+};
+
+/// The keys and values of cross attention: written once per input, and visible to every token of its sequence from the
+/// input's position on. Inputs accumulate, as the images of a conversation do; `remove` drops them.
+///
+/// In `CacheLimits`, the capacity counts tokens of inputs. The batch limits both what one pass writes and the tokens of a
+/// decoder's batch that reads.
+///
+/// The constructor allocates all memory for keys and values; its addresses never change. Every operation does all it says,
+/// or refuses and leaves the memory as it was. Movable, not copyable. One thread may use it at a time.
+template <LayoutPolicy Layout, BackendPolicy Backend>
+class EncoderMemory {
+    using Cells = Cache<Layout, FullCausal, UnrotatedShift, Backend>;
+    using Pass = EncoderPass<EncoderMemory>;
+
+public:
+    using layout_type = Layout;
+    using backend_type = Backend;
+
+    /// Throws `std::bad_alloc` if there is not enough memory.
+    EncoderMemory(CacheShape shape, const CacheLimits& limits, Backend backend = Backend{})
+        : cells_{std::move(shape), limits, FullCausal{}, UnrotatedShift{}, std::move(backend)} {
+        positions_.reserve(static_cast<std::size_t>(limits.batch));
+        sequences_.reserve(static_cast<std::size_t>(limits.batch));
+    }
+
+    /// Opens a pass that puts the keys and values of one input. Refuses with `full` or `batch_too_long`.
+    Result<CachePass<Cells>> write(Sequence s, Position p, std::int32_t tokens) {
+        const EncoderInput input{s, p, tokens};
+        return write({&input, 1});
+    }
+
+    /// The same for several inputs, whose tokens follow one another.
+    Result<CachePass<Cells>> write(std::span<const EncoderInput> inputs) {
+        std::int64_t tokens = 0;
+        for (const EncoderInput& input : inputs) {
+            CELLAR_EXPECTS(input.tokens >= 0, "write: an input of ", input.tokens, " tokens, expected 0 or more");
+            tokens += input.tokens;
+        }
+        if (tokens > limits().batch) return Reason::batch_too_long;
+        positions_.clear();
+        sequences_.clear();
+        for (const EncoderInput& input : inputs) {
+            positions_.insert(positions_.end(), static_cast<std::size_t>(input.tokens), input.position);
+            sequences_.insert(sequences_.end(), static_cast<std::size_t>(input.tokens), input.sequence);
+        }
+        return cells_.begin({positions_, sequences_});
+    }
+
+    /// Opens a pass that reads what a decoder's batch sees. Refuses with `batch_too_long`. `Batch::bidirectional` does not
+    /// make later inputs visible.
+    Result<Pass> begin(const Batch& batch) {
+        auto prepared = prepare_begin(batch);
+        if (!prepared) return prepared.error();
+        return finish(*std::move(prepared));
+    }
+
+    /// A pass of `tokens` tokens that sees all cells, for sizing buffers and capturing graphs; see `Cache::reserve`.
+    Pass reserve(std::int32_t tokens) {
+        cells_.reserve(tokens).drop();
+        return MemoryAccess::make<Pass>(state(), tokens, CellRange{0, cells()}, true);
+    }
+
+    /// `to` gives up its own inputs and shares those of `from` at positions below `length`. No data moves, and it never
+    /// refuses.
+    Result<void> copy_prefix(Sequence from, Sequence to, std::int32_t length) {
+        return cells_.copy_prefix(from, to, length);
+    }
+
+    /// Always true: inputs are never forgotten.
+    bool can_resume(Sequence s, Position p) const { return resumable_prefix(s, p) == p; }
+
+    /// Always p.
+    Position resumable_prefix(Sequence s, Position p) const {
+        CELLAR_EXPECTS(p.value >= 0, "resume: position ", p, ", expected 0 or more");
+        static_cast<void>(cells_.tokens(s)); // checks the sequence
+        return p;
+    }
+
+    /// Drops the inputs at positions [begin, end) of s. Later ones move down by end - begin, together with their sequence's
+    /// tokens. Never refuses.
+    Result<void> remove(Sequence s, Position begin, Position end) { return cells_.remove(s, begin, end); }
+
+    /// See `Cache::defragment`.
+    void defragment() { cells_.defragment(); }
+
+    /// Blocks until all enqueued work is done.
+    void fence() { cells_.fence(); }
+
+    /// The positions of the oldest and the newest input of s, if it has any.
+    std::optional<PositionRange> range(Sequence s) const { return cells_.range(s); }
+
+    /// The tokens of all inputs of s.
+    std::int32_t tokens(Sequence s) const { return cells_.tokens(s); }
+
+    /// See `Cache::visit_cells`. The tokens of an input have one position, so each is a run of its own.
+    template <class F>
+    void visit_cells(Sequence s, F&& f) const {
+        cells_.visit_cells(s, std::forward<F>(f));
+    }
+
+    const CacheShape& shape() const { return cells_.shape(); }
+    const CacheLimits& limits() const { return cells_.limits(); }
+    const Backend& backend() const { return cells_.backend(); }
+    int layers() const { return cells_.layers(); }
+    std::int32_t sequences() const { return cells_.sequences(); }
+    Cell cells() const { return cells_.cells(); }
+    std::int64_t bytes() const { return cells_.bytes(); }
+    Statistics statistics() const { return cells_.statistics(); }
+
+private:
+    friend struct MemoryAccess;
+
+    struct Look {
+        Batch batch;
+    };
+
+    auto& state() { return MemoryAccess::state(cells_); }
+    const auto& state() const { return MemoryAccess::state(cells_); }
+
+    Result<Look> prepare_begin(const Batch& batch) {
+        state().expect_no_pass("begin");
+        const Batch without_flags{batch.positions, batch.sequences};
+        if (const Result<void> prepared = state().book.prepare_look(without_flags); !prepared) return prepared.error();
+        return Look{without_flags};
+    }
+    Pass finish(Look&& look) noexcept {
+        state().book.look(look.batch);
+        return MemoryAccess::make<Pass>(state(), look.batch.tokens(), state().book.pass().history, false);
+    }
+
+    auto prepare_copy_prefix(Sequence from, Sequence to, std::int32_t length) {
+        return MemoryAccess::prepare_copy_prefix(cells_, from, to, length);
+    }
+    auto prepare_remove(Sequence s, Position begin, Position end) {
+        return MemoryAccess::prepare_remove(cells_, s, begin, end);
+    }
+    template <class Prepared>
+    void finish(Prepared&& prepared) noexcept {
+        MemoryAccess::finish(cells_, std::forward<Prepared>(prepared));
+    }
+
+    Cells cells_;
+    std::vector<Position> positions_; // of the inputs being written
+    std::vector<Sequence> sequences_;
+};
+
+} // namespace cellar

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <cellar/base/ids.hpp>
+#include <cellar/cache/read_pass.hpp>
+
+#include <cstdint>
+#include <utility>
+
+namespace cellar {
+
+struct MemoryAccess;
+
+/// What the tokens of a decoder's batch read of an encoder's inputs: each token sees the inputs of its own sequence at
+/// its position or before. The pass takes no cells and stores nothing, so committing and dropping are the same.
+///
+/// The history is empty if no sequence of the batch has inputs. For a token that sees no input, all of it is hidden.
+template <class Memory>
+class [[nodiscard]] EncoderPass : public ReadPass<Memory> {
+    using Base = ReadPass<Memory>;
+    using State = typename Base::State;
+    using Base::state;
+
+public:
+    EncoderPass(EncoderPass&&) noexcept = default;
+    EncoderPass& operator=(EncoderPass&&) = delete;
+    ~EncoderPass() { drop(); }
+
+    /// Calls f(*this, layer), so that code for a hybrid's passes also works here.
+    template <class F>
+    decltype(auto) visit(int layer, F&& f) {
+        state().store(layer); // checks the layer
+        return std::forward<F>(f)(*this, layer);
+    }
+
+    void commit() {
+        expect_complete();
+        finish_commit();
+    }
+
+    void drop() noexcept {
+        if (!Base::is_over()) finish_commit();
+    }
+
+private:
+    friend struct MemoryAccess;
+
+    EncoderPass(State& the_state, std::int32_t count, CellRange history, bool reserved)
+        : Base{the_state, count, history, reserved} {}
+
+    void expect_complete() const { state(); }
+    void finish_commit() noexcept {
+        if (!Base::is_reserved()) state().book.drop();
+        Base::close();
+    }
+};
+
+} // namespace cellar

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <cellar/base/ids.hpp>
+#include <cellar/book/cell_table.hpp>
+
+#include <cstdint>
+
+namespace cellar {
+
+/// Positions [first, last]. Both are kept; some in between may be missing.
+struct PositionRange {
+    Position first;
+    Position last;
+
+    constexpr bool operator==(const PositionRange&) const = default;
+};
+
+/// How full a cache is.
+struct Statistics {
+    Cell cells = 0;             ///< all cells, free or not
+    Cell free = 0;              ///< cells that no sequence owns
+    Cell shared = 0;            ///< cells that several sequences own
+    Cell longest_free_run = 0;  ///< the longest batch that still fits into one run of cells
+    std::int32_t sequences = 0; ///< sequences that have tokens
+    std::int64_t tokens = 0;    ///< of all sequences; a shared cell counts once for each of its owners
+    std::int64_t bytes = 0;     ///< of keys and values in all layers
+
+    /// 0: all free cells are neighbours. Close to 1: they are scattered.
+    double fragmentation() const {
+        return free == 0 ? 0.0 : 1.0 - static_cast<double>(longest_free_run) / static_cast<double>(free);
+    }
+
+    bool operator==(const Statistics&) const = default;
+};
+
+namespace detail {
+
+inline Statistics statistics_of(const CellTable& table, std::int64_t bytes) {
+    Statistics found{.cells = table.cells(),
+                     .free = table.free().count(),
+                     .shared = table.owners().shared(0, table.cells()),
+                     .longest_free_run = table.free().longest_run(),
+                     .bytes = bytes};
+    for (std::int32_t s = 0; s < table.sequences(); ++s) {
+        const std::int32_t tokens = table.record({s}).runs.tokens();
+        found.sequences += tokens != 0 ? 1 : 0;
+        found.tokens += tokens;
+    }
+    return found;
+}
+
+} // namespace detail
+
+} // namespace cellar

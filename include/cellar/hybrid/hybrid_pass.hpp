@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <cellar/base/contract.hpp>
+#include <cellar/base/type_list.hpp>
+#include <cellar/hybrid/fwd.hpp>
+#include <cellar/hybrid/pattern.hpp>
+#include <cellar/memory/memory.hpp>
+#include <cellar/memory/two_phase.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <tuple>
+#include <utility>
+
+namespace cellar {
+
+/// One forward pass over a batch in all members of a hybrid; it begins, commits and is dropped as one. A pass that is
+/// destroyed without `commit` is dropped. It must not outlive its hybrid.
+template <class Pattern, class... Members>
+class [[nodiscard]] HybridPass {
+    using Map = LayerMap<Pattern, Members...>;
+
+public:
+    std::int32_t tokens() const { return std::get<0>(passes_).tokens(); }
+
+    /// The number of layers of the model.
+    int layers() const { return layers_; }
+
+    /// Calls f(pass, i) with the pass of the member that has this layer of the model, and the layer's index there. f must
+    /// return the same type for all members. For a layer without memory it gets a `NoMemory` in place of a pass, and i
+    /// counts such layers.
+    template <class F>
+    decltype(auto) visit(int layer, F&& f) {
+        CELLAR_EXPECTS(layer >= 0 && layer < layers_, "layer ", layer, ", expected 0 to ", layers_ - 1);
+        return visit_from<Map::next_used(0)>(Map::place(layer), f);
+    }
+
+    /// The pass of one member; for one that the pattern has no layers for, say. Commit and drop the whole, not this.
+    template <class Member>
+    auto& of() {
+        static_assert(detail::times_among<Member, Members...> == 1, "the hybrid has no such member");
+        return std::get<detail::index_among<Member, Members...>()>(passes_);
+    }
+
+    /// Keeps the batch's tokens, in all members. If one of the passes must not be committed yet, that violation comes
+    /// before any is committed.
+    void commit() {
+        expect_complete();
+        finish_commit();
+    }
+
+    /// Undoes the pass, as the destructor does.
+    void drop() noexcept {
+        std::apply([](auto&... pass) { (pass.drop(), ...); }, passes_);
+    }
+
+private:
+    friend struct MemoryAccess;
+
+    using Passes = std::tuple<PassOf<Members>...>;
+
+    HybridPass(int layers, Passes passes) : layers_{layers}, passes_{std::move(passes)} {}
+
+    void expect_complete() const {
+        std::apply([](const auto&... pass) { (MemoryAccess::expect_complete(pass), ...); }, passes_);
+    }
+    void finish_commit() noexcept {
+        std::apply([](auto&... pass) { (MemoryAccess::finish_commit(pass), ...); }, passes_);
+    }
+
+    template <int I, class F>
+    decltype(auto) visit_from(LayerPlace place, F& f) {
+        constexpr int next = Map::next_used(I + 1);
+        if constexpr (next <= Map::members)
+            if (place.member != I) return visit_from<next>(place, f);
+        if constexpr (I == Map::members) {
+            return f(no_memory_, place.layer);
+        } else {
+            return f(std::get<static_cast<std::size_t>(I)>(passes_), place.layer);
+        }
+    }
+
+    int layers_;
+    Passes passes_;
+    NoMemory no_memory_;
+};
+
+} // namespace cellar

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <cellar/base/type_list.hpp>
+
+#include <array>
+#include <cstddef>
+
+namespace cellar {
+
+/// In a pattern: a layer without memory (a feed-forward network that the model counts as a layer).
+struct NoMemory {};
+
+/// In a pattern: `Count` consecutive layers with memory M.
+template <int Count, class M>
+struct Times {};
+
+/// Which layer has which memory, repeated from the first layer to the last; the last repetition may be partial:
+/// `Repeat<Times<5, Sliding>, Full>`. A block that is not a `Times` is one layer.
+template <class... Blocks>
+struct Repeat {};
+
+/// Which layer has which memory, for a model with exactly these layers.
+template <class... Blocks>
+struct LayerList {};
+
+namespace detail {
+
+template <int N, class Nth, class Others>
+struct EveryNth {
+    static_assert(N >= 2, "Every: N is at least 2");
+    using pattern = Repeat<Times<N - 1, Others>, Nth>;
+};
+
+} // namespace detail
+
+/// Layers N - 1, 2N - 1, ... (counted from 0) have memory Nth, the others have Others: `Every<4, Full, Recurrent>`.
+template <int N, class Nth, class Others>
+using Every = typename detail::EveryNth<N, Nth, Others>::pattern;
+
+/// Where a model's layer has its memory: the member, and the index of the layer there.
+struct LayerPlace {
+    int member; ///< the number of members if the layer has no memory; `layer` then counts such layers
+    int layer;
+
+    constexpr bool operator==(const LayerPlace&) const = default;
+};
+
+namespace detail {
+
+template <class M>
+struct Block {
+    using memory = M;
+    static constexpr int layers = 1;
+};
+template <int Count, class M>
+struct Block<Times<Count, M>> {
+    static_assert(Count > 0, "Times: the number of layers is at least 1");
+    using memory = M;
+    static constexpr int layers = Count;
+};
+
+template <bool Repeats, int Members, int Period>
+struct LayerTable {
+    static constexpr bool repeats = Repeats;
+
+    constexpr void add(int member, int layers) {
+        for (; layers > 0; --layers) {
+            auto& count = counts[static_cast<std::size_t>(member)];
+            places[static_cast<std::size_t>(filled++)] = {member, count++};
+        }
+    }
+
+    std::array<LayerPlace, static_cast<std::size_t>(Period)> places{}; // of one period
+    std::array<int, static_cast<std::size_t>(Members) + 1> counts{};   // layers of one period, by member
+    int filled = 0;
+};
+
+template <bool Repeats, class... Blocks>
+struct PatternBlocks {
+    static_assert(sizeof...(Blocks) > 0, "a pattern has at least one layer");
+
+    template <class... Members>
+    static constexpr auto table() {
+        static_assert(((times_among<typename Block<Blocks>::memory, Members..., NoMemory> > 0) && ...),
+                      "the pattern names a memory that is not among the members");
+        LayerTable<Repeats, sizeof...(Members), (Block<Blocks>::layers + ...)> table;
+        (table.add(index_among<typename Block<Blocks>::memory, Members..., NoMemory>(), Block<Blocks>::layers), ...);
+        return table;
+    }
+};
+
+template <class Pattern>
+struct PatternOf {
+    static_assert(times_among<Pattern> != 0, "a pattern is a Repeat, a LayerList or an Every");
+};
+template <class... Blocks>
+struct PatternOf<Repeat<Blocks...>> : PatternBlocks<true, Blocks...> {};
+template <class... Blocks>
+struct PatternOf<LayerList<Blocks...>> : PatternBlocks<false, Blocks...> {};
+
+} // namespace detail
+
+/// Which member has which layer. Computed at compile time; a lookup at run time is O(1).
+template <class Pattern, class... Members>
+class LayerMap {
+    static_assert(((detail::times_among<Members, Members...> == 1) && ...),
+                  "two members have the same type: let one of them be a class of its own that derives from it");
+
+    static constexpr auto table = detail::PatternOf<Pattern>::template table<Members...>();
+
+public:
+    static constexpr int members = sizeof...(Members);
+    static constexpr int period = static_cast<int>(table.places.size());
+
+    /// False if a model has exactly `period` layers.
+    static constexpr bool repeats = table.repeats;
+
+    static constexpr LayerPlace place(int layer) {
+        const LayerPlace in_period = table.places[static_cast<std::size_t>(layer % period)];
+        return {in_period.member, in_period.layer + layer / period * count(in_period.member)};
+    }
+
+    /// How many of the first `layers` layers a member has.
+    static constexpr int layers_of(int member, int layers) {
+        int found = layers / period * count(member);
+        for (int i = 0; i < layers % period; ++i)
+            found += table.places[static_cast<std::size_t>(i)].member == member ? 1 : 0;
+        return found;
+    }
+
+    /// True if the pattern has layers for a member.
+    static constexpr bool uses(int member) { return count(member) > 0; }
+
+    /// The first member from `member` on that the pattern has layers for. Layers without memory count as a last member.
+    static constexpr int next_used(int member) {
+        while (member <= members && !uses(member)) ++member;
+        return member;
+    }
+
+private:
+    static constexpr int count(int member) { return table.counts[static_cast<std::size_t>(member)]; }
+};
+
+} // namespace cellar

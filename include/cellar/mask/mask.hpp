@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <cellar/base/ids.hpp>
+#include <cellar/book/cell_set.hpp>
+#include <cellar/element/half.hpp>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <utility>
+
+namespace cellar::detail {
+
+/// The mask's value for a visible and for a hidden cell: 0 and -infinity in an additive mask, true and false in a bool
+/// mask.
+template <class T>
+struct MaskValues;
+
+template <>
+struct MaskValues<float> {
+    static constexpr float visible = 0.0F;
+    static constexpr float hidden = -std::numeric_limits<float>::infinity();
+};
+
+template <>
+struct MaskValues<half> {
+    static constexpr half visible = half::from_bits(0);
+    static constexpr half hidden = half::from_bits(0xFC00);
+};
+
+template <>
+struct MaskValues<bool> {
+    static constexpr bool visible = true;
+    static constexpr bool hidden = false;
+};
+
+// The eight mask values for every byte of a bitmap: a row is written by copies of fixed size, without branches on cells.
+template <class T>
+inline constexpr auto mask_of_byte = [] {
+    std::array<std::array<T, 8>, 256> table{};
+    for (unsigned byte = 0; byte < 256; ++byte)
+        for (unsigned bit = 0; bit < 8; ++bit)
+            table[byte][bit] = (byte >> bit & 1) != 0 ? MaskValues<T>::visible : MaskValues<T>::hidden;
+    return table;
+}();
+
+// Writes the mask values for eight bytes of a bitmap. Unrolled by hand: g++ does not, and the loop took a third longer.
+template <class T, std::size_t... Byte>
+void write_mask_word(Word bits, T* out, std::index_sequence<Byte...>) {
+    (std::memcpy(out + 8 * Byte, mask_of_byte<T>[bits >> (8 * Byte) & 0xFF].data(), 8 * sizeof(T)), ...);
+}
+
+/// Writes one row of the mask, one value per cell of `history`. O(history), at about the speed of filling the row.
+template <class T>
+void write_mask_row(const CellSet& visible, CellRange history, T* row) {
+    constexpr std::make_index_sequence<8> bytes;
+    std::int32_t done = 0;
+    for (; done + 64 <= history.count; done += 64)
+        write_mask_word(visible.bits_from(history.first + done), row + done, bytes);
+    if (done == history.count) return;
+    T rest[64];
+    write_mask_word(visible.bits_from(history.first + done), rest, bytes);
+    std::memcpy(row + done, rest, static_cast<std::size_t>(history.count - done) * sizeof(T));
+}
+
+/// Writes the row as bits, 64 cells per word, from the first cell of `history` on. Bits beyond it are unspecified.
+/// O(history / 64).
+inline void write_mask_bits(const CellSet& visible, CellRange history, std::uint64_t* row) {
+    for (std::int32_t done = 0; done < history.count; done += 64) *row++ = visible.bits_from(history.first + done);
+}
+
+} // namespace cellar::detail

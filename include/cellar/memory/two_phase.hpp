@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <cellar/base/batch.hpp>
+#include <cellar/base/ids.hpp>
+#include <cellar/base/result.hpp>
+#include <cellar/memory/memory.hpp>
+
+#include <concepts>
+#include <cstdint>
+#include <type_traits>
+#include <utility>
+
+namespace cellar {
+
+/// Reaches what memories and passes do not offer in public: the two phases of their operations. A memory or pass whose
+/// phases are private declares `friend struct MemoryAccess;`.
+struct MemoryAccess {
+    template <class M>
+    static auto prepare_begin(M& m, const Batch& batch) {
+        return m.prepare_begin(batch);
+    }
+    template <class M>
+    static auto prepare_copy_prefix(M& m, Sequence from, Sequence to, std::int32_t length) {
+        return m.prepare_copy_prefix(from, to, length);
+    }
+    template <class M>
+    static auto prepare_remove(M& m, Sequence s, Position begin, Position end) {
+        return m.prepare_remove(s, begin, end);
+    }
+    template <class M, class Prepared>
+    static auto finish(M& m, Prepared&& prepared) noexcept(noexcept(m.finish(std::forward<Prepared>(prepared)))) {
+        return m.finish(std::forward<Prepared>(prepared));
+    }
+
+    template <class Pass>
+    static void expect_complete(const Pass& pass) {
+        pass.expect_complete();
+    }
+    template <class Pass>
+    static void finish_commit(Pass& pass) noexcept {
+        pass.finish_commit();
+    }
+
+    /// For the passes of cellar's own memories: a pass whose constructor is private.
+    template <class Pass, class... Arguments>
+    static Pass make(Arguments&&... arguments) {
+        return Pass{std::forward<Arguments>(arguments)...};
+    }
+
+    /// For diagnostics of cellar's own memories: their bookkeeping and data.
+    template <class M>
+    static auto& state(M& m) {
+        return m.state();
+    }
+};
+
+namespace detail {
+
+template <class R>
+concept is_result = requires(R& result) {
+    { result.has_value() } -> std::same_as<bool>;
+    { result.error() } -> std::same_as<Refusal>;
+    *result;
+};
+template <class R>
+using ValueOf = std::remove_cvref_t<decltype(*std::declval<R&>())>;
+
+template <class M>
+concept prepares_begin = requires(M& m, const Batch& batch) {
+    { MemoryAccess::prepare_begin(m, batch) } -> is_result;
+};
+template <class M>
+concept prepares_copy_prefix = requires(M& m, Sequence s, std::int32_t length) {
+    { MemoryAccess::prepare_copy_prefix(m, s, s, length) } -> is_result;
+};
+template <class M>
+concept prepares_remove = requires(M& m, Sequence s, Position p) {
+    { MemoryAccess::prepare_remove(m, s, p, p) } -> is_result;
+};
+
+/// What the first phase of each operation returns.
+template <class M>
+using PreparedBegin = ValueOf<decltype(MemoryAccess::prepare_begin(std::declval<M&>(), std::declval<const Batch&>()))>;
+template <class M>
+using PreparedCopyPrefix =
+    ValueOf<decltype(MemoryAccess::prepare_copy_prefix(std::declval<M&>(), Sequence{}, Sequence{}, 0))>;
+template <class M>
+using PreparedRemove =
+    ValueOf<decltype(MemoryAccess::prepare_remove(std::declval<M&>(), Sequence{}, Position{}, Position{}))>;
+
+template <class M>
+concept finishes_begin = requires(M& m, PreparedBegin<M> prepared) {
+    { MemoryAccess::finish(m, std::move(prepared)) } -> std::same_as<PassOf<M>>;
+};
+template <class M>
+concept finishes_copy_prefix = requires(M& m, PreparedCopyPrefix<M> prepared) {
+    { MemoryAccess::finish(m, std::move(prepared)) }
+    noexcept;
+};
+template <class M>
+concept finishes_remove = requires(M& m, PreparedRemove<M> prepared) {
+    { MemoryAccess::finish(m, std::move(prepared)) }
+    noexcept;
+};
+template <class P>
+concept has_expect_complete = requires(const P& pass) {
+    MemoryAccess::expect_complete(pass);
+};
+template <class P>
+concept has_finish_commit = requires(P& pass) {
+    MemoryAccess::finish_commit(pass);
+};
+
+} // namespace detail
+
+/// A memory whose operations have two phases, so that several memories can do an operation together, all or none. Every
+/// member of a `Hybrid` is one.
+///
+/// - `prepare_begin(batch)`, `prepare_copy_prefix(from, to, length)`, `prepare_remove(s, begin, end)`: the first phase. It
+///   decides, reserves what the second phase needs, and may refuse or throw. It changes nothing that can be observed.
+///   Returns a `Result` whose value describes the operation, and may simply be thrown away.
+/// - `finish(value)`: the second phase; consumes that value. For `prepare_begin` it returns the pass, and may throw. For
+///   the other two it is noexcept. Between the phases, nothing else may change the memory.
+/// - A pass commits in two phases too: `expect_complete()` is a violation if the pass must not be committed yet;
+///   `finish_commit()` commits, and cannot fail.
+///
+/// These functions may be private: see `MemoryAccess`.
+template <class M>
+concept TwoPhaseMemory = Memory<M> && detail::prepares_begin<M> && detail::prepares_copy_prefix<M> && detail::
+    prepares_remove<M> && detail::finishes_begin<M> && detail::finishes_copy_prefix<M> && detail::finishes_remove<
+        M> && detail::has_expect_complete<PassOf<M>> && detail::has_finish_commit<PassOf<M>>;
+
+} // namespace cellar

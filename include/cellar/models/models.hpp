@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <cellar/backend/host.hpp>
+#include <cellar/cache/cache.hpp>
+#include <cellar/cache/sizes.hpp>
+#include <cellar/hybrid/hybrid.hpp>
+#include <cellar/hybrid/pattern.hpp>
+#include <cellar/models/attention.hpp>
+#include <cellar/models/description.hpp>
+#include <cellar/models/recurrent.hpp>
+#include <cellar/models/windowed.hpp>
+#include <cellar/recurrent/recurrent_memory.hpp>
+#include <cellar/shift/rope_shift.hpp>
+#include <cellar/shift/unrotated_shift.hpp>
+#include <cellar/window/full_causal.hpp>
+#include <cellar/window/sliding_window.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+/// Published models (docs/models.md): what they remember, the memory types for it, and their sizes.
+namespace cellar::models {
+
+namespace detail {
+
+// Templates take the `Model` type, because g++ 16 does not pass a reference on from one template to another.
+
+template <class Model, LayerKind Kind>
+using WindowOf =
+    std::conditional_t<Kind == LayerKind::sliding, SlidingWindow<Model::describe().sliding.window>, FullCausal>;
+
+template <Pairing Kind>
+using ShiftBy =
+    std::conditional_t<Kind == Pairing::none, UnrotatedShift,
+                       std::conditional_t<Kind == Pairing::interleaved, RopeShift<Interleaved>, RopeShift<Neox>>>;
+template <class Model, LayerKind Kind>
+using ShiftOf =
+    ShiftBy<Kind == LayerKind::sliding ? Model::describe().sliding.rope.pairing : Model::describe().full.rope.pairing>;
+
+/// The tag of one tensor of the model's recurrent state.
+template <class Model, int I, Element E>
+struct State : StateTensor<Model::describe().state[I].rank(), E> {};
+
+template <class Model, BackendPolicy Backend, Element E, int... I>
+RecurrentMemory<States<State<Model, I, E>...>, Backend> recurrent(std::integer_sequence<int, I...>);
+template <class Model, BackendPolicy Backend, Element E>
+using RecurrentOf =
+    decltype(recurrent<Model, Backend, E>(std::make_integer_sequence<int, Model::describe().states()>{}));
+
+/// The memory of the layers of one kind.
+template <class Model, LayerKind Kind, BackendPolicy Backend, LayoutPolicy Layout>
+struct OfKind {
+    using type = Cache<Layout, WindowOf<Model, Kind>, ShiftOf<Model, Kind>, Backend>;
+};
+template <class Model, BackendPolicy Backend, LayoutPolicy Layout>
+struct OfKind<Model, LayerKind::recurrent, Backend, Layout> {
+    using type = RecurrentOf<Model, Backend, float>;
+};
+template <class Model, BackendPolicy Backend, LayoutPolicy Layout>
+struct OfKind<Model, LayerKind::nothing, Backend, Layout> {
+    using type = NoMemory;
+};
+
+template <LayerKind... Kinds>
+struct KindList {};
+template <LayerKind... A, LayerKind... B>
+KindList<A..., B...> operator+(KindList<A...>, KindList<B...>);
+
+/// The kinds of memory that a model has.
+template <class Model, LayerKind Kind>
+using IfPresent = std::conditional_t<(Model::describe().count(Kind) > 0), KindList<Kind>, KindList<>>;
+template <class Model>
+using KindsOf = decltype(IfPresent<Model, LayerKind::sliding>{} + IfPresent<Model, LayerKind::full>{}
+                         + IfPresent<Model, LayerKind::recurrent>{});
+
+template <class Model>
+inline constexpr bool is_one_kind = Model::describe().count(Model::describe().kind(0)) == Model::describe().layers;
+
+template <class Model, BackendPolicy Backend, LayoutPolicy Layout, LayerKind... Kinds, int... I>
+auto whole(KindList<Kinds...>, std::integer_sequence<int, I...>) {
+    using Pattern = Repeat<typename OfKind<Model, Model::describe().kind(I), Backend, Layout>::type...>;
+    return std::type_identity<Hybrid<Pattern, typename OfKind<Model, Kinds, Backend, Layout>::type...>>{};
+}
+
+/// The memory of all layers: a hybrid, or the memory of the only kind.
+template <class Model, BackendPolicy Backend, LayoutPolicy Layout>
+struct Whole : decltype(whole<Model, Backend, Layout>(
+                   KindsOf<Model>{}, std::make_integer_sequence<int, Model::describe().pattern.size()>{})) {};
+template <class Model, BackendPolicy Backend, LayoutPolicy Layout>
+    requires(is_one_kind<Model>)
+struct Whole<Model, Backend, Layout> : OfKind<Model, Model::describe().kind(0), Backend, Layout> {};
+
+} // namespace detail
+
+/// Bytes that every token of a sequence adds permanently: those of the full layers.
+template <LayoutPolicy Layout = StandardV<bf16>>
+constexpr std::int64_t bytes_per_token(const Description& model) {
+    return model.count(LayerKind::full) * layer_bytes<Layout>(model.full.shape, 1);
+}
+
+/// Bytes of a sequence that do not grow with its length: full windows, and recurrent states.
+template <LayoutPolicy Layout = StandardV<bf16>, Element State = float>
+constexpr std::int64_t bytes_per_sequence(const Description& model) {
+    return model.count(LayerKind::sliding) * layer_bytes<Layout>(model.sliding.shape, model.sliding.window)
+           + model.count(LayerKind::recurrent) * model.state_elements() * std::int64_t{sizeof(State)};
+}
+
+/// The value of `bytes` for a model's memories with these limits. Beyond the two above, it counts room for a batch beside
+/// each window; a second state for each sequence in a batch, because a pass does not overwrite what it reads (without
+/// rollback and checkpoints); and gathered rows for the states of one layer.
+template <LayoutPolicy Layout = StandardV<bf16>, Element State = float>
+constexpr std::int64_t total_bytes(const Description& model, const CacheLimits& limits) {
+    const std::int64_t slots = limits.sequences + std::min(limits.batch, limits.sequences);
+    const int recurrent = model.count(LayerKind::recurrent);
+    const std::int64_t states = recurrent == 0 ? 0 : slots * recurrent + limits.sequences;
+    std::int64_t sum = states * model.state_elements() * std::int64_t{sizeof(State)};
+    if (const int layers = model.count(LayerKind::full); layers != 0)
+        sum += cache_bytes<Layout>(layers, model.full.shape, limits);
+    if (const int layers = model.count(LayerKind::sliding); layers != 0)
+        sum += cache_bytes<Layout>(layers, model.sliding.shape, limits, SlidingWindow<>{model.sliding.window});
+    return sum;
+}
+
+/// The memory types of a model, and functions that make them. Layers of one kind share one memory, in which layer i of the
+/// model is layer `description.count(kind, i)`.
+template <const Description& TheModel>
+struct Model {
+    static constexpr const Description& description = TheModel;
+    /// The same as a function: nvcc accepts no constant from a class that is not complete yet.
+    static constexpr const Description& describe() { return TheModel; }
+
+    template <LayerKind Kind>
+    using Window = detail::WindowOf<Model, Kind>;
+    template <LayerKind Kind>
+    using Shift = detail::ShiftOf<Model, Kind>;
+
+    /// The memory of all layers of a kind with attention.
+    template <LayerKind Kind, BackendPolicy Backend = HostBackend, LayoutPolicy Layout = StandardV<bf16>>
+        requires(TheModel.count(Kind) > 0)
+    using Attending = Cache<Layout, Window<Kind>, Shift<Kind>, Backend>;
+
+    template <BackendPolicy Backend = HostBackend, LayoutPolicy Layout = StandardV<bf16>>
+    using Sliding = Attending<LayerKind::sliding, Backend, Layout>;
+    template <BackendPolicy Backend = HostBackend, LayoutPolicy Layout = StandardV<bf16>>
+    using Full = Attending<LayerKind::full, Backend, Layout>;
+
+    /// The tag of tensor I of the recurrent state, in the order of the description.
+    template <int I, Element E = float>
+        requires(I < TheModel.states())
+    using State = detail::State<Model, I, E>;
+
+    /// The memory of all recurrent layers.
+    template <BackendPolicy Backend = HostBackend, Element E = float>
+        requires(TheModel.count(LayerKind::recurrent) > 0)
+    using Recurrent = detail::RecurrentOf<Model, Backend, E>;
+
+    /// The memory of all layers: a `Hybrid` of the kinds that the model has, in the order sliding, full, recurrent; or, if
+    /// there is only one kind, its memory.
+    template <BackendPolicy Backend = HostBackend, LayoutPolicy Layout = StandardV<bf16>>
+    using Memory = typename detail::Whole<Model, Backend, Layout>::type;
+
+    template <LayerKind Kind>
+    static CacheShape shape() {
+        const LayerShape& layer = TheModel.attention(Kind).shape;
+        return {TheModel.count(Kind), layer.kv_heads, layer.key_dim, layer.value_dim};
+    }
+
+    static StateShape state_shape() {
+        std::vector<cellar::StateExtents> tensors;
+        for (int i = 0; i < TheModel.states(); ++i) {
+            const auto& n = TheModel.state[i].extents;
+            const int rank = TheModel.state[i].rank();
+            tensors.push_back(rank == 1   ? cellar::StateExtents{n[0]}
+                              : rank == 2 ? cellar::StateExtents{n[0], n[1]}
+                                          : cellar::StateExtents{n[0], n[1], n[2]});
+        }
+        return StateShape{std::vector<std::vector<cellar::StateExtents>>(
+            static_cast<std::size_t>(TheModel.count(LayerKind::recurrent)), tensors)};
+    }
+
+    template <LayerKind Kind>
+    static Shift<Kind> shift() {
+        constexpr const Rope& rope = TheModel.attention(Kind).rope;
+        if constexpr (rope.pairing == Pairing::none) {
+            return {};
+        } else {
+            return Shift<Kind>{frequencies(rope), rope.begin};
+        }
+    }
+
+    /// Throws `std::bad_alloc` if there is not enough memory.
+    template <LayerKind Kind, BackendPolicy Backend = HostBackend, LayoutPolicy Layout = StandardV<bf16>>
+    static Attending<Kind, Backend, Layout> make(const CacheLimits& limits, const Window<Kind>& window = Window<Kind>{},
+                                                 Backend backend = Backend{}) {
+        return {shape<Kind>(), limits, window, shift<Kind>(), std::move(backend)};
+    }
+    /// Makes a `Recurrent<Backend, E>`. The return type is deduced, because nvcc does not find the function otherwise.
+    template <BackendPolicy Backend = HostBackend, Element E = float>
+        requires(TheModel.count(LayerKind::recurrent) > 0)
+    static auto make_recurrent(const StateLimits& limits, Backend backend = Backend{}) {
+        return Recurrent<Backend, E>{state_shape(), limits, std::move(backend)};
+    }
+
+    /// Makes the memory of all layers. Each member gets a default-constructed backend. The states' sequences and batch are
+    /// those of `limits`.
+    template <BackendPolicy Backend = HostBackend, LayoutPolicy Layout = StandardV<bf16>>
+    static Memory<Backend, Layout> make(const CacheLimits& limits, StateLimits states = {}) {
+        states.sequences = limits.sequences;
+        states.batch = limits.batch;
+        return make_whole<Backend, Layout>(limits, states, detail::KindsOf<Model>{});
+    }
+
+private:
+    template <LayerKind Kind, class Backend, class Layout>
+    static auto make_one(const CacheLimits& limits, const StateLimits& states) {
+        using One = typename detail::OfKind<Model, Kind, Backend, Layout>::type;
+        if constexpr (Kind == LayerKind::recurrent) {
+            return One{state_shape(), states};
+        } else {
+            return One{shape<Kind>(), limits, Window<Kind>{}, shift<Kind>()};
+        }
+    }
+
+    template <class Backend, class Layout, LayerKind... Kinds>
+    static Memory<Backend, Layout> make_whole(const CacheLimits& limits, const StateLimits& states,
+                                              detail::KindList<Kinds...>) {
+        if constexpr (detail::is_one_kind<Model>) {
+            return make_one<TheModel.kind(0), Backend, Layout>(limits, states);
+        } else {
+            return Memory<Backend, Layout>{TheModel.layers, make_one<Kinds, Backend, Layout>(limits, states)...};
+        }
+    }
+};
+
+using Llama31_8B = Model<llama31_8b>;
+using Llama31_70B = Model<llama31_70b>;
+using Mistral_7B = Model<mistral_7b>;
+using Qwen3_8B = Model<qwen3_8b>;
+using Phi4 = Model<phi4>;
+using DeepSeekV3 = Model<deepseek_v3>;
+using Gemma2_9B = Model<gemma2_9b>;
+using Gemma3_4B = Model<gemma3_4b>;
+using Gemma3_12B = Model<gemma3_12b>;
+using GptOss_20B = Model<gpt_oss_20b>;
+using GptOss_120B = Model<gpt_oss_120b>;
+using Mamba2_27B = Model<mamba2_27b>;
+using Rwkv7_29B = Model<rwkv7_29b>;
+using Qwen3Next_80B = Model<qwen3_next_80b>;
+using Jamba15Mini = Model<jamba15_mini>;
+using NemotronH_8B = Model<nemotron_h_8b>;
+using Granite4HTiny = Model<granite4_h_tiny>;
+using Lfm2_12B = Model<lfm2_12b>;
+
+template <class... Models>
+struct ModelList {};
+
+using All = ModelList<Llama31_8B, Llama31_70B, Mistral_7B, Qwen3_8B, Phi4, DeepSeekV3, Gemma2_9B, Gemma3_4B, Gemma3_12B,
+                      GptOss_20B, GptOss_120B, Qwen3Next_80B, Jamba15Mini, NemotronH_8B, Granite4HTiny, Lfm2_12B,
+                      Mamba2_27B, Rwkv7_29B>;
+
+} // namespace cellar::models

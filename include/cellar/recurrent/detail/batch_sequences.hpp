@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <cellar/base/batch.hpp>
+#include <cellar/base/ids.hpp>
+#include <cellar/base/slot_copy.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace cellar::detail {
+
+/// A state that is kept when the pass is committed.
+struct KeptPoint {
+    Position next{};
+    std::int32_t tokens = 0; ///< of the sequence's tokens in the batch, how many come before
+    Slot slot = 0;
+    bool is_checkpoint = false;
+};
+
+/// One sequence of a batch.
+struct BatchSequence {
+    Sequence sequence{};
+    Position from{};              ///< position of its first token
+    Position next{};              ///< one more than the position of its last token
+    std::int32_t first_token = 0; ///< index of its first token among the grouped ones
+    std::int32_t tokens = 0;
+    std::int32_t first_kept_point = 0;
+    std::int32_t kept_points = 0;
+    std::int64_t oldest_checkpoint = INT64_MAX; ///< checkpoints are kept from this position on
+    Slot source = zero_slot;                    ///< its state before the pass; `zero_slot` if it has none
+};
+
+/// The tokens of a batch, grouped by sequence. Only the constructor allocates.
+class BatchSequences {
+public:
+    BatchSequences(std::int32_t sequences, std::int32_t batch) : index_of_(static_cast<std::size_t>(sequences), none) {
+        all_.reserve(static_cast<std::size_t>(std::min(sequences, batch)));
+        tokens_.reserve(static_cast<std::size_t>(batch));
+        positions_.reserve(static_cast<std::size_t>(batch));
+    }
+
+    /// In the order of their first tokens.
+    std::span<BatchSequence> all() { return all_; }
+    std::span<const BatchSequence> all() const { return all_; }
+
+    /// Indices into the batch, sequence by sequence.
+    std::span<const std::int32_t> tokens() const { return tokens_; }
+
+    /// Groups a batch. Returns false, with no group, if the positions of a sequence do not continue from
+    /// `next(sequence)` in ascending order without gaps.
+    template <class Next>
+    bool group(const Batch& batch, Next next) {
+        clear();
+        for (std::size_t i = 0; i < batch.positions.size(); ++i) {
+            if (count(batch.sequences[i], batch.positions[i], next)) continue;
+            clear();
+            return false;
+        }
+        sort_tokens(batch);
+        return true;
+    }
+
+    /// Groups as for a batch of this many tokens, spread evenly over the first sequences.
+    void pretend(std::int32_t tokens, std::int32_t sequences) {
+        clear();
+        const std::int32_t used = std::min(tokens, sequences);
+        std::int32_t first = 0;
+        for (std::int32_t s = 0; s < used; ++s) {
+            const std::int32_t own = tokens / used + (s < tokens % used ? 1 : 0);
+            all_.push_back({.sequence = {s}, .next = {own}, .first_token = first, .tokens = own});
+            first += own;
+        }
+        for (std::int32_t token = 0; token < tokens; ++token) tokens_.push_back(token);
+    }
+
+    void clear() {
+        for (const BatchSequence& s : all_) index_of_[static_cast<std::size_t>(s.sequence.value)] = none;
+        all_.clear();
+        tokens_.clear();
+        positions_.clear();
+    }
+
+    /// How many of the sequence's tokens come before position p.
+    std::int32_t tokens_before(const BatchSequence& s, Position p) const {
+        if (s.next - s.from == s.tokens) return p - s.from; // one token at each position
+        const auto first = positions_.begin() + s.first_token;
+        return static_cast<std::int32_t>(std::lower_bound(first, first + s.tokens, p) - first);
+    }
+
+private:
+    static constexpr std::int32_t none = -1;
+
+    template <class Next>
+    bool count(Sequence sequence, Position p, Next next) {
+        std::int32_t& index = index_of_[static_cast<std::size_t>(sequence.value)];
+        if (index == none) {
+            if (next(sequence) != p) return false;
+            index = static_cast<std::int32_t>(all_.size());
+            all_.push_back({.sequence = sequence, .from = p, .next = p + 1, .tokens = 1});
+            return true;
+        }
+        BatchSequence& s = all_[static_cast<std::size_t>(index)];
+        ++s.tokens;
+        if (p + 1 == s.next) return true;
+        if (p != s.next) return false;
+        s.next = p + 1;
+        return true;
+    }
+
+    void sort_tokens(const Batch& batch) {
+        std::int32_t first = 0;
+        for (BatchSequence& s : all_) {
+            s.first_token = first;
+            first += s.tokens;
+            s.tokens = 0;
+        }
+        tokens_.resize(batch.positions.size());
+        positions_.resize(batch.positions.size());
+        for (std::size_t i = 0; i < batch.positions.size(); ++i) {
+            const std::int32_t index = index_of_[static_cast<std::size_t>(batch.sequences[i].value)];
+            BatchSequence& s = all_[static_cast<std::size_t>(index)];
+            const auto at = static_cast<std::size_t>(s.first_token + s.tokens++);
+            tokens_[at] = static_cast<std::int32_t>(i);
+            positions_[at] = batch.positions[i];
+        }
+    }
+
+    std::vector<BatchSequence> all_;
+    std::vector<std::int32_t> index_of_; // sequence -> index into all_
+    std::vector<std::int32_t> tokens_;   // indices into the batch, sequence by sequence
+    std::vector<Position> positions_;    // of those tokens
+};
+
+} // namespace cellar::detail

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <cellar/backend/backend.hpp>
+#include <cellar/base/contract.hpp>
+#include <cellar/recurrent/detail/state_book.hpp>
+#include <cellar/recurrent/detail/state_store.hpp>
+#include <cellar/recurrent/fwd.hpp>
+#include <cellar/recurrent/state_limits.hpp>
+#include <cellar/recurrent/state_shape.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+namespace cellar::detail {
+
+/// The parts of a recurrent memory, at a fixed address: the memory may move while a pass points here.
+template <class States, BackendPolicy TheBackend>
+struct RecurrentMemoryState {
+    using Backend = TheBackend;
+    using Store = StateStore<States, Backend>;
+
+    RecurrentMemoryState(StateShape the_shape, const StateLimits& limits, Backend the_backend)
+        : shape{std::move(the_shape)},
+          backend{std::move(the_backend)},
+          book{limits, checkpoints(shape, limits)},
+          store{backend, shape, book.table().slots().slots(), limits.sequences},
+          done_in_layer(static_cast<std::size_t>(shape.layers())) {}
+
+    void expect_no_pass(const char* operation) const {
+        CELLAR_EXPECTS(!pass_open, operation, ": a pass is open, expected it to be committed or dropped first");
+    }
+
+    static Slot checkpoints(const StateShape& shape, const StateLimits& limits) {
+        CELLAR_EXPECTS(limits.checkpoint_bytes >= 0, "limits: ", limits.checkpoint_bytes,
+                       " checkpoint_bytes, expected 0 or more");
+        const std::int64_t count = limits.checkpoint_bytes / Store::slot_bytes(shape);
+        CELLAR_EXPECTS(count <= INT32_MAX, "limits: checkpoint_bytes has room for ", count,
+                       " states, expected at most ", INT32_MAX);
+        return static_cast<Slot>(count);
+    }
+
+    StateShape shape;
+    Backend backend;
+    StateBook book;
+    Store store;
+    std::vector<std::int32_t> done_in_layer; ///< micro-batches put in each layer by the open pass
+    bool pass_open = false;
+};
+
+/// The state behind a recurrent memory.
+template <class Memory>
+struct RecurrentStateOf;
+template <class States, class Backend>
+struct RecurrentStateOf<RecurrentMemory<States, Backend>> {
+    using type = RecurrentMemoryState<States, Backend>;
+};
+
+} // namespace cellar::detail

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <cellar/base/batch.hpp>
+#include <cellar/base/contract.hpp>
+#include <cellar/base/expect_batch.hpp>
+#include <cellar/base/ids.hpp>
+#include <cellar/base/result.hpp>
+#include <cellar/recurrent/detail/batch_sequences.hpp>
+#include <cellar/recurrent/detail/micro_batches.hpp>
+#include <cellar/recurrent/detail/slot_table.hpp>
+#include <cellar/recurrent/detail/state_table.hpp>
+#include <cellar/recurrent/state_limits.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace cellar::detail {
+
+/// The bookkeeping of a recurrent memory: passes and rollback. `StateTable` says which sequence keeps which state; the book
+/// decides when that changes. It answers in slots and micro-batches, and knows neither tensors nor memory.
+///
+/// A state is never overwritten while it may be needed: a pass reads the slots that sequences have, and writes fresh ones.
+/// `commit` keeps the fresh ones, `drop` gives them back.
+///
+/// Slots cannot run out. Sequences keep their states at the last rollback + 1 positions, so at most sequences * (rollback
+/// + 1) slots, and the slots of checkpoints. A pass takes one slot for each state it will keep: at most rollback + 1 per
+/// sequence but no more than its tokens, plus the free checkpoint slots.
+///
+/// Costs, with n tokens in the batch: `open`, `commit` and `drop` are O(n + rollback); a checkpoint is O(states kept).
+class StateBook {
+public:
+    /// `checkpoints`: the number of slots for checkpoints.
+    StateBook(const StateLimits& limits, Slot checkpoints)
+        : table_{limits, count_slots(limits, checkpoints), checkpoints},
+          batch_sequences_{limits.sequences, limits.batch},
+          micro_batches_{limits.sequences, limits.batch} {
+        kept_points_.reserve(static_cast<std::size_t>(limits.batch));
+        starts_.reserve(static_cast<std::size_t>(std::min(limits.sequences, limits.batch)));
+    }
+
+    const StateLimits& limits() const { return table_.limits(); }
+    const StateTable& table() const { return table_; }
+    StateTable& table() { return table_; }
+
+    std::span<const MicroBatch> micro_batches() const { return micro_batches_.all(); }
+
+    /// The slots to fill with zeros before the open pass reads them: those of sequences without a state.
+    std::span<const SlotCopy> starts() const { return starts_; }
+
+    /// Checks whether a pass can be opened for this batch, and reserves room for it.
+    Result<void> prepare_open(const Batch& batch) {
+        expect_batch(batch, limits().sequences);
+        if (batch.tokens() > limits().batch) return Reason::batch_too_long;
+        const std::int64_t max = std::int64_t{limits().rollback} + 1 + table_.checkpoints_free();
+        const std::int64_t room = std::min<std::int64_t>(batch.tokens(), max);
+        for (const Sequence s : batch.sequences) table_.reserve(s, static_cast<std::int32_t>(room));
+        const auto next = [&](Sequence s) { return table_.states(s).next(); };
+        if (!batch_sequences_.group(batch, next)) return Reason::not_next;
+        if (limits().unequal == Unequal::refuse && !is_equal()) {
+            batch_sequences_.clear();
+            return Reason::unequal_batch;
+        }
+        return {};
+    }
+
+    /// Opens the pass that was prepared, with a fresh slot for each state that it will keep.
+    void open() noexcept {
+        choose_checkpoints();
+        for (BatchSequence& s : batch_sequences_.all()) add_kept_points(s);
+        for (KeptPoint& point : kept_points_) point.slot = table_.slots().take();
+        for (BatchSequence& s : batch_sequences_.all()) {
+            const auto states = table_.states(s.sequence).all();
+            if (states.empty()) {
+                starts_.push_back({zero_slot, kept_points_of(s).front().slot});
+            } else {
+                s.source = states.back().slot;
+            }
+        }
+        micro_batches_.split(batch_sequences_, kept_points_);
+    }
+
+    /// Opens a pass of `tokens` tokens, spread over all sequences, that keeps nothing. Its states lie in free slots.
+    /// `drop` ends it.
+    void reserve(std::int32_t tokens) {
+        batch_sequences_.pretend(tokens, limits().sequences);
+        for (BatchSequence& s : batch_sequences_.all()) {
+            s.first_kept_point = static_cast<std::int32_t>(kept_points_.size());
+            s.kept_points = 1;
+            kept_points_.push_back({s.next, s.tokens, table_.slots().take(), false});
+        }
+        micro_batches_.split(batch_sequences_, kept_points_);
+    }
+
+    void commit() noexcept {
+        for (const BatchSequence& s : batch_sequences_.all()) table_.advance(s, kept_points_of(s));
+        if (has_checkpoint()) table_.trim(zero_slot);
+        clear();
+    }
+
+    /// Undoes the open pass. Slots go back in the order in which the next pass takes the same ones.
+    void drop() noexcept {
+        for (std::size_t i = kept_points_.size(); i-- > 0;) table_.slots().give_back(kept_points_[i].slot);
+        clear();
+    }
+
+private:
+    static Slot count_slots(const StateLimits& limits, Slot checkpoints) {
+        CELLAR_EXPECTS(limits.sequences > 0, "limits: ", limits.sequences, " sequences, expected at least 1");
+        CELLAR_EXPECTS(limits.batch > 0, "limits: a batch of ", limits.batch, ", expected at least 1");
+        CELLAR_EXPECTS(limits.rollback >= 0, "limits: a rollback of ", limits.rollback, ", expected 0 or more");
+        CELLAR_EXPECTS(limits.checkpoint_interval >= 0, "limits: a checkpoint_interval of ", limits.checkpoint_interval,
+                       ", expected 0 or more");
+        CELLAR_EXPECTS(limits.checkpoint_interval == 0 || checkpoints > 0,
+                       "limits: a checkpoint_interval without checkpoint_bytes, expected room for checkpoints");
+        CELLAR_EXPECTS(checkpoints != 1, "limits: checkpoint_bytes has room for one state, expected none or at least "
+                                         "two: one that is kept, and one that a pass writes");
+        const std::int64_t kept = std::int64_t{limits.sequences} * (std::int64_t{limits.rollback} + 1);
+        const std::int64_t slots = kept + std::min<std::int64_t>(limits.batch, kept) + checkpoints;
+        CELLAR_EXPECTS(slots <= INT32_MAX, "limits: ", slots, " slots, expected at most ", INT32_MAX);
+        return static_cast<Slot>(slots);
+    }
+
+    bool is_equal() const {
+        const auto all = batch_sequences_.all();
+        return std::all_of(all.begin(), all.end(),
+                           [&](const BatchSequence& s) { return s.tokens == all.front().tokens; });
+    }
+
+    /// Chooses as many of the wanted checkpoints as there is room for: in turn, each sequence's newest one not chosen yet.
+    void choose_checkpoints() {
+        Slot room = table_.checkpoints_free();
+        for (bool found = true; found && room > 0;) {
+            found = false;
+            for (BatchSequence& s : batch_sequences_.all()) {
+                if (room == 0) break;
+                const bool is_first = s.oldest_checkpoint == INT64_MAX;
+                const auto end = is_first ? s.next.value : static_cast<std::int32_t>(s.oldest_checkpoint) - 1;
+                const Position wanted = table_.wanted_up_to(s.sequence, {end});
+                if (wanted <= s.from) continue;
+                s.oldest_checkpoint = wanted.value;
+                found = true;
+                --room;
+            }
+        }
+    }
+
+    /// Adds the states of a sequence that are kept, in ascending order: those within the rollback, and checkpoints.
+    void add_kept_points(BatchSequence& s) {
+        s.first_kept_point = static_cast<std::int32_t>(kept_points_.size());
+        const Position oldest = std::max(s.next - limits().rollback, s.from + 1);
+        for (Position p = s.next; p > s.from;) {
+            kept_points_.push_back({p, batch_sequences_.tokens_before(s, p), 0, is_checkpoint(s, p)});
+            const Position before = table_.wanted_up_to(s.sequence, p - 1);
+            p = std::max(p > oldest ? p - 1 : s.from, is_checkpoint(s, before) ? before : s.from);
+        }
+        std::reverse(kept_points_.begin() + s.first_kept_point, kept_points_.end());
+        s.kept_points = static_cast<std::int32_t>(kept_points_.size()) - s.first_kept_point;
+    }
+
+    bool is_checkpoint(const BatchSequence& s, Position p) const {
+        return p.value >= s.oldest_checkpoint && table_.wanted_up_to(s.sequence, p) == p;
+    }
+
+    std::span<const KeptPoint> kept_points_of(const BatchSequence& s) const {
+        return std::span{kept_points_}.subspan(static_cast<std::size_t>(s.first_kept_point),
+                                               static_cast<std::size_t>(s.kept_points));
+    }
+
+    bool has_checkpoint() const {
+        return std::any_of(kept_points_.begin(), kept_points_.end(),
+                           [](const KeptPoint& point) { return point.is_checkpoint; });
+    }
+
+    void clear() {
+        batch_sequences_.clear();
+        micro_batches_.clear();
+        kept_points_.clear();
+        starts_.clear();
+    }
+
+    StateTable table_;
+    BatchSequences batch_sequences_;
+    MicroBatches micro_batches_;
+    std::vector<KeptPoint> kept_points_; // sequence by sequence, in ascending order
+    std::vector<SlotCopy> starts_;
+};
+
+} // namespace cellar::detail

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <cellar/base/contract.hpp>
+#include <cellar/base/ids.hpp>
+#include <cellar/base/result.hpp>
+#include <cellar/recurrent/detail/batch_sequences.hpp>
+#include <cellar/recurrent/detail/kept_states.hpp>
+#include <cellar/recurrent/detail/slot_table.hpp>
+#include <cellar/recurrent/state_limits.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+namespace cellar::detail {
+
+/// Which states each sequence keeps, and in which slots. It does not know passes; `StateBook` does. Only `schedule`,
+/// `reserve` and the `prepare` functions allocate, before they change anything visible.
+class StateTable {
+public:
+    /// `checkpoints`: the number of slots for checkpoints.
+    StateTable(const StateLimits& limits, Slot slots, Slot checkpoints)
+        : limits_{limits},
+          checkpoints_{checkpoints},
+          slots_{slots},
+          records_(static_cast<std::size_t>(limits.sequences)),
+          use_(static_cast<std::size_t>(slots)) {
+        const auto kept = static_cast<std::size_t>(limits.rollback) + 2;
+        for (Record& r : records_) r.states.reserve(kept);
+    }
+
+    const StateLimits& limits() const { return limits_; }
+    const SlotTable& slots() const { return slots_; }
+    SlotTable& slots() { return slots_; }
+
+    bool has(Sequence s) const { return s.value >= 0 && s.value < limits_.sequences; }
+    const KeptStates& states(Sequence s) const { return record(s).states; }
+
+    /// The slots that a pass may use for new checkpoints.
+    Slot checkpoints_free() const { return checkpoints_ - slots_.checkpoints(); }
+
+    /// True if a state is kept that has seen exactly the tokens below p; always true for 0.
+    bool can_resume(Sequence s, Position p) const { return resumable_prefix(s, p) == p; }
+
+    /// The largest q <= p with can_resume(s, q). O(log states).
+    Position resumable_prefix(Sequence s, Position p) const {
+        CELLAR_EXPECTS(p.value >= 0, "resume: position ", p, ", expected 0 or more");
+        return states(s).nearest(p);
+    }
+
+    /// Checks whether positions [begin, end) of s can be removed: no token may be left behind them, and a state must be
+    /// kept at `begin`.
+    Result<void> prepare_remove(Sequence s, Position begin, Position end) const {
+        CELLAR_EXPECTS(begin.value >= 0 && begin <= end, "remove: positions [", begin, ", ", end,
+                       "), expected 0 <= begin <= end");
+        const Position next = states(s).next();
+        if (begin == end || next <= begin) return {};
+        if (end < next) return Reason::cannot_cut;
+        if (!can_resume(s, begin)) return Reason::cannot_rewind;
+        return {};
+    }
+
+    void finish_remove(Sequence s, Position begin, Position end) noexcept {
+        if (begin == end || states(s).next() <= begin) return;
+        record(s).states.truncate(begin, slots_);
+        if (begin == Position{0}) record(s).scheduled.clear();
+    }
+
+    /// Checks whether `to` can share the states of `from` up to position `length`, and reserves room for them.
+    Result<void> prepare_copy_prefix(Sequence from, Sequence to, std::int32_t length) {
+        CELLAR_EXPECTS(length >= 0, "copy_prefix: the length is ", length, ", expected 0 or more");
+        const KeptStates& source = states(from);
+        KeptStates& target = record(to).states;
+        if (from == to) return {};
+        if (source.next() > Position{length} && !can_resume(from, {length})) return Reason::cannot_rewind;
+        target.reserve(source.all().size());
+        return {};
+    }
+
+    void finish_copy_prefix(Sequence from, Sequence to, std::int32_t length) noexcept {
+        if (from == to) return;
+        record(to).states.assign(states(from), {length}, slots_);
+        record(to).scheduled.clear();
+    }
+
+    /// Makes the current state of s a checkpoint; others may be dropped for it. Does nothing if s has no state.
+    void checkpoint(Sequence s) {
+        expect_budget("checkpoint");
+        KeptStates& own = record(s).states;
+        own.mark_current(slots_);
+        if (!own.all().empty()) trim(own.all().back().slot);
+    }
+
+    /// The pass that brings s to position p, or past it, keeps a checkpoint there.
+    void schedule(Sequence s, Position p) {
+        expect_budget("schedule");
+        Record& r = record(s);
+        CELLAR_EXPECTS(p > r.states.next(), "schedule: position ", p, ", expected more than ", r.states.next(),
+                       ", the position of the next token");
+        const auto at = std::lower_bound(r.scheduled.begin(), r.scheduled.end(), p);
+        if (at == r.scheduled.end() || *at != p) r.scheduled.insert(at, p);
+    }
+
+    /// The last position up to p at which a checkpoint of s is wanted; 0 if there is none.
+    Position wanted_up_to(Sequence s, Position p) const {
+        const std::int32_t interval = limits_.checkpoint_interval;
+        const Position regular{interval == 0 ? 0 : p.value / interval * interval};
+        const std::vector<Position>& scheduled = record(s).scheduled;
+        const auto at = std::upper_bound(scheduled.begin(), scheduled.end(), p);
+        return at == scheduled.begin() ? regular : std::max(regular, *(at - 1));
+    }
+
+    /// Reserves room for `more` states of s.
+    void reserve(Sequence s, std::int32_t more) { record(s).states.reserve(static_cast<std::size_t>(more)); }
+
+    /// Keeps the states of a pass, in room that was reserved, and forgets those that fell out of the rollback.
+    void advance(const BatchSequence& s, std::span<const KeptPoint> kept_points) {
+        Record& r = record(s.sequence);
+        r.states.forget_passing(s.from - limits_.rollback, s.next - limits_.rollback, slots_);
+        for (const KeptPoint& point : kept_points)
+            r.states.append({point.next, point.slot, point.is_checkpoint}, slots_);
+        const auto reached = std::upper_bound(r.scheduled.begin(), r.scheduled.end(), s.next);
+        r.scheduled.erase(r.scheduled.begin(), reached);
+    }
+
+    /// Drops the least useful checkpoints, but not `spared`, until enough slots are free for new ones.
+    void trim(Slot spared) {
+        const Slot max = checkpoints_ - std::max(1, checkpoints_ / 4);
+        while (slots_.checkpoints() > std::max(max, 0)) forget_least_useful(spared);
+    }
+
+private:
+    struct Record {
+        KeptStates states;
+        std::vector<Position> scheduled; ///< ascending
+    };
+
+    const Record& record(Sequence s) const {
+        CELLAR_EXPECTS(has(s), "sequence ", s, ", expected 0 to ", limits_.sequences - 1);
+        return records_[static_cast<std::size_t>(s.value)];
+    }
+    Record& record(Sequence s) { return const_cast<Record&>(std::as_const(*this).record(s)); }
+
+    void expect_budget(const char* operation) const {
+        CELLAR_EXPECTS(checkpoints_ > 0, operation,
+                       ": StateLimits::checkpoint_bytes is 0, expected room for checkpoints");
+    }
+
+    /// Calls `visit(checkpoint, use)` for all. The use of a checkpoint is how many more positions would have to be computed
+    /// again without it: those since the sequence's previous checkpoint.
+    template <class Visit>
+    void for_each_checkpoint(Visit visit) const {
+        for (const Record& r : records_) {
+            Position before{0};
+            for (const KeptState& state : r.states.all()) {
+                if (!state.is_checkpoint) continue;
+                visit(state, state.next - before);
+                before = state.next;
+            }
+        }
+    }
+
+    // O(states kept), and only when a checkpoint was added.
+    void forget_least_useful(Slot spared) {
+        const auto use = [&](Slot slot) -> std::int32_t& { return use_[static_cast<std::size_t>(slot)]; };
+        for_each_checkpoint([&](const KeptState& c, std::int32_t) { use(c.slot) = 0; });
+        for_each_checkpoint([&](const KeptState& c, std::int32_t n) { use(c.slot) = std::max(use(c.slot), n); });
+        Slot least = spared;
+        for_each_checkpoint([&](const KeptState& c, std::int32_t) {
+            if (c.slot == spared) return;
+            const auto rank = [&](Slot slot) { return std::pair{use(slot), slots_.marked_at(slot)}; };
+            if (least == spared || rank(c.slot) < rank(least)) least = c.slot;
+        });
+        for (Record& r : records_) r.states.unmark(least, r.states.next() - limits_.rollback, slots_);
+    }
+
+    StateLimits limits_;
+    Slot checkpoints_;
+    SlotTable slots_;
+    std::vector<Record> records_;
+    std::vector<std::int32_t> use_; // by slot; scratch memory of forget_least_useful
+};
+
+} // namespace cellar::detail

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <cellar/base/contract.hpp>
+#include <cellar/base/ids.hpp>
+#include <cellar/base/slot_copy.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace cellar {
+
+namespace detail {
+
+class MicroBatches;
+
+/// One entry for each sequence of each micro-batch.
+struct MicroBatchLists {
+    std::vector<Sequence> sequences;
+    std::vector<std::int32_t> first_token;
+    std::vector<Slot> sources;
+    std::vector<Slot> targets;
+    std::vector<SlotCopy> fetches;    ///< from the sources to rows 0, 1, ...
+    std::vector<SlotCopy> stores;     ///< from those rows to the targets
+    std::vector<std::int32_t> tokens; ///< indices into the batch, sequence by sequence
+
+    void add(Sequence sequence, std::int32_t first, Slot source, Slot target, std::int32_t row) {
+        sequences.push_back(sequence);
+        first_token.push_back(first);
+        sources.push_back(source);
+        targets.push_back(target);
+        fetches.push_back({source, row});
+        stores.push_back({row, target});
+    }
+};
+
+} // namespace detail
+
+/// A rectangular piece of a batch: some of its sequences, each with the same number of tokens. Valid while the pass is
+/// open.
+class MicroBatch {
+public:
+    bool operator==(const MicroBatch&) const = default;
+
+    /// The index among the pass's micro-batches.
+    std::int32_t index() const { return index_; }
+    std::int32_t sequences() const { return sequences_; }
+    /// The number of tokens of each sequence.
+    std::int32_t length() const { return length_; }
+
+    Sequence sequence(std::int32_t i) const { return lists_->sequences[entry(i)]; }
+
+    /// The tokens of the i-th sequence, as indices into the batch, by ascending position.
+    std::span<const std::int32_t> tokens(std::int32_t i) const {
+        const auto first = static_cast<std::size_t>(lists_->first_token[entry(i)]);
+        return std::span{lists_->tokens}.subspan(first, static_cast<std::size_t>(length_));
+    }
+
+    /// The slot with each sequence's state before this micro-batch; a list in host memory. It may be the sequence's target
+    /// as well: then it must be read before it is written.
+    std::span<const Slot> sources() const { return own<Slot>(lists_->sources); }
+
+    /// The slot for each sequence's state after this micro-batch. It is no other sequence's source or target.
+    std::span<const Slot> targets() const { return own<Slot>(lists_->targets); }
+
+    /// The copies from the sources to rows 0, 1, ..., and from those rows to the targets.
+    std::span<const SlotCopy> fetches() const { return own<SlotCopy>(lists_->fetches); }
+    std::span<const SlotCopy> stores() const { return own<SlotCopy>(lists_->stores); }
+
+private:
+    friend class detail::MicroBatches;
+
+    std::size_t entry(std::int32_t i) const {
+        CELLAR_EXPECTS(i >= 0 && i < sequences_, "micro-batch: sequence ", i, ", expected 0 to ", sequences_ - 1);
+        return static_cast<std::size_t>(first_ + i);
+    }
+
+    template <class T>
+    std::span<const T> own(const std::vector<T>& list) const {
+        return std::span{list}.subspan(static_cast<std::size_t>(first_), static_cast<std::size_t>(sequences_));
+    }
+
+    const detail::MicroBatchLists* lists_ = nullptr;
+    std::int32_t index_ = 0;
+    std::int32_t first_ = 0;
+    std::int32_t sequences_ = 0;
+    std::int32_t length_ = 0;
+};
+
+} // namespace cellar

@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <cellar/backend/host.hpp>
+#include <cellar/base/batch.hpp>
+#include <cellar/base/contract.hpp>
+#include <cellar/base/ids.hpp>
+#include <cellar/base/result.hpp>
+#include <cellar/base/slot_copy.hpp>
+#include <cellar/base/view.hpp>
+#include <cellar/memory/two_phase.hpp>
+#include <cellar/recurrent/detail/memory_state.hpp>
+#include <cellar/recurrent/fwd.hpp>
+#include <cellar/recurrent/kept_state.hpp>
+#include <cellar/recurrent/recurrent_pass.hpp>
+#include <cellar/recurrent/state_limits.hpp>
+#include <cellar/recurrent/state_shape.hpp>
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <utility>
+
+namespace cellar {
+
+/// How full a recurrent memory is.
+struct StateStatistics {
+    Slot slots = 0;       ///< all slots, free or not
+    Slot used = 0;        ///< slots that a sequence keeps or the open pass writes
+    Slot checkpoints = 0; ///< slots kept as checkpoints; a shared one counts once
+    std::int64_t bytes = 0;
+
+    bool operator==(const StateStatistics&) const = default;
+};
+
+/// The states of a model's recurrent layers (convolution tails, state matrices, ...), for any number of sequences.
+///
+/// - `States<Tags...>`: the tensors of a layer's state, each named by a tag that derives from `StateTensor`.
+/// - `Backend`: where the memory is and who works on it.
+///
+/// A slot holds one sequence's state. A slot is never overwritten while a sequence, a checkpoint or the rollback needs it,
+/// so dropping a pass, going back and sharing a prefix copy nothing. The constructor allocates all memory for states; its
+/// addresses never change. Every operation does all it says, or refuses and leaves the memory as it was. Movable, not
+/// copyable. One thread may use it at a time.
+template <class States, BackendPolicy Backend>
+class RecurrentMemory {
+    using State = detail::RecurrentMemoryState<States, Backend>;
+    using Pass = RecurrentPass<RecurrentMemory>;
+
+public:
+    using states_type = States;
+    using backend_type = Backend;
+
+    /// Throws `std::bad_alloc` if there is not enough memory.
+    RecurrentMemory(StateShape shape, const StateLimits& limits, Backend backend = Backend{})
+        : state_{std::make_unique<State>(std::move(shape), limits, std::move(backend))} {}
+
+    /// Bytes of one slot: one sequence's state in all layers, with rows padded to multiples of 16.
+    static constexpr std::int64_t bytes_per_sequence(const StateShape& shape) {
+        return State::Store::slot_bytes(shape);
+    }
+
+    /// Opens a pass. Every sequence of the batch gets a free slot for each state it will keep; a new sequence starts from
+    /// zeros (enqueued). Refuses with `batch_too_long`; with `not_next` if the positions of a sequence do not continue
+    /// from its state in ascending order without gaps (equal positions are allowed within a batch, not across batches);
+    /// and, under `Unequal::refuse`, with `unequal_batch`. O(tokens + rollback).
+    Result<Pass> begin(const Batch& batch) {
+        auto prepared = prepare_begin(batch);
+        if (!prepared) return prepared.error();
+        return finish(*std::move(prepared));
+    }
+
+    /// A pass of `tokens` tokens, spread over all sequences, for sizing buffers and capturing graphs. It reads and writes
+    /// free slots, and stores nothing.
+    Pass reserve(std::int32_t tokens) {
+        state().expect_no_pass("reserve");
+        CELLAR_EXPECTS(tokens >= 0 && tokens <= limits().batch, "reserve: ", tokens, " tokens, expected 0 to ",
+                       limits().batch);
+        state().book.reserve(tokens);
+        return MemoryAccess::make<Pass>(state(), tokens, true);
+    }
+
+    /// `to` gives up its own states and shares those that `from` keeps up to position `length`. No data moves. Nothing
+    /// happens if both are the same sequence. Refuses with `cannot_rewind` if `from` is longer than `length` and keeps no
+    /// state there. O(states kept).
+    Result<void> copy_prefix(Sequence from, Sequence to, std::int32_t length) {
+        auto prepared = prepare_copy_prefix(from, to, length);
+        if (!prepared) return prepared.error();
+        finish(*std::move(prepared));
+        return {};
+    }
+
+    /// True if a state is kept that has seen exactly the tokens below p; always true for 0.
+    bool can_resume(Sequence s, Position p) const { return table().can_resume(s, p); }
+
+    /// The largest q <= p with can_resume(s, q). O(log states kept).
+    Position resumable_prefix(Sequence s, Position p) const { return table().resumable_prefix(s, p); }
+
+    /// Removes positions [begin, end) of s. An empty range, or one behind the last token, changes nothing. If the range
+    /// reaches the last token, s goes back to `begin`; refuses with `cannot_rewind` if no state is kept there
+    /// (`resumable_prefix` says where one is). Otherwise refuses with `cannot_cut`: a state cannot lose its first tokens or
+    /// tokens from its middle. O(states kept).
+    Result<void> remove(Sequence s, Position begin, Position end) {
+        auto prepared = prepare_remove(s, begin, end);
+        if (!prepared) return prepared.error();
+        finish(*std::move(prepared));
+        return {};
+    }
+
+    /// Keeps the current state of s as a checkpoint while `StateLimits::checkpoint_bytes` has room for it. When there are
+    /// too many, those are dropped first without which the fewest positions would have to be computed again; among equals,
+    /// the oldest.
+    void checkpoint(Sequence s) {
+        state().expect_no_pass("checkpoint");
+        state().book.table().checkpoint(s);
+    }
+
+    /// Asks for a checkpoint ahead of time: the pass that brings s to position p keeps its state there, which splits the
+    /// batch there. Forgotten when s becomes empty or a copy of another sequence.
+    void schedule(Sequence s, Position p) {
+        state().expect_no_pass("schedule");
+        state().book.table().schedule(s, p);
+    }
+
+    /// The position of the next token of s.
+    Position next(Sequence s) const { return table().states(s).next(); }
+
+    /// All states that s keeps, in ascending order; the last is its current one. Valid until the next operation that is
+    /// not const.
+    std::span<const KeptState> kept(Sequence s) const { return table().states(s).all(); }
+
+    /// The current state of s. Asking for that of an empty sequence is a violation.
+    StateHandle state(Sequence s) const {
+        CELLAR_EXPECTS(!kept(s).empty(), "state: sequence ", s, " has no state, expected one with tokens");
+        return handle(kept(s).back());
+    }
+
+    /// A handle to a state that is kept now.
+    StateHandle handle(const KeptState& kept) const { return {kept.slot, table().slots().generation(kept.slot)}; }
+
+    /// One tensor of a state, in place, [extents...]. Using a handle whose state is gone is a violation, even if its slot
+    /// holds another state by now.
+    template <class Tag>
+    auto view(int layer, StateHandle handle) const {
+        CELLAR_EXPECTS(layer >= 0 && layer < shape().layers(), "layer ", layer, ", expected 0 to ",
+                       shape().layers() - 1);
+        const detail::SlotTable& slots = table().slots();
+        CELLAR_EXPECTS(handle.slot >= 0 && handle.slot < slots.slots(), "view: slot ", handle.slot, ", expected 0 to ",
+                       slots.slots() - 1);
+        CELLAR_EXPECTS(slots.is_current(handle), "view: the state in slot ", handle.slot, " is gone: generation ",
+                       handle.generation, ", the slot is at ", slots.generation(handle.slot));
+        const auto all = state_->store.template in_slots<Tag>(shape(), layer);
+        StridedView<const typename Tag::element_type, Tag::rank> view;
+        view.pointer = all.pointer + handle.slot * all.stride(0);
+        for (int r = 0; r < Tag::rank; ++r) {
+            view.extents[r] = all.extents[r + 1];
+            view.strides[r] = all.strides[r + 1];
+        }
+        return view;
+    }
+
+    /// Blocks until all enqueued work is done.
+    void fence() { state().backend.fence(); }
+
+    const StateShape& shape() const { return state().shape; }
+    const StateLimits& limits() const { return state().book.limits(); }
+    const Backend& backend() const { return state().backend; }
+
+    int layers() const { return shape().layers(); }
+    std::int32_t sequences() const { return limits().sequences; }
+
+    /// All slots, free or not.
+    Slot slots() const { return table().slots().slots(); }
+
+    /// Bytes of the states in all slots and layers, and of the rows that `get` gathers.
+    std::int64_t bytes() const { return state().store.bytes(); }
+
+    StateStatistics statistics() const {
+        const detail::SlotTable& slots = table().slots();
+        return {slots.slots(), slots.slots() - slots.free(), slots.checkpoints(), bytes()};
+    }
+
+private:
+    friend struct MemoryAccess;
+
+    struct Begin {
+        std::int32_t tokens;
+    };
+    struct CopyPrefix {
+        Sequence from;
+        Sequence to;
+        std::int32_t length;
+    };
+    struct Remove {
+        Sequence sequence;
+        Position begin;
+        Position end;
+    };
+
+    Result<Begin> prepare_begin(const Batch& batch) {
+        state().expect_no_pass("begin");
+        if (const Result<void> prepared = state().book.prepare_open(batch); !prepared) return prepared.error();
+        return Begin{batch.tokens()};
+    }
+    // A backend may throw while it fills slots with zeros.
+    Pass finish(Begin&& begin) {
+        state().book.open();
+        Pass pass = MemoryAccess::make<Pass>(state(), begin.tokens, false);
+        if (const auto starts = state().book.starts(); !starts.empty()) state().store.zero(state().backend, starts);
+        return pass;
+    }
+
+    Result<CopyPrefix> prepare_copy_prefix(Sequence from, Sequence to, std::int32_t length) {
+        state().expect_no_pass("copy_prefix");
+        const Result<void> prepared = state().book.table().prepare_copy_prefix(from, to, length);
+        if (!prepared) return prepared.error();
+        return CopyPrefix{from, to, length};
+    }
+    void finish(CopyPrefix&& copy) noexcept {
+        state().book.table().finish_copy_prefix(copy.from, copy.to, copy.length);
+    }
+
+    Result<Remove> prepare_remove(Sequence s, Position begin, Position end) {
+        state().expect_no_pass("remove");
+        const Result<void> prepared = state().book.table().prepare_remove(s, begin, end);
+        if (!prepared) return prepared.error();
+        return Remove{s, begin, end};
+    }
+    void finish(Remove&& removal) noexcept {
+        state().book.table().finish_remove(removal.sequence, removal.begin, removal.end);
+    }
+
+    State& state() { return *state_; }
+    const State& state() const { return *state_; }
+    const detail::StateTable& table() const { return state().book.table(); }
+
+    std::unique_ptr<State> state_;
+};
+
+} // namespace cellar

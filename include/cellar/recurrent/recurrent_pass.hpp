@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <cellar/base/contract.hpp>
+#include <cellar/recurrent/detail/memory_state.hpp>
+#include <cellar/recurrent/micro_batch.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <span>
+#include <utility>
+
+namespace cellar {
+
+struct MemoryAccess;
+
+/// One forward pass over a batch, in micro-batches: for each layer and micro-batch, get the states, change them, put them
+/// back; then commit. A pass that is destroyed without `commit` is dropped: the memory is as if it had never begun. One
+/// pass may be open at a time; it must not outlive its memory.
+///
+/// Within a layer, micro-batches come in ascending order, because a sequence's later ones continue from its earlier ones.
+/// Layers may come in any order. Anything else is a violation, and so is a `commit` before all micro-batches of all layers
+/// were put: what another sequence left in a slot would become this sequence's state.
+template <class Memory>
+class [[nodiscard]] RecurrentPass {
+    using State = typename detail::RecurrentStateOf<Memory>::type;
+
+public:
+    using memory_type = Memory;
+
+    RecurrentPass(RecurrentPass&& other) noexcept
+        : state_{std::exchange(other.state_, nullptr)},
+          tokens_{other.tokens_},
+          reserved_{other.reserved_},
+          layer_{other.layer_},
+          micro_batch_{other.micro_batch_},
+          done_{other.done_} {}
+    RecurrentPass& operator=(RecurrentPass&&) = delete;
+    ~RecurrentPass() { drop(); }
+
+    std::int32_t tokens() const { return tokens_; }
+
+    /// The micro-batches that the batch is split into. One, if all sequences have the same number of tokens and no state
+    /// within the batch is kept.
+    std::span<const MicroBatch> micro_batches() const { return state().book.micro_batches(); }
+
+    /// One tensor of the micro-batch's states, [micro_batch.sequences(), extents...], contiguous memory of the backend, to
+    /// be changed in place. The first call for a layer and micro-batch enqueues one copy of all its tensors. The view is
+    /// valid until the first call for another layer or micro-batch.
+    template <class Tag>
+    auto get(int layer, const MicroBatch& micro_batch) {
+        expect_next("get", layer, micro_batch);
+        if (layer_ != layer || micro_batch_ != micro_batch.index()) {
+            layer_ = layer;
+            micro_batch_ = micro_batch.index();
+            state().store.fetch(state().backend, layer, micro_batch.fetches());
+        }
+        return state().store.template gathered<Tag>(state().shape, layer, micro_batch.sequences());
+    }
+
+    /// Enqueues one copy of all tensors that `get` returned, as they are now, to the targets.
+    void put(int layer, const MicroBatch& micro_batch) {
+        expect_next("put", layer, micro_batch);
+        CELLAR_EXPECTS(layer_ == layer && micro_batch_ == micro_batch.index(), "put: micro-batch ", micro_batch.index(),
+                       " of layer ", layer, ", expected what `get` was last called for: micro-batch ", micro_batch_,
+                       " of layer ", layer_);
+        state().store.store(state().backend, layer, micro_batch.stores());
+        finish(layer);
+    }
+
+    /// One tensor of all slots, in place, [slots, extents...], for kernels that take indices. They read
+    /// `micro_batch.sources()` and write `micro_batch.targets()`, and nothing else: other slots belong to other states.
+    template <class Tag>
+    auto slots(int layer) {
+        expect_layer(layer);
+        return state().store.template in_slots<Tag>(state().shape, layer);
+    }
+
+    /// Replaces `put` where states were written in place: all tensors of all targets are written, or enqueued to be.
+    void mark_written(int layer, const MicroBatch& micro_batch) {
+        expect_next("mark_written", layer, micro_batch);
+        finish(layer);
+    }
+
+    /// Calls f(*this, layer), so that code for a hybrid's passes also works here.
+    template <class F>
+    decltype(auto) visit(int layer, F&& f) {
+        expect_layer(layer);
+        return std::forward<F>(f)(*this, layer);
+    }
+
+    /// Makes the new states those of their sequences. A reserved pass stores nothing.
+    void commit() {
+        expect_complete();
+        finish_commit();
+    }
+
+    /// Undoes the pass, as the destructor does.
+    void drop() noexcept {
+        if (state_ == nullptr) return;
+        state_->book.drop();
+        close();
+    }
+
+private:
+    friend struct MemoryAccess;
+
+    RecurrentPass(State& state, std::int32_t tokens, bool reserved)
+        : state_{&state}, tokens_{tokens}, reserved_{reserved} {
+        state.pass_open = true;
+        std::fill(state.done_in_layer.begin(), state.done_in_layer.end(), 0);
+    }
+
+    State& state() const {
+        CELLAR_EXPECTS(state_ != nullptr, "the pass is over, expected one that was neither committed nor dropped");
+        return *state_;
+    }
+
+    void expect_complete() const {
+        const auto expected = std::int64_t{state().shape.layers()} * static_cast<std::int64_t>(micro_batches().size());
+        CELLAR_EXPECTS(reserved_ || done_ == expected, "commit: ", done_,
+                       " micro-batches were put in all layers, expected ", expected);
+    }
+    void finish_commit() noexcept {
+        if (reserved_) return drop();
+        state_->book.commit();
+        close();
+    }
+
+    void close() noexcept {
+        state_->pass_open = false;
+        state_ = nullptr;
+    }
+
+    void expect_layer(int layer) const {
+        CELLAR_EXPECTS(layer >= 0 && layer < state().shape.layers(), "layer ", layer, ", expected 0 to ",
+                       state().shape.layers() - 1);
+    }
+
+    void expect_next(const char* operation, int layer, const MicroBatch& micro_batch) const {
+        expect_layer(layer);
+        const std::int32_t next = state().done_in_layer[static_cast<std::size_t>(layer)];
+        CELLAR_EXPECTS(next < std::ssize(micro_batches())
+                           && micro_batch == micro_batches()[static_cast<std::size_t>(next)],
+                       operation, ": micro-batch ", micro_batch.index(), " of layer ", layer, ", expected ", next,
+                       " of ", micro_batches().size(), ", in ascending order and each once");
+    }
+
+    void finish(int layer) {
+        ++state().done_in_layer[static_cast<std::size_t>(layer)];
+        ++done_;
+        micro_batch_ = -1;
+    }
+
+    State* state_;
+    std::int32_t tokens_;
+    bool reserved_;
+    int layer_ = -1; // of the last fetch
+    std::int32_t micro_batch_ = -1;
+    std::int64_t done_ = 0; // micro-batches put, in all layers
+};
+
+} // namespace cellar

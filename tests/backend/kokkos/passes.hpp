@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <cellar/backend/kokkos.hpp>
+#include <cellar/cellar.hpp>
+
+#include <doctest/doctest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <random>
+#include <vector>
+
+namespace cellar_test {
+
+/// A copy of what a view shows, wherever it lies, in the order of its indices.
+template <class Space, class T, int Rank>
+std::vector<float> seen_in(const cellar::StridedView<const T, Rank>& view) {
+    std::size_t reach = view.size() == 0 ? 0 : 1;
+    for (int r = 0; r < Rank && reach > 0; ++r)
+        reach += static_cast<std::size_t>((view.extent(r) - 1) * view.stride(r));
+    const Kokkos::View<const T*, Space, Kokkos::MemoryUnmanaged> there{view.pointer, reach};
+    const Kokkos::View<T*, Kokkos::HostSpace> here{"here", reach};
+    Kokkos::deep_copy(here, there);
+    std::vector<float> seen;
+    for (std::int64_t i = 0; i < view.size(); ++i) {
+        std::int64_t rest = i;
+        std::int64_t offset = 0;
+        for (int r = Rank - 1; r >= 0; rest /= view.extent(r--)) offset += rest % view.extent(r) * view.stride(r);
+        seen.push_back(static_cast<float>(here(static_cast<std::size_t>(offset))));
+    }
+    return seen;
+}
+
+/// Passes of a prompt and of decode steps of two sequences, with a removal between them, on a device and on the host:
+/// keys, values and masks are equal.
+template <class Backend, class Layout>
+void check_passes() {
+    using namespace cellar;
+    using Space = typename Backend::memory_space;
+    using Window = SlidingWindow<30>;
+    constexpr int heads = 3;
+    constexpr int dim = 16;
+    const CacheLimits limits{.sequences = 2, .capacity = 64, .batch = 40};
+    Cache<Layout, Window, DisabledShift, HostBackend> host{CacheShape{2, heads, dim}, limits};
+    Cache<Layout, Window, DisabledShift, Backend> device{CacheShape{2, heads, dim}, limits};
+    std::mt19937 random{9};
+    const auto pass = [&](const std::vector<Position>& positions, const std::vector<Sequence>& sequences) {
+        auto a = host.begin({positions, sequences});
+        auto b = device.begin({positions, sequences});
+        REQUIRE(a);
+        REQUIRE(b);
+        const auto tokens = static_cast<std::int64_t>(positions.size());
+        const Kokkos::View<float***, Kokkos::LayoutRight, Kokkos::HostSpace> rows{"rows", positions.size(), heads, dim};
+        for (std::int64_t i = 0; i < tokens * heads * dim; ++i)
+            rows.data()[i] = std::uniform_real_distribution<float>{-2.0F, 2.0F}(random);
+        const Kokkos::View<float***, Kokkos::LayoutRight, Space> there{"rows", positions.size(), heads, dim};
+        Kokkos::deep_copy(there, rows);
+        for (int layer = 0; layer < 2; ++layer) {
+            a->put(layer, rows, rows);
+            b->put(layer, there, there);
+            device.fence();
+            CHECK(seen_in<Kokkos::HostSpace>(a->keys(layer)) == seen_in<Space>(b->keys(layer)));
+            CHECK(seen_in<Kokkos::HostSpace>(a->values(layer)) == seen_in<Space>(b->values(layer)));
+        }
+        const auto mask = b->template mask<cellar::half>();
+        device.fence();
+        CHECK(seen_in<Kokkos::HostSpace>(a->template mask<cellar::half>()) == seen_in<Space>(mask));
+        a->commit();
+        b->commit();
+    };
+    std::vector<Position> prompt;
+    for (int p = 0; p < 40; ++p) prompt.push_back({p});
+    pass(prompt, std::vector<Sequence>(40));
+    REQUIRE(device.copy_prefix({0}, {1}, 40));
+    REQUIRE(host.copy_prefix({0}, {1}, 40));
+    for (int p = 40; p < 50; ++p) pass({{p}, {p}}, {{0}, {1}});
+    REQUIRE(device.remove({0}, {45}, to_end));
+    REQUIRE(host.remove({0}, {45}, to_end));
+    device.defragment();
+    host.defragment();
+    for (int p = 45; p < 48; ++p) pass({{p}, {p + 5}}, {{0}, {1}});
+}
+
+} // namespace cellar_test

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "backend/kokkos/device_on_host.hpp"
+
+#define CELLAR_BACKEND cellar_test::DeviceOnHost
+#include "backend/agreement.hpp"
+#include "backend/ladder.hpp"
+#include "property/matrix.hpp"
+
+TEST_CASE("device work agrees with the Eigen backend") {
+    cellar_test::check_agreement<cellar_test::DeviceOnHost>(2, 500);
+}
+
+TEST_CASE("device work agrees with the naive model") {
+    using Layout = cellar::PermutedV<cellar::half>;
+    using Shift = property::Rotating<cellar::Neox>;
+    CHECK(agrees_with_model(
+        property::combination<Layout, property::Sliding<0>, Shift, cellar_test::DeviceOnHost>("device work")));
+}

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "backend/kokkos/device_on_host.hpp"
+#include "backend/kokkos/states.hpp"
+#include "property/recurrent_trial.hpp"
+
+#include <doctest/doctest.h>
+
+TEST_CASE("recurrent states of the host's cores agree with the naive model") {
+    CHECK(property::recurrent::agrees_with_model<cellar::KokkosBackend<cellar_test::HostSpace>>(60));
+}
+
+TEST_CASE("recurrent states by device work agree with the naive model") {
+    CHECK(property::recurrent::agrees_with_model<cellar_test::DeviceOnHost>(60));
+}
+
+TEST_CASE("recurrent states by device work: as on the host") {
+    cellar_test::check_states<cellar_test::DeviceOnHost>();
+}

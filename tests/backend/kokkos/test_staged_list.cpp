@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "backend/kokkos/tools.hpp"
+#include <cellar/backend/kokkos/staged_list.hpp>
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <random>
+#include <span>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+using cellar_test::Listener;
+
+namespace {
+
+using Space = Kokkos::DefaultHostExecutionSpace;
+using List = cellar::detail::StagedList<int, Space, Kokkos::HostSpace>;
+
+/// A device that reads what it copies as late as it may: at a fence of ours. It remembers what it should find.
+struct LateDevice {
+    struct Copy {
+        const std::byte* from;
+        std::vector<std::byte> expected;
+    };
+
+    void copy(const void* from, std::size_t bytes) {
+        const auto* const begin = static_cast<const std::byte*>(from);
+        under_way.push_back({begin, {begin, begin + bytes}});
+        ++copies;
+    }
+
+    void read() {
+        for (const Copy& copy : under_way)
+            all_found = all_found && std::equal(copy.expected.begin(), copy.expected.end(), copy.from);
+        under_way.clear();
+        ++fences;
+    }
+
+    cellar_test::Events events() {
+        return {.fence =
+                    [this](std::string_view name) {
+                        if (name.starts_with("cellar")) read();
+                    },
+                .copy = [this](const void*, const void* from, std::size_t bytes) { copy(from, bytes); }};
+    }
+
+    std::vector<Copy> under_way;
+    bool all_found = true;
+    int copies = 0;
+    int fences = 0;
+};
+
+std::vector<int> numbers(int first, std::size_t n) {
+    std::vector<int> list(n);
+    for (std::size_t i = 0; i < n; ++i) list[i] = first + static_cast<int>(i);
+    return list;
+}
+
+bool holds(const int* device, const std::vector<int>& list) {
+    return std::equal(list.begin(), list.end(), device);
+}
+
+} // namespace
+
+TEST_CASE("staged lists: a list stays as it was until the device has read it") {
+    const Space space;
+    LateDevice device;
+    List list;
+    std::mt19937 random{7};
+    {
+        const Listener listener{device.events()};
+        for (int round = 0; round < 3000; ++round) {
+            const auto sent = numbers(100 * round, std::uniform_int_distribution<std::size_t>{1, 600}(random));
+            CHECK(holds(list.send(space, sent), sent));
+            if (round % 500 == 499) { // a fence of somebody else
+                device.read();
+                list.fenced();
+            }
+        }
+        device.read();
+    }
+    CHECK(device.all_found);
+    CHECK(device.copies == 3000);
+}
+
+TEST_CASE("staged lists: what the device has is not copied again, and its address stays") {
+    const Space space;
+    LateDevice device;
+    List list;
+    list.reserve(space, 100);
+    const Listener listener{device.events()};
+    const int* const address = list.send(space, numbers(0, 50));
+    CHECK(list.send(space, numbers(0, 50)) == address);
+    CHECK(list.send(space, numbers(0, 20)) == address); // its beginning
+    CHECK(device.copies == 1);
+    list.fenced();
+    CHECK(list.send(space, numbers(0, 50)) == address);
+    CHECK(device.copies == 1);
+    CHECK(list.send(space, numbers(1, 100)) == address);
+    CHECK(list.send(space, numbers(0, 50)) == address);
+    CHECK(device.copies == 3);
+    CHECK(device.fences == 0);
+    List moved = std::move(list);
+    CHECK(moved.send(space, numbers(0, 50)) == address);
+    CHECK(device.copies == 3);
+}
+
+TEST_CASE("staged lists: a fence for every block of staging memory, and none if somebody else fences") {
+    const Space space;
+    List list;
+    list.reserve(space, 4096);
+    LateDevice device;
+    const Listener listener{device.events()};
+    const int in_a_block = (2 * 4096 + (1 << 20) / static_cast<int>(sizeof(int))) / 4096;
+    for (int round = 0; round < 10 * in_a_block; ++round) list.send(space, numbers(round, 4096));
+    CHECK(device.copies == 10 * in_a_block);
+    CHECK(device.fences == 9);
+    for (int round = 0; round < 10 * in_a_block; ++round) {
+        list.fenced();
+        list.send(space, numbers(round, 4096));
+    }
+    CHECK(device.fences == 9);
+}

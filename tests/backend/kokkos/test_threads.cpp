@@ -1,0 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include <cellar/backend/kokkos.hpp>
+
+#ifdef KOKKOS_ENABLE_THREADS
+#define CELLAR_BACKEND cellar::KokkosBackend<Kokkos::Threads>
+#include "backend/kokkos/suite.hpp"
+#endif

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "tokens.hpp"
+#include "violations.hpp"
+#include <cellar/cache/sizes.hpp>
+#include <cellar/cellar.hpp>
+
+#include <doctest/doctest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+using namespace cellar;
+using cellar_test::text;
+
+namespace {
+
+template <class M>
+Result<void> feed(M& memory, const cellar_test::Tokens& tokens) {
+    auto pass = memory.begin(cellar_test::Batch{tokens});
+    if (!pass) return pass.error();
+    const std::vector<float> rows(tokens.size());
+    pass->put(0, rows, rows);
+    pass->commit();
+    return {};
+}
+
+using Full = Cache<>;
+using Sliding = Cache<StandardV<float>, SlidingWindow<4>>;
+
+} // namespace
+
+TEST_CASE("the pool is sequences * capacity, or what is asked for") {
+    CHECK(Full{{1, 1, 1}, {.sequences = 3, .capacity = 10}}.cells() == 30);
+    CHECK(Full{{1, 1, 1}, {.sequences = 256, .cells = 1024}}.cells() == 1024);
+    CHECK(Full{{1, 1, 1}, {.sequences = 256, .cells = 1000, .padding = 64}}.cells() == 1024);
+    CHECK(Full{{1, 1, 1}, {.sequences = 3, .capacity = 10, .cells = 12}}.cells() == 12);
+    // A window: sinks + retention for each sequence, and a batch.
+    CHECK(Sliding{{1, 1, 1}, {.sequences = 3, .capacity = 100, .batch = 7}}.cells() == 3 * 5 + 7);
+    CHECK(Sliding{{1, 1, 1}, {.sequences = 3, .capacity = 100, .cells = 9, .batch = 7}}.cells() == 9);
+}
+
+TEST_CASE("one sequence may use the whole pool, as long as the others leave it") {
+    Full cache{{1, 1, 1}, {.sequences = 8, .cells = 20, .batch = 20}};
+    REQUIRE(feed(cache, text(5, 0, 20)));
+    CHECK(feed(cache, text(0, 0, 1)).error() == Reason::full);
+    REQUIRE(cache.remove({5}, {19}, to_end));
+    CHECK(feed(cache, text(0, 0, 1)));
+}
+
+TEST_CASE("with a window and a pool below the worst case, full is possible and changes nothing") {
+    // Each of 4 sequences keeps 5 tokens: 20 cells would do, beside a batch of 4.
+    Sliding cache{{1, 1, 1}, {.sequences = 4, .capacity = 100, .cells = 14, .batch = 4}};
+    for (int round = 0; round < 5; ++round)
+        for (int s = 0; s < 2; ++s) REQUIRE(feed(cache, text(s, 4 * round, 4)));
+    REQUIRE(feed(cache, text(2, 0, 4)));
+    CHECK(cache.statistics().free == 0);
+    const Statistics before = cache.statistics();
+    CHECK(feed(cache, text(3, 0, 1)).error() == Reason::full);
+    CHECK(cache.statistics() == before);
+    // What the window has passed is given back: the next batch of sequence 2 needs no more than it frees.
+    REQUIRE(cache.remove({1}, {0}, to_end));
+    CHECK(feed(cache, text(2, 4, 4)));
+    CHECK(cache.tokens({2}) == 5);
+    CHECK(feed(cache, text(3, 0, 1)));
+}
+
+TEST_CASE("a pool without a capacity keeps everything only if retention fills it") {
+    Sliding cache{{1, 1, 1}, {.cells = 100, .batch = 4}};
+    for (int p = 0; p < 80; p += 4) REQUIRE(feed(cache, text(0, p, 4)));
+    CHECK(cache.tokens({0}) == 4);
+    Sliding small{{1, 1, 1}, {.cells = 4, .batch = 4}};
+    CHECK(small.window().oldest_kept({50}) == Position{0});
+}
+
+TEST_CASE("a window that was resolved for one cache is resolved anew for another") {
+    const Cache<StandardV<float>, SlidingWindow<>> a{{1, 1, 1}, {.capacity = 4}, SlidingWindow<>{5}};
+    CHECK(a.window().oldest_kept({300}) == Position{0});
+    Cache<StandardV<float>, SlidingWindow<>> b{{1, 1, 1}, {.capacity = 400, .batch = 10}, a.window()};
+    CHECK(b.window().oldest_kept({300}) == Position{296});
+    CHECK(b.cells() == 15);
+    const Cache<StandardV<float>, SlidingWindow<>> c{{1, 1, 1}, {.sequences = 2, .capacity = 400}, b.window()};
+    CHECK(c.window().oldest_kept({300}) == Position{295});
+}
+
+TEST_CASE("sizes agree with the pool") {
+    const CacheLimits limits{.sequences = 256, .cells = 1024};
+    const Full cache{{2, 3, 4}, limits};
+    CHECK(cache_bytes<StandardV<float>>(2, {3, 4, 4}, limits) == cache.bytes());
+    CHECK(cache.bytes() == 2 * 2 * 1024 * 12 * 4);
+}
+
+TEST_CASE("limits that cannot be are violations") {
+    const auto message = [](const CacheLimits& limits) {
+        return violation_of([&] { const Full cache{{1, 1, 1}, limits}; });
+    };
+    CHECK(message({}) == "limits: a capacity of 0 and 0 cells, expected one of them to be at least 1");
+    CHECK(message({.capacity = -1, .cells = 5}).find("a capacity of -1") != std::string::npos);
+    CHECK(message({.capacity = 5, .cells = -5}).find("-5 cells") != std::string::npos);
+    CHECK(message({.sequences = 0, .capacity = 5}) == "limits: 0 sequences, expected at least 1");
+    CHECK(message({.capacity = 5, .padding = (1 << 30) + 1}).find("a padding of") != std::string::npos);
+    CHECK(message({.sequences = 1 << 20, .capacity = 1 << 20}).find("cells, expected at most 2147483584")
+          != std::string::npos);
+    CHECK(message({.cells = INT32_MAX}).find("cells, expected at most 2147483584") != std::string::npos);
+}

@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// 2048 sequences of 8 tokens, or the other way round? Limits are given by name.
+// error: NamedOnly
+#include <cellar/cellar.hpp>
+
+#ifdef CORRECTED
+const cellar::CacheLimits limits{.sequences = 8, .capacity = 2048};
+#else
+const cellar::CacheLimits limits{2048, 8};
+#endif

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "../violations.hpp"
+#include "toy.hpp"
+
+#include <doctest/doctest.h>
+
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+using namespace cellar;
+using namespace toy;
+
+namespace {
+
+std::vector<int> words(int count) {
+    std::vector<int> list;
+    for (int i = 1; i <= count; ++i) list.push_back(i);
+    return list;
+}
+
+/// The state of s after the tokens below p, or -1.
+int state_at(const toy::Memory& memory, int s, int p) {
+    for (const KeptState& state : memory.member<Recurrent>().kept({s}))
+        if (state.next == Position{p})
+            return static_cast<int>(memory.member<Recurrent>().view<Hash>(
+                0, memory.member<Recurrent>().handle(state))(0));
+    return -1;
+}
+
+} // namespace
+
+TEST_CASE("hybrid: every layer is led to its member, as its layer there") {
+    toy::Memory memory = toy::memory();
+    auto pass = memory.begin(toy::Batch{text(0, 0, 1)});
+    REQUIRE(pass);
+    CHECK(pass->tokens() == 1);
+    CHECK(pass->layers() == layers);
+    std::string seen;
+    for (int layer = 0; layer < layers; ++layer)
+        seen += pass->visit(layer, []<class P>(P& p, int i) {
+            const char kind = std::is_same_v<P, NoMemory> ? '-' : requires {
+                p.micro_batches();
+            }
+            ? 'R' : requires {
+                p.template mask<bool>();
+            }
+            ? 'c' : '?';
+            return kind + std::to_string(i) + ' ';
+        });
+    CHECK(seen == "c0 c1 c0 -0 R0 c2 c3 c1 ");
+}
+
+TEST_CASE("hybrid: a committed pass is in all members, a dropped one in none") {
+    toy::Memory memory = toy::memory();
+    REQUIRE(feed(memory, text(0, 0, 3)));
+    CHECK(memory.member<Sliding>().tokens({0}) == 3);
+    CHECK(memory.member<Full>().tokens({0}) == 3);
+    CHECK(state_at(memory, 0, 3) == folded(words(3)));
+
+    const std::string before = portrait(memory);
+    const Tokens more = text(0, 3, 2, 4);
+    {
+        auto pass = memory.begin(toy::Batch{more});
+        REQUIRE(pass);
+        fill(*pass, more);
+        pass->drop();
+        CHECK(portrait(memory) == before);
+    }
+    {
+        auto pass = memory.begin(toy::Batch{more});
+        REQUIRE(pass);
+        fill(*pass, more, 4);
+    }
+    CHECK(portrait(memory) == before);
+    REQUIRE(feed(memory, more));
+    CHECK(memory.member<Full>().tokens({0}) == 5);
+    CHECK(state_at(memory, 0, 5) == folded(words(5)));
+}
+
+TEST_CASE("hybrid: a fork shares in all members, and both go on from there") {
+    toy::Memory memory = toy::memory();
+    REQUIRE(feed(memory, text(0, 0, 4)));
+    REQUIRE(memory.copy_prefix({0}, {1}, 4));
+    CHECK(memory.member<Full>().statistics().shared == 4);
+    REQUIRE(feed(memory, text(0, 4, 1, 5) + text(1, 4, 1, 90)));
+    CHECK(state_at(memory, 0, 5) == folded({1, 2, 3, 4, 5}));
+    CHECK(state_at(memory, 1, 5) == folded({1, 2, 3, 4, 90}));
+    CHECK(memory.member<Full>().tokens({1}) == 5);
+}
+
+TEST_CASE("hybrid: it goes back to where all members can") {
+    toy::Memory memory = toy::memory({.sliding_retention = 6, .rollback = 4});
+    REQUIRE(feed(memory, text(0, 0, 8)));
+    REQUIRE(feed(memory, text(0, 8, 2, 9))); // the sliding member keeps 4 to 9, the states are at 6 to 10
+    CHECK(memory.can_resume({0}, {10}));
+    CHECK(memory.can_resume({0}, {7})); // sees from 4 on
+    CHECK_FALSE(memory.can_resume({0}, {6}));
+    CHECK(memory.member<Recurrent>().can_resume({0}, {6}));
+    CHECK_FALSE(memory.can_resume({0}, {12}));
+    CHECK(memory.resumable_prefix({0}, {12}) == Position{10});
+    CHECK(memory.resumable_prefix({0}, {9}) == Position{9});
+    CHECK(memory.resumable_prefix({0}, {6}) == Position{0});
+    CHECK(memory.resumable_prefix({0}, {1000}) == Position{10});
+
+    REQUIRE(memory.remove({0}, {8}, to_end));
+    CHECK(memory.member<Full>().tokens({0}) == 8);
+    CHECK(memory.member<Recurrent>().next({0}) == Position{8});
+    REQUIRE(feed(memory, text(0, 8, 1, 50)));
+    CHECK(state_at(memory, 0, 9) == folded({1, 2, 3, 4, 5, 6, 7, 8, 50}));
+}
+
+TEST_CASE("hybrid: where one member goes back to, another may have to go back further") {
+    using Two = Hybrid<Repeat<Sliding, Recurrent>, Sliding, Recurrent>;
+    Two memory{2, Sliding{{1, 1, 1}, {.capacity = 100, .batch = 6}},
+               Recurrent{{1, {{1}}}, {.batch = 6, .checkpoint_interval = 4, .checkpoint_bytes = 8 * 16}}};
+    REQUIRE(feed(memory, text(0, 0, 6), 2));
+    REQUIRE(feed(memory, text(0, 6, 1, 7), 2));                          // tokens 3 to 6, and the states at 4 and 7
+    CHECK(memory.member<0>().resumable_prefix({0}, {6}) == Position{6}); // sees 3 to 5
+    CHECK(memory.member<1>().resumable_prefix({0}, {6}) == Position{4}); // there it would see 1 to 3
+    CHECK(memory.resumable_prefix({0}, {6}) == Position{0});
+    CHECK(memory.resumable_prefix({0}, {7}) == Position{7});
+}
+
+TEST_CASE("hybrid: fence, bytes, reservation and defragmentation reach all members") {
+    toy::Memory memory = toy::memory();
+    memory.fence();
+    CHECK(memory.bytes() == memory.member<0>().bytes() + memory.member<1>().bytes() + memory.member<2>().bytes());
+    {
+        auto pass = memory.reserve(8);
+        CHECK(pass.tokens() == 8);
+        CHECK(pass.of<Full>().history().count == memory.member<Full>().cells());
+        CHECK(pass.of<Recurrent>().micro_batches().size() > 0);
+        pass.commit();
+    }
+    REQUIRE(feed(memory, text(0, 0, 2) + text(1, 0, 2)));
+    REQUIRE(memory.remove({0}, {0}, to_end));
+    memory.defragment();
+    CHECK(contents(memory.member<Full>(), 1) == " 0:1@0 1:2@1");
+    CHECK(contents(memory.member<Sliding>(), 1) == " 0:1@0 1:2@1");
+}
+
+TEST_CASE("hybrid: it can be moved while a pass is open") {
+    toy::Memory memory = toy::memory();
+    const Tokens tokens = text(0, 0, 2);
+    auto pass = memory.begin(toy::Batch{tokens});
+    REQUIRE(pass);
+    toy::Memory moved = std::move(memory);
+    auto moved_pass = std::move(*pass);
+    fill(moved_pass, tokens);
+    moved_pass.commit();
+    CHECK(moved.member<Full>().tokens({0}) == 2);
+    CHECK(state_at(moved, 0, 2) == folded(words(2)));
+}
+
+TEST_CASE("hybrid: a member outside of the pattern takes part in everything, and is reached by name") {
+    struct Extra : Full {
+        using Full::Full;
+    };
+    Hybrid<Every<2, Full, NoMemory>, Full, Extra> memory{4, Full{{2, 1, 1}, {.capacity = 4}},
+                                                         Extra{{7, 1, 1}, {.capacity = 4}}};
+    auto pass = memory.begin(toy::Batch{text(0, 0, 1)});
+    REQUIRE(pass);
+    pass->of<Extra>().put(6, std::vector<float>{3}, std::vector<float>{3});
+    pass->commit();
+    CHECK(memory.member<Extra>().tokens({0}) == 1);
+    REQUIRE(memory.remove({0}, {0}, to_end));
+    CHECK(memory.member<1>().tokens({0}) == 0);
+}
+
+TEST_CASE("hybrid: what it is made of has to fit the pattern") {
+    const auto sliding = [](int n) { return Sliding{{n, 1, 1}, {.sequences = 2, .capacity = 9}}; };
+    const auto full = [](int n, int sequences = 2) { return Full{{n, 1, 1}, {.sequences = sequences, .capacity = 9}}; };
+    using Two = Hybrid<Repeat<Times<2, Sliding>, Full>, Sliding, Full>;
+    CHECK(violation_of([&] { Two{5, sliding(4), full(1)}; }) == "none");
+    CHECK(violation_of([&] {
+              Two{5, sliding(3), full(1)};
+          })
+          == "hybrid: member 0 has 3 layers, expected 4 of 5 in its pattern");
+    CHECK(violation_of([&] {
+              Two{6, sliding(4), full(1)};
+          })
+          == "hybrid: member 1 has 1 layers, expected 2 of 6 in its pattern");
+    CHECK(violation_of([&] { Two{0, sliding(4), full(1)}; }) == "hybrid: 0 layers, expected at least 1");
+    CHECK(violation_of([&] {
+              Two{3, sliding(2), full(1, 3)};
+          })
+          == "hybrid: member 1 has 3 sequences, expected 2 as the first one has");
+    using List = Hybrid<LayerList<Full, Times<2, Sliding>>, Sliding, Full>;
+    CHECK(violation_of([&] { List{3, sliding(2), full(1)}; }) == "none");
+    CHECK(violation_of([&] { List{6, sliding(4), full(2)}; }) == "hybrid: 6 layers, expected the 3 of the pattern");
+}
+
+TEST_CASE("hybrid: wrong layers, and verbs while a pass is open, are violations") {
+    toy::Memory memory = toy::memory();
+    auto pass = memory.begin(toy::Batch{text(0, 0, 1)});
+    REQUIRE(pass);
+    CHECK(violation_of([&] { pass->visit(8, [](auto&, int) {}); }) == "layer 8, expected 0 to 7");
+    CHECK(violation_of([&] { pass->visit(-1, [](auto&, int) {}); }) == "layer -1, expected 0 to 7");
+    CHECK(violation_of([&] { (void)memory.begin(toy::Batch{text(0, 0, 1)}).has_value(); })
+          == "begin: a pass is open, expected it to be committed or dropped first");
+    CHECK(violation_of([&] { (void)memory.copy_prefix({0}, {1}, 1).has_value(); })
+          == "copy_prefix: a pass is open, expected it to be committed or dropped first");
+}
+
+TEST_CASE("a refusal of a hybrid names the member") {
+    const Refusal refused{Reason::full, 1};
+    CHECK(refused == Reason::full);
+    CHECK(refused != Reason::cannot_cut);
+    CHECK(refused != Refusal{Reason::full, 0});
+    CHECK(to_string(refused) == "member 1: full: fewer cells are free than the operation needs");
+    CHECK(violation_of([&] { Result<int>{refused}.value(); })
+          == "a refused result has no value: member 1: full: fewer cells are free than the operation needs");
+}

@@ -1,7 +1,0 @@
-// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include <cellar/backend/kokkos.hpp>
-
-#ifdef KOKKOS_ENABLE_SERIAL
-#define CELLAR_BACKEND cellar::KokkosBackend<Kokkos::Serial>
-#include "kokkos/suite.hpp"
-#endif

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Masks that the backend writes, from bits.
+#include "backend/mask_writer.hpp"
+#include "backend/masks.hpp"
+#include <cellar/cellar.hpp>
+
+#include <doctest/doctest.h>
+
+#include <vector>
+
+using namespace cellar;
+using cellar_test::MaskWriter;
+
+TEST_CASE("a backend that writes masks writes them as it is told") {
+    cellar_test::check_written_masks<MaskWriter>();
+}
+
+TEST_CASE("a backend that writes masks is handed what each token sees") {
+    cellar_test::check_masks_of_passes<MaskWriter>();
+}
+
+TEST_CASE("a backend that writes masks: a reserved pass sees all, and no mask moves after it") {
+    cellar_test::check_reserved_masks<MaskWriter>();
+}
+
+TEST_CASE("a backend that writes masks is asked for one a pass and element, and told what to reserve") {
+    Cache<StandardV<float>, FullCausal, DisabledShift, MaskWriter> cache{CacheShape{2, 1, 1},
+                                                                         {.sequences = 1, .capacity = 100, .batch = 7}};
+    cache.reserve(5).drop();
+    CHECK(cache.backend().reserved_tokens == 5);
+    CHECK(cache.backend().reserved_cells == 100);
+    CHECK(cache.backend().masks == 0);
+    const std::vector<Position> positions{{0}, {1}};
+    const std::vector<Sequence> sequences(2);
+    auto pass = cache.begin({positions, sequences});
+    REQUIRE(pass);
+    static_cast<void>(pass->get(0));
+    static_cast<void>(pass->get(1));
+    CHECK(cache.backend().masks == 1);
+    static_cast<void>(pass->get<bool>(0));
+    CHECK(cache.backend().masks == 2);
+}

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// One function, written once against the concept Memory, that uses every operation of every kind of memory and passes
+// every refusal on.
+#include "tokens.hpp"
+#include <cellar/cellar.hpp>
+
+#include <doctest/doctest.h>
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+#include <vector>
+
+using namespace cellar;
+using cellar_test::text;
+
+namespace {
+
+struct Sum : StateTensor<1> {};
+
+using Caches = Cache<PermutedV<half>, SlidingWindow<8>, RopeShift<>>;
+using Fixed = Cache<StandardV<float>>;
+using Recurrent = RecurrentMemory<States<Sum>>;
+using Encoder = EncoderMemory<>;
+using Together = Hybrid<Repeat<Caches, Recurrent>, Caches, Recurrent>;
+
+Caches caches_of(int layers) {
+    return {{layers, 1, 2},
+            {.sequences = 2, .cells = 12, .batch = 8},
+            SlidingWindow<8>{},
+            RopeShift<>{rope_frequencies(2)}};
+}
+Caches caches() {
+    return caches_of(2);
+}
+Fixed fixed() {
+    return {{2, 1, 2}, {.sequences = 2, .cells = 12, .batch = 8}};
+}
+Recurrent recurrent_of(int layers) {
+    return {StateShape{layers, {{3}}}, {.sequences = 2, .batch = 8, .rollback = 2}};
+}
+Recurrent recurrent() {
+    return recurrent_of(2);
+}
+Encoder encoder() {
+    return {{2, 1, 2}, {.sequences = 2, .capacity = 12, .batch = 8}};
+}
+Together together() {
+    return Together{2, caches_of(1), recurrent_of(1)};
+}
+
+/// A layer's work, whatever its memory.
+struct Work {
+    template <class Pass>
+    void operator()(Pass& pass, int layer) const {
+        if constexpr (requires { pass.micro_batches(); }) {
+            for (const MicroBatch& micro_batch : pass.micro_batches()) {
+                static_cast<void>(pass.template get<Sum>(layer, micro_batch));
+                pass.put(layer, micro_batch);
+            }
+        } else if constexpr (requires { pass.cells(); }) {
+            const std::vector<float> rows(static_cast<std::size_t>(pass.tokens()) * 2);
+            pass.put(layer, rows, rows);
+            static_cast<void>(pass.get(layer));
+        } else {
+            static_cast<void>(pass.get(layer));
+        }
+    }
+};
+
+template <Memory M>
+Result<void> feed(M& memory, const cellar_test::Tokens& tokens) {
+    Result<PassOf<M>> pass = memory.begin(cellar_test::Batch{tokens});
+    if (!pass) return pass.error();
+    for (int layer = 0; layer < memory.layers(); ++layer) pass->visit(layer, Work{});
+    pass->commit();
+    return {};
+}
+
+/// What a server does in an hour. Returns the bytes of the memory.
+template <Memory M>
+Result<std::int64_t> use(M& memory) {
+    REQUIRE(memory.sequences() == 2);
+    memory.reserve(4).drop();
+    if (Result<void> fed = feed(memory, text(0, 0, 5)); !fed) return fed.error();
+    if (Result<void> copied = memory.copy_prefix({0}, {1}, 4); !copied) return copied.error();
+    if (Result<void> fed = feed(memory, text(1, 4, 2) + text(0, 5, 1)); !fed) return fed.error();
+    const Position from = memory.resumable_prefix({1}, {5});
+    REQUIRE(memory.can_resume({1}, from));
+    if (Result<void> removed = memory.remove({1}, from, to_end); !removed) return removed.error();
+    memory.fence();
+    return memory.bytes();
+}
+
+/// The refusal that the memory gives to an operation, through the same generic code.
+template <Memory M>
+Result<void> too_long(M& memory) {
+    return feed(memory, text(0, 0, 9));
+}
+template <Memory M>
+Result<void> cut(M& memory) {
+    if (Result<void> fed = feed(memory, text(0, 0, 6)); !fed) return fed.error();
+    return memory.remove({0}, {1}, {2});
+}
+template <Memory M>
+Result<void> overfill(M& memory) {
+    if (Result<void> fed = feed(memory, text(0, 0, 8)); !fed) return fed.error();
+    return feed(memory, text(1, 0, 8));
+}
+template <Memory M>
+Result<void> rewind(M& memory) {
+    if (Result<void> fed = feed(memory, text(0, 0, 6)); !fed) return fed.error();
+    return memory.copy_prefix({0}, {1}, 2);
+}
+
+template <Memory M>
+std::vector<Refusal> refusals(M (*make)()) {
+    std::vector<Refusal> all;
+    for (const auto operation : {too_long<M>, cut<M>, overfill<M>, rewind<M>}) {
+        M memory = make();
+        const Result<void> result = operation(memory);
+        if (!result) all.push_back(result.error());
+    }
+    return all;
+}
+
+template <class M>
+concept answers_alike = requires(M& m, const Batch& batch, Sequence s, Position p) {
+    { m.begin(batch).error() } -> std::same_as<Refusal>;
+    { m.copy_prefix(s, s, 1).error() } -> std::same_as<Refusal>;
+    { m.remove(s, p, p).error() } -> std::same_as<Refusal>;
+};
+static_assert(answers_alike<Caches> && answers_alike<Fixed> && answers_alike<Recurrent> && answers_alike<Encoder>
+              && answers_alike<Together>);
+
+} // namespace
+
+TEST_CASE("one function runs on every kind of memory") {
+    Caches a = caches();
+    Fixed b = fixed();
+    Recurrent c = recurrent();
+    Encoder d = encoder();
+    Together e = together();
+    CHECK(use(a).value() == a.bytes());
+    CHECK(use(b).value() == b.bytes());
+    // A recurrent state of length 4 is within the rollback of length 5.
+    CHECK(use(c).value() == c.bytes());
+    CHECK(use(d).value() == d.bytes());
+    CHECK(use(e).value() == e.bytes());
+}
+
+TEST_CASE("every refusal has one type, and passes through code that is written once") {
+    using enum Reason;
+    CHECK(refusals(caches) == std::vector<Refusal>{{batch_too_long}, {full}});
+    CHECK(refusals(fixed) == std::vector<Refusal>{{batch_too_long}, {cannot_shift}, {full}});
+    CHECK(refusals(recurrent) == std::vector<Refusal>{{batch_too_long}, {cannot_cut}, {cannot_rewind}});
+    CHECK(refusals(encoder) == std::vector<Refusal>{{batch_too_long}});
+    CHECK(refusals(together)
+          == std::vector<Refusal>{{batch_too_long, 0}, {cannot_cut, 1}, {full, 0}, {cannot_rewind, 1}});
+}

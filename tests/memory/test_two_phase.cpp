@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Members of a hybrid that cellar does not know: a memory written here, and a hybrid.
+#include "tokens.hpp"
+#include <cellar/cellar.hpp>
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+using namespace cellar;
+using cellar_test::text;
+
+namespace {
+
+/// Remembers how many tokens each sequence has, and no more than `max` of them.
+class Counter {
+public:
+    class Pass {
+    public:
+        Pass(Pass&& other) noexcept : counter_{std::exchange(other.counter_, nullptr)}, tokens_{other.tokens_} {}
+        Pass& operator=(Pass&&) = delete;
+        ~Pass() { drop(); }
+
+        std::int32_t tokens() const { return tokens_; }
+        template <class F>
+        void visit(int layer, F&& f) {
+            f(*this, layer);
+        }
+        void commit() {
+            expect_complete();
+            finish_commit();
+        }
+        void drop() noexcept { counter_ = nullptr; }
+
+    private:
+        friend class Counter;
+        friend struct cellar::MemoryAccess;
+
+        Pass(Counter* counter, std::int32_t tokens) : counter_{counter}, tokens_{tokens} {}
+
+        void expect_complete() const {}
+        void finish_commit() noexcept {
+            if (counter_ != nullptr) counter_->lengths_ = counter_->next_;
+            counter_ = nullptr;
+        }
+
+        Counter* counter_;
+        std::int32_t tokens_;
+    };
+
+    Counter(Counter&&) = default;
+    Counter& operator=(Counter&&) = default;
+    Counter(std::int32_t sequences, std::int32_t max)
+        : lengths_(static_cast<std::size_t>(sequences)), next_(lengths_), max_{max} {}
+
+    Result<Pass> begin(const Batch& batch) {
+        auto prepared = prepare_begin(batch);
+        if (!prepared) return prepared.error();
+        return finish(*std::move(prepared));
+    }
+    Pass reserve(std::int32_t tokens) { return Pass{nullptr, tokens}; }
+    Result<void> copy_prefix(Sequence from, Sequence to, std::int32_t length) {
+        finish(prepare_copy_prefix(from, to, length).value());
+        return {};
+    }
+    bool can_resume(Sequence s, Position p) const { return resumable_prefix(s, p) == p; }
+    Position resumable_prefix(Sequence s, Position p) const { return std::min(p, Position{length(s)}); }
+    Result<void> remove(Sequence s, Position begin, Position end) {
+        auto prepared = prepare_remove(s, begin, end);
+        if (!prepared) return prepared.error();
+        finish(*std::move(prepared));
+        return {};
+    }
+    void fence() {}
+    std::int64_t bytes() const { return 4 * static_cast<std::int64_t>(lengths_.size()); }
+    int layers() const { return 1; }
+    std::int32_t sequences() const { return static_cast<std::int32_t>(lengths_.size()); }
+
+    std::int32_t length(Sequence s) const { return lengths_[static_cast<std::size_t>(s.value)]; }
+
+private:
+    friend struct cellar::MemoryAccess;
+
+    struct Begin {
+        std::int32_t tokens;
+    };
+    struct SetLength {
+        Sequence sequence;
+        std::int32_t length;
+    };
+    struct Shorten : SetLength {};
+
+    Result<Begin> prepare_begin(const Batch& batch) {
+        next_ = lengths_;
+        for (const Sequence s : batch.sequences)
+            if (++next_[static_cast<std::size_t>(s.value)] > max_) return Reason::full;
+        return Begin{batch.tokens()};
+    }
+    Pass finish(Begin&& begin) { return Pass{this, begin.tokens}; }
+
+    Result<SetLength> prepare_copy_prefix(Sequence from, Sequence to, std::int32_t length) {
+        return SetLength{to, std::min(this->length(from), length)};
+    }
+    void finish(SetLength&& copy) noexcept { lengths_[static_cast<std::size_t>(copy.sequence.value)] = copy.length; }
+
+    Result<Shorten> prepare_remove(Sequence s, Position begin, Position end) {
+        if (begin.value % 2 != 0) return Reason::cannot_cut; // for the sake of a refusal
+        const std::int32_t removed = std::max(0, std::min(length(s), end.value) - begin.value);
+        return Shorten{{s, length(s) - removed}};
+    }
+    void finish(Shorten&& removal) noexcept { finish(static_cast<SetLength&&>(removal)); }
+
+    std::vector<std::int32_t> lengths_;
+    std::vector<std::int32_t> next_;
+    std::int32_t max_;
+};
+static_assert(Memory<Counter> && TwoPhaseMemory<Counter>);
+
+using Keys = Cache<StandardV<float>, FullCausal, UnrotatedShift>;
+using Together = Hybrid<Repeat<Keys, Counter>, Keys, Counter>;
+static_assert(TwoPhaseMemory<Together>);
+
+Keys keys(std::int32_t cells, int layers = 1) {
+    return {{layers, 1, 1}, {.sequences = 2, .cells = cells, .batch = 16}};
+}
+Together together(std::int32_t cells, std::int32_t max) {
+    return Together{2, keys(cells), Counter{2, max}};
+}
+
+struct Work {
+    template <class Pass>
+    void operator()(Pass& pass, int layer) const {
+        if constexpr (requires { pass.cells(); }) {
+            const std::vector<float> rows(static_cast<std::size_t>(pass.tokens()), 1.0F);
+            pass.put(layer, rows, rows);
+        } else if constexpr (requires { pass.layers(); }) {
+            pass.visit(layer, *this); // a hybrid within a hybrid
+        }
+    }
+};
+
+template <class M>
+Result<void> feed(M& memory, const cellar_test::Tokens& tokens) {
+    auto pass = memory.begin(cellar_test::Batch{tokens});
+    if (!pass) return pass.error();
+    for (int layer = 0; layer < memory.layers(); ++layer) pass->visit(layer, Work{});
+    pass->commit();
+    return {};
+}
+
+} // namespace
+
+TEST_CASE("a memory of the user's own is a member of a hybrid: all or none") {
+    Together memory = together(10, 6);
+    const auto lengths = [&](int s) {
+        return std::pair{memory.member<Keys>().tokens({s}), memory.member<Counter>().length({s})};
+    };
+    REQUIRE(feed(memory, text(0, 0, 5)));
+    CHECK(lengths(0) == std::pair{5, 5});
+
+    // The own memory refuses: the cache has changed nothing.
+    CHECK(feed(memory, text(0, 5, 2)).error() == Refusal{Reason::full, 1});
+    CHECK(lengths(0) == std::pair{5, 5});
+    CHECK(memory.member<Keys>().statistics().free == 5);
+    CHECK(memory.remove({0}, {1}, {2}).error() == Refusal{Reason::cannot_cut, 1});
+    CHECK(lengths(0) == std::pair{5, 5});
+
+    // The cache refuses: the own memory has changed nothing.
+    CHECK(feed(memory, text(1, 0, 6)).error() == Refusal{Reason::full, 0});
+    CHECK(lengths(1) == std::pair{0, 0});
+
+    REQUIRE(memory.copy_prefix({0}, {1}, 3));
+    CHECK(lengths(1) == std::pair{3, 3});
+    REQUIRE(memory.remove({0}, {2}, {4}));
+    CHECK(lengths(0) == std::pair{3, 3});
+    CHECK(memory.resumable_prefix({0}, {100}) == Position{3});
+    {
+        auto dropped = memory.begin(cellar_test::Batch{text(0, 3, 1)});
+        REQUIRE(dropped);
+    }
+    CHECK(lengths(0) == std::pair{3, 3});
+    CHECK(memory.bytes() == 10 * 2 * 4 + 8);
+}
+
+TEST_CASE("a hybrid is a member of another hybrid: all or none, and the outer member is named") {
+    struct Draft : Keys {
+        using Keys::Keys;
+    };
+    using Outer = Hybrid<LayerList<Draft, Times<2, Together>>, Draft, Together>;
+    Outer memory{3, Draft{CacheShape{1, 1, 1}, {.sequences = 2, .cells = 20, .batch = 16}}, together(10, 6)};
+    REQUIRE(feed(memory, text(0, 0, 5)));
+    CHECK(memory.member<Draft>().tokens({0}) == 5);
+    CHECK(memory.member<Together>().member<Counter>().length({0}) == 5);
+
+    CHECK(feed(memory, text(0, 5, 2)).error() == Refusal{Reason::full, 1});
+    CHECK(memory.member<Draft>().tokens({0}) == 5);
+    CHECK(memory.member<Together>().member<Keys>().tokens({0}) == 5);
+
+    REQUIRE(memory.copy_prefix({0}, {1}, 4));
+    REQUIRE(memory.remove({1}, {2}, to_end));
+    CHECK(memory.member<Draft>().tokens({1}) == 2);
+    CHECK(memory.member<Together>().member<Counter>().length({1}) == 2);
+}

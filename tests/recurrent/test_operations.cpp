@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "recurrent/folding.hpp"
+#include "violations.hpp"
+#include <cellar/backend/host.hpp>
+
+#include <doctest/doctest.h>
+
+#include <vector>
+
+using namespace recurrent_test;
+using cellar::Reason;
+using cellar::to_end;
+
+TEST_CASE("rollback: the last states are kept, and any of them can be gone back to") {
+    Folding<> memory{shape(), {.sequences = 2, .batch = 16, .rollback = 3}};
+    REQUIRE(feed(memory, text(0, 0, 10)));
+    CHECK(kept(memory, 0) == std::vector<int>{7, 8, 9, 10});
+    REQUIRE(feed(memory, text(0, 10, 1, 11)));
+    CHECK(kept(memory, 0) == std::vector<int>{8, 9, 10, 11});
+    for (int p = 0; p <= 12; ++p) {
+        CHECK(memory.can_resume({0}, {p}) == (p == 0 || (p >= 8 && p <= 11)));
+        CHECK(memory.resumable_prefix({0}, {p}).value == (p < 8 ? 0 : p > 11 ? 11 : p));
+    }
+    REQUIRE(memory.remove({0}, {9}, to_end));
+    CHECK(kept(memory, 0) == std::vector<int>{8, 9});
+    REQUIRE(feed(memory, {{0, 9, 77}}));
+    CHECK(numbers(memory, memory.state({0})) == numbers_after({1, 2, 3, 4, 5, 6, 7, 8, 9, 77}));
+    CHECK(kept(memory, 0) == std::vector<int>{8, 9, 10});
+}
+
+TEST_CASE("rollback: drafted tokens that were not accepted go, round after round") {
+    Folding<> memory{shape(), {.sequences = 1, .batch = 4, .rollback = 3}};
+    std::vector<int> accepted;
+    for (int round = 0; round < 40; ++round) {
+        const auto at = static_cast<int>(accepted.size());
+        REQUIRE(feed(memory, text(0, at, 4, 10 * round)));
+        const int kept = 1 + round % 4;
+        REQUIRE(memory.remove({0}, {at + kept}, to_end));
+        for (int i = 0; i < kept; ++i) accepted.push_back(10 * round + i);
+        CHECK(numbers(memory, memory.state({0})) == numbers_after(accepted));
+    }
+}
+
+TEST_CASE("remove: everything, nothing, and what it refuses without a change") {
+    Folding<> memory{shape(), {.sequences = 2, .batch = 16, .rollback = 1}};
+    REQUIRE(feed(memory, text(0, 0, 6)));
+    REQUIRE(memory.copy_prefix({0}, {1}, 6));
+    const auto before = memory.statistics();
+    CHECK(memory.remove({0}, {3}, to_end).error() == Reason::cannot_rewind);
+    CHECK(memory.remove({0}, {3}, {6}).error() == Reason::cannot_rewind);
+    CHECK(memory.remove({0}, {2}, {4}).error() == Reason::cannot_cut);
+    CHECK(memory.remove({0}, {0}, {2}).error() == Reason::cannot_cut);
+    CHECK(memory.remove({0}, {0}, {5}).error() == Reason::cannot_cut);
+    CHECK(memory.remove({0}, {2}, {2}).has_value());
+    CHECK(memory.remove({0}, {6}, to_end).has_value());
+    CHECK(memory.remove({0}, {9}, {12}).has_value());
+    CHECK(memory.statistics() == before);
+    CHECK(kept(memory, 0) == std::vector<int>{5, 6});
+    REQUIRE(memory.remove({0}, {0}, {6}));
+    CHECK(memory.kept({0}).empty());
+    CHECK(holds(memory, 1, 6, words(6)));
+    REQUIRE(feed(memory, text(0, 0, 2, 90))); // from zeros, not from what lay in the slot
+    CHECK(holds(memory, 0, 2, words(2, 90)));
+    CHECK(violation_of([&] { (void)memory.remove({0}, {3}, {2}); })
+          == "remove: positions [3, 2), expected 0 <= begin <= end");
+    CHECK(violation_of([&] { (void)memory.remove({2}, {0}, {2}); }) == "sequence 2, expected 0 to 1");
+}
+
+TEST_CASE("copy_prefix: states are shared until either goes on") {
+    Folding<> memory{shape(), {.sequences = 3, .batch = 16, .rollback = 2}};
+    REQUIRE(feed(memory, text(0, 0, 6)));
+    REQUIRE(feed(memory, text(1, 0, 3, 40)));
+    const auto before = memory.statistics().used;
+    REQUIRE(memory.copy_prefix({0}, {1}, 6));
+    CHECK(kept(memory, 1) == std::vector<int>{4, 5, 6});
+    CHECK(memory.state({1}) == memory.state({0}));
+    CHECK(memory.statistics().used == before - 3); // what sequence 1 had is free, and nothing was copied
+    REQUIRE(feed(memory, text(1, 6, 1, 99)));
+    CHECK(holds(memory, 0, 6, words(6)));
+    CHECK(numbers(memory, memory.state({1})) == numbers_after({1, 2, 3, 4, 5, 6, 99}));
+    REQUIRE(feed(memory, text(0, 6, 1, 7)));
+    CHECK(holds(memory, 0, 7, words(7)));
+    CHECK(numbers(memory, memory.state({1})) == numbers_after({1, 2, 3, 4, 5, 6, 99}));
+    CHECK(violation_of([&] { (void)memory.copy_prefix({0}, {1}, -1); })
+          == "copy_prefix: the length is -1, expected 0 or more");
+    CHECK(violation_of([&] { (void)memory.copy_prefix({0}, {3}, 1); }) == "sequence 3, expected 0 to 2");
+}
+
+TEST_CASE("handles: a state can be read in place for as long as somebody keeps it") {
+    Folding<> memory{shape(), {.sequences = 2, .batch = 16}};
+    CHECK(violation_of([&] { memory.state({0}); }) == "state: sequence 0 has no state, expected one with tokens");
+    CHECK(violation_of([&] { memory.view<Wide>(0, {}); }) == "view: slot -1, expected 0 to 3");
+    REQUIRE(feed(memory, text(0, 0, 3)));
+    const cellar::StateHandle handle = memory.state({0});
+    REQUIRE(memory.copy_prefix({0}, {1}, 3));
+    REQUIRE(feed(memory, text(0, 3, 1, 4)));
+    CHECK(numbers(memory, handle) == numbers_after(words(3))); // sequence 1 keeps it
+    CHECK(memory.state({1}) == handle);
+    REQUIRE(memory.remove({1}, {0}, to_end));
+    const std::string gone = violation_of([&] { memory.view<Wide>(0, handle); });
+    CHECK(gone == "view: the state in slot 0 is gone: generation 0, the slot is at 1");
+    REQUIRE(feed(memory, text(1, 0, 1))); // the slot has another state by now
+    CHECK(memory.state({1}).slot == handle.slot);
+    CHECK(violation_of([&] { memory.view<Wide>(0, handle); }) == gone);
+    CHECK(violation_of([&] { memory.view<Wide>(0, {99, 0}); }) == "view: slot 99, expected 0 to 3");
+    CHECK(violation_of([&] { memory.view<Wide>(2, memory.state({1})); }) == "layer 2, expected 0 to 1");
+}
+
+TEST_CASE("slots: there are always enough, with all sequences full and a batch for all of them") {
+    for (const int batch : {1, 3, 7, 40}) {
+        for (const int rollback : {0, 2}) {
+            CAPTURE(batch);
+            CAPTURE(rollback);
+            Folding<> memory{shape(),
+                             {.sequences = 6,
+                              .batch = batch,
+                              .rollback = rollback,
+                              .checkpoint_interval = 2,
+                              .checkpoint_bytes = 5 * state_bytes}};
+            std::vector<int> fed(6, 0);
+            for (int round = 0; round < 60; ++round) {
+                std::vector<Token> tokens;
+                for (int i = 0; i < batch; ++i) {
+                    const auto s = static_cast<std::size_t>((round + i) % 6);
+                    tokens.push_back({static_cast<int>(s), fed[s], fed[s] + 1});
+                    ++fed[s];
+                }
+                REQUIRE(feed(memory, tokens));
+            }
+            for (int s = 0; s < 6; ++s) {
+                const int n = fed[static_cast<std::size_t>(s)];
+                if (n > 0) CHECK(holds(memory, s, n, words(n)));
+            }
+        }
+    }
+}
+
+TEST_CASE("overview: bytes, slots and limits") {
+    Folding<> memory{shape(), {.sequences = 2, .batch = 3, .rollback = 1, .checkpoint_bytes = 2 * state_bytes + 5}};
+    static_assert(Folding<>::bytes_per_sequence(cellar::StateShape{2, {{3, 2}, {3}}}) == state_bytes);
+    CHECK(memory.slots() == 2 * 2 + 3 + 2);
+    const std::int64_t gathered = 2 * (rows * columns * 4 + small * 2);
+    CHECK(memory.bytes() == memory.slots() * state_bytes + gathered);
+    CHECK(memory.statistics() == cellar::StateStatistics{9, 0, 0, memory.bytes()});
+    const auto violation = [](cellar::StateLimits limits) { return violation_of([&] { Folding<>{shape(), limits}; }); };
+    CHECK(violation({.sequences = 0}) == "limits: 0 sequences, expected at least 1");
+    CHECK(violation({.batch = 0}) == "limits: a batch of 0, expected at least 1");
+    CHECK(violation({.rollback = -1}) == "limits: a rollback of -1, expected 0 or more");
+    CHECK(violation({.checkpoint_interval = -1}) == "limits: a checkpoint_interval of -1, expected 0 or more");
+    CHECK(violation({.checkpoint_interval = 8})
+          == "limits: a checkpoint_interval without checkpoint_bytes, expected room for checkpoints");
+    CHECK(violation({.checkpoint_bytes = -1}) == "limits: -1 checkpoint_bytes, expected 0 or more");
+    CHECK(violation({.checkpoint_bytes = state_bytes}).find("room for one state") != std::string::npos);
+    CHECK(violation({.sequences = 1 << 30, .rollback = 4}).find("slots, expected at most") != std::string::npos);
+}
+
+TEST_CASE("overview: a shape has to fit the tags") {
+    CHECK(violation_of([] {
+              Folding<>{cellar::StateShape{1, {{3, 2}}}, {}};
+          })
+          == "state shape: 1 tensors, expected 2, one for each of States");
+    CHECK(violation_of([] {
+              Folding<>{cellar::StateShape{1, {{3, 2, 1}, {3}}}, {}};
+          })
+          == "state shape: tensor 0 of layer 0 has 3 extents, expected 2");
+    CHECK(violation_of([] { cellar::StateShape{0, {{3, 2}}}; }) == "state shape: no layers, expected at least 1");
+    CHECK(violation_of([] { cellar::StateShape{1, {{3, 0}}}; }) == "state shape: an extent of 0, expected at least 1");
+    constexpr const char* too_large = "state shape: a tensor of 2^28 elements or more, expected fewer";
+    CHECK(violation_of([] { cellar::StateExtents{1 << 14, 1 << 14}; }) == too_large);
+    CHECK(violation_of([] { cellar::StateExtents{std::int64_t{1} << 32, std::int64_t{1} << 32}; }) == too_large);
+    CHECK(violation_of([] { cellar::StateExtents{INT64_MAX, INT64_MAX, INT64_MAX, INT64_MAX}; }) == too_large);
+    CHECK(violation_of([] { cellar::StateExtents{1 << 14, (1 << 14) - 1}; }) == "none");
+    CHECK(violation_of([] { cellar::StateExtents{1, 1, 1, 1, 1}; }) == "state shape: 5 extents, expected 1 to 4");
+    CHECK(violation_of([] {
+              cellar::StateShape{{{{1}}, {{1}, {2}}}};
+          })
+          == "state shape: a layer has 2 tensors, expected 1 as in the first");
+}
+
+TEST_CASE("overview: layers of different extents") {
+    using One = cellar::RecurrentMemory<cellar::States<Small>>;
+    One memory{cellar::StateShape{{{{3}}, {{40}}, {{8}}}}, {.sequences = 2, .batch = 2}};
+    CHECK(One::bytes_per_sequence(memory.shape()) == 16 + 80 + 16);
+    auto pass = memory.begin(Batch{text(0, 0, 1) + text(1, 0, 1)});
+    REQUIRE(pass);
+    for (int layer = 0; layer < 3; ++layer) {
+        const auto state = pass->get<Small>(layer, pass->micro_batches()[0]);
+        CHECK(state.extent(1) == (layer == 0 ? 3 : layer == 1 ? 40 : 8));
+        for (std::int64_t i = 0; i < state.extent(1); ++i)
+            for (int s = 0; s < 2; ++s) state(s, i) = static_cast<cellar::half>(static_cast<float>(100 * s + i));
+        pass->put(layer, pass->micro_batches()[0]);
+    }
+    pass->commit();
+    for (int s = 0; s < 2; ++s)
+        CHECK(static_cast<float>(memory.view<Small>(1, memory.state({s}))(39)) == static_cast<float>(100 * s + 39));
+}
