@@ -18,7 +18,8 @@ WholeBook with_holes(const Scene& scene) {
     } else {
         for (std::int32_t s = 0; s < scene.sequences; ++s) prefill(book, {s}, {0}, scene.tokens());
     }
-    for (std::int32_t s = 0; s < scene.sequences; s += 2) (void)book.remove({s}, {0}, to_end, detail::MovedKeys::refused).has_value();
+    for (std::int32_t s = 0; s < scene.sequences; s += 2)
+        (void)book.remove({s}, {0}, to_end, detail::MovedKeys::refused).has_value();
     return book;
 }
 

@@ -96,8 +96,8 @@ public:
         using Kernel = Attention<typename Layout::key_element, typename Policy::member_type>;
         const Policy teams{space_, static_cast<int>(tokens * heads_), 1, Policy::vector_length_max()};
         Kokkos::parallel_for("llama: attention", teams,
-                             Kernel{cellar::strided_view(heads(0, tokens, heads_)), seen_keys, seen_values,
-                                    sees, cellar::strided_view(heads(out_at, tokens, heads_))});
+                             Kernel{cellar::strided_view(heads(0, tokens, heads_)), seen_keys, seen_values, sees,
+                                    cellar::strided_view(heads(out_at, tokens, heads_))});
         rows_.fetch(space_, out_at, queries.size());
         space_.fence("llama: attention");
         out.resize(queries.rows(), queries.cols());

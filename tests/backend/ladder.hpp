@@ -2,8 +2,8 @@
 #pragma once
 
 #include "backend/memory.hpp"
-#include "backend/slots.hpp"
 #include "backend/rotated.hpp"
+#include "backend/slots.hpp"
 #include "shift/archetypes.hpp"
 #include "violations.hpp"
 #include <cellar/backend/backend.hpp>

@@ -18,7 +18,8 @@ struct MaskWriter : cellar::HostBackend {
         auto* const out = reinterpret_cast<cellar::detail::kernel::Pack<T, 1>*>(mask.pointer);
         const cellar::detail::kernel::WriteMask<T, 1> write{bits.data(), visible, hidden, out, mask.extent(1)};
         for (std::int64_t token = 0; token < mask.extent(0); ++token)
-            for (std::int64_t cell = 0; cell < mask.extent(1); ++cell) cellar::detail::kernel::apply(write, token, 0, cell);
+            for (std::int64_t cell = 0; cell < mask.extent(1); ++cell)
+                cellar::detail::kernel::apply(write, token, 0, cell);
     }
 
     void reserve(std::int64_t tokens, std::int64_t cells) {

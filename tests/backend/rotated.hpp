@@ -27,7 +27,7 @@ bool is_turned(E given, double exact, double length) {
 /// Turns the expected image in double and compares; afterwards the image is what the memory holds.
 template <class Shift, class Memory>
 bool is_rotated_by(Memory& memory, const std::vector<double>& frequencies, const Shift& shift,
-                  const std::vector<cellar::KeyRotation>& rotations) {
+                   const std::vector<cellar::KeyRotation>& rotations) {
     const auto before = memory.image;
     memory.image = memory.read();
     auto untouched = before;

@@ -72,7 +72,8 @@ TEST_CASE("broken limits are violations") {
         return violation_of([&] { Cache<>{CacheShape{1, 1, 2}, limits}; });
     };
     CHECK(violation({.sequences = 0, .capacity = 1}) == "limits: 0 sequences, expected at least 1");
-    CHECK(violation({.sequences = 1, .capacity = 0}) == "limits: a capacity of 0 and 0 cells, expected one of them to be at least 1");
+    CHECK(violation({.sequences = 1, .capacity = 0})
+          == "limits: a capacity of 0 and 0 cells, expected one of them to be at least 1");
     CHECK(violation({.capacity = 1, .batch = 0}) == "limits: a batch of 0, expected at least 1");
     CHECK(violation({.capacity = 1, .padding = 0}) == "limits: a padding of 0, expected 1 to 1073741824");
     CHECK(violation({.sequences = 4, .capacity = 1 << 30}) == "limits: 4294967296 cells, expected at most 2147483584");

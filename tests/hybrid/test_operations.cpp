@@ -24,8 +24,8 @@ std::vector<int> words(int count) {
 int state_at(const toy::Memory& memory, int s, int p) {
     for (const KeptState& state : memory.member<Recurrent>().kept({s}))
         if (state.next == Position{p})
-            return static_cast<int>(memory.member<Recurrent>().view<Hash>(
-                0, memory.member<Recurrent>().handle(state))(0));
+            return static_cast<int>(
+                memory.member<Recurrent>().view<Hash>(0, memory.member<Recurrent>().handle(state))(0));
     return -1;
 }
 

@@ -131,7 +131,8 @@ inline std::string contents(Recurrent& memory, int s) {
         const cellar::StateHandle handle = memory.handle(state);
         const auto value = memory.view<Hash>(0, handle)(0);
         all += ' ' + std::to_string(state.next.value) + ':' + std::to_string(static_cast<int>(value)) + '@'
-               + std::to_string(state.slot) + '/' + std::to_string(handle.generation) + (state.is_checkpoint ? "c" : "");
+               + std::to_string(state.slot) + '/' + std::to_string(handle.generation)
+               + (state.is_checkpoint ? "c" : "");
     }
     return all;
 }

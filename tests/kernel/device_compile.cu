@@ -51,7 +51,8 @@ __global__ void run_each_tile(Each each) {
 template <class Mapping, class Kernel>
 void launch_elements(const Kernel& kernel) {
     run_each<<<1, 1>>>(kernel);
-    run_each_index<<<1, 1>>>(cellar::detail::kernel::EachElement<Kernel, Mapping::contiguous_cells>{kernel, 0, 1, 1, 1});
+    run_each_index<<<1, 1>>>(
+        cellar::detail::kernel::EachElement<Kernel, Mapping::contiguous_cells>{kernel, 0, 1, 1, 1});
 }
 
 template <class Mapping, class Element, class Pairing>
@@ -62,8 +63,8 @@ void launch_rotate(Mapping mapping, Element* memory) {
     using Run = cellar::detail::kernel::CellRun;
     using List = cellar::detail::kernel::CellList;
     const Rotation rotation{0, 4};
-    launch_elements<Mapping>(
-        cellar::detail::kernel::Rotate<Mapping, Element, Rotation, Factor, Run>{mapping, memory, rotation, nullptr, {0}});
+    launch_elements<Mapping>(cellar::detail::kernel::Rotate<Mapping, Element, Rotation, Factor, Run>{
+        mapping, memory, rotation, nullptr, {0}});
     launch_elements<Mapping>(cellar::detail::kernel::Rotate<Mapping, Element, Rotation, Factor, List>{
         mapping, memory, rotation, nullptr, {nullptr}});
 }
@@ -74,8 +75,9 @@ void launch_turn_packs(cellar::CellsHeadsDims mapping, Element* memory) {
     using Rotation = typename Shift::Rotation;
     using Factor = typename Shift::Factor;
     constexpr int width = cellar::detail::kernel::pack_width<Element, Element>;
-    launch_elements<cellar::CellsHeadsDims>(cellar::detail::kernel::RotatePacks<Element, width, order, Rotation, Factor>{
-        mapping, memory, Rotation{0, 4}, nullptr, {nullptr}});
+    launch_elements<cellar::CellsHeadsDims>(
+        cellar::detail::kernel::RotatePacks<Element, width, order, Rotation, Factor>{
+            mapping, memory, Rotation{0, 4}, nullptr, {nullptr}});
 }
 
 template <class Mapping, class Element, class T>

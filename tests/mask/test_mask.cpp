@@ -65,7 +65,8 @@ TEST_CASE("a row of bits has the right bit for each cell of the history") {
         std::vector<std::uint64_t> row(static_cast<std::size_t>((history.count + 63) / 64) + 1, 42);
         write_mask_bits(set, history, row.data());
         for (std::int32_t i = 0; i < history.count; ++i)
-            REQUIRE((row[static_cast<std::size_t>(i / 64)] >> (i % 64) & 1) == (set.contains(history.first + i) ? 1 : 0));
+            REQUIRE((row[static_cast<std::size_t>(i / 64)] >> (i % 64) & 1)
+                    == (set.contains(history.first + i) ? 1 : 0));
         REQUIRE(row.back() == 42);
     }
 }

@@ -101,8 +101,7 @@ public:
         rows.value.clear();
         for (int h = 0; h < shape.kv_heads; ++h) {
             for (int d = 0; d < shape.key_dim; ++d) rows.key.push_back(static_cast<float>(keys(column, h, d)));
-            for (int d = 0; d < shape.value_dim; ++d)
-                rows.value.push_back(static_cast<float>(values(column, h, d)));
+            for (int d = 0; d < shape.value_dim; ++d) rows.value.push_back(static_cast<float>(values(column, h, d)));
         }
     }
 

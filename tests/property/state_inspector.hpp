@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include "../naive/naive_states.hpp"
 #include "../memory/internals.hpp"
+#include "../naive/naive_states.hpp"
 #include "../recurrent/folding.hpp"
 #include "trace.hpp"
 
@@ -155,7 +155,8 @@ public:
         for (const auto& [state, handle] : handles_) {
             const auto now = alive.find(state);
             if (now == alive.end())
-                trace_.expect(!cellar_test::table_of(memory_).slots().is_current(handle), "a handle is alive whose state is gone");
+                trace_.expect(!cellar_test::table_of(memory_).slots().is_current(handle),
+                              "a handle is alive whose state is gone");
             else
                 trace_.expect(now->second == handle, "a state has moved, or changed");
         }

@@ -23,9 +23,9 @@ using cellar::Cell;
 using cellar::EigenBackend;
 using cellar::half;
 using cellar::HostBackend;
-using cellar::detail::LayerStore;
 using cellar::PermutedV;
 using cellar::StandardV;
+using cellar::detail::LayerStore;
 using cellar_test::AddShift;
 using cellar_test::BackwardsLayout;
 

@@ -102,8 +102,7 @@ TEST_CASE("window: what makes no sense is named") {
     CHECK(violation_of([] { (void)SlidingWindow<>{0}; }) == "SlidingWindow: the width is 0, expected at least 1");
     CHECK(violation_of([] { (void)ChunkedAttention<>{-3}; })
           == "ChunkedAttention: the size is -3, expected at least 1");
-    CHECK(violation_of([] { (void)SlidingWindow<4>{{.sinks = -1}}; })
-          == "SlidingWindow: -1 sinks, expected 0 or more");
+    CHECK(violation_of([] { (void)SlidingWindow<4>{{.sinks = -1}}; }) == "SlidingWindow: -1 sinks, expected 0 or more");
     CHECK(violation_of([] { (void)ChunkedAttention<4>{{.sinks = -1}}; })
           == "ChunkedAttention: -1 sinks, expected 0 or more");
     CHECK(violation_of([] { (void)SlidingWindow<4>{{.retention = 3}}.resolved(1, 100); })

@@ -16,14 +16,17 @@
 #include <cstdint>
 #include <optional>
 #include <tuple>
+#include <type_traits>
 #include <utility>
+#include <vector>
 
 namespace cellar {
 
 /// The memory of a model whose layers remember in different ways: some within a window, some everything, some in a
 /// recurrent state.
 ///
-/// - `Pattern`: which layer has which memory (`Repeat<Times<5, Sliding>, Full>`, `Every<4, Full, Recurrent>`).
+/// - `Pattern`: which layer has which memory (`Repeat<Times<5, Sliding>, Full>`, `Every<4, Full, Recurrent>`), or
+///   `RunTimePattern`.
 /// - `Members`: these memories, each with its own layout, window, limits and backend: any type that satisfies
 ///   `TwoPhaseMemory`. Members that the pattern has no layers for are reached by `member<M>()`, and in a pass by
 ///   `of<M>()`.
@@ -36,27 +39,35 @@ class Hybrid {
     static_assert((TwoPhaseMemory<Members> && ...), "every member of a hybrid satisfies TwoPhaseMemory");
     using Map = LayerMap<Pattern, Members...>;
     using Pass = HybridPass<Pattern, Members...>;
-    using Passes = std::tuple<PassOf<Members>...>;
+    using Passes = std::tuple<std::optional<PassOf<Members>>...>;
+    static constexpr bool at_run_time = std::is_same_v<Pattern, RunTimePattern>;
 
 public:
     /// The memory of a model with `layers` layers. Each member has as many layers as the pattern gives it, and all have
     /// the same number of sequences; anything else is a violation.
-    explicit Hybrid(int layers, Members... members) : layers_{layers}, members_{std::move(members)...} {
-        CELLAR_EXPECTS(layers > 0, "hybrid: ", layers, " layers, expected at least 1");
-        CELLAR_EXPECTS(Map::repeats || layers == Map::period, "hybrid: ", layers, " layers, expected the ", Map::period,
-                       " of the pattern");
-        int member = 0;
-        for_each([&](const auto& m) { check(m, member++); });
+    explicit Hybrid(int layers, Members... members) requires(!at_run_time)
+        : map_{layers}, members_{std::move(members)...} {
+        check_members();
     }
 
-    int layers() const { return layers_; }
-    std::int32_t sequences() const { return this->member<0>().sequences(); }
+    /// The same for `RunTimePattern`. `member_of_layer` has the index of a member, or `no_memory`, for each layer of the
+    /// model. A member without layers may be left out: `std::nullopt`.
+    explicit Hybrid(const std::vector<int>& member_of_layer, std::optional<Members>... members) requires(at_run_time)
+        : map_{member_of_layer}, members_{std::move(members)...} {
+        check_members();
+    }
+
+    int layers() const { return map_.layers(); }
+    std::int32_t sequences() const { return sequences_; }
 
     /// Where a layer of the model has its memory.
-    static constexpr LayerPlace place(int layer) { return Map::place(layer); }
+    static constexpr LayerPlace place(int layer) requires(!at_run_time) { return Map::place(layer); }
+    LayerPlace place(int layer) const requires(at_run_time) { return map_.place(layer); }
 
     /// How many layers a member has in a model of `layers` layers.
-    static constexpr int layers_of(int member, int layers) { return Map::layers_of(member, layers); }
+    static constexpr int layers_of(int member, int layers) requires(!at_run_time) {
+        return Map::layers_of(member, layers);
+    }
 
     /// Opens a pass in all members. If one refuses, none is opened. Costs what it costs the members.
     Result<Pass> begin(const Batch& batch) {
@@ -67,7 +78,8 @@ public:
 
     /// A pass of `tokens` tokens in all members that stores nothing, for sizing buffers and capturing graphs.
     Pass reserve(std::int32_t tokens) {
-        return std::apply([&](auto&... m) { return make_pass(Passes{m.reserve(tokens)...}); }, members_);
+        const auto open = [&](auto& m) { return m ? std::optional{m->reserve(tokens)} : std::nullopt; };
+        return std::apply([&](auto&... m) { return make_pass(tokens, Passes{open(m)...}); }, members_);
     }
 
     /// `to` gives up what it has and shares what all members keep of `from` below position `length`. No data moves.
@@ -81,7 +93,7 @@ public:
 
     /// True if all members can resume there.
     bool can_resume(Sequence s, Position p) const {
-        return std::apply([&](const auto&... m) { return (m.can_resume(s, p) && ...); }, members_);
+        return std::apply([&](const auto&... m) { return ((!m || m->can_resume(s, p)) && ...); }, members_);
     }
 
     /// The largest q <= p with can_resume(s, q). Asks the members in turn until they agree.
@@ -116,18 +128,24 @@ public:
 
     /// Of all members together.
     std::int64_t bytes() const {
-        return std::apply([](const auto&... m) { return (m.bytes() + ...); }, members_);
+        std::int64_t sum = 0;
+        for_each([&](const auto& m) { sum += m.bytes(); });
+        return sum;
     }
 
     /// A member, for what only its kind can do (statistics, checkpoints, an encoder's inputs). To change sequences, use the
     /// hybrid's own operations, so that the members agree about them.
     template <int I>
     auto& member() {
-        return std::get<static_cast<std::size_t>(I)>(members_);
+        auto& m = std::get<static_cast<std::size_t>(I)>(members_);
+        CELLAR_EXPECTS(m.has_value(), "member: the hybrid was made without member ", I);
+        return *m;
     }
     template <int I>
     const auto& member() const {
-        return std::get<static_cast<std::size_t>(I)>(members_);
+        const auto& m = std::get<static_cast<std::size_t>(I)>(members_);
+        CELLAR_EXPECTS(m.has_value(), "member: the hybrid was made without member ", I);
+        return *m;
     }
     template <class M>
     M& member() {
@@ -145,13 +163,16 @@ private:
     template <template <class> class PreparedOf>
     struct Prepared {
         std::tuple<std::optional<PreparedOf<Members>>...> members;
+        std::int32_t tokens = 0;
     };
     using Begin = Prepared<detail::PreparedBegin>;
     using CopyPrefix = Prepared<detail::PreparedCopyPrefix>;
     using Remove = Prepared<detail::PreparedRemove>;
 
     Result<Begin> prepare_begin(const Batch& batch) {
-        return prepare<Begin>([&](auto& m) { return MemoryAccess::prepare_begin(m, batch); }, indices);
+        auto prepared = prepare<Begin>([&](auto& m) { return MemoryAccess::prepare_begin(m, batch); }, indices);
+        if (prepared) prepared->tokens = batch.tokens();
+        return prepared;
     }
     Pass finish(Begin&& begin) { return open(std::move(begin), indices); }
 
@@ -173,7 +194,9 @@ private:
     Result<AllPrepared> prepare(F f, std::index_sequence<I...>) {
         AllPrepared all;
         Refusal refusal;
-        const auto agrees = [&](auto result, auto& prepared, int member) {
+        const auto agrees = [&](auto& m, auto& prepared, int member) {
+            if (!m) return true;
+            auto result = f(*m);
             if (result) {
                 prepared.emplace(*std::move(result));
             } else {
@@ -182,23 +205,30 @@ private:
             }
             return prepared.has_value();
         };
-        if ((agrees(f(std::get<I>(members_)), std::get<I>(all.members), static_cast<int>(I)) && ...)) return all;
+        if ((agrees(std::get<I>(members_), std::get<I>(all.members), static_cast<int>(I)) && ...)) return all;
         return refusal;
     }
 
     // Braces evaluate in order. If one throws, the passes that are open are dropped.
     template <std::size_t... I>
     Pass open(Begin begin, std::index_sequence<I...>) {
-        return make_pass(
-            Passes{MemoryAccess::finish(std::get<I>(members_), *std::move(std::get<I>(begin.members)))...});
+        const auto open = [](auto& m, auto& prepared) {
+            return m ? std::optional{MemoryAccess::finish(*m, *std::move(prepared))} : std::nullopt;
+        };
+        return make_pass(begin.tokens, Passes{open(std::get<I>(members_), std::get<I>(begin.members))...});
     }
 
     template <class AllPrepared, std::size_t... I>
     void finish_all(AllPrepared all, std::index_sequence<I...>) noexcept {
-        (MemoryAccess::finish(std::get<I>(members_), *std::move(std::get<I>(all.members))), ...);
+        const auto finish_one = [](auto& m, auto& prepared) {
+            if (m) MemoryAccess::finish(*m, *std::move(prepared));
+        };
+        (finish_one(std::get<I>(members_), std::get<I>(all.members)), ...);
     }
 
-    Pass make_pass(Passes passes) { return MemoryAccess::make<Pass>(layers_, std::move(passes)); }
+    Pass make_pass(std::int32_t tokens, Passes passes) {
+        return MemoryAccess::make<Pass>(map_.reference(), tokens, std::move(passes));
+    }
 
     template <class M>
     static constexpr int index_of() {
@@ -206,26 +236,43 @@ private:
         return detail::index_among<M, Members...>();
     }
 
+    // Calls f for every member that is there.
     template <class F>
     void for_each(F f) {
-        std::apply([&](auto&... m) { (f(m), ...); }, members_);
+        const auto call = [&](auto& m) {
+            if (m) f(*m);
+        };
+        std::apply([&](auto&... m) { (call(m), ...); }, members_);
     }
     template <class F>
     void for_each(F f) const {
-        std::apply([&](const auto&... m) { (f(m), ...); }, members_);
+        const auto call = [&](const auto& m) {
+            if (m) f(*m);
+        };
+        std::apply([&](const auto&... m) { (call(m), ...); }, members_);
+    }
+
+    void check_members() {
+        int member = 0;
+        std::apply([&](const auto&... m) { (check(m, member++), ...); }, members_);
+        CELLAR_EXPECTS(sequences_ > 0, "hybrid: no member, expected at least one");
     }
 
     template <class M>
-    void check(const M& m, int member) const {
-        const int own = Map::layers_of(member, layers_);
-        CELLAR_EXPECTS(!Map::uses(member) || m.layers() == own, "hybrid: member ", member, " has ", m.layers(),
-                       " layers, expected ", own, " of ", layers_, " in its pattern");
-        CELLAR_EXPECTS(m.sequences() == sequences(), "hybrid: member ", member, " has ", m.sequences(),
-                       " sequences, expected ", sequences(), " as the first one has");
+    void check(const std::optional<M>& m, int member) {
+        CELLAR_EXPECTS(m || !map_.uses(member), "hybrid: no member ", member, ", expected one with ",
+                       map_.layers_of(member), " layers");
+        if (!m) return;
+        CELLAR_EXPECTS(!map_.uses(member) || m->layers() == map_.layers_of(member), "hybrid: member ", member, " has ",
+                       m->layers(), " layers, expected ", map_.layers_of(member), " of ", layers(), " in its pattern");
+        if (sequences_ == 0) sequences_ = m->sequences();
+        CELLAR_EXPECTS(m->sequences() == sequences_, "hybrid: member ", member, " has ", m->sequences(),
+                       " sequences, expected ", sequences_, " as the first one has");
     }
 
-    int layers_;
-    std::tuple<Members...> members_;
+    Map map_;
+    std::tuple<std::optional<Members>...> members_;
+    std::int32_t sequences_ = 0;
 };
 
 } // namespace cellar

@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <tuple>
 #include <utility>
 
@@ -20,27 +21,30 @@ namespace cellar {
 template <class Pattern, class... Members>
 class [[nodiscard]] HybridPass {
     using Map = LayerMap<Pattern, Members...>;
+    using MapReference = decltype(std::declval<const Map&>().reference());
 
 public:
-    std::int32_t tokens() const { return std::get<0>(passes_).tokens(); }
+    std::int32_t tokens() const { return tokens_; }
 
     /// The number of layers of the model.
-    int layers() const { return layers_; }
+    int layers() const { return map_.layers(); }
 
     /// Calls f(pass, i) with the pass of the member that has this layer of the model, and the layer's index there. f must
     /// return the same type for all members. For a layer without memory it gets a `NoMemory` in place of a pass, and i
     /// counts such layers.
     template <class F>
     decltype(auto) visit(int layer, F&& f) {
-        CELLAR_EXPECTS(layer >= 0 && layer < layers_, "layer ", layer, ", expected 0 to ", layers_ - 1);
-        return visit_from<Map::next_used(0)>(Map::place(layer), f);
+        CELLAR_EXPECTS(layer >= 0 && layer < layers(), "layer ", layer, ", expected 0 to ", layers() - 1);
+        return visit_from<Map::next_used(0)>(map_.place(layer), f);
     }
 
     /// The pass of one member; for one that the pattern has no layers for, say. Commit and drop the whole, not this.
     template <class Member>
     auto& of() {
         static_assert(detail::times_among<Member, Members...> == 1, "the hybrid has no such member");
-        return std::get<detail::index_among<Member, Members...>()>(passes_);
+        auto& pass = std::get<detail::index_among<Member, Members...>()>(passes_);
+        CELLAR_EXPECTS(pass.has_value(), "of: the hybrid was made without this member");
+        return *pass;
     }
 
     /// Keeps the batch's tokens, in all members. If one of the passes must not be committed yet, that violation comes
@@ -52,21 +56,33 @@ public:
 
     /// Undoes the pass, as the destructor does.
     void drop() noexcept {
-        std::apply([](auto&... pass) { (pass.drop(), ...); }, passes_);
+        for_each([](auto& pass) { pass.drop(); });
     }
 
 private:
     friend struct MemoryAccess;
 
-    using Passes = std::tuple<PassOf<Members>...>;
+    using Passes = std::tuple<std::optional<PassOf<Members>>...>;
 
-    HybridPass(int layers, Passes passes) : layers_{layers}, passes_{std::move(passes)} {}
+    HybridPass(MapReference map, std::int32_t tokens, Passes passes)
+        : map_{map}, tokens_{tokens}, passes_{std::move(passes)} {}
 
     void expect_complete() const {
-        std::apply([](const auto&... pass) { (MemoryAccess::expect_complete(pass), ...); }, passes_);
+        const auto check = [](const auto& pass) {
+            if (pass) MemoryAccess::expect_complete(*pass);
+        };
+        std::apply([&](const auto&... pass) { (check(pass), ...); }, passes_);
     }
     void finish_commit() noexcept {
-        std::apply([](auto&... pass) { (MemoryAccess::finish_commit(pass), ...); }, passes_);
+        for_each([](auto& pass) { MemoryAccess::finish_commit(pass); });
+    }
+
+    template <class F>
+    void for_each(F f) {
+        const auto call = [&](auto& pass) {
+            if (pass) f(*pass);
+        };
+        std::apply([&](auto&... pass) { (call(pass), ...); }, passes_);
     }
 
     template <int I, class F>
@@ -77,11 +93,12 @@ private:
         if constexpr (I == Map::members) {
             return f(no_memory_, place.layer);
         } else {
-            return f(std::get<static_cast<std::size_t>(I)>(passes_), place.layer);
+            return f(*std::get<static_cast<std::size_t>(I)>(passes_), place.layer);
         }
     }
 
-    int layers_;
+    MapReference map_;
+    std::int32_t tokens_;
     Passes passes_;
     NoMemory no_memory_;
 };

@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <cellar/base/contract.hpp>
 #include <cellar/base/type_list.hpp>
 
 #include <array>
 #include <cstddef>
+#include <memory>
+#include <utility>
+#include <vector>
 
 namespace cellar {
 
@@ -101,7 +105,12 @@ struct PatternOf<LayerList<Blocks...>> : PatternBlocks<false, Blocks...> {};
 
 } // namespace detail
 
-/// Which member has which layer. Computed at compile time; a lookup at run time is O(1).
+/// As a pattern: which layer has which member is known at run time only, from a model's configuration file, say. The hybrid
+/// is given the index of a member for each layer, or `no_memory`.
+struct RunTimePattern {};
+inline constexpr int no_memory = -1;
+
+/// Which member has which layer. Computed at compile time; a lookup is O(1).
 template <class Pattern, class... Members>
 class LayerMap {
     static_assert(((detail::times_among<Members, Members...> == 1) && ...),
@@ -116,6 +125,15 @@ public:
     /// False if a model has exactly `period` layers.
     static constexpr bool repeats = table.repeats;
 
+    /// For a model of `layers` layers.
+    constexpr explicit LayerMap(int layers) : layers_{layers} {
+        CELLAR_EXPECTS(layers > 0, "hybrid: ", layers, " layers, expected at least 1");
+        CELLAR_EXPECTS(repeats || layers == period, "hybrid: ", layers, " layers, expected the ", period,
+                       " of the pattern");
+    }
+
+    constexpr int layers() const { return layers_; }
+
     static constexpr LayerPlace place(int layer) {
         const LayerPlace in_period = table.places[static_cast<std::size_t>(layer % period)];
         return {in_period.member, in_period.layer + layer / period * count(in_period.member)};
@@ -128,6 +146,7 @@ public:
             found += table.places[static_cast<std::size_t>(i)].member == member ? 1 : 0;
         return found;
     }
+    constexpr int layers_of(int member) const { return layers_of(member, layers_); }
 
     /// True if the pattern has layers for a member.
     static constexpr bool uses(int member) { return count(member) > 0; }
@@ -138,8 +157,66 @@ public:
         return member;
     }
 
+    /// What a pass carries along: it stays valid when the hybrid moves.
+    constexpr LayerMap reference() const { return *this; }
+
 private:
     static constexpr int count(int member) { return table.counts[static_cast<std::size_t>(member)]; }
+
+    int layers_;
+};
+
+/// The same, from a list that is given at run time.
+template <class... Members>
+class LayerMap<RunTimePattern, Members...> {
+    static_assert(((detail::times_among<Members, Members...> == 1) && ...),
+                  "two members have the same type: let one of them be a class of its own that derives from it");
+
+    struct Table {
+        std::vector<LayerPlace> places;
+        std::array<int, sizeof...(Members) + 1> counts{}; // layers, by member
+    };
+
+public:
+    static constexpr int members = sizeof...(Members);
+
+    /// `member_of_layer`: the index of a member, or `no_memory`, for each layer of the model.
+    explicit LayerMap(const std::vector<int>& member_of_layer) {
+        CELLAR_EXPECTS(!member_of_layer.empty(), "hybrid: no layers, expected at least 1");
+        auto table = std::make_unique<Table>();
+        for (std::size_t layer = 0; layer < member_of_layer.size(); ++layer) {
+            const int given = member_of_layer[layer];
+            CELLAR_EXPECTS(given >= no_memory && given < members, "hybrid: layer ", layer, " has member ", given,
+                           ", expected 0 to ", members - 1, " or no_memory");
+            const int member = given == no_memory ? members : given;
+            table->places.push_back({member, table->counts[static_cast<std::size_t>(member)]++});
+        }
+        table_ = std::move(table);
+    }
+
+    int layers() const { return reference().layers(); }
+    LayerPlace place(int layer) const { return reference().place(layer); }
+    int layers_of(int member) const { return table_->counts[static_cast<std::size_t>(member)]; }
+    bool uses(int member) const { return layers_of(member) > 0; }
+
+    /// Any member may have layers.
+    static constexpr int next_used(int member) { return member; }
+
+    class Reference {
+    public:
+        static constexpr int next_used(int member) { return member; }
+        int layers() const { return static_cast<int>(table_->places.size()); }
+        LayerPlace place(int layer) const { return table_->places[static_cast<std::size_t>(layer)]; }
+
+    private:
+        friend class LayerMap;
+        explicit Reference(const Table* table) : table_{table} {}
+        const Table* table_;
+    };
+    Reference reference() const { return Reference{table_.get()}; }
+
+private:
+    std::unique_ptr<const Table> table_; // at a fixed address, because passes point to it
 };
 
 } // namespace cellar

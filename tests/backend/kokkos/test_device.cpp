@@ -6,10 +6,10 @@
 #if defined(KOKKOS_ENABLE_CUDA) || defined(KOKKOS_ENABLE_HIP)
 #define CELLAR_BACKEND cellar::KokkosBackend<>
 #include "backend/agreement.hpp"
-#include "backend/ladder.hpp"
-#include "backend/masks.hpp"
 #include "backend/kokkos/passes.hpp"
 #include "backend/kokkos/states.hpp"
+#include "backend/ladder.hpp"
+#include "backend/masks.hpp"
 
 TEST_CASE("a device agrees with the Eigen backend") {
     cellar_test::check_agreement<CELLAR_BACKEND>(3, 3000);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Device work in packs, in tiles and by elements, at sizes around those of all three, against the host backend.
-#include "backend/memory.hpp"
 #include "backend/kokkos/device_on_host.hpp"
 #include "backend/kokkos/tools.hpp"
+#include "backend/memory.hpp"
 #include "shift/archetypes.hpp"
 #include <cellar/backend/host.hpp>
 #include <cellar/base/function.hpp>

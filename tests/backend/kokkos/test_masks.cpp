@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Masks and passes of device work, on the cores of the host.
-#include "backend/masks.hpp"
 #include "backend/kokkos/device_on_host.hpp"
 #include "backend/kokkos/passes.hpp"
+#include "backend/masks.hpp"
 #include <cellar/cellar.hpp>
 
 #include <doctest/doctest.h>

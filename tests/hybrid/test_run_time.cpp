@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// A hybrid whose pattern is read from a file, against the same hybrid with the pattern in its type.
+#include "toy.hpp"
+#include "violations.hpp"
+
+#include <doctest/doctest.h>
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+using namespace toy;
+using cellar::no_memory;
+using cellar::Reason;
+using cellar::Refusal;
+
+namespace {
+
+using AtRunTime = cellar::Hybrid<cellar::RunTimePattern, Sliding, Full, Recurrent>;
+static_assert(cellar::TwoPhaseMemory<AtRunTime>);
+
+Sliding sliding(int layers) {
+    return {{layers, 1, 1}, {.sequences = 3, .capacity = 1000, .batch = 8}, cellar::SlidingWindow<4>{{.retention = 8}}};
+}
+Full full(int layers, int capacity = 20) {
+    return {{layers, 1, 1}, {.sequences = 3, .capacity = capacity, .batch = 8}};
+}
+Recurrent recurrent(int layers) {
+    return {cellar::StateShape{layers, {{1}}}, {.sequences = 3, .batch = 8, .rollback = 2}};
+}
+
+AtRunTime like_toy() {
+    return AtRunTime{{0, 0, 1, no_memory, 2, 0, 0, 1}, sliding(4), full(2), recurrent(1)};
+}
+
+} // namespace
+
+TEST_CASE("a pattern that is given at run time leads to the same members as one in the type") {
+    Memory expected = memory();
+    AtRunTime found = like_toy();
+    for (int layer = 0; layer < layers; ++layer) CHECK(found.place(layer) == Memory::place(layer));
+    const auto both = [&](const Tokens& tokens) {
+        const bool fed = feed(expected, tokens);
+        CHECK(feed(found, tokens) == fed);
+        CHECK(portrait(found) == portrait(expected));
+    };
+    both(text(0, 0, 6));
+    REQUIRE(expected.copy_prefix({0}, {1}, 6));
+    REQUIRE(found.copy_prefix({0}, {1}, 6));
+    both(text(1, 6, 2) + text(0, 6, 3));
+    CHECK(found.resumable_prefix({1}, {7}) == expected.resumable_prefix({1}, {7}));
+    CHECK(found.can_resume({1}, {5}) == expected.can_resume({1}, {5}));
+    REQUIRE(expected.remove({1}, {7}, cellar::to_end));
+    REQUIRE(found.remove({1}, {7}, cellar::to_end));
+    CHECK(found.remove({0}, {1}, {2}).error() == expected.remove({0}, {1}, {2}).error());
+    both(text(2, 0, 8));
+    both(text(2, 8, 8));
+    both(text(2, 16, 8)); // refused: the full cache has no room
+    CHECK(found.bytes() == expected.bytes());
+    auto moved = std::move(found);
+    auto pass = moved.begin(Batch{text(1, 7, 1)});
+    REQUIRE(pass);
+    AtRunTime again = std::move(moved); // the pass goes with it
+    fill(*pass, text(1, 7, 1));
+    pass->commit();
+    CHECK(again.member<Full>().tokens({1}) == 8);
+}
+
+TEST_CASE("members without layers may be left out, and take no part") {
+    AtRunTime memory{{1, no_memory, 1}, std::nullopt, full(2, 5), std::nullopt};
+    CHECK(memory.layers() == 3);
+    CHECK(memory.sequences() == 3);
+    REQUIRE(feed(memory, text(0, 0, 8), 3));
+    CHECK(memory.can_resume({0}, {3}));
+    CHECK(memory.resumable_prefix({0}, {3}) == Position{3});
+    REQUIRE(memory.copy_prefix({0}, {1}, 2));
+    REQUIRE(memory.remove({0}, {6}, cellar::to_end));
+    CHECK(memory.member<Full>().tokens({0}) == 6);
+    memory.defragment();
+    memory.fence();
+    memory.reserve(3).drop();
+    CHECK(memory.bytes() == memory.member<Full>().bytes());
+    CHECK(memory.begin(Batch{text(2, 0, 8) + text(1, 2, 1)}).error() == Refusal{Reason::batch_too_long, 1});
+    CHECK(violation_of([&] { memory.member<Sliding>(); }) == "member: the hybrid was made without member 0");
+    auto pass = memory.begin(Batch{text(2, 0, 1)});
+    REQUIRE(pass);
+    CHECK(pass->layers() == 3);
+    CHECK(violation_of([&] { pass->of<Recurrent>(); }) == "of: the hybrid was made without this member");
+}
+
+TEST_CASE("a run-time pattern and members that do not fit together are violations") {
+    const auto message = [](auto make) { return violation_of([&] { make(); }); };
+    CHECK(message([] {
+              AtRunTime{{}, sliding(1), full(1), recurrent(1)};
+          })
+          == "hybrid: no layers, expected at least 1");
+    CHECK(message([] {
+              AtRunTime{{0, 3}, sliding(1), full(1), recurrent(1)};
+          })
+          == "hybrid: layer 1 has member 3, expected 0 to 2 or no_memory");
+    CHECK(message([] {
+              AtRunTime{{0, -2}, sliding(1), full(1), recurrent(1)};
+          })
+          == "hybrid: layer 1 has member -2, expected 0 to 2 or no_memory");
+    CHECK(message([] {
+              AtRunTime{{0, 0, 1}, sliding(1), full(1), std::nullopt};
+          })
+          == "hybrid: member 0 has 1 layers, expected 2 of 3 in its pattern");
+    CHECK(message([] {
+              AtRunTime{{0, 1}, sliding(1), std::nullopt, std::nullopt};
+          })
+          == "hybrid: no member 1, expected one with 1 layers");
+    CHECK(message([] {
+              AtRunTime{{no_memory}, std::nullopt, std::nullopt, std::nullopt};
+          })
+          == "hybrid: no member, expected at least one");
+}
