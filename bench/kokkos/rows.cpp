@@ -99,7 +99,7 @@ void measure_turn(benchmark::State& state, Cell cells) {
     using E = typename Layout::key_element;
     Layers<Layout> layers{cells};
     const RopeShift<Neox> shift{rope_frequencies(head_dim, 500000)};
-    const std::vector<KeyRotation> turns{{cells / 2, cells / 2, -cells / 4}};
+    const std::vector<KeyRotation> rotations{{cells / 2, cells / 2, -cells / 4}};
     measure_beside_copies<E>(state, layers.backend, {layers.backend, layers.count(), cells / 2, 1}, [&] {
         for (auto& store : layers.stores) store.rotate(layers.backend, shift, 0, rotations);
     });

@@ -1,47 +1,68 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Checks the rules of docs/design.md that no compiler checks: which room of include/cellar/ may
-include which, who may name Eigen and Kokkos, and what every header has.
+"""Checks the rules of docs/design.md that no compiler checks: which room of include/cellar/ may include
+which, what is internal, who may name Eigen and Kokkos, what every header has, and that tests/ mirrors
+the rooms.
 
-usage: check.py <the folder that holds cellar/>
+usage: check.py <the folder that holds cellar/> <the folder of the tests>
 """
 import re
 import sys
 from pathlib import Path
 
-# A room may include itself and these. Headers that lie in no room are the front: they may include
-# every room, and no room includes them.
+# A room may include itself and these rooms.
 ROOMS = {
     "base": [],
+    "element": ["base"],
+    "layout": ["base", "element"],
     "window": ["base"],
-    "layout": ["base"],
     "shift": ["base"],
     "book": ["base", "window"],
     "kernel": ["base", "layout", "shift"],
-    "backend": ["base", "layout", "shift", "kernel"],
-    "store": ["base", "layout", "shift", "backend"],
-    "interop": ["base", "layout"],
-    "models": ["base", "shift", "store"],
-    "recurrent": ["base", "layout", "backend"],
+    "backend": ["base", "element", "layout", "shift", "kernel"],
+    "mask": ["base", "element", "book", "backend"],
+    "store": ["base", "element", "layout", "shift", "backend"],
+    "memory": ["base"],
+    "cache": ["base", "element", "layout", "window", "shift", "book", "mask", "store", "backend", "memory"],
+    "recurrent": ["base", "element", "backend", "memory"],
+    "hybrid": ["base", "memory"],
+    "models": ["base", "element", "layout", "window", "shift", "backend", "cache", "recurrent", "hybrid"],
+    "interop": ["base", "element"],
 }
-FRONT = "front"
+
+# Headers outside of any room. They may include every room, and no room includes them.
+HALL = {"cellar.hpp", "fwd.hpp"}
+
+# Everything in these folders, and in every folder `detail`, lies in the namespace cellar::detail.
+INTERNAL = ("book/", "mask/", "store/", "kernel/", "backend/host/", "backend/kokkos/")
+
+# Folders of tests that belong to no room.
+SUITES = {
+    "architecture", "compile_fail", "conformance", "consumer", "docs", "examples", "faults", "headers", "link", "naive",
+    "property", "static",
+}
 
 # Named only in headers that are called after them, or that lie in a folder called after them.
 OPT_IN = {"eigen": "Eigen", "kokkos": "Kokkos", "dlpack": "dlpack"}
 
-# What an operating system adds, behind an #if of its own: the whole list.
+# Headers of an operating system, behind an #if: the whole list.
 PLATFORM = {"base/huge_pages.hpp": "<sys/mman.h>"}
 
-# What these reach must hold none of the rooms named: the Eigen backend is an oracle because it
-# shares no arithmetic with the kernels.
+# These headers must not reach the rooms named: the Eigen backend is an oracle because it shares no
+# arithmetic with the kernels.
 NEVER_REACHES = {"backend/eigen.hpp": ["kernel"]}
 
 LICENCE = "// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception"
-MAX_LINES = 300
+MAX_LINES = 500
+MAX_COLUMNS = 120
 
 
 def room_of(header):
-    return header.split("/")[0] if "/" in header else FRONT
+    return header.split("/")[0] if "/" in header else None
+
+
+def is_internal(header):
+    return header.startswith(INTERNAL) or "detail" in header.split("/")[:-1]
 
 
 def opted_into(header, name):
@@ -65,6 +86,14 @@ def check_form(header, text):
         yield f"{header}: no '#pragma once' below the licence"
     if len(lines) > MAX_LINES:
         yield f"{header}: {len(lines)} lines, expected at most {MAX_LINES}"
+    for number, line in enumerate(lines, 1):
+        if len(line) > MAX_COLUMNS:
+            yield f"{header}:{number}: {len(line)} columns, expected at most {MAX_COLUMNS}"
+
+
+def check_namespace(header, code):
+    if is_internal(header) and re.search(r"\bnamespace cellar \{", code):
+        yield f"{header}: is internal, expected everything in namespace cellar::detail"
 
 
 def check_outside(header, code, include):
@@ -91,8 +120,12 @@ def check_arrow(header, other, headers):
         yield f"{header}: includes <cellar/{other}>, which does not exist"
         return
     here, there = room_of(header), room_of(other)
-    if here != FRONT and there != here and there not in ROOMS.get(here, []):
+    if here is not None and there is None:
+        yield f"{header}: {here}/ must not include <cellar/{other}>, which lies in no room"
+    elif here is not None and there != here and there not in ROOMS.get(here, []):
         yield f"{header}: {here}/ must not include {there}/ (<cellar/{other}>)"
+    elif there != here and "detail" in other.split("/")[:-1]:
+        yield f"{header}: includes <cellar/{other}>, which is for {there}/ alone"
     for opt_in in OPT_IN:
         if opted_into(other, opt_in) and not opted_into(header, opt_in):
             yield f"{header}: includes the opt-in header <cellar/{other}>"
@@ -118,7 +151,15 @@ def check_reach(arrows):
                 yield f"{header}: must not reach {room}/, and reaches <cellar/{other}>"
 
 
-def check(include_folder):
+def check_tests(tests_folder):
+    folders = {p.name for p in Path(tests_folder).iterdir() if p.is_dir()}
+    for room in sorted(ROOMS.keys() - folders):
+        yield f"tests: no folder {room}/ for the room of that name"
+    for folder in sorted(folders - ROOMS.keys() - SUITES):
+        yield f"tests: {folder}/ is neither a room nor among the suites of {Path(__file__).name}"
+
+
+def check(include_folder, tests_folder):
     """All broken rules, a line each."""
     root = Path(include_folder) / "cellar"
     texts = {str(p.relative_to(root)): p.read_text() for p in sorted(root.rglob("*")) if p.is_file()}
@@ -128,11 +169,14 @@ def check(include_folder):
     for header, text in texts.items():
         if not header.endswith(".hpp"):
             yield f"{header}: is not a header (.hpp)"
-        if room_of(header) not in [FRONT, *ROOMS]:
+        if room_of(header) is None and header not in HALL:
+            yield f"{header}: lies in no room, where only {' and '.join(sorted(HALL))} may lie"
+        elif room_of(header) not in [None, *ROOMS]:
             yield f"{header}: {room_of(header)}/ is not among the rooms of {Path(__file__).name}"
         code = without_comments(text)
         yield from check_form(header, text)
         yield from check_names(header, code)
+        yield from check_namespace(header, code)
         arrows[header] = []
         for include in includes_of(code):
             if include.startswith("<cellar/"):
@@ -141,11 +185,12 @@ def check(include_folder):
             else:
                 yield from check_outside(header, code, include)
     yield from check_reach(arrows)
+    yield from check_tests(tests_folder)
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 2:
+    if len(sys.argv) != 3:
         sys.exit(__doc__)
-    broken = list(check(sys.argv[1]))
+    broken = list(check(*sys.argv[1:]))
     print("\n".join(broken) if broken else "all rules hold")
     sys.exit(1 if broken else 0)

@@ -12,24 +12,30 @@ HEAD = f"{check.LICENCE}\n#pragma once\n"
 SOUND = {
     "base/ids.hpp": HEAD + "#include <cstdint>\n// Kokkos and Eigen in a comment are words\n",
     "window/window.hpp": HEAD + "#include <cellar/base/ids.hpp>\n",
-    "kernel/turn.hpp": HEAD + "#include <cellar/base/ids.hpp>\n",
-    "book/book.hpp": HEAD + "#include <cellar/window/window.hpp>\n",
-    "backend/backend.hpp": HEAD,
+    "window/detail/retention.hpp": HEAD + "namespace cellar::detail {}\n",
+    "window/sliding_window.hpp": HEAD + "#include <cellar/window/detail/retention.hpp>\n",
+    "kernel/rotate.hpp": HEAD + "#include <cellar/base/ids.hpp>\n",
+    "book/cell_table.hpp": HEAD + "#include <cellar/window/window.hpp>\nnamespace cellar::detail {}\n",
+    "backend/backend.hpp": HEAD + "namespace cellar {}\n",
     "backend/host.hpp": HEAD + "#include <cellar/kernel/rotate.hpp>\n",
     "backend/eigen.hpp": HEAD + "#include <Eigen/Core>\nusing M = Eigen::MatrixXf;\n",
     "store/layer_store.hpp": HEAD + "#include <cellar/backend/backend.hpp>\n",
-    "cache.hpp": HEAD + "#include <cellar/book/cache_book.hpp>\n#include <cellar/store/layer_store.hpp>\n",
+    "cache/cache.hpp": HEAD + "#include <cellar/book/cell_table.hpp>\n#include <cellar/store/layer_store.hpp>\n",
+    "cellar.hpp": HEAD + "#include <cellar/cache/cache.hpp>\n",
 }
 
 
-def broken_rules(**changes):
-    """What the check says of the sound tree with some files changed or added."""
+def broken_rules(folders=(*check.ROOMS, "static"), **changes):
+    """The complaints about the sound tree with some files changed or added."""
     with tempfile.TemporaryDirectory() as folder:
         for name, text in {**SOUND, **changes}.items():
             path = Path(folder) / "cellar" / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
-        return list(check.check(folder))
+        tests = Path(folder) / "tests"
+        for name in folders:
+            (tests / name).mkdir(parents=True)
+        return list(check.check(folder, tests))
 
 
 class Rules(unittest.TestCase):
@@ -44,15 +50,41 @@ class Rules(unittest.TestCase):
     def test_every_arrow_that_is_not_in_the_table(self):
         rooms = [*check.ROOMS]
         for here in rooms:
-            for there in [*rooms, check.FRONT]:
+            for there in rooms:
                 if there == here or there in check.ROOMS[here]:
                     continue
-                other = "leaf.hpp" if there == check.FRONT else f"{there}/leaf.hpp"
                 broken = broken_rules(
-                    **{other: HEAD, f"{here}/new.hpp": HEAD + f"#include <cellar/{other}>\n"}
+                    **{
+                        f"{there}/leaf.hpp": HEAD,
+                        f"{here}/new.hpp": HEAD + f"#include <cellar/{there}/leaf.hpp>\n",
+                    }
                 )
                 self.assertEqual(len(broken), 1, broken)
                 self.assertIn(f"{here}/ must not include {there}/", broken[0])
+
+    def test_room_includes_the_hall(self):
+        text = HEAD + "#include <cellar/fwd.hpp>\n"
+        broken = broken_rules(**{"fwd.hpp": HEAD, "cache/pass.hpp": text})
+        self.assertEqual(len(broken), 1, broken)
+        self.assertIn("which lies in no room", broken[0])
+
+    def test_header_in_the_hall(self):
+        self.expect("lies in no room, where only", "cache.hpp", HEAD)
+
+    def test_detail_of_another_room(self):
+        text = HEAD + "#include <cellar/window/detail/retention.hpp>\n"
+        self.expect("which is for window/ alone", "book/leaf.hpp", text)
+        self.expect("which is for window/ alone", "cellar.hpp", text)
+
+    def test_public_name_in_an_internal_header(self):
+        text = HEAD + "namespace cellar {}\n"
+        for name in ("book/leaf.hpp", "window/detail/leaf.hpp", "backend/host/leaf.hpp"):
+            self.expect("expected everything in namespace cellar::detail", name, text)
+
+    def test_tests_mirror_the_rooms(self):
+        rooms = [*check.ROOMS]
+        self.assertIn("no folder base/", broken_rules(folders=rooms[1:])[0])
+        self.assertIn("attic/ is neither a room nor", broken_rules(folders=[*rooms, "attic"])[0])
 
     def test_oracle_reaches_a_kernel_through_another_header(self):
         text = SOUND["backend/eigen.hpp"] + "#include <cellar/backend/host.hpp>\n"
@@ -71,7 +103,7 @@ class Rules(unittest.TestCase):
         words = "not of the standard library"
         self.expect(words, "base/ids.hpp", HEAD + "#include <nlohmann/json.hpp>\n")
         self.expect(words, "base/ids.hpp", HEAD + "#include <sys/mman.h>\n")
-        self.expect("expected <cellar/...>", "book/book.hpp", HEAD + '#include "free_cells.hpp"\n')
+        self.expect("expected <cellar/...>", "book/leaf.hpp", HEAD + '#include "free_cells.hpp"\n')
 
     def test_missing_header(self):
         self.expect("does not exist", "cellar.hpp", HEAD + "#include <cellar/book/gone.hpp>\n")
@@ -86,7 +118,8 @@ class Rules(unittest.TestCase):
     def test_form(self):
         self.expect("the first line", "base/ids.hpp", "\n" + HEAD)
         self.expect("#pragma once", "base/ids.hpp", check.LICENCE + "\n")
-        self.expect("301 lines", "base/ids.hpp", HEAD + "\n" * 299)
+        self.expect("501 lines", "base/ids.hpp", HEAD + "\n" * 499)
+        self.expect("121 columns", "base/ids.hpp", HEAD + "/" * 121 + "\n")
         self.expect("is not a header", "base/ids.cpp", HEAD)
 
 

@@ -12,8 +12,8 @@ struct Restless : private cellar::HostBackend {
     using cellar::HostBackend::copy_to_host;
     using cellar::HostBackend::gather;
     using cellar::HostBackend::move;
+    using cellar::HostBackend::rotate;
     using cellar::HostBackend::scatter;
-    using cellar::HostBackend::turn;
 #ifdef CORRECTED
     using cellar::HostBackend::fence;
 #endif

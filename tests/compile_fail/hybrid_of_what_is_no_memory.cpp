@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// error: a member of a hybrid is a Memory
+// error: every member of a hybrid satisfies TwoPhaseMemory
 #include <cellar/cellar.hpp>
 
 using Full = cellar::Cache<>;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// error: Times: a number of layers is at least 1
+// error: Times: the number of layers is at least 1
 #include <cellar/cellar.hpp>
 
 using Full = cellar::Cache<>;

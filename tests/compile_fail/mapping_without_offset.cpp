@@ -21,7 +21,7 @@ struct Nowhere {
     }
 };
 
-template <cellar::mapping>
+template <cellar::LayoutMapping>
 struct User {};
 
 User<Nowhere>* user;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// error: States: every tensor has a name of its own
+// error: States: every tensor has its own tag
 #include <cellar/cellar.hpp>
 
 struct Conv : cellar::StateTensor<2> {};

@@ -2,8 +2,10 @@
 #include "backend/mask_writer.hpp"
 #include <cellar/backend/eigen.hpp>
 #include <cellar/backend/host.hpp>
+#include <cellar/shift/rope_shift.hpp>
 
 #include <concepts>
+#include <span>
 
 using namespace cellar;
 
@@ -34,6 +36,21 @@ struct WithoutRotate : HostBackend {
 struct WithoutGather : HostBackend {
     void gather() const {}
 };
+// Serves the library's mappings, and no other.
+struct OneMapping : HostBackend {
+    template <Element E, class T>
+    void scatter(const CellsHeadsDims&, Buffer<E>&, std::span<const Cell>, StridedView<const T, 3>) const {}
+};
+// Rotates as RoPE does, and in no other way.
+struct OneShift : HostBackend {
+    template <LayoutMapping Mapping, Element E>
+    void rotate(const Mapping&, Buffer<E>&, const RopeShift<>&, int, std::span<const KeyRotation>) const {}
+};
+// Takes rows of float alone.
+struct FloatRows : HostBackend {
+    template <LayoutMapping Mapping, Element E>
+    void gather(const Mapping&, const Buffer<E>&, std::span<const Cell>, StridedView<float, 3>) const {}
+};
 
 } // namespace
 
@@ -41,3 +58,6 @@ static_assert(!BackendPolicy<WithoutFence>);
 static_assert(!BackendPolicy<WithoutMove>);
 static_assert(!BackendPolicy<WithoutRotate>);
 static_assert(!BackendPolicy<WithoutGather>);
+static_assert(!BackendPolicy<OneMapping>);
+static_assert(!BackendPolicy<OneShift>);
+static_assert(!BackendPolicy<FloatRows>);

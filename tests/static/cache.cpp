@@ -11,10 +11,10 @@ static_assert(std::is_nothrow_move_constructible_v<Cache<>>);
 static_assert(std::is_nothrow_move_assignable_v<Cache<>>);
 static_assert(!std::is_copy_constructible_v<Cache<>> && !std::is_copy_assignable_v<Cache<>>);
 
-using CachePass = decltype(std::declval<Cache<>&>().reserve(1));
-static_assert(std::is_nothrow_move_constructible_v<CachePass>);
-static_assert(!std::is_copy_constructible_v<CachePass>);
-static_assert(!std::is_default_constructible_v<CachePass>);
+using PassOfCache = decltype(std::declval<Cache<>&>().reserve(1));
+static_assert(std::is_nothrow_move_constructible_v<PassOfCache>);
+static_assert(!std::is_copy_constructible_v<PassOfCache>);
+static_assert(!std::is_default_constructible_v<PassOfCache>);
 
 // The defaults.
 static_assert(std::is_same_v<Cache<>, Cache<StandardV<float>, FullCausal, DisabledShift, HostBackend>>);
@@ -25,5 +25,5 @@ static_assert(std::is_constructible_v<Cache<>, CacheShape, CacheLimits>);
 static_assert(std::is_constructible_v<Sliding, CacheShape, CacheLimits, SlidingWindow<>, RopeShift<>>);
 
 // The views are of the elements stored.
-static_assert(std::is_same_v<decltype(std::declval<CachePass&>().keys(0)), StridedView<const float, 3>>);
-static_assert(std::is_same_v<decltype(std::declval<CachePass&>().mask<half>()), StridedView<const half, 2>>);
+static_assert(std::is_same_v<decltype(std::declval<PassOfCache&>().keys(0)), StridedView<const float, 3>>);
+static_assert(std::is_same_v<decltype(std::declval<PassOfCache&>().mask<half>()), StridedView<const half, 2>>);

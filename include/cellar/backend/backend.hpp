@@ -24,8 +24,8 @@ inline void expect_within(std::int64_t size, std::int64_t first, std::int64_t co
                    "), expected within the ", size, " of the buffer");
 }
 
-/// A mapping with nothing but what `LayoutMapping` asks for: a backend must accept every mapping, so the concept asks it
-/// with this one.
+/// A mapping with nothing but what `LayoutMapping` asks for: a backend must accept every mapping, so the concept asks
+/// it with this one.
 class MappingArchetype {
 public:
     static constexpr bool contiguous_rows = false;
@@ -59,14 +59,17 @@ struct ShiftArchetype {
 };
 static_assert(ShiftPolicy<ShiftArchetype>);
 
+// clang-format off
 template <class B, class E>
 concept has_buffer =
-    std::movable<typename B::template Buffer<E>> && !std::copyable<typename B::template Buffer<
-        E>> && requires(typename B::template Buffer<E> & buffer, const typename B::template Buffer<E>& constant) {
-    { buffer.data() } -> std::same_as<E*>;
-    { constant.data() } -> std::same_as<const E*>;
-    { constant.size() } -> std::same_as<std::int64_t>;
-};
+    std::movable<typename B::template Buffer<E>>
+    && !std::copyable<typename B::template Buffer<E>>
+    && requires(typename B::template Buffer<E>& buffer, const typename B::template Buffer<E>& constant) {
+        { buffer.data() } -> std::same_as<E*>;
+        { constant.data() } -> std::same_as<const E*>;
+        { constant.size() } -> std::same_as<std::int64_t>;
+    };
+// clang-format on
 template <class B, class E>
 concept has_allocate = requires(B& b, std::int64_t n) {
     { b.template allocate<E>(n) } -> std::same_as<typename B::template Buffer<E>>;
@@ -110,24 +113,30 @@ concept has_fence = requires(B& b) {
     b.fence();
 };
 
+// clang-format off
 template <class B, class E>
-concept serves_element = has_buffer<B, E> && has_allocate<B, E> && has_scatter<B, E> && has_gather<B, E> && has_move<
-    B, E> && has_rotate<B, E> && has_host_copies<B, E>;
+concept serves_element =
+    has_buffer<B, E> && has_allocate<B, E>
+    && has_scatter<B, E> && has_gather<B, E> && has_move<B, E> && has_rotate<B, E>
+    && has_host_copies<B, E>;
+// clang-format on
 
 } // namespace detail
 
 /// Where memory lies, and who works on it. Work is done in the order in which it was given.
 ///
-/// - `Buffer<E>`: move-only memory, with `size()` and `data()`. The address never changes, not even when the buffer moves.
+/// - `Buffer<E>`: move-only memory, with `size()` and `data()`. The address never changes, not even when the buffer
+///   moves.
 /// - `allocate<E>(n)`: n elements, all zero.
-/// - `scatter(mapping, buffer, cells, rows)`: enqueues; writes row i of `rows` [tokens, heads, dim] to cells[i]. All cells
-///   are different.
+/// - `scatter(mapping, buffer, cells, rows)`: enqueues; writes row i of `rows` [tokens, heads, dim] to cells[i]. All
+///   cells are different.
 /// - `gather(mapping, buffer, cells, rows)`: enqueues; reads cells[i] into row i.
-/// - `move(mapping, buffer, moves)`: enqueues; each move works like memmove. No move writes a cell that another one reads.
-/// - `rotate(mapping, buffer, shift, layer, rotations)`: enqueues; computes in float and rounds once. No cell is rotated
-///   twice.
-/// - `copy_slots(tensors, copies)`: enqueues; carries out every copy for each tensor, bytewise. No row is written twice,
-///   and none is both read and written.
+/// - `move(mapping, buffer, moves)`: enqueues; each move works like memmove. No move writes a cell that another one
+///   reads.
+/// - `rotate(mapping, buffer, shift, layer, rotations)`: enqueues; computes in float and rounds once. No cell is
+///   rotated twice.
+/// - `copy_slots(tensors, copies)`: enqueues; carries out every copy for each tensor, bytewise. No row is written
+///   twice, and none is both read and written.
 /// - `copy_to_host(buffer, first, to)`, `copy_from_host(from, buffer, first)`: block; copy as many elements as the span
 ///   has, from element `first` of the buffer on, in the order of memory. Leaving the buffer is a violation.
 /// - `fence()`: blocks until all work is done.
@@ -137,16 +146,20 @@ concept serves_element = has_buffer<B, E> && has_allocate<B, E> && has_scatter<B
 ///
 /// Law: results equal those of the Eigen backend. Bit for bit where elements move or convert (a NaN stays a NaN). Where
 /// keys are rotated, within 2^-22 of the length of the pair, plus the element's own rounding.
+// clang-format off
 template <class B>
-concept BackendPolicy = std::movable<B> && detail::serves_element<B, float> && detail::serves_element<
-    B, half> && detail::serves_element<B, bfloat16> && detail::has_copy_slots<B> && detail::has_fence<B>;
+concept BackendPolicy =
+    std::movable<B>
+    && detail::serves_element<B, float> && detail::serves_element<B, half> && detail::serves_element<B, bfloat16>
+    && detail::has_copy_slots<B> && detail::has_fence<B>;
+// clang-format on
 
 /// A backend that writes masks itself, in memory of its own, because the host cannot write that memory. For other
 /// backends the host writes masks in host memory.
 ///
 /// - `write_mask(bits, visible, hidden, mask)`: enqueues; expands row r of `mask` [tokens, history], which is densely
-///   packed in a buffer of the backend. `bits` is host memory of (history + 63) / 64 words per row, with cell c at bit c %
-///   64 of word c / 64; bits beyond the history mean nothing. The mask is of float, half or bool.
+///   packed in a buffer of the backend. `bits` is host memory of (history + 63) / 64 words per row, with cell c at bit
+///   c % 64 of word c / 64; bits beyond the history mean nothing. The mask is of float, half or bool.
 /// - `reserve(tokens, cells)`: may block. Afterwards, passes of at most that many tokens and a history of at most that
 ///   many cells make the backend neither allocate nor change an address that kernels read.
 template <class B>
@@ -158,8 +171,8 @@ concept WritesMasks = requires(B& b, std::span<const std::uint64_t> bits, Stride
     b.reserve(n, n);
 };
 
-/// A backend whose kernels read lists of cells in memory of its own. `upload_cells(cells)` enqueues the upload of a list
-/// ahead of time; the next `scatter` to the same cells does not repeat it, so a graph can capture that `scatter`.
+/// A backend whose kernels read lists of cells in memory of its own. `upload_cells(cells)` enqueues the upload of a
+/// list ahead of time; the next `scatter` to the same cells does not repeat it, so a graph can capture that `scatter`.
 template <class B>
 concept UploadsCells = requires(B& b, std::span<const Cell> cells) {
     b.upload_cells(cells);

@@ -14,9 +14,9 @@
 
 namespace cellar {
 
-/// The reference that other backends are checked against: host memory, and every operation as Eigen expressions over the
-/// mapping's offsets. It shares neither kernels nor element conversions with the other backends. Clear rather than fast:
-/// every operation allocates, and throws half-way if there is no memory. Nothing is enqueued.
+/// The reference that other backends are checked against: host memory, and every operation as Eigen expressions over
+/// the mapping's offsets. It shares neither kernels nor element conversions with the other backends. Clear rather than
+/// fast: every operation allocates, and throws half-way if there is no memory. Nothing is enqueued.
 class EigenBackend {
 public:
     template <Element E>

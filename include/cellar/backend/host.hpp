@@ -15,8 +15,8 @@
 
 namespace cellar {
 
-/// Host memory and the calling thread; needs nothing but the standard library. Nothing is enqueued: every operation is done
-/// when it returns.
+/// Host memory and the calling thread; needs nothing but the standard library. Nothing is enqueued: every operation is
+/// done when it returns.
 class HostBackend {
 public:
     /// Zeros that the operating system commits when they are first touched.

@@ -83,8 +83,8 @@ public:
         if (mask.size() != 0) work_.write_mask(space_, bits, visible, hidden, mask);
     }
 
-    /// See `UploadsCells`: uploads the list of cells that later scatters read, also those in a captured graph. Its address
-    /// is fixed once `reserve` has made it long enough.
+    /// See `UploadsCells`: uploads the list of cells that later scatters read, also those in a captured graph. Its
+    /// address is fixed once `reserve` has made it long enough.
     void upload_cells(std::span<const Cell> cells) requires(Work::on_device) {
         if (!cells.empty()) work_.upload_cells(space_, cells);
     }
@@ -129,10 +129,10 @@ private:
 } // namespace detail
 
 /// Memory and work of Kokkos: cores of the host (Serial, OpenMP, Threads) or a device (CUDA, HIP). All work goes, in
-/// order, to the execution-space instance that the backend was made with; backends with different instances work side by
-/// side. Only `fence` and the host copies block; on a device, reusing staging memory may also block if the program never
-/// fences. Only `allocate` allocates; on a device, also a list of cells that is longer than any before and than was
-/// reserved.
+/// order, to the execution-space instance that the backend was made with; backends with different instances work side
+/// by side. Only `fence` and the host copies block; on a device, reusing staging memory may also block if the program
+/// never fences. Only `allocate` allocates; on a device, also a list of cells that is longer than any before and than
+/// was reserved.
 ///
 /// The backend and its buffers must be destroyed before `Kokkos::finalize`.
 template <class ExecutionSpace = Kokkos::DefaultExecutionSpace,

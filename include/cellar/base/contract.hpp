@@ -56,7 +56,8 @@ template <class... Parts>
 
 } // namespace detail
 
-/// Replaces the handler of violations and returns the previous one. With `nullptr`, a violation only calls `std::abort`.
+/// Replaces the handler of violations and returns the previous one. With `nullptr`, a violation only calls
+/// `std::abort`.
 inline ViolationHandler set_violation_handler(ViolationHandler handler) {
     return detail::violation_handler.exchange(handler);
 }

@@ -10,9 +10,9 @@
 
 namespace cellar::detail {
 
-/// Asks the operating system to back this memory, which is not written yet, with huge pages: strips of cells lie thousands
-/// of bytes apart, so each would otherwise need a page of its own. Linux does it if set to "madvise" or "always". Nothing
-/// happens elsewhere, nor for memory smaller than a few huge pages.
+/// Asks the operating system to back this memory, which is not written yet, with huge pages: strips of cells lie
+/// thousands of bytes apart, so each would otherwise need a page of its own. Linux does it if set to "madvise" or
+/// "always". Nothing happens elsewhere, nor for memory smaller than a few huge pages.
 inline void prefer_huge_pages([[maybe_unused]] void* first, [[maybe_unused]] std::size_t bytes) noexcept {
 #if defined(__linux__) && defined(MADV_HUGEPAGE)
     constexpr std::uintptr_t page = 65536; // a multiple of every page size in use

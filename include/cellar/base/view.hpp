@@ -9,8 +9,8 @@
 
 namespace cellar {
 
-/// A view of strided memory that it does not own, with the accessors of `std::mdspan`. Strides count elements. Trivially
-/// copyable, and usable in device code.
+/// A view of strided memory that it does not own, with the accessors of `std::mdspan`. Strides count elements.
+/// Trivially copyable, and usable in device code.
 template <class T, int Rank>
 struct StridedView {
     using element_type = T;
@@ -80,14 +80,12 @@ CELLAR_FUNCTION constexpr StridedView<T, sizeof...(Extents)> contiguous_view(T* 
 namespace detail {
 
 /// A view with extents and strides, such as `std::mdspan` and those of other libraries.
+// clang-format off
 template <class V>
-concept strided = requires(const V& v) {
-    v.extent(0);
-    v.stride(0);
-    V::rank();
-}
-&&(
-    requires(const V& v) { v.data_handle(); } || requires(const V& v) { v.data(); });
+concept strided =
+    requires(const V& v) { v.extent(0); v.stride(0); V::rank(); }
+    && (requires(const V& v) { v.data_handle(); } || requires(const V& v) { v.data(); });
+// clang-format on
 
 } // namespace detail
 

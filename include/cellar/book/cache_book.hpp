@@ -64,8 +64,8 @@ struct OpenPass {
 /// book decides when that changes. It answers in integers and plans, and knows neither elements nor memory.
 ///
 /// Costs, with n tokens in the batch, m positions in a sequence and C cells: `open`, `commit` and `drop` are O(n log C)
-/// amortised, plus, for a token inserted before others of its sequence, the runs behind it. `can_resume` is O(log m). The
-/// history is found in O(C / 4096) at worst.
+/// amortised, plus, for a token inserted before others of its sequence, the runs behind it. `can_resume` is O(log m).
+/// The history is found in O(C / 4096) at worst.
 template <WindowPolicy Window>
 class CacheBook {
 public:

@@ -23,9 +23,9 @@ struct CellBounds {
     bool operator==(const CellBounds&) const = default;
 };
 
-/// A set of cells: a bitmap, with a summary of one bit for each non-zero word. Adding or removing n neighbouring cells is
-/// O(n / 64). Clearing is O(cells / 4096) plus the non-zero words. The lowest and the highest cell are tracked. Memory is
-/// touched only where a cell has been in the set.
+/// A set of cells: a bitmap, with a summary of one bit for each non-zero word. Adding or removing n neighbouring cells
+/// is O(n / 64). Clearing is O(cells / 4096) plus the non-zero words. The lowest and the highest cell are tracked.
+/// Memory is touched only where a cell has been in the set.
 class CellSet {
 public:
     explicit CellSet(Cell cells) : word_count_{words_for(cells)}, words_{word_count_ + words_for(word_count_)} {}

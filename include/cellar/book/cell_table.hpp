@@ -38,8 +38,8 @@ struct alignas(64) SequenceRecord {
 /// the table was not changed in between.
 class CellTable {
 public:
-    /// `planned_runs`: the runs that each sequence has room for from the start; `sinks`: first positions that are always
-    /// visible.
+    /// `planned_runs`: the runs that each sequence has room for from the start; `sinks`: first positions that are
+    /// always visible.
     CellTable(Cell cells, std::int32_t sequences, std::int64_t planned_runs, std::int32_t sinks)
         : cells_{cells}, free_{cells}, owners_{cells, sequences} {
         sequences_.reserve(static_cast<std::size_t>(sequences));
@@ -80,7 +80,8 @@ public:
         }
     }
 
-    /// The sequence's tokens at [position, position + n) lie in the taken cells [cell, cell + n). Needs room in its runs.
+    /// The sequence's tokens at [position, position + n) lie in the taken cells [cell, cell + n). Needs room in its
+    /// runs.
     static void enter(SequenceRecord& r, Position position, Cell cell, std::int32_t n) {
         if (r.runs.insert(position, cell, n)) {
             r.visible.appended(position, cell, n);
@@ -89,7 +90,8 @@ public:
         }
     }
 
-    /// The same for tokens at positions[i] in cells[i]. Neighbouring positions in neighbouring cells are entered at once.
+    /// The same for tokens at positions[i] in cells[i]. Neighbouring positions in neighbouring cells are entered at
+    /// once.
     static void enter(SequenceRecord& r, std::span<const Position> positions, std::span<const Cell> cells) {
         for (std::size_t first = 0, i = 0; i < positions.size(); first = i) {
             for (++i; i < positions.size() && positions[i] == positions[i - 1] + 1 && cells[i] == cells[i - 1] + 1;)
@@ -119,8 +121,8 @@ public:
         if (from != to) target.runs.reserve(source.runs.runs() - target.runs.runs() + 2);
     }
 
-    /// `to` gives up its own cells and shares those of `from` below position `length`. No data moves. Nothing happens if
-    /// both are the same sequence.
+    /// `to` gives up its own cells and shares those of `from` below position `length`. No data moves. Nothing happens
+    /// if both are the same sequence.
     void finish_copy_prefix(Sequence from, Sequence to, std::int32_t length) noexcept {
         if (from == to) return;
         const SequenceRecord& source = record(from);
@@ -168,8 +170,8 @@ public:
         }
     }
 
-    /// The fewest moves that bring the n cells in use to [0, n). All targets are free cells, so until `finish` the moves
-    /// may be carried out partly, or more than once, without harm.
+    /// The fewest moves that bring the n cells in use to [0, n). All targets are free cells, so until `finish` the
+    /// moves may be carried out partly, or more than once, without harm.
     Defragmentation prepare_defragment() {
         Defragmentation defragmentation{free_, cells_};
         for (SequenceRecord& r : sequences_) r.runs.reserve(defragmentation.max_splits(r.runs));
@@ -197,8 +199,8 @@ private:
         for_each_word(r, from, to, [&](std::int64_t at, Word cells) { disown(r, at, cells); });
     }
 
-    // Visits the cells of a sequence at positions [from, to) as bits of words. Where all of its cells are visible and the
-    // runs are short (sequences that decode in turn have runs of one), the bitmap is faster to read than the runs.
+    // Visits the cells of a sequence at positions [from, to) as bits of words. Where all of its cells are visible and
+    // the runs are short (sequences that decode in turn have runs of one), the bitmap is faster to read than the runs.
     template <class Visit>
     static void for_each_word(const SequenceRecord& r, Position from, Position to, Visit visit) {
         const bool short_runs = r.runs.tokens() < word_bits * r.runs.runs();
@@ -226,8 +228,8 @@ private:
         return count;
     }
 
-    // Removes positions [begin, end) and moves the later ones down to `begin`. If their keys must be rotated, cells that
-    // other sequences share are copied first, so that those sequences keep theirs.
+    // Removes positions [begin, end) and moves the later ones down to `begin`. If their keys must be rotated, cells
+    // that other sequences share are copied first, so that those sequences keep theirs.
     void close_gap(SequenceRecord& r, Removal& removal) {
         const Position begin = removal.begin;
         const std::int32_t delta = begin - removal.end;

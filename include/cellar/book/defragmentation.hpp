@@ -12,9 +12,9 @@
 
 namespace cellar::detail {
 
-/// How to bring the n cells in use to [0, n). Only cells at n and above move, each into a hole below n, so no plan moves
-/// fewer. Cells and holes are matched in ascending order, which keeps neighbours together. Every source lies above every
-/// target, so no move overwrites what another one reads, and no scratch memory is needed.
+/// How to bring the n cells in use to [0, n). Only cells at n and above move, each into a hole below n, so no plan
+/// moves fewer. Cells and holes are matched in ascending order, which keeps neighbours together. Every source lies
+/// above every target, so no move overwrites what another one reads, and no scratch memory is needed.
 class Defragmentation {
 public:
     Defragmentation(const FreeCells& free, Cell cells) : used_{cells - free.count()} {

@@ -10,8 +10,8 @@
 
 namespace cellar::detail {
 
-/// The cells of one sequence in the order of its positions, as runs: neighbouring positions in neighbouring cells are one
-/// run. Equal positions are allowed and keep the order in which they were inserted.
+/// The cells of one sequence in the order of its positions, as runs: neighbouring positions in neighbouring cells are
+/// one run. Equal positions are allowed and keep the order in which they were inserted.
 ///
 /// Appending is O(1) amortised, finding a position O(log runs), changing the middle O(runs). Only `reserve` allocates;
 /// members that add runs need room that was reserved.
@@ -45,8 +45,8 @@ public:
         ++tokens_;
     }
 
-    /// Tokens at [position, position + n) lie in cells [cell, cell + n). O(1) behind the last position. Needs room for two
-    /// more runs, or for two per token in the middle. Returns true if all other tokens have smaller positions.
+    /// Tokens at [position, position + n) lie in cells [cell, cell + n). O(1) behind the last position. Needs room for
+    /// two more runs, or for two per token in the middle. Returns true if all other tokens have smaller positions.
     bool insert(Position position, Cell cell, std::int32_t n) {
         // Part of what covered_since takes for forgotten now has a token again.
         if (position.value < forgotten_) recompute_coverage(0);
@@ -138,8 +138,8 @@ public:
         if (moved < runs()) join(moved - 1);
     }
 
-    /// Moves all tokens to other cells: `for_each_piece(cell, n, visit)` calls `visit(cell, count)` for the new cells of
-    /// [cell, cell + n), in order. `more`: how many runs this can add; needs room for them.
+    /// Moves all tokens to other cells: `for_each_piece(cell, n, visit)` calls `visit(cell, count)` for the new cells
+    /// of [cell, cell + n), in order. `more`: how many runs this can add; needs room for them.
     template <class ForEachPiece>
     void relocate(std::int64_t more, ForEachPiece for_each_piece) {
         if (more != 0) runs_.open(0, more); // so that no run is overwritten before it was read

@@ -22,8 +22,8 @@ struct PositionRun {
     PositionRun tail(std::int32_t n) const { return {position + count - n, cell + count - n, n, covered_from}; }
 };
 
-/// Runs in an array that can shrink at both ends without moving the rest. Only `reserve` allocates; members that make the
-/// list longer need room that was reserved.
+/// Runs in an array that can shrink at both ends without moving the rest. Only `reserve` allocates; members that make
+/// the list longer need room that was reserved.
 class RunList {
 public:
     using Run = PositionRun;

@@ -35,8 +35,9 @@ public:
             slide(runs, window_seen_, {{begin}, {end}});
     }
 
-    /// The sequence gets a token behind its last one, and a query at it sees positions from `from` on. Returns false, with
-    /// nothing changed, unless the window merely advances from the previous query's. `runs` does not have the token yet.
+    /// The sequence gets a token behind its last one, and a query at it sees positions from `from` on. Returns false,
+    /// with nothing changed, unless the window merely advances from the previous query's. `runs` does not have the
+    /// token yet.
     bool follow(const PositionRuns& runs, Position position, Cell cell, Position from) {
         if (position != window_seen_.to || sinks_seen_.to.value != sinks_) return false;
         const Position begin{std::max(from.value, sinks_)};
@@ -50,8 +51,8 @@ public:
         return true;
     }
 
-    /// The sequence gets tokens behind its last one, at [position, position + n), in cells [cell, cell + n). If everything
-    /// before them is visible, they are too.
+    /// The sequence gets tokens behind its last one, at [position, position + n), in cells [cell, cell + n). If
+    /// everything before them is visible, they are too.
     void appended(Position position, Cell cell, std::int32_t n) {
         if (position != window_seen_.to || position.value < sinks_) return inserted(position, cell, n);
         set_.add(cell, n);

@@ -35,8 +35,8 @@ namespace cellar {
 ///   `RopeShift<Neox>`).
 /// - `Backend`: where the memory is and who works on it (`HostBackend`, `EigenBackend`, `KokkosBackend<>`).
 ///
-/// The constructor allocates all memory for keys and values; its addresses never change. Every operation does all it says,
-/// or refuses and leaves the cache as it was. Movable, not copyable. One thread may use it at a time.
+/// The constructor allocates all memory for keys and values; its addresses never change. Every operation does all it
+/// says, or refuses and leaves the cache as it was. Movable, not copyable. One thread may use it at a time.
 template <LayoutPolicy Layout, WindowPolicy Window, ShiftPolicy Shift, BackendPolicy Backend>
 class Cache {
     using State = detail::CacheState<Layout, Window, Shift, Backend>;
@@ -53,8 +53,8 @@ public:
           Backend backend = Backend{})
         : state_{std::make_unique<State>(std::move(shape), limits, window, std::move(shift), std::move(backend))} {}
 
-    /// Opens a pass and gives every token a cell. Refuses with `full` or `batch_too_long`. O(tokens * log cells): no scan
-    /// over cells. A token inserted before others of its sequence also moves the runs behind it. Under
+    /// Opens a pass and gives every token a cell. Refuses with `full` or `batch_too_long`. O(tokens * log cells): no
+    /// scan over cells. A token inserted before others of its sequence also moves the runs behind it. Under
     /// `Placement::contiguous`, defragments first if no free run is long enough.
     Result<Pass> begin(const Batch& batch) {
         auto prepared = prepare_begin(batch);
@@ -63,8 +63,8 @@ public:
     }
 
     /// A pass of `tokens` tokens that sees all cells and stores nothing, for sizing buffers and capturing graphs: `put`
-    /// only checks extents. It allocates the mask's memory, so that the masks of later passes of at most this many tokens
-    /// neither allocate nor change address.
+    /// only checks extents. It allocates the mask's memory, so that the masks of later passes of at most this many
+    /// tokens neither allocate nor change address.
     Pass reserve(std::int32_t tokens) {
         state().expect_no_pass("reserve");
         CELLAR_EXPECTS(tokens >= 0 && tokens <= limits().batch, "reserve: ", tokens, " tokens, expected 0 to ",
@@ -74,9 +74,9 @@ public:
     }
 
     /// `to` gives up its own cells and shares those of `from` below position `length`. No data moves, and it never
-    /// refuses. Nothing happens if both are the same sequence. O(runs of both + 64-cell words they span + cells / 4096),
-    /// where a run is neighbouring positions in neighbouring cells. Throws `std::bad_alloc`, with nothing changed, if
-    /// `from` has more runs than `to` was planned for and there is no memory for them.
+    /// refuses. Nothing happens if both are the same sequence. O(runs of both + 64-cell words they span + cells /
+    /// 4096), where a run is neighbouring positions in neighbouring cells. Throws `std::bad_alloc`, with nothing
+    /// changed, if `from` has more runs than `to` was planned for and there is no memory for them.
     Result<void> copy_prefix(Sequence from, Sequence to, std::int32_t length) {
         auto prepared = prepare_copy_prefix(from, to, length);
         if (!prepared) return prepared.error();
@@ -90,11 +90,11 @@ public:
     /// The largest q <= p with can_resume(s, q): where to continue from if p itself is out of reach.
     Position resumable_prefix(Sequence s, Position p) const { return state().book.resumable_prefix(s, p); }
 
-    /// Removes positions [begin, end) of s and closes the gap: later tokens move down by end - begin, and their keys are
-    /// rotated (enqueued). With `to_end`, nothing is left to move. Shared cells are copied before they are rotated, so
-    /// other sequences keep theirs. Refuses with `cannot_shift` if tokens would have to move under `DisabledShift`, and
-    /// with `full` if there is no room for the copies. A backend that throws while it moves or rotates keys ends the
-    /// process, because bookkeeping and data would disagree.
+    /// Removes positions [begin, end) of s and closes the gap: later tokens move down by end - begin, and their keys
+    /// are rotated (enqueued). With `to_end`, nothing is left to move. Shared cells are copied before they are rotated,
+    /// so other sequences keep theirs. Refuses with `cannot_shift` if tokens would have to move under `DisabledShift`,
+    /// and with `full` if there is no room for the copies. A backend that throws while it moves or rotates keys ends
+    /// the process, because bookkeeping and data would disagree.
     Result<void> remove(Sequence s, Position begin, Position end) {
         auto prepared = prepare_remove(s, begin, end);
         if (!prepared) return prepared.error();
@@ -102,8 +102,8 @@ public:
         return {};
     }
 
-    /// Moves the cells in use to [0, n) with the fewest moves possible (enqueued). Never needed to avoid `full`; it makes
-    /// histories shorter and batches contiguous. If a backend throws, the cache is as it was.
+    /// Moves the cells in use to [0, n) with the fewest moves possible (enqueued). Never needed to avoid `full`; it
+    /// makes histories shorter and batches contiguous. If a backend throws, the cache is as it was.
     void defragment() {
         state().expect_no_pass("defragment");
         detail::CellTable& table = state().book.table();
@@ -125,8 +125,8 @@ public:
     /// How many tokens of s are kept.
     std::int32_t tokens(Sequence s) const { return table().record(s).runs.tokens(); }
 
-    /// Calls f(position, cell, count) for the kept tokens of s, in the order of positions: positions [position, position +
-    /// count) lie in cells [cell, cell + count). O(runs).
+    /// Calls f(position, cell, count) for the kept tokens of s, in the order of positions: positions [position,
+    /// position + count) lie in cells [cell, cell + count). O(runs).
     template <class F>
     void visit_cells(Sequence s, F&& f) const {
         table().record(s).runs.for_each({0}, to_end, std::forward<F>(f));

@@ -18,8 +18,8 @@ namespace cellar {
 struct MemoryAccess;
 
 /// One forward pass over a batch: `put` each layer's keys and values, read them with `get`, then commit. A pass that is
-/// destroyed without `commit` is dropped: the cache is as if it had never begun. One pass may be open at a time; it must
-/// not outlive its cache.
+/// destroyed without `commit` is dropped: the cache is as if it had never begun. One pass may be open at a time; it
+/// must not outlive its cache.
 template <class Memory>
 class [[nodiscard]] CachePass : public ReadPass<Memory> {
     using Base = ReadPass<Memory>;
@@ -38,10 +38,10 @@ public:
         return Base::is_reserved() ? std::span<const Cell>{} : std::span<const Cell>{state().book.pass().cells};
     }
 
-    /// Enqueues: stores the batch's keys [tokens, kv_heads, key_dim] and values [tokens, kv_heads, value_dim], which hold
-    /// the stored element type or float. Accepts views with strides (`StridedView`, `std::mdspan`, a Kokkos View) and
-    /// contiguous ranges such as a vector. For a layer that shares another layer's memory, put to that one. A wrong extent
-    /// is a violation.
+    /// Enqueues: stores the batch's keys [tokens, kv_heads, key_dim] and values [tokens, kv_heads, value_dim], which
+    /// hold the stored element type or float. Accepts views with strides (`StridedView`, `std::mdspan`, a Kokkos View)
+    /// and contiguous ranges such as a vector. For a layer that shares another layer's memory, put to that one. A wrong
+    /// extent is a violation.
     template <class K, class V>
     void put(int layer, const K& k, const V& v) {
         auto& store = state().store(layer);

@@ -100,9 +100,9 @@ std::string describe(const Memory& memory, bool colour, std::int32_t width) {
 
 } // namespace detail
 
-/// The cell map, for people: who owns each cell ('.' for a free cell, '*' for a shared one, else the owner's letter, 0-9,
-/// a-z, A-Z and again from 0), one line for each sequence that has tokens, and the numbers of `Statistics`. `colour` adds
-/// terminal escape codes; `width` is the number of cells per row. O(cells + tokens).
+/// The cell map, for people: who owns each cell ('.' for a free cell, '*' for a shared one, else the owner's letter,
+/// 0-9, a-z, A-Z and again from 0), one line for each sequence that has tokens, and the numbers of `Statistics`.
+/// `colour` adds terminal escape codes; `width` is the number of cells per row. O(cells + tokens).
 template <class Layout, class Window, class Shift, class Backend>
 std::string describe(const Cache<Layout, Window, Shift, Backend>& cache, bool colour = false, std::int32_t width = 64) {
     return detail::describe(cache, colour, width);

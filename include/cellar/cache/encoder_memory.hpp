@@ -35,11 +35,11 @@ struct EncoderInput {
 /// The keys and values of cross attention: written once per input, and visible to every token of its sequence from the
 /// input's position on. Inputs accumulate, as the images of a conversation do; `remove` drops them.
 ///
-/// In `CacheLimits`, the capacity counts tokens of inputs. The batch limits both what one pass writes and the tokens of a
-/// decoder's batch that reads.
+/// In `CacheLimits`, the capacity counts tokens of inputs. The batch limits both what one pass writes and the tokens of
+/// a decoder's batch that reads.
 ///
-/// The constructor allocates all memory for keys and values; its addresses never change. Every operation does all it says,
-/// or refuses and leaves the memory as it was. Movable, not copyable. One thread may use it at a time.
+/// The constructor allocates all memory for keys and values; its addresses never change. Every operation does all it
+/// says, or refuses and leaves the memory as it was. Movable, not copyable. One thread may use it at a time.
 template <LayoutPolicy Layout, BackendPolicy Backend>
 class EncoderMemory {
     using Cells = Cache<Layout, FullCausal, UnrotatedShift, Backend>;
@@ -79,8 +79,8 @@ public:
         return cells_.begin({positions_, sequences_});
     }
 
-    /// Opens a pass that reads what a decoder's batch sees. Refuses with `batch_too_long`. `Batch::bidirectional` does not
-    /// make later inputs visible.
+    /// Opens a pass that reads what a decoder's batch sees. Refuses with `batch_too_long`. `Batch::bidirectional` does
+    /// not make later inputs visible.
     Result<Pass> begin(const Batch& batch) {
         auto prepared = prepare_begin(batch);
         if (!prepared) return prepared.error();
@@ -109,8 +109,8 @@ public:
         return p;
     }
 
-    /// Drops the inputs at positions [begin, end) of s. Later ones move down by end - begin, together with their sequence's
-    /// tokens. Never refuses.
+    /// Drops the inputs at positions [begin, end) of s. Later ones move down by end - begin, together with their
+    /// sequence's tokens. Never refuses.
     Result<void> remove(Sequence s, Position begin, Position end) { return cells_.remove(s, begin, end); }
 
     /// See `Cache::defragment`.

@@ -10,6 +10,7 @@ namespace cellar {
 
 class FullCausal;
 struct DisabledShift;
+struct UnrotatedShift;
 class HostBackend;
 
 // The default arguments stand here and nowhere else.

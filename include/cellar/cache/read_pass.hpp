@@ -44,9 +44,10 @@ public:
     auto values(int layer) const { return state().store(layer).values(history_); }
 
     /// The mask [tokens, history]. Of float or half: 0 where visible, -infinity where hidden. Of bool: true where
-    /// visible. It is the same for all layers. The first call of a pass writes it, in O(tokens * history); it stays valid
-    /// until the next mask of this memory, and its address is fixed once `reserve` has sized it. A backend that writes
-    /// masks has it in its own memory (enqueued; the host hands over one bit per cell), else it lies in host memory.
+    /// visible. It is the same for all layers. The first call of a pass writes it, in O(tokens * history); it stays
+    /// valid until the next mask of this memory, and its address is fixed once `reserve` has sized it. A backend that
+    /// writes masks has it in its own memory (enqueued; the host hands over one bit per cell), else it lies in host
+    /// memory.
     template <class T = float>
     StridedView<const T, 2> mask() {
         constexpr MaskElement wanted = element_of<T>();

@@ -37,8 +37,8 @@ __device__ inline float float_of_half(std::uint16_t bits) {
 
 /// IEEE 754 binary16: 5 bits of exponent, 10 of fraction. A storage type: arithmetic is done in float.
 ///
-/// Conversion from float rounds to nearest, ties to even. Infinities, subnormals and the sign of zero are kept, and a NaN
-/// stays a NaN.
+/// Conversion from float rounds to nearest, ties to even. Infinities, subnormals and the sign of zero are kept, and a
+/// NaN stays a NaN.
 struct half {
     std::uint16_t bits;
 

@@ -31,8 +31,8 @@ namespace cellar {
 ///   `TwoPhaseMemory`. Members that the pattern has no layers for are reached by `member<M>()`, and in a pass by
 ///   `of<M>()`.
 ///
-/// All members carry out an operation, or none does: a refusal, which names the member, or an exception leaves all of them
-/// as they were. Movable, not copyable. One thread may use it at a time.
+/// All members carry out an operation, or none does: a refusal, which names the member, or an exception leaves all of
+/// them as they were. Movable, not copyable. One thread may use it at a time.
 template <class Pattern, class... Members>
 class Hybrid {
     static_assert(sizeof...(Members) > 0, "a hybrid has at least one member");
@@ -50,8 +50,8 @@ public:
         check_members();
     }
 
-    /// The same for `RunTimePattern`. `member_of_layer` has the index of a member, or `no_memory`, for each layer of the
-    /// model. A member without layers may be left out: `std::nullopt`.
+    /// The same for `RunTimePattern`. `member_of_layer` has the index of a member, or `no_memory`, for each layer of
+    /// the model. A member without layers may be left out: `std::nullopt`.
     explicit Hybrid(const std::vector<int>& member_of_layer, std::optional<Members>... members) requires(at_run_time)
         : map_{member_of_layer}, members_{std::move(members)...} {
         check_members();
@@ -105,8 +105,8 @@ public:
         }
     }
 
-    /// Removes positions [begin, end) of s in all members, and closes the gap. Refuses as the members do: a recurrent one
-    /// only goes back, to a position where it keeps a state.
+    /// Removes positions [begin, end) of s in all members, and closes the gap. Refuses as the members do: a recurrent
+    /// one only goes back, to a position where it keeps a state.
     Result<void> remove(Sequence s, Position begin, Position end) {
         auto prepared = prepare_remove(s, begin, end);
         if (!prepared) return prepared.error();
@@ -133,8 +133,8 @@ public:
         return sum;
     }
 
-    /// A member, for what only its kind can do (statistics, checkpoints, an encoder's inputs). To change sequences, use the
-    /// hybrid's own operations, so that the members agree about them.
+    /// A member, for what only its kind can do (statistics, checkpoints, an encoder's inputs). To change sequences, use
+    /// the hybrid's own operations, so that the members agree about them.
     template <int I>
     auto& member() {
         auto& m = std::get<static_cast<std::size_t>(I)>(members_);

@@ -29,9 +29,9 @@ public:
     /// The number of layers of the model.
     int layers() const { return map_.layers(); }
 
-    /// Calls f(pass, i) with the pass of the member that has this layer of the model, and the layer's index there. f must
-    /// return the same type for all members. For a layer without memory it gets a `NoMemory` in place of a pass, and i
-    /// counts such layers.
+    /// Calls f(pass, i) with the pass of the member that has this layer of the model, and the layer's index there. f
+    /// must return the same type for all members. For a layer without memory it gets a `NoMemory` in place of a pass,
+    /// and i counts such layers.
     template <class F>
     decltype(auto) visit(int layer, F&& f) {
         CELLAR_EXPECTS(layer >= 0 && layer < layers(), "layer ", layer, ", expected 0 to ", layers() - 1);

@@ -105,8 +105,8 @@ struct PatternOf<LayerList<Blocks...>> : PatternBlocks<false, Blocks...> {};
 
 } // namespace detail
 
-/// As a pattern: which layer has which member is known at run time only, from a model's configuration file, say. The hybrid
-/// is given the index of a member for each layer, or `no_memory`.
+/// As a pattern: which layer has which member is known at run time only, from a model's configuration file, say. The
+/// hybrid is given the index of a member for each layer, or `no_memory`.
 struct RunTimePattern {};
 inline constexpr int no_memory = -1;
 

@@ -56,9 +56,9 @@ struct DlpackDeleter {
 template <class Managed = DLManagedTensorVersioned>
 using DlpackTensor = std::unique_ptr<Managed, DlpackDeleter>;
 
-/// The same memory as a DLPack tensor, without a copy: keys, values, a mask. Views of constants are marked read-only, which
-/// `DLManagedTensor`, the struct from before version 1, cannot express. `device` is where the memory lies; {kDLCPU, 0} for
-/// the host. The tensor keeps `owner` alive. Without an owner it must not outlive the memory.
+/// The same memory as a DLPack tensor, without a copy: keys, values, a mask. Views of constants are marked read-only,
+/// which `DLManagedTensor`, the struct from before version 1, cannot express. `device` is where the memory lies;
+/// {kDLCPU, 0} for the host. The tensor keeps `owner` alive. Without an owner it must not outlive the memory.
 template <class Managed = DLManagedTensorVersioned, class T, int Rank>
     requires(detail::dlpack_element<std::remove_const_t<T>>)
 DlpackTensor<Managed> to_dlpack(const StridedView<T, Rank>& view, DLDevice device,
@@ -90,8 +90,8 @@ DlpackTensor<Managed> to_dlpack(const StridedView<T, Rank>& view, DLDevice devic
     return DlpackTensor<Managed>{&managed.release()->tensor};
 }
 
-/// The memory of a DLPack tensor as a view, for `put`. It must hold T, have Rank extents and lie on `device`; anything else
-/// is a violation. The view does not keep the tensor alive.
+/// The memory of a DLPack tensor as a view, for `put`. It must hold T, have Rank extents and lie on `device`; anything
+/// else is a violation. The view does not keep the tensor alive.
 template <class T, int Rank>
     requires(detail::dlpack_element<std::remove_const_t<T>>)
 StridedView<T, Rank> from_dlpack(const DLTensor& tensor, DLDevice device) {

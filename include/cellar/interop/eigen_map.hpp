@@ -24,8 +24,8 @@ auto eigen_map(const StridedView<T, 2>& view) {
                                                             view.extent(1), Strides{view.stride(0), view.stride(1)}};
 }
 
-/// The matrix that remains of three extents with one index fixed: `eigen_map(pass->keys(layer), 1, head)` is the [history,
-/// key_dim] of one head.
+/// The matrix that remains of three extents with one index fixed: `eigen_map(pass->keys(layer), 1, head)` is the
+/// [history, key_dim] of one head.
 template <class T>
 auto eigen_map(const StridedView<T, 3>& view, int axis, std::int64_t index) {
     CELLAR_EXPECTS(axis >= 0 && axis < 3, "eigen_map: axis ", axis, ", expected 0 to 2");

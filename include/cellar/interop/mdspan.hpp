@@ -13,8 +13,8 @@
 
 namespace cellar {
 
-/// The same memory as a `std::mdspan`, if the standard library has it (C++23). All strides must be at least 1, as those of
-/// keys, values and masks are. (In the other direction, `put` takes any mdspan.)
+/// The same memory as a `std::mdspan`, if the standard library has it (C++23). All strides must be at least 1, as those
+/// of keys, values and masks are. (In the other direction, `put` takes any mdspan.)
 template <class T, int Rank>
 constexpr auto to_mdspan(const StridedView<T, Rank>& view) {
     using Extents = std::dextents<std::int64_t, static_cast<std::size_t>(Rank)>;

@@ -13,9 +13,9 @@ struct alignas(16) [[gnu::may_alias]] SlotWord {
     std::uint32_t parts[4];
 };
 
-/// Copies words of rows of tensors. Its indices are (copy, tensor, word); words behind the end of a shorter row are skipped.
-/// The tensors are carried by value, because each layer has others. Their number is limited because Kokkos passes kernels
-/// of 512 bytes and more through constant memory, which makes it wait for the previous kernel.
+/// Copies words of rows of tensors. Its indices are (copy, tensor, word); words behind the end of a shorter row are
+/// skipped. The tensors are carried by value, because each layer has others. Their number is limited because Kokkos
+/// passes kernels of 512 bytes and more through constant memory, which makes it wait for the previous kernel.
 template <class Word>
 struct CopySlots {
     using Value = Word;

@@ -8,14 +8,14 @@
 
 namespace cellar::detail::kernel {
 
-/// How many values a thread reads before it writes the first one: 16 bytes' worth, so that enough loads are in flight to
-/// hide the memory's latency.
+/// How many values a thread reads before it writes the first one: 16 bytes' worth, so that enough loads are in flight
+/// to hide the memory's latency.
 template <class Value>
 inline constexpr int values_in_flight = sizeof(Value) < 16 ? 16 / static_cast<int>(sizeof(Value)) : 1;
 
-/// Applies a kernel (see kernel.hpp) to all of [cells, heads, dim], as a functor of one index. Neighbouring indices, which
-/// go to neighbouring device threads, are neighbours in memory: d is fastest, or the cell if `CellsFastest`. Each index
-/// covers a strip of `values_in_flight` places along the other of the two.
+/// Applies a kernel (see kernel.hpp) to all of [cells, heads, dim], as a functor of one index. Neighbouring indices,
+/// which go to neighbouring device threads, are neighbours in memory: d is fastest, or the cell if `CellsFastest`. Each
+/// index covers a strip of `values_in_flight` places along the other of the two.
 template <class Kernel, bool CellsFastest>
 class EachElement {
 public:

@@ -10,8 +10,8 @@
 namespace cellar::detail::kernel {
 
 /// Applies a kernel (see kernel.hpp) to all of [cells, heads, dim] where reads run along the dims and writes along the
-/// cells, or the other way round. Each team of threads takes a square tile through its shared memory, so that neighbouring
-/// threads access neighbouring memory on both sides. A tile is read completely before it is written.
+/// cells, or the other way round. Each team of threads takes a square tile through its shared memory, so that
+/// neighbouring threads access neighbouring memory on both sides. A tile is read completely before it is written.
 template <class Kernel, bool ReadsAlongDims, class Team>
 class EachTile {
 public:

@@ -8,14 +8,14 @@
 
 namespace cellar::detail::kernel {
 
-/// Runs both steps of a kernel at one place. A kernel is a trivially copyable value over raw pointers, called with three
-/// indices:
+/// Runs both steps of a kernel at one place. A kernel is a trivially copyable value over raw pointers, called with
+/// three indices:
 ///
 /// - `read(i, head, d)` returns a `Value` and writes nothing;
 /// - `write(i, head, d, value)` stores it.
 ///
-/// No place reads what another one writes, so places may run in any order, and a thread may read several before it writes
-/// the first.
+/// No place reads what another one writes, so places may run in any order, and a thread may read several before it
+/// writes the first.
 template <class Kernel>
 CELLAR_FUNCTION void apply(const Kernel& kernel, std::int64_t i, std::int64_t head, std::int64_t d) {
     kernel.write(i, head, d, kernel.read(i, head, d));

@@ -8,8 +8,8 @@
 
 namespace cellar::detail::kernel {
 
-/// Rotates pairs of key elements: computed in float, rounded once. Its indices are (i, head, pair), with pairs counted from
-/// `first_pair` on.
+/// Rotates pairs of key elements: computed in float, rounded once. Its indices are (i, head, pair), with pairs counted
+/// from `first_pair` on.
 template <class Mapping, class Element, class Rotation, class Factor, class Cells = CellRun>
 struct Rotate {
     struct Value {

@@ -8,8 +8,8 @@
 
 namespace cellar::detail::kernel {
 
-/// Expands the rows of a mask [tokens, history] from bits, whole words of 64 per row, into packs of N elements. N divides 64
-/// and the history. Its indices are (token, 0, pack).
+/// Expands the rows of a mask [tokens, history] from bits, whole words of 64 per row, into packs of N elements. N
+/// divides 64 and the history. Its indices are (token, 0, pack).
 template <class T, int N>
 struct WriteMask {
     using Value = Pack<T, N>;

@@ -129,8 +129,12 @@ concept has_contiguity = requires {
 /// - `contiguous_cells`: for one head and d, cell c + 1 directly follows cell c.
 ///
 /// Laws: offsets are injective and lie in [0, required_size()). Nothing else may be assumed; both flags may be false.
+// clang-format off
 template <class M>
-concept LayoutMapping = std::is_trivially_copyable_v<M> && detail::made_from_extents<M> && detail::has_extents<
-    M> && detail::has_required_size<M> && detail::has_offset<M> && detail::has_view<M> && detail::has_contiguity<M>;
+concept LayoutMapping =
+    std::is_trivially_copyable_v<M>
+    && detail::made_from_extents<M> && detail::has_extents<M> && detail::has_required_size<M>
+    && detail::has_offset<M> && detail::has_view<M> && detail::has_contiguity<M>;
+// clang-format on
 
 } // namespace cellar

@@ -37,7 +37,8 @@ struct MaskValues<bool> {
     static constexpr bool hidden = false;
 };
 
-// The eight mask values for every byte of a bitmap: a row is written by copies of fixed size, without branches on cells.
+// The eight mask values for every byte of a bitmap: a row is written by copies of fixed size, without branches on
+// cells.
 template <class T>
 inline constexpr auto mask_of_byte = [] {
     std::array<std::array<T, 8>, 256> table{};

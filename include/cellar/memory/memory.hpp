@@ -49,10 +49,12 @@ concept has_drop = requires(P& pass) {
 /// - `visit(layer, f)`: calls f(pass, i) with the pass of the memory that has this layer of the model, and the layer's
 ///   index there.
 /// - `commit()`: keeps the batch's tokens. `drop()`: undoes the pass.
+// clang-format off
 template <class P>
 concept MemoryPass =
-    std::move_constructible<P> && !std::copyable<
-        P> && detail::has_tokens<P> && detail::has_visit<P> && detail::has_commit<P> && detail::has_drop<P>;
+    std::move_constructible<P> && !std::copyable<P>
+    && detail::has_tokens<P> && detail::has_visit<P> && detail::has_commit<P> && detail::has_drop<P>;
+// clang-format on
 
 namespace detail {
 
@@ -99,10 +101,11 @@ concept has_sequences = requires(const M& m) {
 
 } // namespace detail
 
-/// What a model remembers between tokens, for all of its layers: `Cache`, `RecurrentMemory`, `EncoderMemory`, `Hybrid`, or
-/// a class of your own. Model code written against this concept runs on all of them.
+/// What a model remembers between tokens, for all of its layers: `Cache`, `RecurrentMemory`, `EncoderMemory`, `Hybrid`,
+/// or a class of your own. Model code written against this concept runs on all of them.
 ///
-/// - `begin(batch)`: opens a pass (`Result<PassOf<M>>`). `reserve(tokens)`: a pass that stores nothing, to size buffers.
+/// - `begin(batch)`: opens a pass (`Result<PassOf<M>>`). `reserve(tokens)`: a pass that stores nothing, to size
+///   buffers.
 /// - `copy_prefix(from, to, length)`: `to` shares what is kept of `from` below position `length` (`Result<void>`).
 /// - `remove(s, begin, end)`: removes positions [begin, end) of s (`Result<void>`).
 /// - `can_resume(s, p)`, `resumable_prefix(s, p)`: where s can go on from.
@@ -110,8 +113,14 @@ concept has_sequences = requires(const M& m) {
 /// - `layers()`, `sequences()`: how many it was made for.
 ///
 /// Law: an operation that is refused, or throws, leaves the memory as it was.
+// clang-format off
 template <class M>
-concept Memory = std::movable<M> && !std::copyable<
-                     M> && detail::has_begin<M> && MemoryPass<PassOf<M>> && detail::has_reserve<M> && detail::has_copy_prefix<M> && detail::has_can_resume<M> && detail::has_resumable_prefix<M> && detail::has_remove<M> && detail::can_wait<M> && detail::has_bytes<M> && detail::has_layers<M> && detail::has_sequences<M>;
+concept Memory =
+    std::movable<M> && !std::copyable<M>
+    && detail::has_begin<M> && MemoryPass<PassOf<M>> && detail::has_reserve<M>
+    && detail::has_copy_prefix<M> && detail::has_remove<M>
+    && detail::has_can_resume<M> && detail::has_resumable_prefix<M>
+    && detail::can_wait<M> && detail::has_bytes<M> && detail::has_layers<M> && detail::has_sequences<M>;
+// clang-format on
 
 } // namespace cellar

@@ -117,18 +117,23 @@ concept has_finish_commit = requires(P& pass) {
 /// A memory whose operations have two phases, so that several memories can do an operation together, all or none. Every
 /// member of a `Hybrid` is one.
 ///
-/// - `prepare_begin(batch)`, `prepare_copy_prefix(from, to, length)`, `prepare_remove(s, begin, end)`: the first phase. It
-///   decides, reserves what the second phase needs, and may refuse or throw. It changes nothing that can be observed.
-///   Returns a `Result` whose value describes the operation, and may simply be thrown away.
-/// - `finish(value)`: the second phase; consumes that value. For `prepare_begin` it returns the pass, and may throw. For
-///   the other two it is noexcept. Between the phases, nothing else may change the memory.
+/// - `prepare_begin(batch)`, `prepare_copy_prefix(from, to, length)`, `prepare_remove(s, begin, end)`: the first phase.
+///   It decides, reserves what the second phase needs, and may refuse or throw. It changes nothing that can be
+///   observed. Returns a `Result` whose value describes the operation, and may simply be thrown away.
+/// - `finish(value)`: the second phase; consumes that value. For `prepare_begin` it returns the pass, and may throw.
+///   For the other two it is noexcept. Between the phases, nothing else may change the memory.
 /// - A pass commits in two phases too: `expect_complete()` is a violation if the pass must not be committed yet;
 ///   `finish_commit()` commits, and cannot fail.
 ///
 /// These functions may be private: see `MemoryAccess`.
+// clang-format off
 template <class M>
-concept TwoPhaseMemory = Memory<M> && detail::prepares_begin<M> && detail::prepares_copy_prefix<M> && detail::
-    prepares_remove<M> && detail::finishes_begin<M> && detail::finishes_copy_prefix<M> && detail::finishes_remove<
-        M> && detail::has_expect_complete<PassOf<M>> && detail::has_finish_commit<PassOf<M>>;
+concept TwoPhaseMemory =
+    Memory<M>
+    && detail::prepares_begin<M> && detail::finishes_begin<M>
+    && detail::prepares_copy_prefix<M> && detail::finishes_copy_prefix<M>
+    && detail::prepares_remove<M> && detail::finishes_remove<M>
+    && detail::has_expect_complete<PassOf<M>> && detail::has_finish_commit<PassOf<M>>;
+// clang-format on
 
 } // namespace cellar

@@ -110,9 +110,9 @@ constexpr std::int64_t bytes_per_sequence(const Description& model) {
            + model.count(LayerKind::recurrent) * model.state_elements() * std::int64_t{sizeof(State)};
 }
 
-/// The value of `bytes` for a model's memories with these limits. Beyond the two above, it counts room for a batch beside
-/// each window; a second state for each sequence in a batch, because a pass does not overwrite what it reads (without
-/// rollback and checkpoints); and gathered rows for the states of one layer.
+/// The value of `bytes` for a model's memories with these limits. Beyond the two above, it counts room for a batch
+/// beside each window; a second state for each sequence in a batch, because a pass does not overwrite what it reads
+/// (without rollback and checkpoints); and gathered rows for the states of one layer.
 template <LayoutPolicy Layout = StandardV<bf16>, Element State = float>
 constexpr std::int64_t total_bytes(const Description& model, const CacheLimits& limits) {
     const std::int64_t slots = limits.sequences + std::min(limits.batch, limits.sequences);
@@ -126,8 +126,8 @@ constexpr std::int64_t total_bytes(const Description& model, const CacheLimits& 
     return sum;
 }
 
-/// The memory types of a model, and functions that make them. Layers of one kind share one memory, in which layer i of the
-/// model is layer `description.count(kind, i)`.
+/// The memory types of a model, and functions that make them. Layers of one kind share one memory, in which layer i of
+/// the model is layer `description.count(kind, i)`.
 template <const Description& TheModel>
 struct Model {
     static constexpr const Description& description = TheModel;
@@ -159,8 +159,8 @@ struct Model {
         requires(TheModel.count(LayerKind::recurrent) > 0)
     using Recurrent = detail::RecurrentOf<Model, Backend, E>;
 
-    /// The memory of all layers: a `Hybrid` of the kinds that the model has, in the order sliding, full, recurrent; or, if
-    /// there is only one kind, its memory.
+    /// The memory of all layers: a `Hybrid` of the kinds that the model has, in the order sliding, full, recurrent; or,
+    /// if there is only one kind, its memory.
     template <BackendPolicy Backend = HostBackend, LayoutPolicy Layout = StandardV<bf16>>
     using Memory = typename detail::Whole<Model, Backend, Layout>::type;
 
@@ -206,8 +206,8 @@ struct Model {
         return Recurrent<Backend, E>{state_shape(), limits, std::move(backend)};
     }
 
-    /// Makes the memory of all layers. Each member gets a default-constructed backend. The states' sequences and batch are
-    /// those of `limits`.
+    /// Makes the memory of all layers. Each member gets a default-constructed backend. The states' sequences and batch
+    /// are those of `limits`.
     template <BackendPolicy Backend = HostBackend, LayoutPolicy Layout = StandardV<bf16>>
     static Memory<Backend, Layout> make(const CacheLimits& limits, StateLimits states = {}) {
         states.sequences = limits.sequences;

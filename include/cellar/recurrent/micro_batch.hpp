@@ -58,8 +58,8 @@ public:
         return std::span{lists_->tokens}.subspan(first, static_cast<std::size_t>(length_));
     }
 
-    /// The slot with each sequence's state before this micro-batch; a list in host memory. It may be the sequence's target
-    /// as well: then it must be read before it is written.
+    /// The slot with each sequence's state before this micro-batch; a list in host memory. It may be the sequence's
+    /// target as well: then it must be read before it is written.
     std::span<const Slot> sources() const { return own<Slot>(lists_->sources); }
 
     /// The slot for each sequence's state after this micro-batch. It is no other sequence's source or target.

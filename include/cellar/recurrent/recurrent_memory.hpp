@@ -38,10 +38,10 @@ struct StateStatistics {
 /// - `States<Tags...>`: the tensors of a layer's state, each named by a tag that derives from `StateTensor`.
 /// - `Backend`: where the memory is and who works on it.
 ///
-/// A slot holds one sequence's state. A slot is never overwritten while a sequence, a checkpoint or the rollback needs it,
-/// so dropping a pass, going back and sharing a prefix copy nothing. The constructor allocates all memory for states; its
-/// addresses never change. Every operation does all it says, or refuses and leaves the memory as it was. Movable, not
-/// copyable. One thread may use it at a time.
+/// A slot holds one sequence's state. A slot is never overwritten while a sequence, a checkpoint or the rollback needs
+/// it, so dropping a pass, going back and sharing a prefix copy nothing. The constructor allocates all memory for
+/// states; its addresses never change. Every operation does all it says, or refuses and leaves the memory as it was.
+/// Movable, not copyable. One thread may use it at a time.
 template <class States, BackendPolicy Backend>
 class RecurrentMemory {
     using State = detail::RecurrentMemoryState<States, Backend>;
@@ -60,18 +60,18 @@ public:
         return State::Store::slot_bytes(shape);
     }
 
-    /// Opens a pass. Every sequence of the batch gets a free slot for each state it will keep; a new sequence starts from
-    /// zeros (enqueued). Refuses with `batch_too_long`; with `not_next` if the positions of a sequence do not continue
-    /// from its state in ascending order without gaps (equal positions are allowed within a batch, not across batches);
-    /// and, under `Unequal::refuse`, with `unequal_batch`. O(tokens + rollback).
+    /// Opens a pass. Every sequence of the batch gets a free slot for each state it will keep; a new sequence starts
+    /// from zeros (enqueued). Refuses with `batch_too_long`; with `not_next` if the positions of a sequence do not
+    /// continue from its state in ascending order without gaps (equal positions are allowed within a batch, not across
+    /// batches); and, under `Unequal::refuse`, with `unequal_batch`. O(tokens + rollback).
     Result<Pass> begin(const Batch& batch) {
         auto prepared = prepare_begin(batch);
         if (!prepared) return prepared.error();
         return finish(*std::move(prepared));
     }
 
-    /// A pass of `tokens` tokens, spread over all sequences, for sizing buffers and capturing graphs. It reads and writes
-    /// free slots, and stores nothing.
+    /// A pass of `tokens` tokens, spread over all sequences, for sizing buffers and capturing graphs. It reads and
+    /// writes free slots, and stores nothing.
     Pass reserve(std::int32_t tokens) {
         state().expect_no_pass("reserve");
         CELLAR_EXPECTS(tokens >= 0 && tokens <= limits().batch, "reserve: ", tokens, " tokens, expected 0 to ",
@@ -81,8 +81,8 @@ public:
     }
 
     /// `to` gives up its own states and shares those that `from` keeps up to position `length`. No data moves. Nothing
-    /// happens if both are the same sequence. Refuses with `cannot_rewind` if `from` is longer than `length` and keeps no
-    /// state there. O(states kept).
+    /// happens if both are the same sequence. Refuses with `cannot_rewind` if `from` is longer than `length` and keeps
+    /// no state there. O(states kept).
     Result<void> copy_prefix(Sequence from, Sequence to, std::int32_t length) {
         auto prepared = prepare_copy_prefix(from, to, length);
         if (!prepared) return prepared.error();
@@ -98,8 +98,8 @@ public:
 
     /// Removes positions [begin, end) of s. An empty range, or one behind the last token, changes nothing. If the range
     /// reaches the last token, s goes back to `begin`; refuses with `cannot_rewind` if no state is kept there
-    /// (`resumable_prefix` says where one is). Otherwise refuses with `cannot_cut`: a state cannot lose its first tokens or
-    /// tokens from its middle. O(states kept).
+    /// (`resumable_prefix` says where one is). Otherwise refuses with `cannot_cut`: a state cannot lose its first
+    /// tokens or tokens from its middle. O(states kept).
     Result<void> remove(Sequence s, Position begin, Position end) {
         auto prepared = prepare_remove(s, begin, end);
         if (!prepared) return prepared.error();
@@ -107,16 +107,16 @@ public:
         return {};
     }
 
-    /// Keeps the current state of s as a checkpoint while `StateLimits::checkpoint_bytes` has room for it. When there are
-    /// too many, those are dropped first without which the fewest positions would have to be computed again; among equals,
-    /// the oldest.
+    /// Keeps the current state of s as a checkpoint while `StateLimits::checkpoint_bytes` has room for it. When there
+    /// are too many, those are dropped first without which the fewest positions would have to be computed again; among
+    /// equals, the oldest.
     void checkpoint(Sequence s) {
         state().expect_no_pass("checkpoint");
         state().book.table().checkpoint(s);
     }
 
-    /// Asks for a checkpoint ahead of time: the pass that brings s to position p keeps its state there, which splits the
-    /// batch there. Forgotten when s becomes empty or a copy of another sequence.
+    /// Asks for a checkpoint ahead of time: the pass that brings s to position p keeps its state there, which splits
+    /// the batch there. Forgotten when s becomes empty or a copy of another sequence.
     void schedule(Sequence s, Position p) {
         state().expect_no_pass("schedule");
         state().book.table().schedule(s, p);
@@ -138,8 +138,8 @@ public:
     /// A handle to a state that is kept now.
     StateHandle handle(const KeptState& kept) const { return {kept.slot, table().slots().generation(kept.slot)}; }
 
-    /// One tensor of a state, in place, [extents...]. Using a handle whose state is gone is a violation, even if its slot
-    /// holds another state by now.
+    /// One tensor of a state, in place, [extents...]. Using a handle whose state is gone is a violation, even if its
+    /// slot holds another state by now.
     template <class Tag>
     auto view(int layer, StateHandle handle) const {
         CELLAR_EXPECTS(layer >= 0 && layer < shape().layers(), "layer ", layer, ", expected 0 to ",

@@ -16,13 +16,13 @@ namespace cellar {
 
 struct MemoryAccess;
 
-/// One forward pass over a batch, in micro-batches: for each layer and micro-batch, get the states, change them, put them
-/// back; then commit. A pass that is destroyed without `commit` is dropped: the memory is as if it had never begun. One
-/// pass may be open at a time; it must not outlive its memory.
+/// One forward pass over a batch, in micro-batches: for each layer and micro-batch, get the states, change them, put
+/// them back; then commit. A pass that is destroyed without `commit` is dropped: the memory is as if it had never
+/// begun. One pass may be open at a time; it must not outlive its memory.
 ///
-/// Within a layer, micro-batches come in ascending order, because a sequence's later ones continue from its earlier ones.
-/// Layers may come in any order. Anything else is a violation, and so is a `commit` before all micro-batches of all layers
-/// were put: what another sequence left in a slot would become this sequence's state.
+/// Within a layer, micro-batches come in ascending order, because a sequence's later ones continue from its earlier
+/// ones. Layers may come in any order. Anything else is a violation, and so is a `commit` before all micro-batches of
+/// all layers were put: what another sequence left in a slot would become this sequence's state.
 template <class Memory>
 class [[nodiscard]] RecurrentPass {
     using State = typename detail::RecurrentStateOf<Memory>::type;
@@ -42,13 +42,13 @@ public:
 
     std::int32_t tokens() const { return tokens_; }
 
-    /// The micro-batches that the batch is split into. One, if all sequences have the same number of tokens and no state
-    /// within the batch is kept.
+    /// The micro-batches that the batch is split into. One, if all sequences have the same number of tokens and no
+    /// state within the batch is kept.
     std::span<const MicroBatch> micro_batches() const { return state().book.micro_batches(); }
 
-    /// One tensor of the micro-batch's states, [micro_batch.sequences(), extents...], contiguous memory of the backend, to
-    /// be changed in place. The first call for a layer and micro-batch enqueues one copy of all its tensors. The view is
-    /// valid until the first call for another layer or micro-batch.
+    /// One tensor of the micro-batch's states, [micro_batch.sequences(), extents...], contiguous memory of the backend,
+    /// to be changed in place. The first call for a layer and micro-batch enqueues one copy of all its tensors. The
+    /// view is valid until the first call for another layer or micro-batch.
     template <class Tag>
     auto get(int layer, const MicroBatch& micro_batch) {
         expect_next("get", layer, micro_batch);

@@ -13,8 +13,8 @@ enum class Unequal {
     refuse, ///< `begin` refuses with `unequal_batch`
 };
 
-/// How much a recurrent memory holds. Slots: sequences * (rollback + 1) for the states that sequences keep; as many again,
-/// or `batch` if that is less, for the states that a pass writes; and those of checkpoints.
+/// How much a recurrent memory holds. Slots: sequences * (rollback + 1) for the states that sequences keep; as many
+/// again, or `batch` if that is less, for the states that a pass writes; and those of checkpoints.
 struct StateLimits {
     NamedOnly named_only{};
     std::int32_t sequences = 1; ///< sequences are numbered 0 to sequences - 1

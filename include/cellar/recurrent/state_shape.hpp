@@ -15,8 +15,8 @@
 
 namespace cellar {
 
-/// A tag that derives from this names one state tensor of a layer: `struct Ssm : StateTensor<3> {};`. `Rank` is the number
-/// of extents of one sequence's tensor.
+/// A tag that derives from this names one state tensor of a layer: `struct Ssm : StateTensor<3> {};`. `Rank` is the
+/// number of extents of one sequence's tensor.
 template <int Rank, Element E = float>
 struct StateTensor {
     static_assert(Rank >= 1 && Rank <= 4, "StateTensor: a state has 1 to 4 extents");

@@ -49,12 +49,15 @@ inline constexpr bool rotates_keys = [] {
 
 namespace detail {
 
+// clang-format off
 template <class S>
 concept has_factor =
-    std::is_trivially_copyable_v<typename S::Factor> && std::default_initializable<typename S::Factor> && requires(
-        const S s, int layer, int pair, std::int32_t delta) {
-    { s.factor(layer, pair, delta) } -> std::same_as<typename S::Factor>;
-};
+    std::is_trivially_copyable_v<typename S::Factor>
+    && std::default_initializable<typename S::Factor>
+    && requires(const S s, int layer, int pair, std::int32_t delta) {
+        { s.factor(layer, pair, delta) } -> std::same_as<typename S::Factor>;
+    };
+// clang-format on
 template <class S>
 concept has_rotation = requires(const S s, int layer) {
     { s.rotation(layer) } -> PairRotation<typename S::Factor>;
@@ -67,14 +70,18 @@ concept has_rotation = requires(const S s, int layer) {
 /// - `possible`: false if stored tokens cannot move; then nothing else is needed.
 /// - `rotates`: false if keys stay as they are when their tokens move; then nothing else is needed. True if left out.
 /// - `rotation(layer)`: how that layer's keys are rotated.
-/// - `factor(layer, pair, delta)`: what rotates that pair by `delta` positions. Called on the host, once per layer, pair
-///   and delta.
+/// - `factor(layer, pair, delta)`: what rotates that pair by `delta` positions. Called on the host, once per layer,
+///   pair and delta.
 ///
 /// Laws: rotating by d and then by -d changes nothing; rotating by a and then by b equals rotating by a + b. Both hold
 /// up to rounding.
+// clang-format off
 template <class S>
-concept ShiftPolicy = std::copyable<S> && detail::has_possible<S> &&(
-    !rotates_keys<S> || (detail::has_factor<S> && detail::has_rotation<S>));
+concept ShiftPolicy =
+    std::copyable<S>
+    && detail::has_possible<S>
+    && (!rotates_keys<S> || (detail::has_factor<S> && detail::has_rotation<S>));
+// clang-format on
 
 /// True if the first elements of pairs [begin, end) are consecutive, and so are the second ones.
 template <detail::has_pairs R>

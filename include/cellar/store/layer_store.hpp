@@ -23,8 +23,8 @@ namespace cellar::detail {
 template <class T, class E>
 concept row_element = std::same_as<T, E> || std::same_as<T, float>;
 
-/// The keys and values of one layer, in cells. The constructor allocates all memory; its address never changes, not even
-/// when the store is moved. Every operation takes the backend that the store was made with.
+/// The keys and values of one layer, in cells. The constructor allocates all memory; its address never changes, not
+/// even when the store is moved. Every operation takes the backend that the store was made with.
 template <LayoutPolicy Layout, BackendPolicy Backend>
 class LayerStore {
 public:
@@ -47,8 +47,9 @@ public:
                + values_.size() * static_cast<std::int64_t>(sizeof(value_element));
     }
 
-    /// Enqueues: writes row i of `k` [tokens, kv_heads, key_dim] and `v` [tokens, kv_heads, value_dim] to cells[i]. Rows
-    /// may have any strides, and hold the stored element or float. For a layer without values, `v` is an empty view.
+    /// Enqueues: writes row i of `k` [tokens, kv_heads, key_dim] and `v` [tokens, kv_heads, value_dim] to cells[i].
+    /// Rows may have any strides, and hold the stored element or float. For a layer without values, `v` is an empty
+    /// view.
     template <class K, class V>
     void put(Backend& backend, std::span<const Cell> cells, StridedView<K, 3> k, StridedView<V, 3> v) {
         expect_rows(cells, k, v);

@@ -10,8 +10,8 @@
 
 namespace cellar {
 
-/// A token sees the last `Width` tokens of its sequence, itself included (as Mistral, transformers and llama.cpp count).
-/// `SlidingWindow<>{width}` takes the width at run time.
+/// A token sees the last `Width` tokens of its sequence, itself included (as Mistral, transformers and llama.cpp
+/// count). `SlidingWindow<>{width}` takes the width at run time.
 template <std::int32_t Width = dynamic_width>
 class SlidingWindow {
     static_assert(Width >= 0, "SlidingWindow: the width counts tokens");

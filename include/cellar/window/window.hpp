@@ -45,9 +45,13 @@ concept has_cells = requires(const W w, std::int32_t n) {
 ///   is longer than the capacity and all its tokens have different positions. Called on a resolved window.
 ///
 /// Laws: `oldest_kept(p) <= oldest_visible(p) <= p`, and neither falls as p grows.
+// clang-format off
 template <class W>
-concept WindowPolicy = std::copyable<W> && detail::has_oldest_visible<W> && detail::has_oldest_kept<
-    W> && detail::has_sinks<W> && detail::has_resolved<W> && detail::has_cells<W>;
+concept WindowPolicy =
+    std::copyable<W>
+    && detail::has_oldest_visible<W> && detail::has_oldest_kept<W> && detail::has_sinks<W>
+    && detail::has_resolved<W> && detail::has_cells<W>;
+// clang-format on
 
 /// As a template argument: the width is given at run time.
 inline constexpr std::int32_t dynamic_width = 0;

@@ -8,7 +8,7 @@ namespace cellar_test {
 using HostSpace = Kokkos::DefaultHostExecutionSpace;
 
 /// What devices do, done by the host's cores: where there is no device it is tested like this.
-using DeviceOnHost =
-    cellar::KokkosBackend<HostSpace, Kokkos::HostSpace, cellar::detail::KokkosDeviceWork<HostSpace, Kokkos::HostSpace>>;
+using DeviceOnHost = cellar::detail::BasicKokkosBackend<HostSpace, Kokkos::HostSpace,
+                                                        cellar::detail::KokkosDeviceWork<HostSpace, Kokkos::HostSpace>>;
 
 } // namespace cellar_test

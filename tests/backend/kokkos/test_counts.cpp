@@ -222,9 +222,9 @@ TEST_CASE("counts: states of a layer are one launch each way") {
         auto pass = memory.begin({positions, sequences});
         REQUIRE(pass);
         for (int layer = 0; layer < layers; ++layer) {
-            const Part& part = pass->parts()[0];
-            count(counts.get, [&] { static_cast<void>(pass->get<Conv>(layer, part)); });
-            count(counts.put, [&] { pass->put(layer, part); });
+            const MicroBatch& micro_batch = pass->micro_batches()[0];
+            count(counts.get, [&] { static_cast<void>(pass->get<Conv>(layer, micro_batch)); });
+            count(counts.put, [&] { pass->put(layer, micro_batch); });
         }
         count(counts.commit, [&] { pass->commit(); });
     };

@@ -75,7 +75,7 @@ TEST_CASE("staged lists: a list stays as it was until the device has read it") {
         const Listener listener{device.events()};
         for (int round = 0; round < 3000; ++round) {
             const auto sent = numbers(100 * round, std::uniform_int_distribution<std::size_t>{1, 600}(random));
-            CHECK(holds(list.send(space, sent), sent));
+            CHECK(holds(list.upload(space, sent), sent));
             if (round % 500 == 499) { // a fence of somebody else
                 device.read();
                 list.fenced();
@@ -93,19 +93,19 @@ TEST_CASE("staged lists: what the device has is not copied again, and its addres
     List list;
     list.reserve(space, 100);
     const Listener listener{device.events()};
-    const int* const address = list.send(space, numbers(0, 50));
-    CHECK(list.send(space, numbers(0, 50)) == address);
-    CHECK(list.send(space, numbers(0, 20)) == address); // its beginning
+    const int* const address = list.upload(space, numbers(0, 50));
+    CHECK(list.upload(space, numbers(0, 50)) == address);
+    CHECK(list.upload(space, numbers(0, 20)) == address); // its beginning
     CHECK(device.copies == 1);
     list.fenced();
-    CHECK(list.send(space, numbers(0, 50)) == address);
+    CHECK(list.upload(space, numbers(0, 50)) == address);
     CHECK(device.copies == 1);
-    CHECK(list.send(space, numbers(1, 100)) == address);
-    CHECK(list.send(space, numbers(0, 50)) == address);
+    CHECK(list.upload(space, numbers(1, 100)) == address);
+    CHECK(list.upload(space, numbers(0, 50)) == address);
     CHECK(device.copies == 3);
     CHECK(device.fences == 0);
     List moved = std::move(list);
-    CHECK(moved.send(space, numbers(0, 50)) == address);
+    CHECK(moved.upload(space, numbers(0, 50)) == address);
     CHECK(device.copies == 3);
 }
 
@@ -116,12 +116,12 @@ TEST_CASE("staged lists: a fence for every block of staging memory, and none if 
     LateDevice device;
     const Listener listener{device.events()};
     const int in_a_block = (2 * 4096 + (1 << 20) / static_cast<int>(sizeof(int))) / 4096;
-    for (int round = 0; round < 10 * in_a_block; ++round) list.send(space, numbers(round, 4096));
+    for (int round = 0; round < 10 * in_a_block; ++round) list.upload(space, numbers(round, 4096));
     CHECK(device.copies == 10 * in_a_block);
     CHECK(device.fences == 9);
     for (int round = 0; round < 10 * in_a_block; ++round) {
         list.fenced();
-        list.send(space, numbers(round, 4096));
+        list.upload(space, numbers(round, 4096));
     }
     CHECK(device.fences == 9);
 }

@@ -2,6 +2,7 @@
 #include "violations.hpp"
 #include <cellar/backend/kokkos.hpp>
 #include <cellar/cellar.hpp>
+#include <cellar/interop/kokkos_view.hpp>
 
 #include <doctest/doctest.h>
 
@@ -75,7 +76,7 @@ TEST_CASE("views: buffers and device lists are never aliases") {
     using Buffer = Backend::Buffer<float>;
     static_assert(!std::is_copy_constructible_v<Buffer>);
     static_assert(
-        !std::is_copy_constructible_v<KokkosDeviceWork<Kokkos::DefaultHostExecutionSpace, Kokkos::HostSpace>>);
+        !std::is_copy_constructible_v<detail::KokkosDeviceWork<Kokkos::DefaultHostExecutionSpace, Kokkos::HostSpace>>);
     Buffer buffer = Backend{}.allocate<float>(3);
     const Buffer moved = std::move(buffer);
     CHECK(moved.size() == 3);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include <cellar/backend/kokkos.hpp>
 #include <cellar/cellar.hpp>
+#include <cellar/interop/kokkos_view.hpp>
 
 // A cache on Kokkos takes rows out of a View and gives its history as one.
 int main(int argc, char** argv) {

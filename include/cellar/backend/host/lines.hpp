@@ -12,8 +12,8 @@
 /// Copies and prefetches in units of cache lines (64 bytes).
 namespace cellar::detail {
 
-/// Which cache to prefetch into. Addresses a power of two apart conflict in the small first-level cache, so early prefetches
-/// go to the second level. Processors may drop such prefetches.
+/// Which cache to prefetch into. Addresses a power of two apart conflict in the small first-level cache, so early
+/// prefetches go to the second level. Processors may drop such prefetches.
 enum class CacheLevel { first = 3, second = 2 };
 
 /// Prefetches n elements that will be read.

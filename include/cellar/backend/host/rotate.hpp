@@ -62,9 +62,9 @@ void rotate_rows(const Mapping& mapping, E* memory, const Rotation& rotation, co
     }
 }
 
-/// Carries out the part of all rotations that belongs to cells [first_cell, last_cell), counted through the runs. Pairs are
-/// done in blocks whose factors fit on the stack: nothing is allocated, so nothing can fail half-way. A head of up to 512
-/// elements is one block, and its keys are read and written once.
+/// Carries out the part of all rotations that belongs to cells [first_cell, last_cell), counted through the runs. Pairs
+/// are done in blocks whose factors fit on the stack: nothing is allocated, so nothing can fail half-way. A head of up
+/// to 512 elements is one block, and its keys are read and written once.
 template <class Mapping, class E, class Shift>
 void rotate_runs(const Mapping& mapping, E* memory, const Shift& shift, int layer,
                  std::span<const KeyRotation> rotations, std::int64_t first_cell = 0,

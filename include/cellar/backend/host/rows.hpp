@@ -36,8 +36,8 @@ void apply_to_elements(const View& rows, const Kernel& kernel) {
             for (std::int64_t d = 0; d < rows.extent(2); ++d) kernel::apply(kernel, i, head, d);
 }
 
-/// Calls `piece(i, head, offset, n)` for pieces that are contiguous both in `rows`, from (i, head, 0) on, and in memory:
-/// runs of cells if the rows are dense, else single heads.
+/// Calls `piece(i, head, offset, n)` for pieces that are contiguous both in `rows`, from (i, head, 0) on, and in
+/// memory: runs of cells if the rows are dense, else single heads.
 template <class Mapping, class View, class Piece>
 void visit_pieces(const Mapping& mapping, std::span<const Cell> cells, const View& rows, Piece piece) {
     const bool dense = rows.is_contiguous();
@@ -71,8 +71,8 @@ void scatter_rows(const Mapping& mapping, E* memory, std::span<const Cell> cells
     }
 }
 
-/// The number of parts that `gather_rows` can be divided into: strips of cells, so that no two threads read the same, or
-/// rows.
+/// The number of parts that `gather_rows` can be divided into: strips of cells, so that no two threads read the same,
+/// or rows.
 template <class Mapping>
 std::int64_t gather_parts(const Mapping& mapping, std::span<const Cell> cells) {
     if constexpr (Mapping::contiguous_cells) return strips_of(mapping);

@@ -21,8 +21,8 @@ inline KeyRotation part(const KeyRotation& run, std::int32_t first, std::int32_t
     return {run.first + first, count, run.delta};
 }
 
-/// Counts the cells of all runs (`Move` or `KeyRotation`) one after another, and calls `visit(run)` for the parts of runs
-/// within [begin, end). O(runs).
+/// Counts the cells of all runs (`Move` or `KeyRotation`) one after another, and calls `visit(run)` for the parts of
+/// runs within [begin, end). O(runs).
 template <class Run, class Visit>
 void visit_part(std::span<const Run> runs, std::int64_t begin, std::int64_t end, Visit visit) {
     std::int64_t first = 0;
@@ -64,8 +64,8 @@ void move_elements(const E* from, E* to, std::int64_t n, bool overlap) {
     }
 }
 
-/// Prefetches the runs of strips, one after another, ahead of their moves: a run may be too short for the processor's own
-/// prefetcher.
+/// Prefetches the runs of strips, one after another, ahead of their moves: a run may be too short for the processor's
+/// own prefetcher.
 template <CacheLevel Level, class Mapping, class E>
 class RunsAhead {
 public:

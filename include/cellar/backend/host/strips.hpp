@@ -14,9 +14,9 @@
 #include <iterator>
 #include <span>
 
-/// Rows whose elements lie in strips: one strip of cells for each element of a head, counted through all heads, thousands
-/// of bytes apart. Both rows and strips are visited in pieces of whole cache lines; otherwise addresses a power of two
-/// apart would evict one another from the cache at every element.
+/// Rows whose elements lie in strips: one strip of cells for each element of a head, counted through all heads,
+/// thousands of bytes apart. Both rows and strips are visited in pieces of whole cache lines; otherwise addresses a
+/// power of two apart would evict one another from the cache at every element.
 namespace cellar::detail {
 
 template <class Mapping>
@@ -126,8 +126,8 @@ void scatter_strips(const Mapping& mapping, E* memory, std::span<const Cell> cel
     streamed();
 }
 
-/// Reads the block, in runs of cells: block_rows[i][k] becomes the element of cell i in strip k. Prefetches the strips that
-/// follow, also those of the next block, so that many cache lines are in flight.
+/// Reads the block, in runs of cells: block_rows[i][k] becomes the element of cell i in strip k. Prefetches the strips
+/// that follow, also those of the next block, so that many cache lines are in flight.
 template <class Shape, class Mapping, class E, std::size_t Cells, std::size_t Dims>
 void read_runs(const Mapping& mapping, const E* memory, std::span<const Cell> cells, const StripBlock& block,
                const StripBlock& next, E (&block_rows)[Cells][Dims]) {

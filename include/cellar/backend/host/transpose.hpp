@@ -33,8 +33,8 @@ Row zip(Row a, Row b, std::index_sequence<I...>) {
     return __builtin_shufflevector(a, b, (first + static_cast<int>(I) / 2 + static_cast<int>(I) % 2 * n)...);
 }
 
-// Interleaving rows i and i + n / 2 into rows 2i and 2i + 1, log2(n) times, transposes n x n. Without loops, because -O2
-// does not unroll them, and the rows would lie in memory instead of registers.
+// Interleaving rows i and i + n / 2 into rows 2i and 2i + 1, log2(n) times, transposes n x n. Without loops, because
+// -O2 does not unroll them, and the rows would lie in memory instead of registers.
 template <int done, class Row, std::size_t... I>
 void interleave(Row (&rows)[sizeof...(I)], std::index_sequence<I...> all) {
     constexpr int n = sizeof...(I);

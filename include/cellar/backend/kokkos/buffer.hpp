@@ -12,7 +12,8 @@
 
 namespace cellar::detail {
 
-/// n elements in a memory space, all zero. Move-only: a copied View is an alias, so copies of a buffer would share memory.
+/// n elements in a memory space, all zero. Move-only: a copied View is an alias, so copies of a buffer would share
+/// memory.
 template <class E, class MemorySpace>
 class KokkosBuffer {
 public:

@@ -14,8 +14,8 @@
 #include <cstdint>
 #include <type_traits>
 
-// Chooses a kernel: 16 bytes per thread for contiguous, aligned rows; tiles between contiguous rows and contiguous cells;
-// else single elements. Lists of cells lie where kernels read them. All functions enqueue.
+// Chooses a kernel: 16 bytes per thread for contiguous, aligned rows; tiles between contiguous rows and contiguous
+// cells; else single elements. Lists of cells lie where kernels read them. All functions enqueue.
 
 namespace cellar::detail {
 

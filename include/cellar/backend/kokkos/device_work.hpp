@@ -40,8 +40,8 @@ bool in_words_of(std::span<const SlotRows> tensors) {
     });
 }
 
-/// The work of a `KokkosBackend` on a device. Neighbouring threads access neighbouring memory, each 16 bytes where rows are
-/// contiguous and aligned, else one element. Lists of cells and factors stay on the device between operations.
+/// The work of a `KokkosBackend` on a device. Neighbouring threads access neighbouring memory, each 16 bytes where rows
+/// are contiguous and aligned, else one element. Lists of cells and factors stay on the device between operations.
 template <class ExecutionSpace, class MemorySpace>
 class KokkosDeviceWork {
 public:
@@ -68,8 +68,8 @@ public:
         launch_rows(space, mapping, memory, {from_.upload(space, cells)}, rows);
     }
 
-    /// Runs that overlap themselves go through scratch memory, as many cells at once as it holds. All others are copied in
-    /// one launch.
+    /// Runs that overlap themselves go through scratch memory, as many cells at once as it holds. All others are copied
+    /// in one launch.
     template <class Mapping, class E>
     void move(const ExecutionSpace& space, const Mapping& mapping, E* memory, std::span<const Move> moves) {
         sources_.clear();

@@ -116,8 +116,8 @@ struct CopySlotsPiece {
     }
 };
 
-/// The work of a `KokkosBackend` on the cores of the host: the routines of `HostBackend`, divided among threads. In these
-/// execution spaces a kernel is done when its launch returns, so pieces may point to the caller's memory.
+/// The work of a `KokkosBackend` on the cores of the host: the routines of `HostBackend`, divided among threads. In
+/// these execution spaces a kernel is done when its launch returns, so pieces may point to the caller's memory.
 template <class ExecutionSpace>
 class KokkosHostWork {
 public:

@@ -10,7 +10,8 @@
 #include <algorithm>
 #include <cstdint>
 
-// Launches kernels on a device. The names appear in Kokkos' tools; they are short enough for strings without an allocation.
+// Launches kernels on a device. The names appear in Kokkos' tools; they are short enough for strings without an
+// allocation.
 
 namespace cellar::detail {
 

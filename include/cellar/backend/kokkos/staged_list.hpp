@@ -18,8 +18,8 @@ using StagingSpace = Kokkos::SharedHostPinnedSpace;
 using StagingSpace = Kokkos::HostSpace;
 #endif
 
-/// A list that the host writes and kernels read. Uploading the same list again does nothing, because all layers of a pass
-/// use the same cells. The address on the device changes only when a list is longer than any before and than was
+/// A list that the host writes and kernels read. Uploading the same list again does nothing, because all layers of a
+/// pass use the same cells. The address on the device changes only when a list is longer than any before and than was
 /// reserved.
 ///
 /// A copy to the device may read its source until it is done. (A driver that first copies pageable memory hides that;

@@ -17,11 +17,7 @@
 #include <utility>
 #include <vector>
 
-namespace cellar {
-
-struct UnrotatedShift;
-
-namespace detail {
+namespace cellar::detail {
 
 /// The number of cells, checked.
 template <WindowPolicy Window>
@@ -42,8 +38,8 @@ BookSize book_size(const CacheLimits& limits, const Window& resolved) {
             std::min(own, share + limits.batch) + 2 * std::int64_t{limits.batch} + 2};
 }
 
-/// The parts of a cache, at a fixed address: the cache may move while a pass points here. Bookkeeping and data meet here,
-/// and plans go from one to the other.
+/// The parts of a cache, at a fixed address: the cache may move while a pass points here. Bookkeeping and data meet
+/// here, and plans go from one to the other.
 template <LayoutPolicy Layout, WindowPolicy Window, ShiftPolicy TheShift, BackendPolicy TheBackend>
 struct CacheState {
     using Backend = TheBackend;
@@ -141,6 +137,4 @@ struct StateOf<EncoderMemory<Layout, Backend>> {
     using type = CacheState<Layout, FullCausal, UnrotatedShift, Backend>;
 };
 
-} // namespace detail
-
-} // namespace cellar
+} // namespace cellar::detail

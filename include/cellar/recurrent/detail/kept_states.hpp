@@ -13,8 +13,8 @@
 
 namespace cellar::detail {
 
-/// The states that one sequence keeps, in ascending order; the last is its current one. Only `reserve` allocates; members
-/// that add states need room that was reserved.
+/// The states that one sequence keeps, in ascending order; the last is its current one. Only `reserve` allocates;
+/// members that add states need room that was reserved.
 class KeptStates {
 public:
     std::span<const KeptState> all() const { return states_; }

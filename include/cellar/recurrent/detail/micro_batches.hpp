@@ -13,9 +13,9 @@
 
 namespace cellar::detail {
 
-/// Splits a batch into rectangles, such that one ends wherever a sequence's state is kept. Each micro-batch takes the same
-/// number of tokens from every sequence that has tokens left: as many as the shortest distance to a kept state. So there
-/// are at most as many micro-batches as kept states, and their entries are at most as many as tokens. Only the
+/// Splits a batch into rectangles, such that one ends wherever a sequence's state is kept. Each micro-batch takes the
+/// same number of tokens from every sequence that has tokens left: as many as the shortest distance to a kept state. So
+/// there are at most as many micro-batches as kept states, and their entries are at most as many as tokens. Only the
 /// constructor allocates.
 class MicroBatches {
 public:

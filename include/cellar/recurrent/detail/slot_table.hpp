@@ -10,8 +10,8 @@
 
 namespace cellar::detail {
 
-/// How many sequences keep each slot, and which slots are free. A slot taken by a pass is neither, until the pass keeps it
-/// or gives it back. Only the constructor allocates.
+/// How many sequences keep each slot, and which slots are free. A slot taken by a pass is neither, until the pass keeps
+/// it or gives it back. Only the constructor allocates.
 class SlotTable {
 public:
     explicit SlotTable(Slot slots) : records_(static_cast<std::size_t>(slots)) {

@@ -20,15 +20,15 @@
 
 namespace cellar::detail {
 
-/// The bookkeeping of a recurrent memory: passes and rollback. `StateTable` says which sequence keeps which state; the book
-/// decides when that changes. It answers in slots and micro-batches, and knows neither tensors nor memory.
+/// The bookkeeping of a recurrent memory: passes and rollback. `StateTable` says which sequence keeps which state; the
+/// book decides when that changes. It answers in slots and micro-batches, and knows neither tensors nor memory.
 ///
-/// A state is never overwritten while it may be needed: a pass reads the slots that sequences have, and writes fresh ones.
-/// `commit` keeps the fresh ones, `drop` gives them back.
+/// A state is never overwritten while it may be needed: a pass reads the slots that sequences have, and writes fresh
+/// ones. `commit` keeps the fresh ones, `drop` gives them back.
 ///
-/// Slots cannot run out. Sequences keep their states at the last rollback + 1 positions, so at most sequences * (rollback
-/// + 1) slots, and the slots of checkpoints. A pass takes one slot for each state it will keep: at most rollback + 1 per
-/// sequence but no more than its tokens, plus the free checkpoint slots.
+/// Slots cannot run out. Sequences keep their states at the last rollback + 1 positions, so at most sequences *
+/// (rollback + 1) slots, and the slots of checkpoints. A pass takes one slot for each state it will keep: at most
+/// rollback + 1 per sequence but no more than its tokens, plus the free checkpoint slots.
 ///
 /// Costs, with n tokens in the batch: `open`, `commit` and `drop` are O(n + rollback); a checkpoint is O(states kept).
 class StateBook {
@@ -130,7 +130,8 @@ private:
                            [&](const BatchSequence& s) { return s.tokens == all.front().tokens; });
     }
 
-    /// Chooses as many of the wanted checkpoints as there is room for: in turn, each sequence's newest one not chosen yet.
+    /// Chooses as many of the wanted checkpoints as there is room for: in turn, each sequence's newest one not chosen
+    /// yet.
     void choose_checkpoints() {
         Slot room = table_.checkpoints_free();
         for (bool found = true; found && room > 0;) {

@@ -150,8 +150,8 @@ private:
                        ": StateLimits::checkpoint_bytes is 0, expected room for checkpoints");
     }
 
-    /// Calls `visit(checkpoint, use)` for all. The use of a checkpoint is how many more positions would have to be computed
-    /// again without it: those since the sequence's previous checkpoint.
+    /// Calls `visit(checkpoint, use)` for all. The use of a checkpoint is how many more positions would have to be
+    /// computed again without it: those since the sequence's previous checkpoint.
     template <class Visit>
     void for_each_checkpoint(Visit visit) const {
         for (const Record& r : records_) {
