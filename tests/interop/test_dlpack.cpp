@@ -175,7 +175,7 @@ TEST_CASE("tensors of DLPack are put, and a pass gives tensors") {
         for (int h = 0; h < 3; ++h)
             for (int d = 0; d < 4; ++d) {
                 CHECK(k(t, h, d) == rows(t, h, d));
-                CHECK(v(h, d, t) == rows(t, h, d));
+                CHECK(v(t, h, d) == rows(t, h, d));
             }
         for (int c = 0; c < 2; ++c) CHECK(m(t, c) == (c <= t));
     }

@@ -30,13 +30,13 @@ TEST_CASE("keys, values and mask are mdspans, and mdspans are put") {
     REQUIRE(keys.extent(0) == 4);
     REQUIRE(keys.extent(1) == 2);
     REQUIRE(keys.extent(2) == 3);
-    CHECK(values.stride(2) == 1);
-    CHECK(values.stride(1) == cache.cells());
+    CHECK(values.stride(0) == 1);
+    CHECK(values.stride(2) == cache.cells());
     for (int t = 0; t < 4; ++t) {
         for (int h = 0; h < 2; ++h)
             for (int d = 0; d < 3; ++d) {
                 CHECK(keys[t, h, d] == k[t, h, d]);
-                CHECK(values[h, d, t] == k[t, h, d]);
+                CHECK(values[t, h, d] == k[t, h, d]);
             }
         for (int c = 0; c < 4; ++c) CHECK(mask[t, c] == (c <= t));
     }

@@ -49,12 +49,12 @@ TEST_CASE_TEMPLATE("views: rows in any layout of Kokkos", Layout, Kokkos::Layout
     const auto mask = kokkos_view<Kokkos::HostSpace>(pass->mask<bool>());
     static_assert(decltype(keys)::rank() == 3 && decltype(mask)::rank() == 2);
     REQUIRE(keys.extent(0) == tokens);
-    REQUIRE(values.extent(2) == tokens);
+    REQUIRE(values.extent(0) == tokens);
     for (int t = 0; t < tokens; ++t) {
         for (int h = 0; h < heads; ++h)
             for (int d = 0; d < dim; ++d) {
                 CHECK(keys(t, h, d) == value_of(t, h, d));
-                CHECK(values(h, d, t) == value_of(t, h, d));
+                CHECK(values(t, h, d) == value_of(t, h, d));
             }
         for (int c = 0; c < tokens; ++c) CHECK(mask(t, c) == (c <= t));
     }
