@@ -4,12 +4,12 @@
 
 #include <optional>
 
-/// The bookkeeping of `defragment` after every second sequence has ended. `single`: two sequences came token by token in
-/// turn, so that every second cell is a hole; `blocks`: 64 sequences came with a prompt each.
+/// The bookkeeping of `defragment` after every second sequence has ended. `single`: two interleaved sequences, so every
+/// second cell is a hole. `blocks`: 64 sequences, each stored as one prompt.
 namespace cellar::bench {
 namespace {
 
-constexpr int rebuilds = 10; // a cache is defragmented only once: it is filled anew for each time
+constexpr int rebuilds = 10; // every iteration fills a new cache, which takes longer than the measured part
 
 WholeBook with_holes(const Scene& scene) {
     WholeBook book{limits_of(scene)};
@@ -41,7 +41,7 @@ void measure_scan(benchmark::State& state, const Scene& scene) {
         watch.start();
         const std::vector<Move> found = scan.defragment();
         watch.stop();
-        expect(found == moves, "defragment: the scan has other moves");
+        expect(found == moves, "defragment: the scan found different moves");
         expect_same_tokens(table_of(book), scan, "defragment");
     });
 }

@@ -15,29 +15,29 @@
 
 namespace cellar::bench {
 
-/// A benchmark that measures the wrong thing is worse than none.
+/// Fails the run if a scene is not as intended.
 inline void expect(bool holds, const std::string& what) {
     if (holds) return;
     std::fprintf(stderr, "cellar_bench: %s\n", what.c_str());
     std::exit(1);
 }
 
-/// The bookkeeping with as little memory behind it as a cache can have.
+/// A cache for measuring bookkeeping. Scenes give it one layer, with one element per key and value.
 template <WindowPolicy Window>
 using Bookkeeping = Cache<StandardV<float>, Window>;
 
-/// The cells of a cache, how many sequences have tokens in it, and how full it is.
+/// A cache of `cells` cells, of which `sequences` sequences together use `percent` percent.
 struct Scene {
     std::int32_t sequences = 1;
     Cell cells = 0;
     std::int32_t percent = 90;
 
     std::string name() const { return std::to_string(sequences) + "/" + std::to_string(cells / 1024) + "k"; }
-    /// Of one sequence.
+    /// Tokens per sequence.
     std::int32_t tokens() const { return static_cast<std::int32_t>(std::int64_t{cells} * percent / 100) / sequences; }
 };
 
-inline constexpr std::int32_t longest_batch = 512;
+inline constexpr std::int32_t max_batch = 512;
 
 inline void store(WholeBook& book, const Batch& batch) {
     expect(book.begin(batch).has_value(), "the cache is too small for the scene");
@@ -50,7 +50,7 @@ void store(Memory& cache, const Batch& batch) {
     pass->commit();
 }
 
-/// The batches of a model at work: `prompt` tokens of one sequence, or one token for each of several.
+/// A batch: a prompt of one sequence, or one token for each of several.
 class Tokens {
 public:
     static Tokens prompt(Sequence s, Position from, std::int32_t n) {
@@ -84,9 +84,9 @@ private:
 
 template <class Memory>
 void prefill(Memory& memory, Sequence s, Position from, std::int32_t n) {
-    const std::int32_t most = std::min(longest_batch, memory.limits().batch);
-    for (std::int32_t done = 0; done < n; done += most)
-        store(memory, Tokens::prompt(s, from + done, std::min(most, n - done)).batch());
+    const std::int32_t max_tokens = std::min(max_batch, memory.limits().batch);
+    for (std::int32_t done = 0; done < n; done += max_tokens)
+        store(memory, Tokens::prompt(s, from + done, std::min(max_tokens, n - done)).batch());
 }
 
 template <class Memory>
@@ -95,8 +95,8 @@ void decode(Memory& memory, std::int32_t sequences, std::int32_t steps) {
     for (std::int32_t i = 0; i < steps; ++i, tokens.advance(1)) store(memory, tokens.batch());
 }
 
-/// Each sequence has a prompt that lies together; the other half came in turn with the other sequences' tokens, so that
-/// its cells lie `sequences` apart.
+/// Fills the cache as the scene says. The first half of each sequence is a prompt in neighbouring cells. The second
+/// half is interleaved with the other sequences, so its cells lie `sequences` apart. A single sequence is one prompt.
 template <class Memory>
 void fill(Memory& memory, const Scene& scene) {
     const std::int32_t prompt = scene.sequences == 1 ? scene.tokens() : scene.tokens() / 2;
@@ -104,11 +104,10 @@ void fill(Memory& memory, const Scene& scene) {
     decode(memory, scene.sequences, scene.tokens() - prompt);
 }
 
-/// `more`: sequences without tokens.
-inline CacheLimits limits_of(const Scene& scene, std::int32_t more = 0) {
-    return {.sequences = scene.sequences + more,
-            .capacity = scene.cells / (scene.sequences + more),
-            .batch = longest_batch};
+/// `extra`: further sequences, without tokens.
+inline CacheLimits limits_of(const Scene& scene, std::int32_t extra = 0) {
+    return {
+        .sequences = scene.sequences + extra, .capacity = scene.cells / (scene.sequences + extra), .batch = max_batch};
 }
 
 template <WindowPolicy Window>
@@ -121,7 +120,7 @@ inline Bookkeeping<FullCausal> filled(const Scene& scene) {
     return cache;
 }
 
-/// The windows are as wide as the share of a sequence. Every sequence has forgotten its prompt.
+/// The window is as wide as a sequence's share of the cells. Of several sequences, each has forgotten its prompt.
 template <>
 inline Bookkeeping<SlidingWindow<>> filled(const Scene& scene) {
     const std::int32_t width = scene.tokens() - 1;
@@ -129,20 +128,20 @@ inline Bookkeeping<SlidingWindow<>> filled(const Scene& scene) {
                              .capacity = scene.cells,
                              .batch = scene.cells - (width + (scene.sequences > 1 ? 1 : 0)) * scene.sequences};
     Bookkeeping<SlidingWindow<>> cache{CacheShape{1, 1, 1}, limits, SlidingWindow<>{width}};
-    expect(cache.cells() == scene.cells, "the window does not fill the cache as meant");
+    expect(cache.cells() == scene.cells, "the window does not fill the cache as intended");
     fill(cache, scene);
     if (scene.sequences > 1) decode(cache, scene.sequences, width);
     return cache;
 }
 
-/// Both ways know the same tokens in the same cells.
+/// Fails the run unless the table and the scan hold the same tokens in the same cells.
 template <WindowPolicy Window>
 void expect_same_tokens(const detail::CellTable& table, const ScanCache<Window>& scan, const std::string& job) {
     std::int64_t owners = 0;
     for (std::int32_t s = 0; s < table.sequences(); ++s)
         table.record({s}).runs.for_each({0}, to_end, [&](Position p, Cell cell, std::int32_t n) {
             for (std::int32_t i = 0; i < n; ++i)
-                expect(scan.owns({s}, cell + i, p + i), job + ": the scan has other tokens or cells");
+                expect(scan.owns({s}, cell + i, p + i), job + ": the scan has different tokens or cells");
             owners += n;
         });
     expect(owners == scan.owners(), job + ": the scan has more tokens");

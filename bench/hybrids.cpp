@@ -7,16 +7,16 @@
 #include <tuple>
 #include <utility>
 
-/// `decode_step`: begin and commit of the next token of each sequence, by a hybrid; `apart`: by the same caches, one
-/// after another. Of one cache (`full`), or of one with a window and one without (`window_full`). Both ways take rotations,
-/// so that what else the machine does concerns both.
+/// `decode_step`: `begin` and `commit` of the next token of each sequence, by a hybrid. The counter `separate` is the
+/// same work by the same caches without a hybrid, one after another. The hybrid has one cache (`full`), or one with a
+/// window and one without (`window_full`). Both variants alternate, so that disturbances affect both.
 namespace cellar::bench {
 namespace {
 
 template <class... Caches>
-class Apart {
+class Separate {
 public:
-    explicit Apart(Caches... caches) : caches_{std::move(caches)...} {}
+    explicit Separate(Caches... caches) : caches_{std::move(caches)...} {}
 
     auto& first() { return std::get<0>(caches_); }
     auto& last() { return std::get<sizeof...(Caches) - 1>(caches_); }
@@ -30,9 +30,9 @@ private:
 };
 
 template <class... Caches>
-class Together {
+class Combined {
 public:
-    explicit Together(Caches... caches) : memory_{static_cast<int>(sizeof...(Caches)), std::move(caches)...} {}
+    explicit Combined(Caches... caches) : memory_{static_cast<int>(sizeof...(Caches)), std::move(caches)...} {}
 
     auto& first() { return memory_.template member<0>(); }
     auto& last() { return memory_.template member<static_cast<int>(sizeof...(Caches)) - 1>(); }
@@ -42,32 +42,32 @@ private:
     Hybrid<Repeat<Caches...>, Caches...> memory_;
 };
 
-// The last cache has no window: it is brought back now and then, and what comes next leaves a gap in its positions. For
-// the others, which forget by themselves, the positions have to go on.
-template <class Way>
-void run_steps(Way& way, const Scene& scene, Tokens& tokens, Stopwatch& watch) {
+// The last cache has no window, so it is rewound after each run. Positions still continue, because the caches with a
+// window need them to; this leaves gaps in the positions of the last cache.
+template <class Variant>
+void run_steps(Variant& variant, const Scene& scene, Tokens& tokens, Stopwatch& watch) {
     constexpr int steps = 16;
     watch.start();
-    for (int i = 0; i < steps; ++i, tokens.advance(1)) way.step(tokens.batch());
+    for (int i = 0; i < steps; ++i, tokens.advance(1)) variant.step(tokens.batch());
     watch.stop(steps);
     for (std::int32_t s = 0; s < scene.sequences; ++s) {
-        expect(way.last().tokens({s}) == scene.tokens() + steps, "decode_step: tokens are missing");
-        expect(way.last().remove({s}, {scene.tokens()}, to_end).has_value(), "decode_step: it was refused");
+        expect(variant.last().tokens({s}) == scene.tokens() + steps, "decode_step: tokens are missing");
+        expect(variant.last().remove({s}, {scene.tokens()}, to_end).has_value(), "decode_step: remove was refused");
     }
 }
 
 template <WindowPolicy... Windows>
 void measure_steps(benchmark::State& state, const Scene& scene) {
-    Together<Bookkeeping<Windows>...> together{filled<Windows>(scene)...};
-    Apart<Bookkeeping<Windows>...> apart{filled<Windows>(scene)...};
-    Tokens tokens = Tokens::step(table_of(together.first()), scene.sequences);
-    Tokens same = tokens;
-    Stopwatch other;
+    Combined<Bookkeeping<Windows>...> combined{filled<Windows>(scene)...};
+    Separate<Bookkeeping<Windows>...> separate{filled<Windows>(scene)...};
+    Tokens combined_tokens = Tokens::step(table_of(combined.first()), scene.sequences);
+    Tokens separate_tokens = combined_tokens;
+    Stopwatch separate_watch;
     measure(state, [&](Stopwatch& watch) {
-        run_steps(together, scene, tokens, watch);
-        run_steps(apart, scene, same, other);
+        run_steps(combined, scene, combined_tokens, watch);
+        run_steps(separate, scene, separate_tokens, separate_watch);
     });
-    state.counters["apart"] = other.median();
+    state.counters["separate"] = separate_watch.median();
 }
 
 template <WindowPolicy... Windows>

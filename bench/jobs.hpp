@@ -4,7 +4,7 @@
 #include "stopwatch.hpp"
 #include <cellar/base/ids.hpp>
 
-/// The names of the benchmarks are job/state/sequences/cells/way; 512 for "sequences" is a prompt of 512 tokens.
+/// Benchmarks are named job/state/sequences/cells/variant. 512 in place of the sequences means a prompt of 512 tokens.
 namespace cellar::bench {
 
 inline constexpr Cell capacities[] = {4 * 1024, 32 * 1024, 128 * 1024};

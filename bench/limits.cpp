@@ -5,7 +5,7 @@
 #include <cstring>
 #include <vector>
 
-/// What the machine can do: the reading of the clock that is part of every figure, and copying memory.
+/// The machine's limits: reading the clock, which is part of every figure, and copying memory.
 namespace cellar::bench {
 namespace {
 

@@ -5,8 +5,9 @@
 #include <algorithm>
 #include <optional>
 
-/// Writing the mask of an open pass: cellar, the scan, and as the limit filling as many bytes with one value. `cold`:
-/// nothing of it in the processor's caches, as after a layer of a model; otherwise the same memory as the last time.
+/// Writing the mask of an open pass, by cellar and by the scan. The limit, `fill`, fills as many bytes with one value.
+/// `cold`: the mask is in none of the processor's caches, as after a layer of a model. Otherwise every iteration writes
+/// the same memory.
 namespace cellar::bench {
 namespace {
 
@@ -83,7 +84,7 @@ void add_masks() {
     };
     for (const Cell cells : capacities) {
         for (const std::int32_t sequences : {1, 8, 64}) add_elements({sequences, cells}, 0);
-        add_elements({1, cells, 50}, longest_batch);
+        add_elements({1, cells, 50}, max_batch);
     }
 }
 

@@ -6,14 +6,14 @@
 #include <cstring>
 #include <vector>
 
-/// Taking the newest token back (`remove_tail`), and making room in the middle: the older half of a sequence behind its
-/// first 64 tokens goes, the newer half moves down (`remove_shift` is the bookkeeping, `remove_shift_data` also turns
-/// the keys).
+/// Removing the newest token (`remove_tail`), and removing from the middle: behind a sequence's first 64 tokens, the
+/// older half of the tokens is removed and the newer half moves down. `remove_shift` is the bookkeeping alone,
+/// `remove_shift_data` also rotates the keys.
 namespace cellar::bench {
 namespace {
 
 constexpr std::int32_t head = 64;
-constexpr int rebuilds = 15; // a gap closes only once: the cache is filled anew for each time
+constexpr int rebuilds = 15; // every iteration fills a new cache, which takes longer than the measured part
 
 WholeBook filled_book(const Scene& scene) {
     WholeBook book{limits_of(scene)};
@@ -75,20 +75,20 @@ void measure_shift_by_scan(benchmark::State& state, const Scene& scene) {
     });
 }
 
-// One layer of 8 heads of 128 elements in half precision: 2 KiB of keys a token.
+// One layer of 8 heads of 128 elements in half precision: 2 KiB of keys per token.
 constexpr int heads = 8;
 constexpr int dim = 128;
 
-void measure_turning(benchmark::State& state, const Scene& scene) {
-    using Turned = Cache<StandardV<half>, FullCausal, RopeShift<Neox>>;
-    Turned cache{CacheShape{1, heads, dim, 0}, limits_of(scene), FullCausal{},
-                 RopeShift<Neox>{rope_frequencies(dim, 10000)}};
-    std::vector<float> keys(std::size_t{longest_batch} * heads * dim);
+void measure_rotation(benchmark::State& state, const Scene& scene) {
+    using RotatedCache = Cache<StandardV<half>, FullCausal, RopeShift<Neox>>;
+    RotatedCache cache{CacheShape{1, heads, dim, 0}, limits_of(scene), FullCausal{},
+                       RopeShift<Neox>{rope_frequencies(dim, 10000)}};
+    std::vector<float> keys(std::size_t{max_batch} * heads * dim);
     for (std::size_t i = 0; i < keys.size(); ++i) keys[i] = std::sin(static_cast<float>(i));
-    const std::int32_t tokens = scene.tokens() / longest_batch * longest_batch;
+    const std::int32_t tokens = scene.tokens() / max_batch * max_batch;
     const auto store_keys = [&](Position from) {
-        for (Position p = from; p.value < tokens; p = p + longest_batch) {
-            const std::int32_t n = std::min(longest_batch, tokens - p.value);
+        for (Position p = from; p.value < tokens; p = p + max_batch) {
+            const std::int32_t n = std::min(max_batch, tokens - p.value);
             auto pass = cache.begin(Tokens::prompt({0}, p, n).batch());
             pass->put(0, contiguous_view(keys.data(), n, heads, dim), StridedView<const float, 3>{});
             pass->commit();
@@ -103,9 +103,9 @@ void measure_turning(benchmark::State& state, const Scene& scene) {
     });
 }
 
-void measure_copying(benchmark::State& state, const Scene& scene) {
-    const std::int32_t turned = scene.tokens() / longest_batch * longest_batch - half_of(scene).value;
-    const std::size_t bytes = static_cast<std::size_t>(turned) * heads * dim * sizeof(half);
+void measure_copy(benchmark::State& state, const Scene& scene) {
+    const std::int32_t rotated = scene.tokens() / max_batch * max_batch - half_of(scene).value;
+    const std::size_t bytes = static_cast<std::size_t>(rotated) * heads * dim * sizeof(half);
     const std::vector<char> from(bytes, 1);
     std::vector<char> to(bytes, 2);
     measure(state, [&](Stopwatch& watch) {
@@ -120,7 +120,7 @@ void measure_copying(benchmark::State& state, const Scene& scene) {
 void add_removal() {
     for (const Cell cells : capacities) {
         for (const Scene& scene : {Scene{1, cells}, Scene{8, cells}}) {
-            const std::string shape = (scene.sequences == 1 ? "contiguous/" : "in_turn/") + scene.name();
+            const std::string shape = (scene.sequences == 1 ? "contiguous/" : "interleaved/") + scene.name();
             add("remove_tail/" + shape + "/cellar", [=](benchmark::State& state) { measure_tail(state, scene); });
             add("remove_tail/" + shape + "/scan", [=](benchmark::State& state) { measure_tail_by_scan(state, scene); });
             add(
@@ -134,10 +134,10 @@ void add_removal() {
         const Scene scene{1, cells};
         add(
             "remove_shift_data/contiguous/" + scene.name() + "/cellar",
-            [=](benchmark::State& state) { measure_turning(state, scene); }, rebuilds);
+            [=](benchmark::State& state) { measure_rotation(state, scene); }, rebuilds);
         add(
             "remove_shift_data/contiguous/" + scene.name() + "/memcpy",
-            [=](benchmark::State& state) { measure_copying(state, scene); }, rebuilds);
+            [=](benchmark::State& state) { measure_copy(state, scene); }, rebuilds);
     }
 }
 

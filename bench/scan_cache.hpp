@@ -15,17 +15,17 @@ namespace cellar::bench {
 /// Where the search for free cells begins.
 enum class Search {
     from_first, ///< at cell 0
-    from_head,  ///< behind the cells that were taken last
+    from_head,  ///< after the cells taken last
 };
 
-/// The bookkeeping as caches do it that have one record for each cell, {position, owners}, and test cell by cell. It is
-/// what cellar is measured against, so it is written to be fast: 16 bytes a cell, owners as one word (64 sequences at
-/// most), no branch on a cell where the result is written anyway, and the range of cells of each sequence kept so that
-/// masks and windows scan no more than that.
+/// The bookkeeping of caches that keep one record {position, owners} per cell and test cell by cell. cellar is compared
+/// with it, so it is written to be fast: 16 bytes per cell, owners as one word (at most 64 sequences), no branch per
+/// cell where the result is written in any case, and a range of cells per sequence that limits the scans for masks and
+/// windows.
 template <WindowPolicy Window>
 class ScanCache {
 public:
-    /// The same tokens in the same cells.
+    /// Starts with the tokens and cells of `table`.
     ScanCache(const detail::CellTable& table, const Window& window)
         : window_{window}, cells_(static_cast<std::size_t>(table.cells())), ranges_(64), newest_(64) {
         for (std::int32_t s = 0; s < table.sequences(); ++s)
@@ -34,8 +34,8 @@ public:
             });
     }
 
-    /// Takes a cell for each token: a run of free ones if there is one, else the first ones found. False if too few are
-    /// free. What fell out of the windows of the batch's sequences is forgotten before.
+    /// Takes a cell for each token: the first long enough run of free cells, else the first free cells. False if too
+    /// few are free. Before that, forgets the tokens that fell out of the windows of the batch's sequences.
     bool begin(const Batch& batch, Search search) {
         history_ = {};
         find_history(batch);
@@ -52,13 +52,13 @@ public:
     std::span<const Cell> taken() const { return taken_; }
     CellRange history() const { return {history_.first, history_.last - history_.first + 1}; }
 
-    /// The tokens in these cells never came. Not for measuring.
+    /// Frees these cells and moves the head back to the first of them. Never measured.
     void take_back(std::span<const Cell> cells) {
         for (const Cell cell : cells) at(cell).owners = 0;
         head_ = cells.empty() ? head_ : cells.front();
     }
 
-    /// [tokens, history], last index fastest.
+    /// Writes [tokens, history], last index fastest.
     template <class T>
     void write_mask(const Batch& batch, T* out) const {
         const ScanCell* const first = cells_.data() + history_.first;
@@ -89,7 +89,7 @@ public:
         ranges_[index(to)] = range;
     }
 
-    /// For cells that are not shared.
+    /// Removes positions [begin, end) of s and closes the gap. The cells of s must not be shared.
     void remove(Sequence s, Position begin, Position end) {
         const std::uint64_t owner = bit(s);
         Range range;
@@ -114,7 +114,7 @@ public:
         return found == p - from;
     }
 
-    /// Brings the cells in use to [0, n).
+    /// Moves the cells in use to [0, n).
     std::vector<Move> defragment() {
         std::vector<Move> moves;
         const auto used = static_cast<Cell>(std::count_if(cells_.begin(), cells_.end(), is_used));
@@ -178,15 +178,15 @@ private:
         newest_[index(s)] = std::max(newest_[index(s)], p);
     }
 
-    // Without a window every cell that a sequence has is seen; with one, a scan of the cells tells which are.
+    // Without a window, a sequence sees all its cells. With one, a scan finds the visible ones.
     void find_history(const Batch& batch) {
-        std::uint64_t members = 0;
+        std::uint64_t in_batch = 0;
         Range all;
         for (std::size_t i = 0; i < batch.sequences.size(); ++i) {
             const Sequence s = batch.sequences[i];
-            seen_from_[index(s)] =
-                (members & bit(s)) == 0 ? batch.positions[i] : std::min(seen_from_[index(s)], batch.positions[i]);
-            members |= bit(s);
+            visible_from_[index(s)] =
+                (in_batch & bit(s)) == 0 ? batch.positions[i] : std::min(visible_from_[index(s)], batch.positions[i]);
+            in_batch |= bit(s);
             all.include(ranges_[index(s)].first);
             all.include(ranges_[index(s)].last);
         }
@@ -194,25 +194,25 @@ private:
             history_ = all;
             return;
         }
-        for (std::uint64_t rest = members; rest != 0; rest &= rest - 1) {
+        for (std::uint64_t rest = in_batch; rest != 0; rest &= rest - 1) {
             const auto s = static_cast<std::size_t>(std::countr_zero(rest));
-            seen_from_[s] = window_.oldest_visible(seen_from_[s]);
+            visible_from_[s] = window_.oldest_visible(visible_from_[s]);
             kept_from_[s] = window_.oldest_kept(newest_[s]);
             ranges_[s] = {};
         }
-        for (Cell c = all.first; c <= all.last; ++c) see(c, members);
+        for (Cell c = all.first; c <= all.last; ++c) update(c, in_batch);
     }
 
-    void see(Cell c, std::uint64_t members) {
+    void update(Cell c, std::uint64_t in_batch) {
         ScanCell& cell = at(c);
-        for (std::uint64_t rest = cell.owners & members; rest != 0; rest &= rest - 1) {
+        for (std::uint64_t rest = cell.owners & in_batch; rest != 0; rest &= rest - 1) {
             const auto s = static_cast<std::size_t>(std::countr_zero(rest));
             if (cell.position < kept_from_[s]) {
                 cell.owners &= ~(std::uint64_t{1} << s);
                 continue;
             }
             ranges_[s].include(c);
-            if (cell.position >= seen_from_[s]) history_.include(c);
+            if (cell.position >= visible_from_[s]) history_.include(c);
         }
     }
 
@@ -240,7 +240,7 @@ private:
     std::vector<Range> ranges_;
     std::vector<Position> newest_;
     std::vector<Cell> taken_;
-    Position seen_from_[64] = {};
+    Position visible_from_[64] = {};
     Position kept_from_[64] = {};
     Range history_;
     Cell head_ = 0;

@@ -4,9 +4,9 @@
 
 #include <optional>
 
-/// Forking a sequence at its end (`copy_prefix`), giving the fork up again (`remove_all`), and the question whether a
-/// sequence can go on from a position (`can_resume`). `contiguous`: one sequence fills the cache from one prompt;
-/// `in_turn`: eight sequences came token by token in turn, so that no two cells of one are neighbours.
+/// Forking a sequence at its end (`copy_prefix`), removing the fork (`remove_all`), and asking whether a sequence can
+/// be resumed at a position (`can_resume`). `contiguous`: one sequence, stored as one prompt, fills the cache.
+/// `interleaved`: eight sequences grew together token by token, so no two cells of a sequence are neighbours.
 namespace cellar::bench {
 namespace {
 
@@ -55,7 +55,7 @@ void measure_scan(benchmark::State& state, const Scene& scene, bool copies) {
 
 constexpr std::int32_t questions = 64;
 
-// Questions about the newest tokens: some can be answered with yes, and behind a window the older ones with no.
+// Asks about the newest positions. With a window, the older ones of these cannot be resumed.
 template <WindowPolicy Window>
 void measure_resume(benchmark::State& state, const Scene& scene) {
     const Bookkeeping<Window> cache = filled<Window>(scene);
@@ -75,7 +75,8 @@ void measure_resume_by_scan(benchmark::State& state, const Scene& scene) {
     const ScanCache<Window> scan{table_of(cache), cache.window()};
     const Position end = table_of(cache).record({0}).runs.last() + 1;
     for (std::int32_t i = 0; i < questions; ++i)
-        expect(scan.can_resume({0}, end - i) == cache.can_resume({0}, end - i), "can_resume: the scan says otherwise");
+        expect(scan.can_resume({0}, end - i) == cache.can_resume({0}, end - i),
+               "can_resume: the scan gives another answer");
     measure(state, [&](Stopwatch& watch) {
         watch.start();
         benchmark::DoNotOptimize(scan.can_resume({0}, end));
@@ -95,7 +96,7 @@ void add_resume(const std::string& window, const Scene& scene) {
 void add_sharing() {
     for (const Cell cells : capacities) {
         for (const Scene& scene : {Scene{1, cells}, Scene{8, cells}}) {
-            const std::string shape = (scene.sequences == 1 ? "contiguous/" : "in_turn/") + scene.name();
+            const std::string shape = (scene.sequences == 1 ? "contiguous/" : "interleaved/") + scene.name();
             for (const bool copies : {true, false}) {
                 const std::string name = (copies ? "copy_prefix/" : "remove_all/") + shape;
                 add(name + "/cellar", [=](benchmark::State& state) { measure_cellar(state, scene, copies); });

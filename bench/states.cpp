@@ -8,10 +8,10 @@
 #include <cstring>
 #include <vector>
 
-/// Recurrent states with the layers of Mamba 2 2.7B, 24 of them: `states_begin` is a decode step without the model,
-/// `states_get_put` fetches and stores all tensors of all layers, `states_checkpoint` keeps the state of a sequence and
-/// lets the next token write another, `states_rollback` takes tokens back. Beside them copies of as many bytes, which is
-/// what the last two would cost if states were copied.
+/// Recurrent states with 24 layers of Mamba 2 2.7B. `states_begin` is the `begin` of a decode step, `states_get_put`
+/// fetches and stores all tensors of all layers, `states_checkpoint` keeps a sequence's state so that its next token
+/// writes to another slot, `states_rollback` removes tokens. For comparison, `memcpy` copies as many bytes: the cost of
+/// the last two if states were copied.
 namespace cellar::bench {
 namespace {
 
@@ -25,7 +25,7 @@ StateShape mamba_shape() {
     return {layers, {{3, 5376}, {80, 64, 128}}};
 }
 
-// The next token of each of n sequences. Nothing is written: what the states hold plays no part here.
+// A pass with the next token of each of n sequences. It writes no states, because their contents do not matter here.
 void step(Mamba& memory, std::int32_t n) {
     Tokens tokens;
     for (std::int32_t s = 0; s < n; ++s) tokens.add({s}, memory.next({s}));
@@ -88,11 +88,11 @@ void measure_rollback(benchmark::State& state, std::int32_t tokens) {
         watch.start();
         const bool done = memory.remove({0}, back, to_end).has_value();
         watch.stop();
-        expect(done && memory.next({0}) == back, "states_rollback: it was refused");
+        expect(done && memory.next({0}) == back, "states_rollback: remove was refused");
     });
 }
 
-// Copies of the state of one sequence, layer by layer, `times` times.
+// Copies the state of one sequence `times` times, layer by layer.
 void measure_copy(benchmark::State& state, int times) {
     const std::size_t row = static_cast<std::size_t>(Mamba::bytes_per_sequence(mamba_shape())) / layers;
     const std::vector<char> from(row * layers, 1);

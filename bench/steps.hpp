@@ -13,30 +13,30 @@
 
 namespace cellar::bench {
 
-/// Forward passes one after another on a filled cache: a decode step of all sequences, or a prompt of the first. The
-/// cache stays as full as the scene says: a window forgets by itself, and a cache without one is brought back (outside
-/// the measured time) after a few passes.
+/// Consecutive forward passes on a filled cache: decode steps of all sequences, or prompts of the first. The cache
+/// stays as full as the scene says: a cache with a window forgets tokens, and one without is rewound after a few
+/// passes, outside the measured time.
 template <WindowPolicy Window>
 class Steps {
 public:
     Steps(const Scene& scene, std::int32_t prompt) : cache{filled<Window>(scene)}, scene_{scene}, prompt_{prompt} {
         const std::int32_t room = cache.cells() - scene.tokens() * scene.sequences;
-        turns_ = std::min(32, room / tokens_of_pass());
+        max_passes_ = std::min(32, room / tokens_of_pass());
         rewind();
     }
 
     Batch batch() const { return tokens_.batch(); }
 
-    /// To be called after each pass that was committed; the cells of its tokens in a ScanCache.
+    /// To be called after each committed pass. A ScanCache, if given, has taken the cells of its tokens.
     void advance(ScanCache<Window>* scan = nullptr) {
         if (scan != nullptr) entered_.insert(entered_.end(), scan->taken().begin(), scan->taken().end());
         tokens_.advance(prompt_ != 0 ? prompt_ : 1);
-        if (++turn_ < turns_) return;
+        if (++passes_ < max_passes_) return;
         if constexpr (std::same_as<Window, FullCausal>) {
             if (scan != nullptr) scan->take_back(entered_);
             rewind();
         }
-        turn_ = 0;
+        passes_ = 0;
         entered_.clear();
     }
 
@@ -55,13 +55,14 @@ private:
 
     Scene scene_;
     std::int32_t prompt_;
-    std::int32_t turns_ = 0;
-    std::int32_t turn_ = 0;
+    std::int32_t max_passes_ = 0;
+    std::int32_t passes_ = 0;
     Tokens tokens_;
     std::vector<Cell> entered_;
 };
 
-/// A few passes done both ways: the same cells, history, masks and tokens. Once for each job.
+/// Fails the run unless cellar and the scan agree in cells, history, masks and tokens over a few passes. Runs once per
+/// job.
 template <WindowPolicy Window>
 void expect_same_passes(const Scene& scene, std::int32_t prompt, Search search, const std::string& job) {
     static std::set<std::string> done;
@@ -73,13 +74,14 @@ void expect_same_passes(const Scene& scene, std::int32_t prompt, Search search, 
         auto pass = steps.cache.begin(steps.batch());
         expect(pass.has_value() && scan.begin(steps.batch(), search), job + ": the cache is full");
         expect(std::equal(scan.taken().begin(), scan.taken().end(), pass->cells().begin(), pass->cells().end()),
-               job + ": the scan took other cells");
-        expect(scan.history() == pass->history(), job + ": the scan has another history");
+               job + ": the scan took different cells");
+        expect(scan.history() == pass->history(), job + ": the scan has a different history");
         expect_same_tokens(table_of(steps.cache), scan, job);
         const auto mask = pass->mask();
         expected.resize(static_cast<std::size_t>(mask.size()));
         scan.write_mask(steps.batch(), expected.data());
-        expect(std::equal(expected.begin(), expected.end(), mask.data_handle()), job + ": the scan has another mask");
+        expect(std::equal(expected.begin(), expected.end(), mask.data_handle()),
+               job + ": the scan has a different mask");
         pass->commit();
         steps.advance(&scan);
     }

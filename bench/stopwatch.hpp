@@ -12,13 +12,13 @@
 
 namespace cellar::bench {
 
-/// Set where a device works: the processor time of the thread that waits for it says nothing.
-inline bool work_is_elsewhere = false;
+/// True if a device does the work. Processor time would then measure only the thread that waits.
+inline bool runs_on_device = false;
 
-/// Times a part of a benchmark's iteration and reports the median over all iterations as the counter `ns` (and the 99th
-/// percentile as `p99`): the part of one iteration may be a few hundred nanoseconds among work that is not timed. The
-/// clock's own time is in every figure; the benchmark `clock` says what it is. Work of more than 50 us is measured in the
-/// processor time of the thread, so that other programs on the machine count for less.
+/// Times an interval of each iteration and reports the median as the counter `ns` and the 99th percentile as `p99`. The
+/// interval may last a few hundred nanoseconds, between work that is not timed. Every figure includes the time that it
+/// takes to read the clock, which `limit/clock` measures. After an interval of more than 50 us, the next one is
+/// measured in the thread's processor time, which other programs on the machine affect less.
 class Stopwatch {
 public:
     void start() {
@@ -27,17 +27,17 @@ public:
         start_ = Clock::now();
     }
 
-    /// Ends an interval in which the same thing was done `operations` times.
+    /// Ends an interval that contained `operations` equal operations.
     void stop(int operations = 1) {
         double passed = std::chrono::duration<double, std::nano>(Clock::now() - start_).count();
         if (long_) passed = thread_time() - cpu_;
         benchmark::ClobberMemory();
-        long_ = passed > 50'000 && !work_is_elsewhere;
+        long_ = passed > 50'000 && !runs_on_device;
         last_ = passed / operations;
-        if (samples_.size() < most_samples) samples_.push_back(last_);
+        if (samples_.size() < max_samples) samples_.push_back(last_);
     }
 
-    /// What was timed so far does not count.
+    /// Discards the samples so far.
     void forget() { samples_.clear(); }
 
     double last_seconds() const { return last_ * 1e-9; }
@@ -51,7 +51,7 @@ public:
 
 private:
     using Clock = std::chrono::steady_clock;
-    static constexpr std::size_t most_samples = std::size_t{1} << 22;
+    static constexpr std::size_t max_samples = std::size_t{1} << 22;
 
     static double thread_time() {
         std::timespec t{};
@@ -59,9 +59,9 @@ private:
         return static_cast<double>(t.tv_sec) * 1e9 + static_cast<double>(t.tv_nsec);
     }
 
-    double percentile(double part) {
+    double percentile(double fraction) {
         if (samples_.empty()) return 0;
-        const auto at = static_cast<std::ptrdiff_t>(part * static_cast<double>(samples_.size() - 1));
+        const auto at = static_cast<std::ptrdiff_t>(fraction * static_cast<double>(samples_.size() - 1));
         std::nth_element(samples_.begin(), samples_.begin() + at, samples_.end());
         return samples_[static_cast<std::size_t>(at)];
     }
@@ -73,11 +73,11 @@ private:
     std::vector<double> samples_;
 };
 
-/// Runs `iteration(watch)`, which starts and stops the watch once, over and over.
+/// Runs `iteration(watch)` repeatedly. Each call starts and stops the watch once.
 template <class Iteration>
 void measure(benchmark::State& state, Iteration iteration) {
     Stopwatch watch;
-    iteration(watch); // memory that is touched for the first time is not what is measured
+    iteration(watch); // warms up: touching memory for the first time is not measured
     watch.forget();
     for (auto _ : state) {
         iteration(watch);
@@ -86,8 +86,8 @@ void measure(benchmark::State& state, Iteration iteration) {
     watch.report(state);
 }
 
-/// Registers a benchmark of a Stopwatch. `iterations`: 0, or how often, where bringing back the state that is measured
-/// takes much longer than the measured part.
+/// Registers a benchmark that uses a Stopwatch. `iterations`: a fixed number, for a benchmark whose preparation takes
+/// much longer than the measured part; 0 lets the library choose.
 template <class Function>
 void add(const std::string& name, Function function, int iterations = 0) {
     auto* const registered = benchmark::RegisterBenchmark(name.c_str(), function)->UseManualTime();

@@ -14,7 +14,7 @@
 
 namespace cellar::bench {
 
-/// The bookkeeping of a cache that sees everything, without memory behind it: every operation in one call.
+/// The bookkeeping of a cache with full causal attention, without keys and values. Each operation is one call.
 class WholeBook : public detail::CacheBook<FullCausal> {
 public:
     explicit WholeBook(const CacheLimits& limits)

@@ -1,19 +1,19 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Turns what cellar_bench measured into a table of ratios.
+"""Prints the results of cellar_bench as a table of ratios.
 
-Reads Google Benchmark's JSON. A benchmark is called job/state/sequences/cells/way; rows with the same first four stand
-beside each other, and `cellar` is compared with every other way of doing the same job. A way that took turns with
-`cellar` in one benchmark is a counter of it. Figures are medians over the repetitions.
+Reads Google Benchmark's JSON. Benchmarks are named job/state/sequences/cells/variant. A row compares `cellar` with the
+other variants of the same job, state, sequences and cells. A variant that alternates with `cellar` within one benchmark
+is a counter of that benchmark. Figures are medians over the repetitions.
 
-  scan, head     the peers' way: an array of {position, owners} scanned cell by cell (head: free cells are looked for
-                 from where the last ones were found); how many times longer it takes
-  fill, memcpy, copy   the limit: the same memory filled, or as many bytes copied (copy: by Kokkos, with the same
-                 threads); how much of that speed is reached
-  touch          another limit, where single cells are gathered from strips: each line that holds some is read once
-  apart          what a hybrid does, done by its members one after another; how many times longer it takes
-  launches       as many empty kernels as there are tensors to write; how many times longer they take
-  growth         the cost with 128k cells over that with 4k
+  scan, head     other caches' method: an array of {position, owners} scanned cell by cell (head: the search for free
+                 cells starts where the last one ended); its time divided by cellar's
+  fill, memcpy, copy   the limit: filling the same memory, or copying as many bytes (copy: by Kokkos, with the same
+                 threads); the share of that speed that cellar reaches
+  touch          the limit for gathering single cells from strips: reading each cache line that holds some once
+  separate       the members of a hybrid without the hybrid, one after another; their time divided by cellar's
+  launches       as many empty kernels as there are tensors to write; their time divided by cellar's
+  growth         the time with 128k cells divided by the time with 4k
 """
 
 import argparse
@@ -23,14 +23,14 @@ import statistics
 import sys
 
 LIMITS = ("fill", "memcpy", "copy", "touch")
-COLUMNS = ("scan", "head", "apart", "launches", *LIMITS, "growth")
-MOST, LEAST = "128k", "4k"
+COLUMNS = ("scan", "head", "separate", "launches", *LIMITS, "growth")
+LARGE, SMALL = "128k", "4k"
 
 
 class Row:
     def __init__(self, job, state, sequences, cells):
         self.job, self.state, self.sequences, self.cells = job, state, sequences, cells
-        self.ns = {}  # way: nanoseconds
+        self.ns = {}  # variant: nanoseconds
         self.ratios = {}  # column: ratio
 
     def name(self):
@@ -41,27 +41,27 @@ class Row:
                 "ratios": self.ratios}
 
 
-# (kind, which rows, what of a row, whether it will do, in words). A target has to be reached, an aim is to be.
+# (kind, selects rows, value of a row, accepts the value, in words). A target must be met, an aim should be.
 GOALS = [
-    ("target", lambda r: r.job == "begin" and r.cells == MOST and r.sequences != "512",
+    ("target", lambda r: r.job == "begin" and r.cells == LARGE and r.sequences != "512",
      lambda r: r.ratios.get("scan"), lambda v: v >= 100, "at least 100 times faster than the scan"),
-    ("target", lambda r: r.job == "begin" and r.cells == MOST,
+    ("target", lambda r: r.job == "begin" and r.cells == LARGE,
      lambda r: r.ratios.get("growth"), lambda v: v <= 1.5, "at most 1.5 times its cost with 4k cells"),
-    *((kind, lambda r, state=state: r.job == "copy_prefix" and r.state == state and r.cells == MOST,
+    *((kind, lambda r, state=state: r.job == "copy_prefix" and r.state == state and r.cells == LARGE,
        lambda r: r.ratios.get("scan"), lambda v: v >= 20, "at least 20 times faster than the scan")
-      for kind, state in [("target", "contiguous"), ("aim", "in_turn")]),
-    ("target", lambda r: r.job.startswith("mask_float") and r.cells == MOST,
+      for kind, state in [("target", "contiguous"), ("aim", "interleaved")]),
+    ("target", lambda r: r.job.startswith("mask_float") and r.cells == LARGE,
      lambda r: r.ratios.get("fill"), lambda v: v >= 0.6, "at least 0.6 of the speed of filling the same memory"),
     *(("target", lambda r, job=job, state=state, sequences=sequences: r.job == job and state in r.state
-       and sequences in ("", r.sequences), lambda r: r.ratios.get("copy"), lambda v, least=least: v >= least,
-       f"at least {least} of the speed of copying")
-      for job, state, sequences, least in [("put", "standard", "", 0.85), ("put", "permuted", "", 0.6),
-                                           ("move", "", "", 0.85), ("turn", "", "", 0.8), ("gather", "", "1", 0.5),
+       and sequences in ("", r.sequences), lambda r: r.ratios.get("copy"), lambda v, minimum=minimum: v >= minimum,
+       f"at least {minimum} of the speed of copying")
+      for job, state, sequences, minimum in [("put", "standard", "", 0.85), ("put", "permuted", "", 0.6),
+                                           ("move", "", "", 0.85), ("rotate", "", "", 0.8), ("gather", "", "1", 0.5),
                                            ("gather", "", "64", 0.85)]),
     ("target", lambda r: r.job.startswith("states_"), lambda r: r.ratios.get("memcpy"), lambda v: v >= 0.8,
      "at least 0.8 of the speed of copying the states"),
-    ("target", lambda r: r.job == "decode_step", lambda r: 1 / r.ratios["apart"], lambda v: v <= 1.15,
-     "at most 1.15 times what the members take apart"),
+    ("target", lambda r: r.job == "decode_step", lambda r: 1 / r.ratios["separate"], lambda v: v <= 1.15,
+     "at most 1.15 times as long as the members without a hybrid"),
     ("aim", lambda r: r.job == "begin" and r.sequences == "1",
      lambda r: r.ns["cellar"] / 1e3, lambda v: v <= 0.5, "at most 0.5 us"),
     ("aim", lambda r: r.job == "begin" and r.sequences == "64",
@@ -70,16 +70,16 @@ GOALS = [
 
 
 def read(path):
-    """The rows in the order in which they were first measured, and the limits by name, in nanoseconds."""
+    """Returns the rows in the order in which they were first measured, and the limits by name, in nanoseconds."""
     samples = collections.defaultdict(list)
     with open(path, encoding="utf-8") as file:
         for run in json.load(file)["benchmarks"]:
             if run.get("run_type") == "aggregate" or "ns" not in run:
                 continue
             samples[run["name"]].append(run["ns"])
-            for way in COLUMNS:
-                if way in run:
-                    samples[run["name"].replace("/cellar", "/" + way)].append(run[way])
+            for variant in COLUMNS:
+                if variant in run:
+                    samples[run["name"].replace("/cellar", "/" + variant)].append(run[variant])
     rows, limits = {}, {}
     for name, figures in samples.items():
         parts = name.split("/")
@@ -92,12 +92,12 @@ def read(path):
 
 
 def compare(rows):
-    least = {(r.job, r.state, r.sequences): r for r in rows if r.cells == LEAST}
+    small_rows = {(r.job, r.state, r.sequences): r for r in rows if r.cells == SMALL}
     for row in rows:
         ours = row.ns["cellar"]
-        row.ratios = {way: ns / ours for way, ns in row.ns.items() if way != "cellar"}
-        small = least.get((row.job, row.state, row.sequences))
-        if row.cells == MOST and small is not None:
+        row.ratios = {variant: ns / ours for variant, ns in row.ns.items() if variant != "cellar"}
+        small = small_rows.get((row.job, row.state, row.sequences))
+        if row.cells == LARGE and small is not None:
             row.ratios["growth"] = ours / small.ns["cellar"]
 
 
@@ -155,7 +155,7 @@ def print_goals(goals):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("results", help="what cellar_bench wrote with --benchmark_out")
+    parser.add_argument("results", help="the file that cellar_bench wrote with --benchmark_out")
     parser.add_argument("--json", metavar="FILE", help="write the table to this file too")
     arguments = parser.parse_args()
     try:

@@ -4,8 +4,8 @@
 #include <cellar/shift/disabled_shift.hpp>
 #include <cellar/window/full_causal.hpp>
 
-/// A decode step of one sequence without the model: `begin`, `put` in all layers, `commit`; beside it as many empty
-/// kernels as there are tensors to write.
+/// A decode step of one sequence without the model: `begin`, `put` in all layers, `commit`. For comparison, `launches`
+/// runs as many empty kernels as there are tensors to write.
 namespace cellar::bench {
 namespace {
 

@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
-/// The memory of a model with the shape of Llama 3 8B on Kokkos, beside copies of as many bytes by Kokkos, by the same
-/// threads. The names of the benchmarks are job/layout and element/tokens or cells a run/cells/way.
+/// The memory of a model with the shape of Llama 3 8B on Kokkos, compared with Kokkos copies of as many bytes by the
+/// same threads. Benchmarks are named job/layout and element/tokens or cells per run/cells/variant.
 namespace cellar::bench {
 
 using Space = Kokkos::DefaultExecutionSpace;
@@ -28,13 +28,13 @@ inline constexpr Cell kokkos_capacities[] = {4 * 1024, 32 * 1024};
 void add_rows();
 void add_decode();
 
-/// All layers, or the first ones if all would take more than 2 GiB: they are swept one after another, so that nothing of
-/// a layer is left in the processor's caches when its turn comes again.
+/// All layers, or as many as fit in 2 GiB. Jobs go through the layers one after another, so nothing of a layer is left
+/// in the processor's caches when the layer is used again.
 template <class E>
 int layers_of(Cell cells) {
-    constexpr std::int64_t most_bytes = std::int64_t{2} << 30;
+    constexpr std::int64_t max_bytes = std::int64_t{2} << 30;
     const std::int64_t layer_bytes = 2 * cells * row * std::int64_t{sizeof(E)};
-    return static_cast<int>(std::min<std::int64_t>(model_layers, most_bytes / layer_bytes));
+    return static_cast<int>(std::min<std::int64_t>(model_layers, max_bytes / layer_bytes));
 }
 
 template <class Layout>
@@ -54,7 +54,7 @@ struct Layers {
     std::vector<Store> stores;
 };
 
-/// Keys and values of so many tokens, apart for each layer.
+/// Keys and values of `tokens` tokens, separate for each layer.
 template <class E>
 struct Rows {
     Rows(Backend& backend, int layers, std::int32_t the_tokens) : tokens{the_tokens} {
@@ -71,7 +71,7 @@ private:
     auto view(Backend::Buffer<E>& buffer) const { return contiguous_view(buffer.data(), tokens, kv_heads, head_dim); }
 };
 
-/// Copies of `tokens` rows, `tensors` times in each layer: the limit.
+/// The limit: copies of `tokens` rows, `tensors` times in each layer.
 template <class E>
 class Copies {
 public:
@@ -93,9 +93,9 @@ private:
     std::vector<Backend::Buffer<E>> to_;
 };
 
-/// Measures `job`, and as the counter `copy` the limit; the two take rotations, so that all else concerns both.
+/// Measures `job`, and the copies as the counter `copy`. The two alternate, so that disturbances affect both.
 template <class E, class Job>
-void measure_beside_copies(benchmark::State& state, Backend& backend, Copies<E> copies, Job job) {
+void measure_with_copies(benchmark::State& state, Backend& backend, Copies<E> copies, Job job) {
     Stopwatch limit;
     measure(state, [&](Stopwatch& watch) {
         watch.start();

@@ -6,8 +6,8 @@
 #include <numeric>
 #include <random>
 
-/// What moves rows: `put` of a batch, `gather` of a sequence whose cells lie in runs of so many anywhere, `move` of runs
-/// (a quarter of the cells, as a defragmentation does), `turn` of the keys of half of the cells.
+/// Jobs that move rows: `put` of a batch, `gather` of a sequence whose cells are runs of a given length in random
+/// places, `move` of runs (a quarter of the cells, as in a defragmentation), `rotate` of the keys in half of the cells.
 namespace cellar::bench {
 namespace {
 
@@ -26,7 +26,7 @@ void measure_put(benchmark::State& state, Cell cells) {
     Rows<E> rows{layers.backend, layers.count(), prompt};
     std::vector<Cell> taken(prompt);
     std::iota(taken.begin(), taken.end(), cells / 2);
-    measure_beside_copies<E>(state, layers.backend, {layers.backend, layers.count(), prompt, 2}, [&] {
+    measure_with_copies<E>(state, layers.backend, {layers.backend, layers.count(), prompt, 2}, [&] {
         for (std::size_t i = 0; i < layers.stores.size(); ++i)
             layers.stores[i].put(layers.backend, taken, rows.keys(i), rows.values(i));
     });
@@ -43,7 +43,7 @@ std::vector<Cell> scattered(Cell cells, std::int32_t tokens, std::int32_t length
     return found;
 }
 
-std::int32_t gathered_of(Cell cells) {
+std::int32_t gathered_tokens(Cell cells) {
     return std::min(cells / 4, 4096);
 }
 
@@ -51,20 +51,21 @@ template <class Layout>
 void measure_gather(benchmark::State& state, Cell cells, std::int32_t length) {
     using E = typename Layout::key_element;
     Layers<Layout> layers{cells};
-    Rows<E> rows{layers.backend, layers.count(), gathered_of(cells)};
+    Rows<E> rows{layers.backend, layers.count(), gathered_tokens(cells)};
     const std::vector<Cell> from = scattered(cells, rows.tokens, length);
-    measure_beside_copies<E>(state, layers.backend, {layers.backend, layers.count(), rows.tokens, 2}, [&] {
+    measure_with_copies<E>(state, layers.backend, {layers.backend, layers.count(), rows.tokens, 2}, [&] {
         for (std::size_t i = 0; i < layers.stores.size(); ++i)
             layers.stores[i].gather(layers.backend, from, rows.keys(i), rows.values(i));
     });
 }
 
-// Copies of the keys; all lines of the values read, and so many rows of them written.
+// The limit for gathering single cells from strips: copies the keys, reads all cache lines of the values, and writes as
+// many rows of values as are gathered.
 template <class Layout>
-void measure_touching(benchmark::State& state, Cell cells) {
+void measure_touch(benchmark::State& state, Cell cells) {
     using E = typename Layout::key_element;
     Layers<Layout> layers{cells};
-    Rows<E> rows{layers.backend, layers.count(), gathered_of(cells)};
+    Rows<E> rows{layers.backend, layers.count(), gathered_tokens(cells)};
     Copies<E> keys{layers.backend, layers.count(), rows.tokens, 1};
     measure(state, [&](Stopwatch& watch) {
         std::uint64_t sum = 0;
@@ -89,18 +90,18 @@ void measure_move(benchmark::State& state, Cell cells, std::int32_t length) {
     Layers<Layout> layers{cells};
     std::vector<Move> moves;
     for (Cell cell = 0; cell < cells / 2; cell += 2 * length) moves.push_back({cells / 2 + cell, cell, length});
-    measure_beside_copies<E>(state, layers.backend, {layers.backend, layers.count(), cells / 4, 2}, [&] {
+    measure_with_copies<E>(state, layers.backend, {layers.backend, layers.count(), cells / 4, 2}, [&] {
         for (auto& store : layers.stores) store.move(layers.backend, moves);
     });
 }
 
 template <class Layout>
-void measure_turn(benchmark::State& state, Cell cells) {
+void measure_rotate(benchmark::State& state, Cell cells) {
     using E = typename Layout::key_element;
     Layers<Layout> layers{cells};
     const RopeShift<Neox> shift{rope_frequencies(head_dim, 500000)};
     const std::vector<KeyRotation> rotations{{cells / 2, cells / 2, -cells / 4}};
-    measure_beside_copies<E>(state, layers.backend, {layers.backend, layers.count(), cells / 2, 1}, [&] {
+    measure_with_copies<E>(state, layers.backend, {layers.backend, layers.count(), cells / 2, 1}, [&] {
         for (auto& store : layers.stores) store.rotate(layers.backend, shift, 0, rotations);
     });
 }
@@ -108,8 +109,8 @@ void measure_turn(benchmark::State& state, Cell cells) {
 template <class Layout>
 void add_all(const std::string& layout) {
     for (const Cell cells : kokkos_capacities) {
-        const auto add_job = [&](const std::string& job, int number, const std::string& way, auto measured) {
-            add(job + "/" + layout + "/" + std::to_string(number) + "/" + std::to_string(cells / 1024) + "k/" + way,
+        const auto add_job = [&](const std::string& job, int number, const std::string& variant, auto measured) {
+            add(job + "/" + layout + "/" + std::to_string(number) + "/" + std::to_string(cells / 1024) + "k/" + variant,
                 [=](benchmark::State& state) { measured(state); });
         };
         add_job("put", prompt, "cellar", [=](benchmark::State& state) { measure_put<Layout>(state, cells); });
@@ -117,11 +118,11 @@ void add_all(const std::string& layout) {
             add_job("gather", length, "cellar",
                     [=](benchmark::State& state) { measure_gather<Layout>(state, cells, length); });
         if constexpr (Layout::value_mapping::contiguous_cells)
-            add_job("gather", 1, "touch", [=](benchmark::State& state) { measure_touching<Layout>(state, cells); });
+            add_job("gather", 1, "touch", [=](benchmark::State& state) { measure_touch<Layout>(state, cells); });
         for (const int length : {64, 512})
             add_job("move", length, "cellar",
                     [=](benchmark::State& state) { measure_move<Layout>(state, cells, length); });
-        add_job("turn", 1, "cellar", [=](benchmark::State& state) { measure_turn<Layout>(state, cells); });
+        add_job("rotate", 1, "cellar", [=](benchmark::State& state) { measure_rotate<Layout>(state, cells); });
     }
 }
 
