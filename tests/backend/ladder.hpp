@@ -19,8 +19,8 @@
 #include <utility>
 #include <vector>
 
-// The ladder that every backend climbs. A rung relies on what the rungs below it have shown, so the first that breaks
-// is the diagnosis. A backend climbs it by a source file that says
+// The ladder: numbered tests for every backend. Each test relies on the ones before it, so the first failure shows
+// where the fault is. To test a backend, write a source file with
 //     #define CELLAR_BACKEND cellar::HostBackend
 //     #include "backend/ladder.hpp"
 
@@ -29,9 +29,9 @@ TYPE_TO_STRING(CELLAR_BACKEND);
 
 namespace cellar_test {
 
-/// Keys of random memory turn by several deltas.
+/// Rotates keys of random memory by several deltas.
 template <class Backend, class Kind, class Pairing>
-void check_rotary_keys_turn() {
+void check_rotated_keys() {
     std::mt19937 random{10};
     Memory<Backend, typename Kind::Mapping, typename Kind::Element> memory{40, 3, 16};
     memory.fill(random);
@@ -44,7 +44,7 @@ void check_rotary_keys_turn() {
 
 } // namespace cellar_test
 
-TEST_CASE_TEMPLATE("01 allocate zeroes", Backend, CELLAR_BACKEND) {
+TEST_CASE_TEMPLATE("01 allocated memory is zero", Backend, CELLAR_BACKEND) {
     cellar_test::for_all_kinds([]<class Kind>(Kind) {
         using E = typename Kind::Element;
         Backend backend;
@@ -57,7 +57,7 @@ TEST_CASE_TEMPLATE("01 allocate zeroes", Backend, CELLAR_BACKEND) {
     });
 }
 
-TEST_CASE_TEMPLATE("02 host round trip", Backend, CELLAR_BACKEND) {
+TEST_CASE_TEMPLATE("02 elements survive copies from and to the host", Backend, CELLAR_BACKEND) {
     cellar_test::for_all_kinds([]<class Kind>(Kind) {
         using E = typename Kind::Element;
         std::mt19937 random{2};
@@ -78,7 +78,7 @@ TEST_CASE_TEMPLATE("02 host round trip", Backend, CELLAR_BACKEND) {
     });
 }
 
-TEST_CASE_TEMPLATE("03 scatter then gather", Backend, CELLAR_BACKEND) {
+TEST_CASE_TEMPLATE("03 gather returns scattered rows", Backend, CELLAR_BACKEND) {
     cellar_test::for_all_kinds([]<class Kind>(Kind) {
         using E = typename Kind::Element;
         std::mt19937 random{3};
@@ -106,7 +106,7 @@ TEST_CASE_TEMPLATE("04 scatter writes where the mapping says, and nowhere else",
     });
 }
 
-TEST_CASE_TEMPLATE("05 rows come and go with any strides", Backend, CELLAR_BACKEND) {
+TEST_CASE_TEMPLATE("05 rows may have any strides", Backend, CELLAR_BACKEND) {
     cellar_test::for_all_kinds([]<class Kind>(Kind) {
         using E = typename Kind::Element;
         std::mt19937 random{5};
@@ -122,7 +122,8 @@ TEST_CASE_TEMPLATE("05 rows come and go with any strides", Backend, CELLAR_BACKE
     });
 }
 
-TEST_CASE_TEMPLATE("06 float rows are rounded once and come back", Backend, CELLAR_BACKEND) {
+TEST_CASE_TEMPLATE("06 scatter rounds float rows once, and gather returns the rounded values", Backend,
+                   CELLAR_BACKEND) {
     cellar_test::for_all_kinds([]<class Kind>(Kind) {
         using E = typename Kind::Element;
         std::mt19937 random{6};
@@ -144,7 +145,7 @@ TEST_CASE_TEMPLATE("06 float rows are rounded once and come back", Backend, CELL
     });
 }
 
-TEST_CASE_TEMPLATE("07 moves", Backend, CELLAR_BACKEND) {
+TEST_CASE_TEMPLATE("07 move copies runs of cells", Backend, CELLAR_BACKEND) {
     cellar_test::for_all_kinds([]<class Kind>(Kind) {
         std::mt19937 random{7};
         cellar_test::Memory<Backend, typename Kind::Mapping, typename Kind::Element> memory{40, 3, 6};
@@ -158,7 +159,7 @@ TEST_CASE_TEMPLATE("07 moves", Backend, CELLAR_BACKEND) {
     });
 }
 
-TEST_CASE_TEMPLATE("08 moves that overlap themselves", Backend, CELLAR_BACKEND) {
+TEST_CASE_TEMPLATE("08 a move may overlap itself", Backend, CELLAR_BACKEND) {
     cellar_test::for_all_kinds([]<class Kind>(Kind) {
         std::mt19937 random{8};
         for (const cellar::Move move : {cellar::Move{10, 9, 20}, {9, 10, 20}, {0, 7, 33}, {7, 0, 33}, {5, 5, 10}}) {
@@ -176,7 +177,7 @@ TEST_CASE_TEMPLATE("08 moves that overlap themselves", Backend, CELLAR_BACKEND) 
     });
 }
 
-TEST_CASE_TEMPLATE("09 a user's own shift turns exactly, in its layer", Backend, CELLAR_BACKEND) {
+TEST_CASE_TEMPLATE("09 a user-defined shift rotates exactly, by the factors of its layer", Backend, CELLAR_BACKEND) {
     cellar_test::for_all_kinds([]<class Kind>(Kind) {
         using E = typename Kind::Element;
         cellar_test::Memory<Backend, typename Kind::Mapping, E> memory{40, 3, 6};
@@ -194,17 +195,17 @@ TEST_CASE_TEMPLATE("09 a user's own shift turns exactly, in its layer", Backend,
     });
 }
 
-TEST_CASE_TEMPLATE("10 rotary keys turn, Neox pairing", Backend, CELLAR_BACKEND) {
+TEST_CASE_TEMPLATE("10 RoPE rotates keys, Neox pairing", Backend, CELLAR_BACKEND) {
     cellar_test::for_all_kinds(
-        []<class Kind>(Kind) { cellar_test::check_rotary_keys_turn<Backend, Kind, cellar::Neox>(); });
+        []<class Kind>(Kind) { cellar_test::check_rotated_keys<Backend, Kind, cellar::Neox>(); });
 }
 
-TEST_CASE_TEMPLATE("11 rotary keys turn, interleaved pairing", Backend, CELLAR_BACKEND) {
+TEST_CASE_TEMPLATE("11 RoPE rotates keys, interleaved pairing", Backend, CELLAR_BACKEND) {
     cellar_test::for_all_kinds(
-        []<class Kind>(Kind) { cellar_test::check_rotary_keys_turn<Backend, Kind, cellar::Interleaved>(); });
+        []<class Kind>(Kind) { cellar_test::check_rotated_keys<Backend, Kind, cellar::Interleaved>(); });
 }
 
-TEST_CASE_TEMPLATE("12 only the rotary part of a head turns", Backend, CELLAR_BACKEND) {
+TEST_CASE_TEMPLATE("12 only the rotary part of a head is rotated", Backend, CELLAR_BACKEND) {
     cellar_test::for_all_kinds([]<class Kind>(Kind) {
         std::mt19937 random{12};
         cellar_test::Memory<Backend, typename Kind::Mapping, typename Kind::Element> memory{40, 3, 16};
@@ -220,7 +221,7 @@ TEST_CASE_TEMPLATE("12 only the rotary part of a head turns", Backend, CELLAR_BA
     });
 }
 
-TEST_CASE_TEMPLATE("13 nothing to do", Backend, CELLAR_BACKEND) {
+TEST_CASE_TEMPLATE("13 empty work changes nothing", Backend, CELLAR_BACKEND) {
     cellar_test::for_all_kinds([]<class Kind>(Kind) {
         using E = typename Kind::Element;
         std::mt19937 random{13};
@@ -245,7 +246,7 @@ TEST_CASE_TEMPLATE("13 nothing to do", Backend, CELLAR_BACKEND) {
     });
 }
 
-TEST_CASE_TEMPLATE("14 addresses stay when a buffer moves", Backend, CELLAR_BACKEND) {
+TEST_CASE_TEMPLATE("14 addresses stay the same when a buffer moves", Backend, CELLAR_BACKEND) {
     cellar_test::for_all_kinds([]<class Kind>(Kind) {
         using E = typename Kind::Element;
         Backend backend;
@@ -265,7 +266,7 @@ TEST_CASE_TEMPLATE("14 addresses stay when a buffer moves", Backend, CELLAR_BACK
     });
 }
 
-TEST_CASE_TEMPLATE("15 work is done in the order in which it was given", Backend, CELLAR_BACKEND) {
+TEST_CASE_TEMPLATE("15 work is done in the order in which it is given", Backend, CELLAR_BACKEND) {
     cellar_test::for_all_kinds([]<class Kind>(Kind) {
         using E = typename Kind::Element;
         cellar_test::Memory<Backend, typename Kind::Mapping, E> memory{200, 4, 32};
@@ -286,7 +287,7 @@ TEST_CASE_TEMPLATE("15 work is done in the order in which it was given", Backend
     });
 }
 
-TEST_CASE_TEMPLATE("16 host copies stay inside of the buffer", Backend, CELLAR_BACKEND) {
+TEST_CASE_TEMPLATE("16 host copies that leave the buffer are violations", Backend, CELLAR_BACKEND) {
     Backend backend;
     auto buffer = backend.template allocate<float>(10);
     std::vector<float> four(4);

@@ -10,7 +10,7 @@
 
 namespace cellar_test {
 
-/// A host backend that writes masks itself, as those of devices do, and counts what it is asked for.
+/// A host backend that writes masks itself, as device backends do, and records the calls.
 struct MaskWriter : cellar::HostBackend {
     template <class T>
     void write_mask(std::span<const std::uint64_t> bits, T visible, T hidden, cellar::StridedView<T, 2> mask) {

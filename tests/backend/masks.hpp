@@ -14,7 +14,7 @@
 
 namespace cellar_test {
 
-/// A mask that a backend has written, bit by bit against what it was given; what lies behind it is not touched.
+/// Checks each element of a mask that a backend writes, and that the memory behind the mask does not change.
 template <class T, class Backend>
 void check_written_mask(Backend& backend, std::mt19937& random, std::int64_t tokens, std::int64_t history) {
     constexpr auto visible = cellar::detail::MaskValues<T>::visible;
@@ -47,7 +47,7 @@ void check_written_mask(Backend& backend, std::mt19937& random, std::int64_t tok
     CHECK(std::memcmp(expected.data(), floats.data(), expected.size()) == 0);
 }
 
-/// For backends that write masks, at sizes around those of words.
+/// Checks written masks at sizes around multiples of 64, the bits of a word.
 template <cellar::WritesMasks Backend>
 void check_written_masks() {
     std::mt19937 random{17};
@@ -65,7 +65,7 @@ void check_written_masks() {
 template <class Window, class Backend>
 using MaskCache = cellar::Cache<cellar::StandardV<float>, Window, cellar::DisabledShift, Backend>;
 
-/// The masks of two passes, in memory that the host reads.
+/// Checks that two passes have equal masks. The host must be able to read them.
 template <class T, class A, class B>
 void check_same_mask(A& a, B& b) {
     const auto one = a.template mask<T>();
@@ -107,7 +107,7 @@ void check_masks_under(const Window& window, std::int32_t padding) {
     }
 }
 
-/// In memory that the host reads: what the backend writes is what the host writes.
+/// Checks that the backend writes the same masks as the host. The host must be able to read them.
 template <class Backend>
 void check_masks_of_passes() {
     check_masks_under<Backend>(cellar::FullCausal{}, 1);
@@ -116,7 +116,7 @@ void check_masks_of_passes() {
     check_masks_under<Backend>(cellar::ChunkedAttention<>{70}, 8);
 }
 
-/// A reserved pass sees all, and no mask moves after it.
+/// Checks that a reserved pass sees all cells, and that later masks are at the same address.
 template <class Backend>
 void check_reserved_masks() {
     using namespace cellar;

@@ -20,7 +20,7 @@
 
 namespace cellar_test {
 
-/// The bits of two elements agree.
+/// True if the elements are bitwise equal.
 template <class E>
 bool same(const E& a, const E& b) {
     return std::memcmp(&a, &b, sizeof(E)) == 0;
@@ -31,7 +31,7 @@ bool same(const std::vector<E>& a, const std::vector<E>& b) {
     return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(E)) == 0);
 }
 
-/// Elements with a fraction that no 16-bit type holds.
+/// Random elements. Floats among them are not exact in a 16-bit type.
 template <class T>
 std::vector<T> random_elements(std::mt19937& random, std::int64_t n) {
     std::normal_distribution<float> normal{0.0f, 3.0f};
@@ -47,7 +47,7 @@ inline std::vector<cellar::Cell> first_cells(int n) {
     return cells;
 }
 
-/// Rows [tokens, heads, dim] with the strides of another order or with gaps, where a backend can read and write them.
+/// How rows [tokens, heads, dim] lie in memory: their order, and whether there are gaps.
 enum class Order { dense, padded_tokens, heads_first, dims_first, padded_dims };
 inline constexpr Order all_orders[] = {Order::dense, Order::padded_tokens, Order::heads_first, Order::dims_first,
                                        Order::padded_dims};
@@ -69,11 +69,12 @@ cellar::StridedView<T, 3> view_of(T* data, Order order, std::int64_t tokens, std
     return cellar::contiguous_view(data, tokens, heads, dim);
 }
 
-/// How many elements the strides of any order reach.
+/// The number of elements that rows of any order span at most.
 inline std::int64_t span_of(std::int64_t tokens, std::int64_t heads, std::int64_t dim) {
     return tokens * (2 * heads * dim + 3);
 }
 
+/// Rows [tokens, heads, dim] in a backend's memory.
 template <class Backend, class T>
 class Rows {
 public:
@@ -116,7 +117,7 @@ private:
     cellar::StridedView<T, 3> view_;
 };
 
-/// A backend, a buffer of it under a mapping, and a plain image of what the buffer should hold.
+/// A backend, one of its buffers under a mapping, and an image of the elements that the buffer should hold.
 template <class Backend, class Mapping, class E>
 class Memory {
 public:
@@ -130,7 +131,7 @@ public:
     E& expected(std::int64_t cell, std::int64_t head, std::int64_t d) {
         return image[static_cast<std::size_t>(mapping(cell, head, d))];
     }
-    /// The row of a cell in the order [head, dim].
+    /// `elements`: the row of the cell, [heads, dim].
     void expect_row(std::int64_t cell, const E* elements) {
         for (int head = 0; head < mapping.heads(); ++head)
             for (int d = 0; d < mapping.dim(); ++d) expected(cell, head, d) = elements[head * mapping.dim() + d];
@@ -142,7 +143,7 @@ public:
         return elements;
     }
 
-    /// Random elements everywhere, written without scatter.
+    /// Fills the whole buffer with random elements, without `scatter`.
     void fill(std::mt19937& random) {
         image = random_elements<E>(random, mapping.required_size());
         backend.copy_from_host(std::span<const E>{image}, buffer, 0);
@@ -184,14 +185,14 @@ public:
     std::vector<E> image;
 };
 
-/// What a memory is made of, so that a generic lambda can name it.
+/// A mapping and an element, for generic lambdas to name.
 template <class M, class E>
 struct Kind {
     using Mapping = M;
     using Element = E;
 };
 
-/// Calls `body(Kind<Mapping, Element>{})` for every mapping and element, and for a mapping of a user's own.
+/// Calls `body(Kind<Mapping, Element>{})` for every mapping and element, and for a user-defined mapping.
 template <class Body>
 void for_all_kinds(Body body) {
     const auto call = [&]<class Mapping, class E>(const char* name, Kind<Mapping, E> kind) {
@@ -204,7 +205,7 @@ void for_all_kinds(Body body) {
     call("HeadsDimsCells of float", Kind<cellar::HeadsDimsCells, float>{});
     call("HeadsDimsCells of half", Kind<cellar::HeadsDimsCells, cellar::half>{});
     call("HeadsDimsCells of bfloat16", Kind<cellar::HeadsDimsCells, cellar::bfloat16>{});
-    call("a user's mapping of half", Kind<Backwards, cellar::half>{});
+    call("a user-defined mapping of half", Kind<Backwards, cellar::half>{});
 }
 
 } // namespace cellar_test

@@ -15,11 +15,11 @@
 #include <span>
 #include <vector>
 
-// Rungs of the ladder that copy rows of slots.
+// The tests of the ladder that copy rows of slots.
 
 namespace cellar_test {
 
-/// Rows of a tensor in a backend's memory, and what is expected of their bytes.
+/// Rows of a tensor in a backend's memory, and the bytes that they should hold.
 template <class Backend, class E>
 struct SlotMemory {
     SlotMemory(Backend& backend, int count, int stride)
@@ -48,12 +48,12 @@ struct SlotMemory {
     std::vector<std::byte> expected;
 };
 
-/// Two memories of `count` rows, of which `elements` elements each are copied.
+/// Source and target of copies, with `count` rows each. Copies take the first `elements` elements of a row.
 template <class Backend, class E>
-struct SlotCopying {
-    SlotCopying(Backend& backend, std::mt19937& random, int count, int elements, int more_from, int more_to)
-        : from{backend, count, elements + more_from},
-          to{backend, count, elements + more_to},
+struct SlotTensor {
+    SlotTensor(Backend& backend, std::mt19937& random, int count, int elements, int padding_from, int padding_to)
+        : from{backend, count, elements + padding_from},
+          to{backend, count, elements + padding_to},
           bytes{elements * std::int64_t{sizeof(E)}} {
         from.fill(backend, random);
         to.fill(backend, random);
@@ -77,7 +77,7 @@ struct SlotCopying {
     std::int64_t bytes;
 };
 
-/// Copies to some of the rows, none twice.
+/// Copies to randomly chosen rows, none twice.
 inline std::vector<cellar::SlotCopy> random_copies(std::mt19937& random, int rows) {
     std::vector<cellar::Slot> targets(static_cast<std::size_t>(rows));
     std::iota(targets.begin(), targets.end(), 0);
@@ -89,16 +89,16 @@ inline std::vector<cellar::SlotCopy> random_copies(std::mt19937& random, int row
     return copies;
 }
 
-/// Two tensors at once, against what the rows are on the host. `most` elements in a row.
+/// Copies rows of two tensors at once and compares with the host. A row has up to `max * multiple` elements.
 template <class Backend>
-void check_slot_copies(std::mt19937& random, int most, int multiple) {
+void check_slot_copies(std::mt19937& random, int max, int multiple) {
     const auto up_to = [&](int n) { return std::uniform_int_distribution<int>{0, n}(random); };
     Backend backend;
     const int rows = 1 + up_to(12);
-    SlotCopying<Backend, float> wide{
-        backend, random, rows, multiple * up_to(most), multiple * up_to(2), multiple * up_to(2)};
-    SlotCopying<Backend, cellar::half> narrow{
-        backend, random, rows, multiple * up_to(most), multiple * up_to(2), multiple * up_to(2)};
+    SlotTensor<Backend, float> wide{
+        backend, random, rows, multiple * up_to(max), multiple * up_to(2), multiple * up_to(2)};
+    SlotTensor<Backend, cellar::half> narrow{
+        backend, random, rows, multiple * up_to(max), multiple * up_to(2), multiple * up_to(2)};
     for (int step = 0; step < 4; ++step) {
         const auto copies = random_copies(random, rows);
         const std::vector<cellar::SlotRows> tensors{wide.rows(), narrow.rows()};
@@ -112,10 +112,10 @@ void check_slot_copies(std::mt19937& random, int most, int multiple) {
 
 } // namespace cellar_test
 
-TEST_CASE_TEMPLATE("17 slots are copied, and zeroed, row by row and nothing else", Backend, CELLAR_BACKEND) {
+TEST_CASE_TEMPLATE("17 copy_slots copies and zeroes whole rows and nothing else", Backend, CELLAR_BACKEND) {
     std::mt19937 random{17};
     Backend backend;
-    cellar_test::SlotCopying<Backend, float> tensor{backend, random, 6, 8, 4, 0};
+    cellar_test::SlotTensor<Backend, float> tensor{backend, random, 6, 8, 4, 0};
     const std::vector<cellar::SlotRows> tensors{tensor.rows()};
     const std::vector<cellar::SlotCopy> copies{{5, 0}, {cellar::zero_slot, 2}, {0, 4}, {0, 1}};
     backend.copy_slots(tensors, copies);
@@ -126,7 +126,7 @@ TEST_CASE_TEMPLATE("17 slots are copied, and zeroed, row by row and nothing else
     CHECK(tensor.is_as_expected(backend));
 }
 
-TEST_CASE_TEMPLATE("18 rows of any bytes, strides and number, as the host would copy them", Backend, CELLAR_BACKEND) {
+TEST_CASE_TEMPLATE("18 copy_slots takes rows of any size, stride and number", Backend, CELLAR_BACKEND) {
     std::mt19937 random{18};
     for (int round = 0; round < 20; ++round) {
         cellar_test::check_slot_copies<Backend>(random, 50, 1);
@@ -136,10 +136,10 @@ TEST_CASE_TEMPLATE("18 rows of any bytes, strides and number, as the host would 
     cellar_test::check_slot_copies<Backend>(random, 20000, 8);
 }
 
-TEST_CASE_TEMPLATE("19 many tensors at once", Backend, CELLAR_BACKEND) {
+TEST_CASE_TEMPLATE("19 copy_slots takes many tensors at once", Backend, CELLAR_BACKEND) {
     std::mt19937 random{19};
     Backend backend;
-    std::vector<cellar_test::SlotCopying<Backend, float>> all;
+    std::vector<cellar_test::SlotTensor<Backend, float>> all;
     std::vector<cellar::SlotRows> tensors;
     for (int i = 0; i < 37; ++i) {
         all.emplace_back(backend, random, 5, 4 * (i % 3), 0, 4);

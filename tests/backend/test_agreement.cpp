@@ -4,6 +4,6 @@
 
 #include <doctest/doctest.h>
 
-TEST_CASE("the host backend does what the Eigen backend does") {
+TEST_CASE("the host backend agrees with the Eigen backend") {
     cellar_test::check_agreement<cellar::HostBackend>(15, 150);
 }

@@ -4,7 +4,7 @@
 #define CELLAR_BACKEND cellar::HostBackend
 #include "backend/ladder.hpp"
 
-TEST_CASE_TEMPLATE("heads longer than what the stack holds are turned all the same", E, float, cellar::half) {
+TEST_CASE_TEMPLATE("heads too long for the buffer on the stack are rotated, too", E, float, cellar::half) {
     std::mt19937 random{1};
     for (const int dim : {514, 1024, 1300}) {
         cellar_test::Memory<cellar::HostBackend, cellar::CellsHeadsDims, E> memory{4, 2, dim};

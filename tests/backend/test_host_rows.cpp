@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// How the host moves rows, on its own: what the processor converts, and what goes through blocks of strips.
+// The functions of the host backend that convert, scatter, gather and move rows.
 #include <cellar/backend/host/convert.hpp>
 #include <cellar/backend/host/rows.hpp>
 #include <cellar/backend/host/runs.hpp>
@@ -29,26 +29,26 @@ bool is_same(float a, float b) {
     return std::isnan(a) ? std::isnan(b) : std::bit_cast<std::uint32_t>(a) == std::bit_cast<std::uint32_t>(b);
 }
 
-/// Cells in runs of up to `longest`, each cell once.
-std::vector<Cell> cells_in_runs(int tokens, int longest, std::mt19937& random) {
+/// Cells in runs of up to `max_run`, each cell once.
+std::vector<Cell> cells_in_runs(int tokens, int max_run, std::mt19937& random) {
     std::vector<Cell> firsts(static_cast<std::size_t>(tokens));
-    for (std::size_t i = 0; i < firsts.size(); ++i) firsts[i] = static_cast<Cell>(i) * (longest + 1);
+    for (std::size_t i = 0; i < firsts.size(); ++i) firsts[i] = static_cast<Cell>(i) * (max_run + 1);
     std::shuffle(firsts.begin(), firsts.end(), random);
     std::vector<Cell> cells;
     for (std::size_t run = 0; std::ssize(cells) < tokens; ++run)
-        for (int i = 0; i < longest && std::ssize(cells) < tokens; ++i) cells.push_back(firsts[run] + i);
+        for (int i = 0; i < max_run && std::ssize(cells) < tokens; ++i) cells.push_back(firsts[run] + i);
     return cells;
 }
 
 template <class E>
-void check_rows(int tokens, int dim, int longest) {
+void check_rows(int tokens, int dim, int max_run) {
     CAPTURE(tokens);
     CAPTURE(dim);
-    CAPTURE(longest);
-    std::mt19937 random{static_cast<unsigned>(tokens * dim + longest)};
+    CAPTURE(max_run);
+    std::mt19937 random{static_cast<unsigned>(tokens * dim + max_run)};
     constexpr int heads = 2;
-    const std::vector<Cell> cells = cells_in_runs(tokens, longest, random);
-    const HeadsDimsCells mapping{std::int64_t{tokens} * (longest + 1), heads, dim};
+    const std::vector<Cell> cells = cells_in_runs(tokens, max_run, random);
+    const HeadsDimsCells mapping{std::int64_t{tokens} * (max_run + 1), heads, dim};
     std::vector<E> memory(static_cast<std::size_t>(mapping.required_size()), E{-1.0F});
     std::vector<E> rows(static_cast<std::size_t>(tokens * heads * dim));
     for (E& element : rows) element = E{static_cast<float>(random() % 1000)};
@@ -64,28 +64,28 @@ void check_rows(int tokens, int dim, int longest) {
     const auto same = [](E a, E b) { return static_cast<float>(a) == static_cast<float>(b); };
     REQUIRE(std::equal(memory.begin(), memory.end(), expected.begin(), same));
 
-    // In two parts, as two threads do it, to rows that do not lie together.
+    // In two parts, as two threads would do it, to rows with gaps between them.
     std::vector<E> back(static_cast<std::size_t>(tokens * (heads * dim + 3)), E{-2.0F});
-    auto apart = contiguous_view(back.data(), tokens, heads, dim);
-    apart.strides[0] += 3;
+    auto padded = contiguous_view(back.data(), tokens, heads, dim);
+    padded.strides[0] += 3;
     const std::int64_t parts = detail::gather_parts(mapping, cells);
     const auto cut = static_cast<std::int64_t>(random() % static_cast<unsigned>(parts + 1));
-    detail::gather_rows(mapping, memory.data(), cells, apart, 0, cut);
-    for (int i = 0; i < tokens; ++i) // the other part is another thread's
+    detail::gather_rows(mapping, memory.data(), cells, padded, 0, cut);
+    for (int i = 0; i < tokens; ++i) // the first part leaves the second one alone
         for (std::int64_t strip = cut; strip < parts; ++strip)
-            REQUIRE(static_cast<float>(apart(i, strip / dim, strip % dim)) == -2.0F);
-    detail::gather_rows(mapping, memory.data(), cells, apart, cut, parts);
+            REQUIRE(static_cast<float>(padded(i, strip / dim, strip % dim)) == -2.0F);
+    detail::gather_rows(mapping, memory.data(), cells, padded, cut, parts);
     std::vector<E> expected_back(back.size(), E{-2.0F});
     for (int i = 0; i < tokens; ++i)
-        std::copy_n(&view(i, 0, 0), heads * dim, expected_back.begin() + i * apart.strides[0]);
+        std::copy_n(&view(i, 0, 0), heads * dim, expected_back.begin() + i * padded.strides[0]);
     REQUIRE(std::equal(back.begin(), back.end(), expected_back.begin(), same));
 }
 
 } // namespace
 
-TEST_CASE("host: many halves at a time are converted as one") {
+TEST_CASE("host: halves convert to the same floats many at a time as one at a time") {
     const std::vector<half> halves = all_halves();
-    for (const std::int64_t offset : {0, 3}) { // a rest that is no whole vector
+    for (const std::int64_t offset : {0, 3}) { // 3: the last vector is not full
         std::vector<float> floats(halves.size());
         detail::convert(halves.data(), floats.data() + offset, std::ssize(halves) - offset);
         for (std::size_t i = 0; i + static_cast<std::size_t>(offset) < halves.size(); ++i)
@@ -93,11 +93,11 @@ TEST_CASE("host: many halves at a time are converted as one") {
     }
 }
 
-TEST_CASE("host: many floats at a time become halves as one does") {
+TEST_CASE("host: floats convert to the same halves many at a time as one at a time") {
     std::mt19937 random{1};
     std::vector<float> floats(1 << 18);
     for (float& f : floats) f = std::bit_cast<float>(static_cast<std::uint32_t>(random()));
-    // Half-way between two halves, and beside it: there rounding is decided.
+    // Midpoints between neighbouring halves and the floats next to them decide the rounding.
     std::size_t at = 0;
     for (const half h : all_halves()) {
         const auto exact = std::bit_cast<std::uint32_t>(static_cast<float>(h));
@@ -111,21 +111,21 @@ TEST_CASE("host: many floats at a time become halves as one does") {
     }
 }
 
-TEST_CASE("host: rows go to strips and come back, whatever their number and the runs of their cells") {
+TEST_CASE("host: rows scattered to strips are gathered unchanged, for any number of tokens and any runs of cells") {
     for (const int tokens : {1, 7, 8, 9, 255, 256, 257, 300})
         for (const int dim : {1, 5, 16, 32, 33})
-            for (const int longest : {1, 2, 9, 300}) {
-                check_rows<float>(tokens, dim, longest);
-                check_rows<half>(tokens, dim, longest);
+            for (const int max_run : {1, 2, 9, 300}) {
+                check_rows<float>(tokens, dim, max_run);
+                check_rows<half>(tokens, dim, max_run);
             }
-    for (const int longest : {1, 100}) check_rows<half>(9000, 3, longest); // more cells than are ordered at a time
-    check_rows<half>(200, 150, 100); // a head of several blocks, of which the next ones are asked for
+    for (const int max_run : {1, 100}) check_rows<half>(9000, 3, max_run); // more cells than are sorted at once
+    check_rows<half>(200, 150, 100); // a head of several blocks, where the next block is prefetched
 }
 
-TEST_CASE("host: a batch so large that it goes past the caches arrives whole") {
+TEST_CASE("host: a batch large enough to bypass the caches is written completely") {
     constexpr int tokens = 300;
     constexpr int heads = 2;
-    constexpr int dim = 129; // no row begins where a line of memory does
+    constexpr int dim = 129; // rows do not begin at cache lines
     const CellsHeadsDims mapping{tokens + 1, heads, dim};
     std::vector<float> rows(static_cast<std::size_t>(tokens * heads * dim));
     std::iota(rows.begin(), rows.end(), 1.0F);
@@ -138,14 +138,14 @@ TEST_CASE("host: a batch so large that it goes past the caches arrives whole") {
     CHECK(std::equal(rows.begin(), rows.end(), memory.begin() + heads * dim));
 }
 
-TEST_CASE("host: runs move, also those that overlap themselves, in parts and at once") {
+TEST_CASE("host: runs move correctly in one part or two, even if they overlap themselves") {
     std::mt19937 random{7};
     const auto below = [&](int n) { return static_cast<Cell>(random() % static_cast<unsigned>(n)); };
     for (int trial = 0; trial < 300; ++trial) {
         constexpr Cell cells = 700;
         constexpr int heads = 2;
         constexpr int dim = 5;
-        std::vector<Move> moves; // the first one overlaps itself, up or down, the second one does not
+        std::vector<Move> moves; // the first may overlap itself, upwards or downwards; the second never does
         moves.push_back({1 + below(20), 0, 1 + below(200)});
         if (trial % 2 == 0) std::swap(moves[0].from, moves[0].to);
         moves.push_back({450 + below(50), 230 + below(20), 1 + below(200)});

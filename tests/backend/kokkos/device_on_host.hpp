@@ -7,7 +7,7 @@ namespace cellar_test {
 
 using HostSpace = Kokkos::DefaultHostExecutionSpace;
 
-/// What devices do, done by the host's cores: where there is no device it is tested like this.
+/// Device work on the host's cores, to test it on machines without a device.
 using DeviceOnHost = cellar::detail::BasicKokkosBackend<HostSpace, Kokkos::HostSpace,
                                                         cellar::detail::KokkosDeviceWork<HostSpace, Kokkos::HostSpace>>;
 

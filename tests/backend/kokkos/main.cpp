@@ -7,7 +7,7 @@
 
 namespace {
 
-/// Whether the device that Kokkos was built for is there, if it was built for one.
+/// False if Kokkos was built for a device and this machine has none.
 bool has_device() {
     int devices = 1;
 #if defined(KOKKOS_ENABLE_CUDA)
@@ -20,13 +20,14 @@ bool has_device() {
 
 } // namespace
 
-// A buffer that outlives Kokkos makes it abort, and with it the test.
+// Kokkos aborts if a buffer outlives it, so the test fails then.
 int main(int argc, char** argv) {
     if (!has_device()) {
-        std::puts("nothing was tested: there is no device that Kokkos could work on");
+        std::puts("nothing was tested: no device was found");
         return 1;
     }
-    // More threads than cores here and there: then they do not spin while they wait, and tests run side by side.
+    // On small machines these are more threads than cores. They then wait without spinning, and tests can run in
+    // parallel.
     const Kokkos::ScopeGuard kokkos{Kokkos::InitializationSettings{}.set_num_threads(4).set_disable_warnings(true)};
     return doctest::Context{argc, argv}.run();
 }

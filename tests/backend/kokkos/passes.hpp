@@ -13,27 +13,27 @@
 
 namespace cellar_test {
 
-/// A copy of what a view shows, wherever it lies, in the order of its indices.
+/// A host copy of a view's elements, in the order of its indices.
 template <class Space, class T, int Rank>
-std::vector<float> seen_in(const cellar::StridedView<const T, Rank>& view) {
+std::vector<float> elements_of(const cellar::StridedView<const T, Rank>& view) {
     std::size_t reach = view.size() == 0 ? 0 : 1;
     for (int r = 0; r < Rank && reach > 0; ++r)
         reach += static_cast<std::size_t>((view.extent(r) - 1) * view.stride(r));
-    const Kokkos::View<const T*, Space, Kokkos::MemoryUnmanaged> there{view.pointer, reach};
-    const Kokkos::View<T*, Kokkos::HostSpace> here{"here", reach};
-    Kokkos::deep_copy(here, there);
-    std::vector<float> seen;
+    const Kokkos::View<const T*, Space, Kokkos::MemoryUnmanaged> source{view.pointer, reach};
+    const Kokkos::View<T*, Kokkos::HostSpace> copy{"copy", reach};
+    Kokkos::deep_copy(copy, source);
+    std::vector<float> elements;
     for (std::int64_t i = 0; i < view.size(); ++i) {
         std::int64_t rest = i;
         std::int64_t offset = 0;
         for (int r = Rank - 1; r >= 0; rest /= view.extent(r--)) offset += rest % view.extent(r) * view.stride(r);
-        seen.push_back(static_cast<float>(here(static_cast<std::size_t>(offset))));
+        elements.push_back(static_cast<float>(copy(static_cast<std::size_t>(offset))));
     }
-    return seen;
+    return elements;
 }
 
-/// Passes of a prompt and of decode steps of two sequences, with a removal between them, on a device and on the host:
-/// keys, values and masks are equal.
+/// Runs a prompt and decode steps of two sequences, with a removal between them, on a device and on the host. Checks
+/// that keys, values and masks are equal.
 template <class Backend, class Layout>
 void check_passes() {
     using namespace cellar;
@@ -54,18 +54,18 @@ void check_passes() {
         const Kokkos::View<float***, Kokkos::LayoutRight, Kokkos::HostSpace> rows{"rows", positions.size(), heads, dim};
         for (std::int64_t i = 0; i < tokens * heads * dim; ++i)
             rows.data()[i] = std::uniform_real_distribution<float>{-2.0F, 2.0F}(random);
-        const Kokkos::View<float***, Kokkos::LayoutRight, Space> there{"rows", positions.size(), heads, dim};
-        Kokkos::deep_copy(there, rows);
+        const Kokkos::View<float***, Kokkos::LayoutRight, Space> device_rows{"rows", positions.size(), heads, dim};
+        Kokkos::deep_copy(device_rows, rows);
         for (int layer = 0; layer < 2; ++layer) {
             a->put(layer, rows, rows);
-            b->put(layer, there, there);
+            b->put(layer, device_rows, device_rows);
             device.fence();
-            CHECK(seen_in<Kokkos::HostSpace>(a->keys(layer)) == seen_in<Space>(b->keys(layer)));
-            CHECK(seen_in<Kokkos::HostSpace>(a->values(layer)) == seen_in<Space>(b->values(layer)));
+            CHECK(elements_of<Kokkos::HostSpace>(a->keys(layer)) == elements_of<Space>(b->keys(layer)));
+            CHECK(elements_of<Kokkos::HostSpace>(a->values(layer)) == elements_of<Space>(b->values(layer)));
         }
         const auto mask = b->template mask<cellar::half>();
         device.fence();
-        CHECK(seen_in<Kokkos::HostSpace>(a->template mask<cellar::half>()) == seen_in<Space>(mask));
+        CHECK(elements_of<Kokkos::HostSpace>(a->template mask<cellar::half>()) == elements_of<Space>(mask));
         a->commit();
         b->commit();
     };

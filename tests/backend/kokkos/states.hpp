@@ -17,7 +17,7 @@ namespace cellar_test {
 struct Wide : cellar::StateTensor<2> {};
 struct Narrow : cellar::StateTensor<1, cellar::half> {};
 
-/// A step of a model: halving is exact, so that a device gets what the host gets.
+/// A stand-in for a model's computation. Halving is exact, so devices and the host get equal results.
 template <class T>
 struct Step {
     T* state;
@@ -38,9 +38,9 @@ void run(const Backend& backend, const Step<T>& step, std::int64_t size) {
     }
 }
 
-/// The states of two layers, in the memory of a backend.
+/// A model of two recurrent layers on a backend.
 template <class Backend>
-class Stepping {
+class StepModel {
 public:
     using Memory = cellar::RecurrentMemory<cellar::States<Wide, Narrow>, Backend>;
 
@@ -60,8 +60,8 @@ public:
     }
 
     template <class Tag, class Space>
-    std::vector<float> seen(int layer, int sequence) const {
-        return seen_in<Space>(memory.template view<Tag>(layer, memory.state({sequence})));
+    std::vector<float> elements(int layer, int sequence) const {
+        return elements_of<Space>(memory.template view<Tag>(layer, memory.state({sequence})));
     }
 
     Memory memory{cellar::StateShape{2, {{3, 40}, {7}}}, {.sequences = 3, .batch = 12, .rollback = 2}};
@@ -78,22 +78,22 @@ private:
     }
 };
 
-/// Passes over sequences of all lengths, with prefixes that are shared and tokens that are taken back, on a device and
-/// on the host: states are equal.
+/// Runs passes over sequences of different lengths, with shared prefixes and removed tokens, on a device and on the
+/// host. Checks that states are equal.
 template <class Backend>
 void check_states() {
     using Space = typename Backend::memory_space;
-    Stepping<cellar::HostBackend> host;
-    Stepping<Backend> device;
+    StepModel<cellar::HostBackend> host;
+    StepModel<Backend> device;
     const auto feed = [&](const Tokens& tokens) {
         host.feed(tokens);
         device.feed(tokens);
         for (int layer = 0; layer < 2; ++layer)
             for (int sequence = 0; sequence < 2; ++sequence) {
-                CHECK(host.seen<Wide, Kokkos::HostSpace>(layer, sequence)
-                      == device.template seen<Wide, Space>(layer, sequence));
-                CHECK(host.seen<Narrow, Kokkos::HostSpace>(layer, sequence)
-                      == device.template seen<Narrow, Space>(layer, sequence));
+                CHECK(host.elements<Wide, Kokkos::HostSpace>(layer, sequence)
+                      == device.template elements<Wide, Space>(layer, sequence));
+                CHECK(host.elements<Narrow, Kokkos::HostSpace>(layer, sequence)
+                      == device.template elements<Narrow, Space>(layer, sequence));
             }
     };
     feed(text(0, 0, 5) + text(1, 0, 3, 50));

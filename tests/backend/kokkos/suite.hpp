@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-// All that a backend of Kokkos has to show. A source file defines CELLAR_BACKEND and includes this.
+// The tests of every Kokkos backend. A source file defines CELLAR_BACKEND and includes this.
 
 #include "backend/agreement.hpp"
 #include "backend/ladder.hpp"
@@ -11,12 +11,12 @@
 
 #include <string>
 
-TEST_CASE_TEMPLATE("agrees with the Eigen backend, in few cells", Backend, CELLAR_BACKEND) {
+TEST_CASE_TEMPLATE("agrees with the Eigen backend on few cells", Backend, CELLAR_BACKEND) {
     cellar_test::check_agreement<Backend>(5, 150);
 }
 
-// Enough for every thread.
-TEST_CASE_TEMPLATE("agrees with the Eigen backend, in many cells", Backend, CELLAR_BACKEND) {
+// Enough cells to give every thread work.
+TEST_CASE_TEMPLATE("agrees with the Eigen backend on many cells", Backend, CELLAR_BACKEND) {
     cellar_test::check_agreement<Backend>(1, 3000);
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What a pass asks of Kokkos, counted by its tools; and of the allocator. docs/kokkos.md has the numbers.
+// Counts the work that a pass gives to Kokkos, and its allocations. docs/kokkos.md quotes the numbers.
 #include "backend/kokkos/device_on_host.hpp"
 #include "backend/kokkos/tools.hpp"
 #include "skip.hpp"
@@ -19,14 +19,14 @@
 
 namespace {
 
-bool counting_news = false;
-int news = 0;
+bool counting_new_calls = false;
+int new_calls = 0;
 
 } // namespace
 
-#ifndef __CUDACC__ // which would take them for device code, too
+#ifndef __CUDACC__ // nvcc would also compile these for the device
 void* operator new(std::size_t size) {
-    if (counting_news) ++news;
+    if (counting_new_calls) ++new_calls;
     void* const block = std::malloc(size == 0 ? 1 : size);
     if (block == nullptr) throw std::bad_alloc{};
     return block;
@@ -50,17 +50,17 @@ struct Counts {
     int fences = 0;
     int copies = 0;
     int kernels = 0;
-    int news = 0;
+    int new_calls = 0;
 
     bool operator==(const Counts&) const = default;
 };
 
 std::ostream& operator<<(std::ostream& out, const Counts& c) {
     return out << c.allocations << " allocations, " << c.fences << " fences, " << c.copies << " copies, " << c.kernels
-               << " kernels, " << c.news << " news";
+               << " kernels, " << c.new_calls << " calls of new";
 }
 
-/// What a call asks of Kokkos. Listening allocates, so what the call itself allocates is counted at another time.
+/// Counts the work that a call gives to Kokkos. The listener allocates, so `count_new_calls` needs a run of its own.
 template <class Call>
 void count(Counts& counts, Call call) {
     const cellar_test::Listener listener{{.kernel = [&](std::string_view) { ++counts.kernels; },
@@ -71,15 +71,15 @@ void count(Counts& counts, Call call) {
 }
 
 template <class Call>
-void count_news(Counts& counts, Call call) {
-    news = 0;
-    counting_news = true;
+void count_new_calls(Counts& counts, Call call) {
+    new_calls = 0;
+    counting_new_calls = true;
     call();
-    counting_news = false;
-    counts.news += news;
+    counting_new_calls = false;
+    counts.new_calls += new_calls;
 }
 
-/// The verbs of a pass.
+/// The counts of a pass by operation.
 struct PassCounts {
     Counts begin;
     Counts put; ///< in all layers
@@ -98,7 +98,7 @@ struct Ssm : StateTensor<3> {};
 template <class Backend, class Layout>
 class Model {
 public:
-    /// A pass of so many tokens, the next ones of its sequence.
+    /// Runs a pass over the next `tokens` tokens.
     template <class Count>
     void pass(int tokens, PassCounts& counts, Count count) {
         positions_.clear();
@@ -116,19 +116,19 @@ public:
             for (int layer = 0; layer < layers; ++layer) pass.put(layer, rows, rows);
         });
         count(counts.get, [&] {
-            for (int layer = 0; layer < layers; ++layer) seen_ += pass.get(layer).mask.size();
+            for (int layer = 0; layer < layers; ++layer) mask_elements_ += pass.get(layer).mask.size();
         });
         count(counts.commit, [&] { pass.commit(); });
     }
 
-    /// The counts of a pass after ones of the same size.
+    /// The counts of a pass that follows passes of the same size.
     PassCounts after_warm_up(int tokens) {
         PassCounts counts;
-        const auto only_call = [](Counts&, auto call) { call(); };
+        const auto without_counting = [](Counts&, auto call) { call(); };
         cache_.reserve(batch).drop();
-        for (int round = 0; round < 2; ++round) pass(tokens, counts, only_call);
+        for (int round = 0; round < 2; ++round) pass(tokens, counts, without_counting);
         pass(tokens, counts, [](Counts& of, auto call) { count(of, call); });
-        pass(tokens, counts, [](Counts& of, auto call) { count_news(of, call); });
+        pass(tokens, counts, [](Counts& of, auto call) { count_new_calls(of, call); });
         return counts;
     }
 
@@ -139,22 +139,24 @@ private:
     std::vector<Position> positions_;
     std::vector<Sequence> sequences_;
     int next_ = 0;
-    std::int64_t seen_ = 0;
+    std::int64_t mask_elements_ = 0;
 };
 
 using HostWork = KokkosBackend<HostSpace>;
 
-/// Threads of Kokkos waits after every kernel, and allocates to say so; Serial of 4.5 allocates for each kernel.
-bool counts_are_ours() {
+/// False if Kokkos itself fences or allocates: Threads waits after every kernel and allocates in doing so, Serial
+/// before 4.6 allocates for each kernel.
+bool kokkos_adds_nothing() {
     const std::string_view name{HostSpace::name()};
     return name != "Threads" && !(name == "Serial" && KOKKOS_VERSION < 40600);
 }
 
 } // namespace
 
-TEST_CASE_TEMPLATE("counts: host work", Layout, StandardV<cellar::half>, PermutedV<cellar::half>) {
-    if (!counts_are_ours()) CELLAR_SKIP("this Kokkos fences or allocates by itself");
-    const int pieces = HostSpace{}.concurrency() > 1 ? 2 * layers : 0; // else the caller does it all
+TEST_CASE_TEMPLATE("counts: host work launches kernels for large batches and nothing else", Layout,
+                   StandardV<cellar::half>, PermutedV<cellar::half>) {
+    if (!kokkos_adds_nothing()) CELLAR_SKIP("this Kokkos itself fences or allocates");
+    const int pieces = HostSpace{}.concurrency() > 1 ? 2 * layers : 0; // a single thread needs no launch
     const PassCounts decode = Model<HostWork, Layout>{}.after_warm_up(1);
     CHECK(decode.begin == Counts{});
     CHECK(decode.put == Counts{});
@@ -167,10 +169,10 @@ TEST_CASE_TEMPLATE("counts: host work", Layout, StandardV<cellar::half>, Permute
     CHECK(prefill.commit == Counts{});
 }
 
-// What a graph captures: kernels, and the list they read at the same address in every pass.
-TEST_CASE_TEMPLATE("counts: with the cells sent, puts are kernels alone", Layout, StandardV<cellar::half>,
+// A graph captures the kernels, which read the list at the same address in every pass.
+TEST_CASE_TEMPLATE("counts: after upload_cells, put launches kernels and nothing else", Layout, StandardV<cellar::half>,
                    PermutedV<cellar::half>) {
-    if (!counts_are_ours()) CELLAR_SKIP("this Kokkos fences or allocates by itself");
+    if (!kokkos_adds_nothing()) CELLAR_SKIP("this Kokkos itself fences or allocates");
     Cache<Layout, FullCausal, DisabledShift, DeviceOnHost> cache{CacheShape{layers, heads, dim},
                                                                  {.sequences = 2, .capacity = 100, .batch = 32}};
     cache.reserve(32).drop();
@@ -198,8 +200,9 @@ TEST_CASE_TEMPLATE("counts: with the cells sent, puts are kernels alone", Layout
     }
 }
 
-TEST_CASE_TEMPLATE("counts: device work", Layout, StandardV<cellar::half>, PermutedV<cellar::half>) {
-    if (!counts_are_ours()) CELLAR_SKIP("this Kokkos fences or allocates by itself");
+TEST_CASE_TEMPLATE("counts: device work copies one list for all puts and one for the mask", Layout,
+                   StandardV<cellar::half>, PermutedV<cellar::half>) {
+    if (!kokkos_adds_nothing()) CELLAR_SKIP("this Kokkos itself fences or allocates");
     for (const int tokens : {1, batch}) {
         CAPTURE(tokens);
         const PassCounts counts = Model<DeviceOnHost, Layout>{}.after_warm_up(tokens);
@@ -210,9 +213,9 @@ TEST_CASE_TEMPLATE("counts: device work", Layout, StandardV<cellar::half>, Permu
     }
 }
 
-// Sources and targets are lists of their own, which all layers share.
-TEST_CASE("counts: states of a layer are one launch each way") {
-    if (!counts_are_ours()) CELLAR_SKIP("this Kokkos fences or allocates by itself");
+// The copies of `get` and of `put` are a list each, which all layers share.
+TEST_CASE("counts: the states of a layer take one launch to get and one to put") {
+    if (!kokkos_adds_nothing()) CELLAR_SKIP("this Kokkos itself fences or allocates");
     using Memory = RecurrentMemory<States<Conv, Ssm>, DeviceOnHost>;
     Memory memory{StateShape{layers, {{4, 64}, {heads, 16, 16}}}, {.sequences = 3, .batch = 3}};
     PassCounts counts;
@@ -230,14 +233,14 @@ TEST_CASE("counts: states of a layer are one launch each way") {
     };
     for (int p = 0; p < 3; ++p) pass_of(p, [](Counts&, auto call) { call(); });
     pass_of(3, [](Counts& of, auto call) { count(of, call); });
-    pass_of(4, [](Counts& of, auto call) { count_news(of, call); });
+    pass_of(4, [](Counts& of, auto call) { count_new_calls(of, call); });
     CHECK(counts.get == Counts{.copies = 1, .kernels = layers});
     CHECK(counts.put == Counts{.copies = 1, .kernels = layers});
     CHECK(counts.commit == Counts{});
 }
 
-// As many as the slots of all layers that are filled with zeros for a sequence that starts.
-TEST_CASE("counts: slots are one launch for every 8 tensors, and one list for all") {
+// There are many tensors when a new sequence starts from zeros: those of all layers.
+TEST_CASE("counts: copy_slots takes one launch for every 8 tensors, and one list for all") {
     DeviceOnHost device;
     auto buffer = device.allocate<float>(20 * 16);
     std::vector<SlotRows> tensors;

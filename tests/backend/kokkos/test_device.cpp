@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include <cellar/backend/kokkos.hpp>
 
-// The ladder and the agreement with the Eigen backend on a device, if Kokkos was built for one: the conformance cases
-// and the naive model read keys and values in place, which the host cannot do there.
+// The ladder and the agreement with the Eigen backend on a device, if Kokkos was built for one. Left out are the
+// conformance cases and the naive model, because they read keys and values on the host.
 #if defined(KOKKOS_ENABLE_CUDA) || defined(KOKKOS_ENABLE_HIP)
 #define CELLAR_BACKEND cellar::KokkosBackend<>
 #include "backend/agreement.hpp"
@@ -15,12 +15,12 @@ TEST_CASE("a device agrees with the Eigen backend") {
     cellar_test::check_agreement<CELLAR_BACKEND>(3, 3000);
 }
 
-TEST_CASE("a device in passes: as on the host") {
+TEST_CASE("passes on a device equal those on the host") {
     cellar_test::check_passes<CELLAR_BACKEND, cellar::StandardV<cellar::half>>();
     cellar_test::check_passes<CELLAR_BACKEND, cellar::PermutedV<float>>();
 }
 
-TEST_CASE("a device keeps states: as the host does") {
+TEST_CASE("states on a device equal those on the host") {
     cellar_test::check_states<CELLAR_BACKEND>();
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Device work in packs, in tiles and by elements, at sizes around those of all three, against the host backend.
+// Compares device work with the host backend, at sizes around those that choose packs, tiles or single elements.
 #include "backend/kokkos/device_on_host.hpp"
 #include "backend/kokkos/tools.hpp"
 #include "backend/memory.hpp"
@@ -31,10 +31,11 @@ struct Extents {
     int tokens;
     int heads;
     int dim;
-    std::int64_t first; // element of a buffer in which the rows begin
+    std::int64_t first; // the element of the buffer at which the rows begin
 };
 
-/// Rows of T put into E and taken out again; returns the kernels that did it.
+/// Scatters rows of T to elements E and gathers them again. Returns the names of the kernels, which are the same for
+/// both.
 template <class Mapping, class E, class T>
 std::set<std::string> check(std::mt19937& random, const Extents& extents) {
     const int count = 2 * extents.tokens + 3;
@@ -101,13 +102,13 @@ void check_shapes() {
 
 } // namespace
 
-TEST_CASE("device work: rows of all shapes, aligned and not") {
+TEST_CASE("device work: scatter and gather take rows of all shapes, aligned or not") {
     check_shapes<float, float>();
     check_shapes<cellar::half, cellar::half>();
     check_shapes<cellar::bfloat16, float>();
 }
 
-TEST_CASE("device work: moves of rows of all shapes") {
+TEST_CASE("device work: move takes rows of all shapes") {
     std::mt19937 random{4};
     for (const int dim : {1, 3, 4, 8, 20}) {
         for (const int heads : {1, 2, 3}) {
@@ -128,7 +129,7 @@ TEST_CASE("device work: moves of rows of all shapes") {
 
 namespace {
 
-/// Moves on a device and on the host; returns how many kernels did it there.
+/// Moves on a device and on the host. Returns the number of device kernels.
 template <class Mapping, class E>
 int check_moves(std::mt19937& random, int cells, int heads, int dim, const std::vector<Move>& moves) {
     cellar_test::Memory<DeviceOnHost, Mapping, E> device{cells, heads, dim};
@@ -148,8 +149,8 @@ int check_moves(std::mt19937& random, int cells, int heads, int dim, const std::
 
 } // namespace
 
-// 4 MiB at once, of cells of 16 KiB: 256 of them.
-TEST_CASE("device work: runs that overlap themselves go through scratch memory, in parts") {
+// The scratch memory of 4 MiB holds 256 cells of 16 KiB.
+TEST_CASE("device work: runs that overlap themselves go through scratch memory in pieces") {
     std::mt19937 random{5};
     const auto check = [&](const std::vector<Move>& moves) {
         const int kernels = check_moves<CellsHeadsDims, float>(random, 1500, 32, 128, moves);
@@ -158,17 +159,17 @@ TEST_CASE("device work: runs that overlap themselves go through scratch memory, 
     };
     CHECK(check({{1, 0, 1000}}) == 2 * 4);    // down by one
     CHECK(check({{0, 1, 1000}}) == 2 * 4);    // up by one
-    CHECK(check({{700, 300, 800}}) == 2 * 4); // by more than goes at once
-    CHECK(check({{10, 7, 256}}) == 2);        // all at once
+    CHECK(check({{700, 300, 800}}) == 2 * 4); // by more cells than fit at once
+    CHECK(check({{10, 7, 256}}) == 2);        // fits at once
     CHECK(check({{10, 7, 257}}) == 2 * 2);
-    CHECK(check({{3, 0, 100}, {200, 205, 300}}) == 4); // two runs, parts of which go together
+    CHECK(check({{3, 0, 100}, {200, 205, 300}}) == 4); // two runs, pieces of which go together
     CHECK(check({{3, 0, 100}, {1000, 500, 60}, {700, 705, 40}}) == 1 + 2);
     CHECK(check({{5, 5, 100}}) == 0);
 }
 
 namespace {
 
-/// Pairs in the order of `AddShift`, but for the last two.
+/// The pairs of `AddShift`, except for the last two.
 struct MixedShift {
     static constexpr bool possible = true;
     using Factor = float;
@@ -186,7 +187,7 @@ struct MixedShift {
 };
 
 template <class E, class Shift>
-void check_turns(std::mt19937& random, const Shift& shift, int dim) {
+void check_rotations(std::mt19937& random, const Shift& shift, int dim) {
     cellar_test::Memory<DeviceOnHost, CellsHeadsDims, E> device{40, 2, dim};
     cellar_test::Memory<HostBackend, CellsHeadsDims, E> host{40, 2, dim};
     device.fill(random);
@@ -195,25 +196,26 @@ void check_turns(std::mt19937& random, const Shift& shift, int dim) {
     const std::vector<KeyRotation> rotations{{3, 5, -2}, {20, 1, -2}, {30, 10, 7}};
     device.rotate(shift, 0, rotations);
     host.rotate(shift, 0, rotations);
-    const auto got = device.read();
+    const auto actual = device.read();
     const auto expected = host.read();
-    float furthest = 0.0F;
-    for (std::size_t i = 0; i < got.size(); ++i)
-        furthest = std::max(furthest, std::abs(static_cast<float>(got[i]) - static_cast<float>(expected[i])));
-    CHECK(furthest <= (sizeof(E) == 4 ? 1e-5F : 0.0F)); // compilers may join a product and a sum; these sums are exact
+    float largest = 0.0F;
+    for (std::size_t i = 0; i < actual.size(); ++i)
+        largest = std::max(largest, std::abs(static_cast<float>(actual[i]) - static_cast<float>(expected[i])));
+    // Compilers may fuse a product and a sum. The shifts of 16-bit elements add without products.
+    CHECK(largest <= (sizeof(E) == 4 ? 1e-5F : 0.0F));
 }
 
 } // namespace
 
-TEST_CASE("device work: turns in packs and pair by pair") {
+TEST_CASE("device work: keys are rotated in packs and pair by pair") {
     std::mt19937 random{6};
-    for (const int dim : {32, 33, 40}) { // whole packs, none, and whole packs with elements that do not turn
+    for (const int dim : {32, 33, 40}) { // whole packs; no packs; whole packs and elements that are not rotated
         CAPTURE(dim);
-        check_turns<float>(random, RopeShift<Neox>{std::vector<double>(16, 0.3)}, dim);
-        check_turns<float>(random, RopeShift<Interleaved>{std::vector<double>(12, 0.3)}, dim);
-        check_turns<cellar::half>(random, cellar_test::AddShift{16}, dim);
-        check_turns<cellar::half>(random, cellar_test::AddShift{4}, dim);
-        check_turns<cellar::bfloat16>(random, MixedShift{}, dim);
-        check_turns<float>(random, MixedShift{}, dim);
+        check_rotations<float>(random, RopeShift<Neox>{std::vector<double>(16, 0.3)}, dim);
+        check_rotations<float>(random, RopeShift<Interleaved>{std::vector<double>(12, 0.3)}, dim);
+        check_rotations<cellar::half>(random, cellar_test::AddShift{16}, dim);
+        check_rotations<cellar::half>(random, cellar_test::AddShift{4}, dim);
+        check_rotations<cellar::bfloat16>(random, MixedShift{}, dim);
+        check_rotations<float>(random, MixedShift{}, dim);
     }
 }

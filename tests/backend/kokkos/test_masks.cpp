@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Masks and passes of device work, on the cores of the host.
+// Passes and masks by device work on the host's cores.
 #include "backend/kokkos/device_on_host.hpp"
 #include "backend/kokkos/passes.hpp"
 #include "backend/masks.hpp"
@@ -14,19 +14,19 @@ static_assert(WritesMasks<DeviceOnHost> && UploadsCells<DeviceOnHost>);
 static_assert(!WritesMasks<KokkosBackend<Kokkos::DefaultHostExecutionSpace>>);
 static_assert(!UploadsCells<KokkosBackend<Kokkos::DefaultHostExecutionSpace>>);
 
-TEST_CASE("device work in passes: as on the host") {
+TEST_CASE("device work: passes equal those on the host") {
     cellar_test::check_passes<DeviceOnHost, StandardV<cellar::half>>();
     cellar_test::check_passes<DeviceOnHost, PermutedV<float>>();
 }
 
-TEST_CASE("masks on the device: every element and size") {
+TEST_CASE("masks by device work: every element type, at sizes around words") {
     cellar_test::check_written_masks<DeviceOnHost>();
 }
 
-TEST_CASE("masks on the device: as the host writes them") {
+TEST_CASE("masks by device work: equal to those of the host") {
     cellar_test::check_masks_of_passes<DeviceOnHost>();
 }
 
-TEST_CASE("masks on the device: a reserved pass sees all, and no mask moves after it") {
+TEST_CASE("masks by device work: a reserved pass sees all cells, and later masks are at the same address") {
     cellar_test::check_reserved_masks<DeviceOnHost>();
 }

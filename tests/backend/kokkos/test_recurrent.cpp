@@ -5,7 +5,7 @@
 
 #include <doctest/doctest.h>
 
-TEST_CASE("recurrent states of the host's cores agree with the naive model") {
+TEST_CASE("recurrent states by host work agree with the naive model") {
     CHECK(property::recurrent::agrees_with_model<cellar::KokkosBackend<cellar_test::HostSpace>>(60));
 }
 
@@ -13,6 +13,6 @@ TEST_CASE("recurrent states by device work agree with the naive model") {
     CHECK(property::recurrent::agrees_with_model<cellar_test::DeviceOnHost>(60));
 }
 
-TEST_CASE("recurrent states by device work: as on the host") {
+TEST_CASE("recurrent states by device work equal those on the host") {
     cellar_test::check_states<cellar_test::DeviceOnHost>();
 }

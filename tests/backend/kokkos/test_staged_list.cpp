@@ -20,7 +20,8 @@ namespace {
 using Space = Kokkos::DefaultHostExecutionSpace;
 using List = cellar::detail::StagedList<int, Space, Kokkos::HostSpace>;
 
-/// A device that reads what it copies as late as it may: at a fence of ours. It remembers what it should find.
+/// Imitates a device that reads copied memory as late as it may, at a fence by cellar, and checks that the memory still
+/// holds what it held when the copy was enqueued.
 struct LateDevice {
     struct Copy {
         const std::byte* from;
@@ -29,14 +30,14 @@ struct LateDevice {
 
     void copy(const void* from, std::size_t bytes) {
         const auto* const begin = static_cast<const std::byte*>(from);
-        under_way.push_back({begin, {begin, begin + bytes}});
+        in_flight.push_back({begin, {begin, begin + bytes}});
         ++copies;
     }
 
     void read() {
-        for (const Copy& copy : under_way)
-            all_found = all_found && std::equal(copy.expected.begin(), copy.expected.end(), copy.from);
-        under_way.clear();
+        for (const Copy& copy : in_flight)
+            all_unchanged = all_unchanged && std::equal(copy.expected.begin(), copy.expected.end(), copy.from);
+        in_flight.clear();
         ++fences;
     }
 
@@ -48,8 +49,8 @@ struct LateDevice {
                 .copy = [this](const void*, const void* from, std::size_t bytes) { copy(from, bytes); }};
     }
 
-    std::vector<Copy> under_way;
-    bool all_found = true;
+    std::vector<Copy> in_flight;
+    bool all_unchanged = true;
     int copies = 0;
     int fences = 0;
 };
@@ -66,7 +67,7 @@ bool holds(const int* device, const std::vector<int>& list) {
 
 } // namespace
 
-TEST_CASE("staged lists: a list stays as it was until the device has read it") {
+TEST_CASE("staged lists: staging memory does not change until the device has read it") {
     const Space space;
     LateDevice device;
     List list;
@@ -76,18 +77,18 @@ TEST_CASE("staged lists: a list stays as it was until the device has read it") {
         for (int round = 0; round < 3000; ++round) {
             const auto sent = numbers(100 * round, std::uniform_int_distribution<std::size_t>{1, 600}(random));
             CHECK(holds(list.upload(space, sent), sent));
-            if (round % 500 == 499) { // a fence of somebody else
+            if (round % 500 == 499) { // a fence by the program
                 device.read();
                 list.fenced();
             }
         }
         device.read();
     }
-    CHECK(device.all_found);
+    CHECK(device.all_unchanged);
     CHECK(device.copies == 3000);
 }
 
-TEST_CASE("staged lists: what the device has is not copied again, and its address stays") {
+TEST_CASE("staged lists: a list that the device already has is not copied again, and its address stays the same") {
     const Space space;
     LateDevice device;
     List list;
@@ -95,7 +96,7 @@ TEST_CASE("staged lists: what the device has is not copied again, and its addres
     const Listener listener{device.events()};
     const int* const address = list.upload(space, numbers(0, 50));
     CHECK(list.upload(space, numbers(0, 50)) == address);
-    CHECK(list.upload(space, numbers(0, 20)) == address); // its beginning
+    CHECK(list.upload(space, numbers(0, 20)) == address); // the beginning of the same list
     CHECK(device.copies == 1);
     list.fenced();
     CHECK(list.upload(space, numbers(0, 50)) == address);
@@ -109,17 +110,17 @@ TEST_CASE("staged lists: what the device has is not copied again, and its addres
     CHECK(device.copies == 3);
 }
 
-TEST_CASE("staged lists: a fence for every block of staging memory, and none if somebody else fences") {
+TEST_CASE("staged lists: one fence for each block of staging memory, and none if the program fences") {
     const Space space;
     List list;
     list.reserve(space, 4096);
     LateDevice device;
     const Listener listener{device.events()};
-    const int in_a_block = (2 * 4096 + (1 << 20) / static_cast<int>(sizeof(int))) / 4096;
-    for (int round = 0; round < 10 * in_a_block; ++round) list.upload(space, numbers(round, 4096));
-    CHECK(device.copies == 10 * in_a_block);
+    const int per_block = (2 * 4096 + (1 << 20) / static_cast<int>(sizeof(int))) / 4096;
+    for (int round = 0; round < 10 * per_block; ++round) list.upload(space, numbers(round, 4096));
+    CHECK(device.copies == 10 * per_block);
     CHECK(device.fences == 9);
-    for (int round = 0; round < 10 * in_a_block; ++round) {
+    for (int round = 0; round < 10 * per_block; ++round) {
         list.fenced();
         list.upload(space, numbers(round, 4096));
     }

@@ -35,7 +35,7 @@ View filled() {
 
 } // namespace
 
-TEST_CASE_TEMPLATE("views: rows in any layout of Kokkos", Layout, Kokkos::LayoutRight, Kokkos::LayoutLeft) {
+TEST_CASE_TEMPLATE("views: rows may have any layout of Kokkos", Layout, Kokkos::LayoutRight, Kokkos::LayoutLeft) {
     const auto rows = filled<Kokkos::View<float***, Layout, Kokkos::HostSpace>>();
     TestCache cache{CacheShape{1, heads, dim}, {.sequences = 1, .capacity = 8, .batch = tokens}};
     const Position positions[] = {{0}, {1}, {2}};
@@ -61,7 +61,7 @@ TEST_CASE_TEMPLATE("views: rows in any layout of Kokkos", Layout, Kokkos::Layout
     pass->commit();
 }
 
-TEST_CASE("views: a wrong extent is named") {
+TEST_CASE("views: the message names a wrong extent") {
     TestCache cache{CacheShape{1, heads, dim}, {.sequences = 1, .capacity = 8, .batch = tokens}};
     const Position positions[] = {{0}};
     const Sequence sequences[] = {{0}};
@@ -72,7 +72,7 @@ TEST_CASE("views: a wrong extent is named") {
           == "put: the keys of layer 0 are [3, 2, 4], expected [1 tokens, 2 heads, 4]");
 }
 
-TEST_CASE("views: buffers and device lists are never aliases") {
+TEST_CASE("views: buffers and device lists cannot be copied") {
     using Buffer = Backend::Buffer<float>;
     static_assert(!std::is_copy_constructible_v<Buffer>);
     static_assert(

@@ -11,7 +11,7 @@
 
 namespace cellar_test {
 
-/// What Kokkos tells its tools, while it lives: one at a time.
+/// Callbacks for the events that Kokkos reports to tools.
 struct Events {
     std::function<void(std::string_view name)> kernel = [](auto) {};
     std::function<void(std::string_view name)> fence = [](auto) {};
@@ -19,6 +19,7 @@ struct Events {
     std::function<void(const void* to, const void* from, std::size_t bytes)> copy = [](auto...) {};
 };
 
+/// Reports events while it lives. Only one may live at a time.
 class Listener {
 public:
     explicit Listener(Events events) {
@@ -29,7 +30,7 @@ public:
         Tools::set_begin_parallel_reduce_callback(kernel);
         Tools::set_begin_parallel_scan_callback(kernel);
         Tools::set_begin_fence_callback([](const char* name, std::uint32_t, std::uint64_t*) {
-            // Kokkos fences around every kernel while it is listened to; that is not the program's doing.
+            // Kokkos adds fences around every kernel while a tool listens. They do not count.
             if (!std::string_view{name}.starts_with("Kokkos::Tools")) now.fence(name);
         });
         Tools::set_allocate_data_callback(
