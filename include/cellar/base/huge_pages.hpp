@@ -18,9 +18,8 @@ inline void prefer_huge_pages([[maybe_unused]] void* first, [[maybe_unused]] std
     constexpr std::uintptr_t page = 65536; // a multiple of every page size in use
     constexpr std::size_t min_bytes = std::size_t{8} << 20;
     if (bytes < min_bytes) return;
-    const auto begin = (reinterpret_cast<std::uintptr_t>(first) + page - 1) / page * page;
-    const auto end = (reinterpret_cast<std::uintptr_t>(first) + bytes) / page * page;
-    (void)::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);
+    const std::size_t skipped = (page - reinterpret_cast<std::uintptr_t>(first) % page) % page;
+    (void)::madvise(static_cast<std::byte*>(first) + skipped, (bytes - skipped) / page * page, MADV_HUGEPAGE);
 #endif
 }
 

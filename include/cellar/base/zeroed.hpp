@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <memory>
 #include <new>
 #include <type_traits>
 #include <utility>
@@ -26,11 +27,13 @@ public:
         if (size == 0) return;
         constexpr auto largest = (SIZE_MAX - alignment) / sizeof(T);
         if (static_cast<std::uint64_t>(size) > largest) throw std::bad_alloc{};
-        block_ = std::calloc(static_cast<std::size_t>(size) * sizeof(T) + alignment, 1);
+        const std::size_t bytes = static_cast<std::size_t>(size) * sizeof(T);
+        std::size_t room = bytes + alignment;
+        block_ = std::calloc(room, 1);
         if (block_ == nullptr) throw std::bad_alloc{};
-        detail::prefer_huge_pages(block_, static_cast<std::size_t>(size) * sizeof(T));
-        const auto address = reinterpret_cast<std::uintptr_t>(block_);
-        data_ = reinterpret_cast<T*>((address + alignment - 1) / alignment * alignment);
+        detail::prefer_huge_pages(block_, bytes);
+        void* first = block_;
+        data_ = static_cast<T*>(std::align(alignment, bytes, first, room));
     }
 
     ZeroedArray(ZeroedArray&& other) noexcept

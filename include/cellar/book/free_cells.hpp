@@ -57,7 +57,7 @@ public:
 
     /// The lowest free cell from `from` on, or -1.
     Cell next(Cell from) {
-        std::int64_t at = from / 64;
+        const std::int64_t at = from / 64;
         if (at >= leaves_) return -1;
         const Word rest = word(at) & (~Word{0} << (from % 64));
         if (rest != 0) return lowest_of(at, rest);

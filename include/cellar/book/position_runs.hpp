@@ -240,7 +240,7 @@ private:
     }
 
     void insert_one(std::int32_t position, Cell cell) {
-        std::int64_t i = first_starting_at(position + 1);
+        const std::int64_t i = first_starting_at(position + 1);
         if (i > 0 && runs_[i - 1].last() > position) {
             runs_.open(i, 1);
             runs_[i] = runs_[i - 1].tail(runs_[i - 1].last() - position);

@@ -17,10 +17,10 @@ struct bfloat16 {
 
     CELLAR_FUNCTION constexpr explicit bfloat16(float value) : bits{} {
         const std::uint32_t word = __builtin_bit_cast(std::uint32_t, value);
-        const std::uint32_t odd = word >> 16 & 1u;
-        const std::uint32_t rounded = (word + 0x7fffu + odd) >> 16;
-        const std::uint32_t nan = word >> 16 | 0x40u;
-        bits = static_cast<std::uint16_t>((word & 0x7fffffffu) > 0x7f800000u ? nan : rounded);
+        const std::uint32_t odd = word >> 16 & 1U;
+        const std::uint32_t rounded = (word + 0x7fffU + odd) >> 16;
+        const std::uint32_t nan = word >> 16 | 0x40U;
+        bits = static_cast<std::uint16_t>((word & 0x7fffffffU) > 0x7f800000U ? nan : rounded);
     }
 
     CELLAR_FUNCTION constexpr explicit operator float() const {

@@ -46,7 +46,7 @@ struct half {
 
     CELLAR_FUNCTION constexpr explicit half(float value) : bits{} {
         const std::uint32_t word = __builtin_bit_cast(std::uint32_t, value);
-        const auto magnitude = static_cast<std::int32_t>(word & 0x7fffffffu);
+        const auto magnitude = static_cast<std::int32_t>(word & 0x7fffffffU);
 #ifdef CELLAR_CONVERTS_HALF
         if (!__builtin_is_constant_evaluated()) {
             bits = detail::half_bits(value);
@@ -65,7 +65,7 @@ struct half {
         const std::int32_t is_nan = (infinity - magnitude) >> 31;
         const std::int32_t nan = 0x7e00 | (magnitude >> 13 & 0x1ff);
         const std::int32_t result = (number & ~is_nan) | (nan & is_nan);
-        bits = static_cast<std::uint16_t>((word >> 16 & 0x8000u) | static_cast<std::uint32_t>(result));
+        bits = static_cast<std::uint16_t>((word >> 16 & 0x8000U) | static_cast<std::uint32_t>(result));
     }
 
     CELLAR_FUNCTION constexpr explicit operator float() const {

@@ -44,11 +44,11 @@ public:
     }
 
 private:
-    template <int n>
+    template <int N>
     CELLAR_FUNCTION void apply_along(std::int32_t fastest, std::int32_t head, std::int32_t begin) const {
-        Value values[n];
-        for (int k = 0; k < n; ++k) values[k] = kernel_.read(cell(fastest, begin + k), head, dim(fastest, begin + k));
-        for (int k = 0; k < n; ++k) kernel_.write(cell(fastest, begin + k), head, dim(fastest, begin + k), values[k]);
+        Value values[N];
+        for (int k = 0; k < N; ++k) values[k] = kernel_.read(cell(fastest, begin + k), head, dim(fastest, begin + k));
+        for (int k = 0; k < N; ++k) kernel_.write(cell(fastest, begin + k), head, dim(fastest, begin + k), values[k]);
     }
 
     CELLAR_FUNCTION std::int64_t cell(std::int32_t fastest, std::int32_t along) const {

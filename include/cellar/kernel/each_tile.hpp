@@ -63,26 +63,26 @@ private:
     };
 
     // Nearly all tiles are whole. For these the compiler computes a thread's first place and then only adds.
-    template <bool is_whole>
+    template <bool IsWhole>
     CELLAR_FUNCTION void read(const Tile& tile, const Team& team, Value* shared) const {
         for (int thread = team.team_rank(); thread < threads; thread += team.team_size()) {
             Value values[strip];
             for (int k = 0; k < strip; ++k) {
                 const Place at = place<ReadsAlongDims>(tile, thread, k);
-                if (is_whole || is_within(at)) values[k] = kernel_.read(at.cell, tile.head, at.d);
+                if (IsWhole || is_within(at)) values[k] = kernel_.read(at.cell, tile.head, at.d);
             }
             for (int k = 0; k < strip; ++k) {
                 const Place at = place<ReadsAlongDims>(tile, thread, k);
-                if (is_whole || is_within(at)) shared[at.shared] = values[k];
+                if (IsWhole || is_within(at)) shared[at.shared] = values[k];
             }
         }
     }
-    template <bool is_whole>
+    template <bool IsWhole>
     CELLAR_FUNCTION void write(const Tile& tile, const Team& team, const Value* shared) const {
         for (int thread = team.team_rank(); thread < threads; thread += team.team_size()) {
             for (int k = 0; k < strip; ++k) {
                 const Place at = place<!ReadsAlongDims>(tile, thread, k);
-                if (is_whole || is_within(at)) kernel_.write(at.cell, tile.head, at.d, shared[at.shared]);
+                if (IsWhole || is_within(at)) kernel_.write(at.cell, tile.head, at.d, shared[at.shared]);
             }
         }
     }

@@ -30,7 +30,7 @@ PairOrder pair_order(const Rotation& rotation) {
 }
 
 /// Rotates N pairs at once, which fill two packs. Its indices are (i, head, pair / N).
-template <class Element, int N, PairOrder order, class Rotation, class Factor>
+template <class Element, int N, PairOrder Order, class Rotation, class Factor>
 struct RotatePacks {
     struct Value {
         Pack<Element, N> packs[2];
@@ -47,8 +47,8 @@ struct RotatePacks {
         const Factors of_pairs = reinterpret_cast<const Factors*>(factors)[group];
         Value value{{pack(i, head, pair, 0), pack(i, head, pair, 1)}};
         for (int k = 0; k < N; ++k) {
-            Element& first = order == PairOrder::apart ? value.packs[0].elements[k] : at(value, 2 * k);
-            Element& second = order == PairOrder::apart ? value.packs[1].elements[k] : at(value, 2 * k + 1);
+            Element& first = Order == PairOrder::apart ? value.packs[0].elements[k] : at(value, 2 * k);
+            Element& second = Order == PairOrder::apart ? value.packs[1].elements[k] : at(value, 2 * k + 1);
             float a = static_cast<float>(first);
             float b = static_cast<float>(second);
             rotation.rotate(a, b, of_pairs.factors[k]);
@@ -73,7 +73,7 @@ private:
 
     /// The first or the second of the two packs that begin with this pair.
     CELLAR_FUNCTION Pack<Element, N>& pack(std::int64_t i, std::int64_t head, int pair, int which) const {
-        const int second = order == PairOrder::apart ? rotation.second(pair) : rotation.first(pair) + N;
+        const int second = Order == PairOrder::apart ? rotation.second(pair) : rotation.first(pair) + N;
         const int d = which == 0 ? rotation.first(pair) : second;
         return *reinterpret_cast<Pack<Element, N>*>(memory + mapping(cells(i), head, d));
     }

@@ -59,9 +59,9 @@ public:
     };
 
     /// All layers alike: one frequency per pair. Fewer pairs than half of a head leave its further elements alone;
-    /// `begin` is the first element of a head that rotations.
-    explicit RopeShift(std::vector<double> frequencies, int begin = 0)
-        : RopeShift{std::vector<std::vector<double>>(1, std::move(frequencies)), begin, Private{}} {}
+    /// `begin` is the first element of a head that is rotated.
+    explicit RopeShift(const std::vector<double>& frequencies, int begin = 0)
+        : RopeShift{std::vector<std::vector<double>>(1, frequencies), begin, Private{}} {}
 
     /// Frequencies for each layer; an empty list for a layer without rotary embeddings.
     static RopeShift per_layer(std::vector<std::vector<double>> frequencies, int begin = 0) {

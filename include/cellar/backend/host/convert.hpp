@@ -21,7 +21,7 @@ struct HalfConversion {
     static constexpr std::int64_t width = 8;
 
     // Every processor with AVX2 has F16C, which not all compilers can query.
-    static bool is_available() { return __builtin_cpu_supports("avx2") != 0; }
+    static bool is_available() { return static_cast<bool>(__builtin_cpu_supports("avx2")); }
 
     [[gnu::target("avx,f16c")]] static void run(const half* from, float* to, std::int64_t n) {
         for (std::int64_t i = 0; i < n; i += width) {

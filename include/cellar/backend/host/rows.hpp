@@ -58,7 +58,7 @@ template <class Mapping, class E, class T>
 void scatter_rows(const Mapping& mapping, E* memory, std::span<const Cell> cells, StridedView<const T, 3> rows) {
     if (Mapping::contiguous_rows && rows.stride(2) == 1) {
         // Large writes bypass the caches to keep the model's working set there; small ones are read again soon.
-        constexpr std::int64_t large = 256 * 1024 / sizeof(E);
+        constexpr std::int64_t large = std::int64_t{256} * 1024 / std::int64_t{sizeof(E)};
         visit_pieces(mapping, cells, rows, [=](auto i, auto head, auto offset, auto n) {
             if (n < large) return convert(&rows(i, head, 0), memory + offset, n);
             stream(&rows(i, head, 0), memory + offset, n);

@@ -26,22 +26,22 @@ struct TileRow<4> {
     using type = std::int32_t __attribute__((vector_size(16)));
 };
 
-/// Interleaves the first halves of two rows (`first` 0) or their second halves (`first` half a row).
-template <int first, class Row, std::size_t... I>
+/// Interleaves the first halves of two rows (`First` 0) or their second halves (`First` half a row).
+template <int First, class Row, std::size_t... I>
 Row zip(Row a, Row b, std::index_sequence<I...>) {
     constexpr int n = sizeof...(I);
-    return __builtin_shufflevector(a, b, (first + static_cast<int>(I) / 2 + static_cast<int>(I) % 2 * n)...);
+    return __builtin_shufflevector(a, b, (First + static_cast<int>(I) / 2 + static_cast<int>(I) % 2 * n)...);
 }
 
 // Interleaving rows i and i + n / 2 into rows 2i and 2i + 1, log2(n) times, transposes n x n. Without loops, because
 // -O2 does not unroll them, and the rows would lie in memory instead of registers.
-template <int done, class Row, std::size_t... I>
+template <int Done, class Row, std::size_t... I>
 void interleave(Row (&rows)[sizeof...(I)], std::index_sequence<I...> all) {
     constexpr int n = sizeof...(I);
-    if constexpr (done < n) {
+    if constexpr (Done < n) {
         const Row zipped[n] = {zip<static_cast<int>(I) % 2 * n / 2>(rows[I / 2], rows[I / 2 + n / 2], all)...};
         ((rows[I] = zipped[I]), ...);
-        interleave<done * 2>(rows, all);
+        interleave<Done * 2>(rows, all);
     }
 }
 

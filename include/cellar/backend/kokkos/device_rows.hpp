@@ -22,8 +22,8 @@ namespace cellar::detail {
 /// With fewer cells, a tile would be nearly empty.
 inline constexpr std::int64_t min_tile_cells = 16;
 
-template <bool puts, class Mapping, class Element, class T>
-using RowKernel = std::conditional_t<puts, kernel::Scatter<Mapping, Element, T>, kernel::Gather<Mapping, Element, T>>;
+template <bool Puts, class Mapping, class Element, class T>
+using RowKernel = std::conditional_t<Puts, kernel::Scatter<Mapping, Element, T>, kernel::Gather<Mapping, Element, T>>;
 
 /// Writes row i of `rows` to cells(i) if the rows are constant; else reads cells(i) into row i.
 template <class ExecutionSpace, class Mapping, class E, class T>
