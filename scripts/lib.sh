@@ -36,6 +36,18 @@ need() {
     as_root env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends "${missing[@]}"
 }
 
+# tool NAME VERSION: the command of that tool of LLVM in that major version. Fails if there is none.
+tool() {
+    local command
+    for command in "$1-$2" "$1"; do
+        if "$command" --version 2>/dev/null | grep -q "version $2\."; then
+            echo "$command"
+            return
+        fi
+    done
+    return 1
+}
+
 # build PRESET [configure option...]: configures and builds.
 build() {
     say "building: preset $1"

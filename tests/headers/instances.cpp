@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+// Every kind of memory, with every operation, for scripts/tidy: it looks into templates where they are instantiated.
+#include <cellar/backend/eigen.hpp>
+#include <cellar/cache/audit.hpp>
+#include <cellar/cache/describe.hpp>
+#include <cellar/cellar.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+namespace {
+
+using namespace cellar;
+
+struct Sum : StateTensor<2, half> {};
+
+using Sliding = Cache<PermutedV<half>, SlidingWindow<8>, RopeShift<>>;
+using Chunked = Cache<StandardV<bfloat16, float>, ChunkedAttention<>, UnrotatedShift, EigenBackend>;
+using Recurrent = RecurrentMemory<States<Sum>>;
+using Encoder = EncoderMemory<>;
+using Together = Hybrid<Repeat<Times<2, Sliding>, NoMemory, Recurrent, Encoder>, Sliding, Recurrent, Encoder>;
+using AtRunTime = Hybrid<RunTimePattern, Sliding, Recurrent>;
+
+constexpr std::int32_t batch = 8;
+
+Sliding sliding(int layers) {
+    return {{layers, 1, 2},
+            {.sequences = 2, .capacity = 16, .batch = batch},
+            SlidingWindow<8>{},
+            RopeShift<>{rope_frequencies(2)}};
+}
+Chunked chunked() {
+    return {{2, 1, 2},
+            {.sequences = 2, .cells = 24, .batch = batch, .placement = Placement::contiguous},
+            ChunkedAttention<>{4}};
+}
+Recurrent recurrent(int layers) {
+    return {StateShape{layers, {{2, 2}}},
+            {.sequences = 2, .batch = batch, .rollback = 2, .checkpoint_interval = 2, .checkpoint_bytes = 64}};
+}
+Encoder encoder(int layers) {
+    return {{layers, 1, 2}, {.sequences = 2, .capacity = 16, .batch = batch}};
+}
+
+/// A layer's work, whatever its memory.
+struct Work {
+    template <class Pass>
+    void operator()(Pass& pass, int layer) const {
+        if constexpr (requires { pass.micro_batches(); }) {
+            for (const MicroBatch& micro_batch : pass.micro_batches()) {
+                static_cast<void>(pass.template get<Sum>(layer, micro_batch));
+                pass.put(layer, micro_batch);
+            }
+        } else if constexpr (requires { pass.cells(); }) {
+            const std::vector<float> rows(static_cast<std::size_t>(pass.tokens()) * 2);
+            pass.put(layer, rows, rows);
+            static_cast<void>(pass.get(layer));
+        } else if constexpr (requires { pass.get(layer); }) {
+            static_cast<void>(pass.get(layer));
+        }
+    }
+};
+
+/// Every operation once.
+template <Memory M>
+Result<std::int64_t> use(M memory) {
+    const std::vector<Position> positions{{0}, {1}, {2}, {3}};
+    const std::vector<Sequence> sequences(positions.size());
+    memory.reserve(batch).drop();
+    Result<PassOf<M>> pass = memory.begin({positions, sequences});
+    if (!pass) return pass.error();
+    for (int layer = 0; layer < memory.layers(); ++layer) pass->visit(layer, Work{});
+    pass->commit();
+    if (const Result<void> copied = memory.copy_prefix({0}, {1}, 3); !copied) return copied.error();
+    if (const Result<void> removed = memory.remove({0}, {1}, {2}); !removed) return removed.error();
+    if (memory.can_resume({1}, memory.resumable_prefix({1}, {2}))) memory.fence();
+    if constexpr (requires { memory.cells(); }) {
+        memory.defragment();
+        static_cast<void>(describe(memory) + audit(memory));
+    }
+    return memory.bytes();
+}
+
+} // namespace
+
+std::int64_t use_everything();
+
+std::int64_t use_everything() {
+    std::int64_t bytes = 0;
+    for (const Result<std::int64_t>& used : {use(sliding(2)), use(chunked()), use(recurrent(2)), use(encoder(2)),
+                                             use(Together{10, sliding(4), recurrent(2), encoder(2)}),
+                                             use(AtRunTime{{0, 1, no_memory}, sliding(1), recurrent(1)})})
+        bytes += used ? used.value() : 0;
+    return bytes;
+}
