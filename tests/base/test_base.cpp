@@ -18,7 +18,7 @@
 
 using namespace cellar;
 
-TEST_CASE("positions: ordered, and moved by counts of tokens") {
+TEST_CASE("positions are ordered and differ by numbers of tokens") {
     static_assert(Position{3} < Position{4});
     static_assert(Position{3} + 2 == Position{5});
     static_assert(Position{3} - 2 == Position{1});
@@ -27,7 +27,7 @@ TEST_CASE("positions: ordered, and moved by counts of tokens") {
     CHECK(CELLAR_VERSION == 100);
 }
 
-TEST_CASE("result: a value or a reason") {
+TEST_CASE("a result holds a value or a reason") {
     Result<std::unique_ptr<int>> value{std::make_unique<int>(3)};
     REQUIRE(value);
     CHECK(**value == 3);
@@ -47,7 +47,7 @@ TEST_CASE("result: a value or a reason") {
         CHECK(to_string(reason) != std::string{to_string(static_cast<Reason>(99))});
 }
 
-TEST_CASE("result: one that nobody keeps hands its value over") {
+TEST_CASE("a temporary result gives its value away") {
     const auto made = [] { return Result<std::unique_ptr<int>>{std::make_unique<int>(3)}; };
     const auto value = made().value();
     CHECK(*value == 3);
@@ -57,7 +57,7 @@ TEST_CASE("result: one that nobody keeps hands its value over") {
     CHECK(violation_of([] { (void)*Result<int>{Reason::full}; }).find("has no value") != std::string::npos);
 }
 
-TEST_CASE("contract: the message is put together only after a failure") {
+TEST_CASE("the message of a violation is built only after a failure") {
     int built = 0;
     const auto part = [&] {
         ++built;
@@ -70,12 +70,12 @@ TEST_CASE("contract: the message is put together only after a failure") {
     CHECK(built == 1);
 }
 
-TEST_CASE("contract: without a handler, a violation aborts") {
+TEST_CASE("a violation aborts if there is no handler") {
     const pid_t child = ::fork();
     if (child == 0) {
         for (const int signal : {SIGABRT, SIGSEGV}) std::signal(signal, SIG_DFL); // not reported as a crash of the test
         set_violation_handler(nullptr);
-        CELLAR_EXPECTS(false, "nobody reads this");
+        CELLAR_EXPECTS(false, "this message is not read");
     }
     int status = 0;
     REQUIRE(::waitpid(child, &status, 0) == child);
@@ -83,7 +83,7 @@ TEST_CASE("contract: without a handler, a violation aborts") {
     CHECK(WTERMSIG(status) == SIGABRT);
 }
 
-TEST_CASE("view: strides in elements, contiguous or not") {
+TEST_CASE("the strides of a view count elements, contiguous or not") {
     std::vector<int> data(24);
     std::iota(data.begin(), data.end(), 0);
     const auto dense = contiguous_view(data.data(), 2, 3, 4);
@@ -102,12 +102,12 @@ TEST_CASE("view: strides in elements, contiguous or not") {
     static_assert(decltype(constant)::rank() == 2);
     static_assert(std::is_trivially_copyable_v<StridedView<float, 3>>);
 
-    // An extent of one has no step to take, whatever its stride.
+    // Where the extent is one, the stride does not matter.
     const StridedView<int, 2> row{data.data(), {1, 4}, {99, 1}};
     CHECK(row.is_contiguous());
 }
 
-TEST_CASE("zeroed array: zeros, aligned, never moving, and refusing what cannot be had") {
+TEST_CASE("a zeroed array is zero and aligned, keeps its address, and throws if memory is short") {
     ZeroedArray<std::int32_t> array{1000};
     for (std::int64_t i = 0; i < array.size(); ++i) REQUIRE(array[i] == 0);
     CHECK(reinterpret_cast<std::uintptr_t>(array.data()) % 64 == 0);

@@ -21,9 +21,9 @@ constexpr std::int32_t batch = 64;
 constexpr int layers = 2;
 
 template <WindowPolicy Window>
-using Tested = Cache<PermutedV<half>, Window>;
+using TestCache = Cache<PermutedV<half>, Window>;
 
-/// Decode steps of `sequences` sequences, each of which has one token in every batch.
+/// Decode steps of `count` sequences, with one token each.
 template <WindowPolicy Window>
 struct Decoding {
     Decoding(const Window& window, std::int32_t count)
@@ -36,17 +36,17 @@ struct Decoding {
         cache.reserve(count).drop();
     }
 
-    /// One pass, dropped or committed; the mask only now and then, since it costs more than all the rest.
+    /// One pass, committed if `keep`, else dropped. Masks are optional, because they take longer than all the rest.
     void step(bool keep, bool with_mask) {
         auto pass = cache.begin({positions, sequences});
         refused = refused || !pass.has_value();
         if (refused) return;
         for (int layer = 0; layer < layers; ++layer) {
             pass->put(layer, keys, keys);
-            seen += pass->keys(layer).size() + pass->values(layer).size();
+            used += pass->keys(layer).size() + pass->values(layer).size();
         }
-        if (with_mask) seen += pass->mask().size();
-        if (with_mask) seen += pass->template mask<half>().size() + pass->template mask<bool>().size();
+        if (with_mask) used += pass->mask().size();
+        if (with_mask) used += pass->template mask<half>().size() + pass->template mask<bool>().size();
         if (!keep) {
             pass->drop();
             return;
@@ -54,21 +54,22 @@ struct Decoding {
         pass->commit();
         for (std::size_t i = 0; i < positions.size(); ++i) {
             positions[i] = positions[i] + 1;
-            seen += cache.can_resume(sequences[i], positions[i] - 1) ? 1 : 0;
+            used += cache.can_resume(sequences[i], positions[i] - 1) ? 1 : 0;
         }
     }
 
-    Tested<Window> cache;
+    TestCache<Window> cache;
     std::vector<float> keys;
     std::vector<Sequence> sequences;
     std::vector<Position> positions;
     bool refused = false;
-    std::int64_t seen = 0;
+    std::int64_t used = 0;
 };
 
-/// How many times `steps` decode steps allocate. At the end of their capacity the sequences begin anew.
+/// The number of allocations in `steps` decode steps. With `restart`, sequences start from position 0 again when their
+/// capacity is used up.
 template <WindowPolicy Window>
-std::int64_t allocations_of(const Window& window, std::int32_t sequences, int steps, bool begin_anew) {
+std::int64_t allocations_of(const Window& window, std::int32_t sequences, int steps, bool restart) {
     Decoding<Window> decoding{window, sequences};
     allocations = 0;
     for (int i = 0; i < steps; ++i) {
@@ -76,18 +77,18 @@ std::int64_t allocations_of(const Window& window, std::int32_t sequences, int st
         if (i % 7 == 0) decoding.step(false, false);
         decoding.step(true, i % 16 == 0);
         counting = false;
-        if (!begin_anew || decoding.positions[0].value < capacity) continue;
+        if (!restart || decoding.positions[0].value < capacity) continue;
         for (const Sequence s : decoding.sequences) REQUIRE(decoding.cache.remove(s, {0}, to_end).has_value());
         for (Position& p : decoding.positions) p = {0};
     }
     CHECK_FALSE(decoding.refused);
-    CHECK(decoding.seen > 0);
+    CHECK(decoding.used > 0);
     return allocations;
 }
 
 } // namespace
 
-TEST_CASE("allocations: what this test counts with does count") {
+TEST_CASE("allocations: the counter counts") {
     if (!installed) CELLAR_SKIP("allocations are counted with glibc or the address sanitizer only");
     allocations = 0;
     counting = true;
@@ -99,7 +100,7 @@ TEST_CASE("allocations: what this test counts with does count") {
     CHECK(allocations == 2);
 }
 
-TEST_CASE("allocations: decode steps of a full causal cache make none, up to the last free cell") {
+TEST_CASE("allocations: decode steps of a full causal cache do not allocate, up to the last free cell") {
     if (!installed) CELLAR_SKIP("allocations are counted with glibc or the address sanitizer only");
     for (const std::int32_t sequences : {1, 8, 64}) {
         CAPTURE(sequences);
@@ -107,7 +108,7 @@ TEST_CASE("allocations: decode steps of a full causal cache make none, up to the
     }
 }
 
-TEST_CASE("allocations: decode steps behind a window make none, however long they go on") {
+TEST_CASE("allocations: decode steps with a window never allocate") {
     if (!installed) CELLAR_SKIP("allocations are counted with glibc or the address sanitizer only");
     for (const std::int32_t sequences : {1, 8, 64}) {
         CAPTURE(sequences);

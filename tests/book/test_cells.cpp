@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The sets of cells against plain vectors.
+// Compares the sets of cells with plain vectors.
 #include <cellar/book/cell_set.hpp>
 #include <cellar/book/defragmentation.hpp>
 #include <cellar/book/free_cells.hpp>
@@ -22,7 +22,7 @@ using Flags = std::vector<bool>;
 
 struct Random {
     std::mt19937 engine;
-    int operator()(int least, int most) { return std::uniform_int_distribution<int>{least, most}(engine); }
+    int operator()(int min, int max) { return std::uniform_int_distribution<int>{min, max}(engine); }
 };
 
 Cell naive_run(const Flags& free, int n) {
@@ -58,14 +58,14 @@ std::vector<CellRange> listed(BitRuns runs) {
 
 } // namespace
 
-TEST_CASE("free cells: every question is answered as by a scan") {
+TEST_CASE("free cells: every query agrees with a scan") {
     for (const Cell cells : {1, 2, 63, 64, 65, 127, 128, 129, 300, 1000}) {
         CAPTURE(cells);
         Random random{std::mt19937{static_cast<unsigned>(cells)}};
         FreeCells free{cells};
         Flags model(static_cast<std::size_t>(cells), true);
         for (int step = 0; step < 2000; ++step) {
-            // Mostly the lowest free cells are taken, so that what is given lies below the lowest free one.
+            // Mostly takes the lowest free cells, so that cells given back lie below the lowest free one.
             const Cell lowest = naive_next(model, 0);
             const int first = lowest >= 0 && random(0, 2) != 0 ? lowest : random(0, cells - 1);
             const bool state = model[static_cast<std::size_t>(first)];
@@ -74,18 +74,18 @@ TEST_CASE("free cells: every question is answered as by a scan") {
             n = random(1, n);
             std::fill_n(model.begin() + first, n, !state);
             state ? free.take(first, n) : free.give(first, n);
-            // Changes wait for the next question, so not every question is asked every time.
+            // Updates are deferred to the next query, so a step makes only some of the queries.
             REQUIRE(free.count() == static_cast<Cell>(std::count(model.begin(), model.end(), true)));
             const int from = random(0, cells - 1);
-            const auto questions = random(0, 15);
-            if ((questions & 1) != 0) {
-                const int asked = random(1, cells);
-                REQUIRE(free.find_run(asked) == naive_run(model, asked));
+            const auto queries = random(0, 15);
+            if ((queries & 1) != 0) {
+                const int length = random(1, cells);
+                REQUIRE(free.find_run(length) == naive_run(model, length));
                 REQUIRE(free.find_run(1) == naive_run(model, 1));
             }
-            if ((questions & 2) != 0) REQUIRE(free.next(from) == naive_next(model, from));
-            if ((questions & 4) != 0) REQUIRE(free.lowest() == naive_next(model, 0));
-            if ((questions & 8) == 0) continue;
+            if ((queries & 2) != 0) REQUIRE(free.next(from) == naive_next(model, from));
+            if ((queries & 4) != 0) REQUIRE(free.lowest() == naive_next(model, 0));
+            if ((queries & 8) == 0) continue;
             REQUIRE(free.contains(from) == model[static_cast<std::size_t>(from)]);
             const int end = random(from, cells);
             REQUIRE(listed(free.free_runs(from, end)) == naive_runs(model, from, end, true));
@@ -99,7 +99,7 @@ TEST_CASE("free cells: every question is answered as by a scan") {
     }
 }
 
-TEST_CASE("owner count: 64 cells at a time counts as one at a time") {
+TEST_CASE("owner count: counting 64 cells at a time equals counting one at a time") {
     for (const std::int32_t owners : {1, 2, 3, 7, 64, 1000}) {
         CAPTURE(owners);
         constexpr Cell cells = 200;
@@ -130,9 +130,9 @@ TEST_CASE("owner count: 64 cells at a time counts as one at a time") {
             REQUIRE(counts.count(probe) == model[static_cast<std::size_t>(probe)]);
             REQUIRE(counts.is_shared(probe) == (model[static_cast<std::size_t>(probe)] > 1));
             REQUIRE(counts.shared(first, n) == std::count_if(begin, begin + n, [](int c) { return c > 1; }));
-            const std::int32_t alike = counts.uniform(first, n);
-            for (int i = 0; i < alike; ++i) REQUIRE((begin[i] > 1) == (begin[0] > 1));
-            if (alike < n) REQUIRE((begin[alike] > 1) != (begin[0] > 1));
+            const std::int32_t uniform = counts.uniform(first, n);
+            for (int i = 0; i < uniform; ++i) REQUIRE((begin[i] > 1) == (begin[0] > 1));
+            if (uniform < n) REQUIRE((begin[uniform] > 1) != (begin[0] > 1));
         }
     }
 }
@@ -160,7 +160,7 @@ TEST_CASE("owner count: owners move with their cells") {
     }
 }
 
-TEST_CASE("cell set: lowest, highest and bits as in a plain vector") {
+TEST_CASE("cell set: lowest cell, highest cell and bits agree with a plain vector") {
     for (const Cell cells : {1, 64, 65, 4096, 5000}) {
         CAPTURE(cells);
         Random random{std::mt19937{static_cast<unsigned>(cells)}};
@@ -180,7 +180,7 @@ TEST_CASE("cell set: lowest, highest and bits as in a plain vector") {
             const Cell lowest = naive_next(model, 0);
             const Flags reversed{model.rbegin(), model.rend()};
             const Cell from_end = naive_next(reversed, 0);
-            // What was removed waits for the next question, so not every question is asked every time.
+            // Removals are deferred to the next query of the bounds, so not every step makes one.
             const CellBounds bounds = lowest < 0 ? CellBounds{} : CellBounds{lowest, cells - 1 - from_end};
             if (random(0, 1) == 0) REQUIRE(set.bounds() == bounds);
             REQUIRE(set.contains(first) == value);
@@ -208,7 +208,7 @@ TEST_CASE("cell set: lowest, highest and bits as in a plain vector") {
     }
 }
 
-TEST_CASE("cell set: becomes equal to another, of many cells or of few") {
+TEST_CASE("cell set: assign makes it equal to another set of many cells or few") {
     constexpr Cell cells = 2 * 64 * 64 + 100;
     const auto equal = [](CellSet& a, CellSet& b) {
         for (Cell c = 0; c < cells; ++c)
@@ -227,13 +227,13 @@ TEST_CASE("cell set: becomes equal to another, of many cells or of few") {
     for (CellSet* next : {&some, &all, &few, &all, &none, &all, &some, &few}) {
         changed.assign(*next);
         CHECK(equal(changed, *next));
-        changed.add(6000, 1); // and is a set of its own
+        changed.add(6000, 1); // must not change the other set
         CHECK(changed.contains(6000));
         CHECK(next->contains(6000) == (next == &all));
     }
 }
 
-TEST_CASE("defragmentation: the fewest moves, none of which overwrites what another reads") {
+TEST_CASE("defragmentation makes the fewest moves, and none overwrites a cell that another one reads") {
     Random random{std::mt19937{3}};
     for (int trial = 0; trial < 300; ++trial) {
         const Cell cells = random(1, 300);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The runs of a sequence against a plain list of (position, cell).
+// Compares the runs of a sequence with a plain list of (position, cell).
 #include <cellar/book/position_runs.hpp>
 #include <cellar/book/visible_cells.hpp>
 
@@ -26,10 +26,8 @@ struct Token {
 
 struct Random {
     std::mt19937 engine;
-    // Not std::uniform_int_distribution, whose numbers differ from library to library.
-    int operator()(int least, int most) {
-        return least + static_cast<int>(engine() % static_cast<unsigned>(most - least + 1));
-    }
+    // Not std::uniform_int_distribution, because its numbers differ between libraries.
+    int operator()(int min, int max) { return min + static_cast<int>(engine() % static_cast<unsigned>(max - min + 1)); }
 };
 
 std::vector<Token> listed(const PositionRuns& runs, std::int32_t from, std::int32_t to) {
@@ -40,7 +38,7 @@ std::vector<Token> listed(const PositionRuns& runs, std::int32_t from, std::int3
     return tokens;
 }
 
-// Beside the runs, the same tokens in a vector ordered by position.
+// Runs, and a vector of the same tokens ordered by position.
 struct Mirror {
     PositionRuns runs{4};
     std::vector<Token> tokens;
@@ -71,7 +69,7 @@ struct Mirror {
             if (t.position >= to) t.position -= to - from;
     }
 
-    // Every cell of [0, next_cell) comes to where `cells` says.
+    // Moves every cell c of [0, next_cell) to cells[c].
     void relocate(const std::vector<Cell>& cells) {
         const std::int64_t more = runs.tokens() - runs.runs();
         runs.reserve(more);
@@ -126,7 +124,7 @@ void compare(const Mirror& mirror, Random& random) {
 
 } // namespace
 
-TEST_CASE("position runs: random changes as in an ordered list") {
+TEST_CASE("position runs: random changes agree with an ordered list") {
     for (unsigned seed = 0; seed < 500; ++seed) {
         CAPTURE(seed);
         Random random{std::mt19937{seed}};
@@ -149,7 +147,7 @@ TEST_CASE("position runs: random changes as in an ordered list") {
                 break;
             case 5:
                 mirror.erase(random(0, 4), random(0, end + 1));
-                break; // as a window forgets
+                break; // like a window that slides
             case 6:
                 mirror.erase(random(0, 60), INT32_MAX);
                 break;
@@ -168,7 +166,7 @@ TEST_CASE("position runs: random changes as in an ordered list") {
                 mirror.tokens.erase(mirror.tokens.begin() + i);
                 break;
             }
-            case 9: { // stretches of cells change places
+            case 9: { // two ranges of cells swap places
                 std::vector<Cell> cells(static_cast<std::size_t>(mirror.next_cell));
                 std::iota(cells.begin(), cells.end(), 0);
                 const int cut = random(0, mirror.next_cell);
@@ -182,7 +180,7 @@ TEST_CASE("position runs: random changes as in an ordered list") {
     }
 }
 
-TEST_CASE("position runs: no gap is forgotten for another") {
+TEST_CASE("position runs: a new gap does not hide an older one") {
     Mirror mirror;
     mirror.insert(0, 60);
     mirror.erase(30, 40);
@@ -195,7 +193,7 @@ TEST_CASE("position runs: no gap is forgotten for another") {
     CHECK_FALSE(mirror.runs.covers({45}, {55}));
 }
 
-TEST_CASE("position runs: what a gap has kept apart is one run when it closes") {
+TEST_CASE("position runs: closing a gap joins runs that then continue each other") {
     PositionRuns runs{8};
     runs.insert({0}, 0, 10);
     runs.insert({10}, 50, 5);
@@ -206,7 +204,7 @@ TEST_CASE("position runs: what a gap has kept apart is one run when it closes") 
     CHECK(runs.covers({0}, {15}));
 }
 
-TEST_CASE("position runs: neighbours are one run, and stay few while a window moves on") {
+TEST_CASE("position runs: neighbouring tokens form one run, and there are few runs while a window slides") {
     PositionRuns runs{8};
     for (std::int32_t p = 0; p < 10000; ++p) {
         runs.reserve(3);
@@ -217,7 +215,7 @@ TEST_CASE("position runs: neighbours are one run, and stay few while a window mo
     CHECK(runs.covers({9937}, {10000}));
 }
 
-TEST_CASE("visible cells: wherever it slides, the set holds what the definition says") {
+TEST_CASE("visible cells: after every slide, the set agrees with the definition") {
     for (unsigned seed = 0; seed < 100; ++seed) {
         CAPTURE(seed);
         Random random{std::mt19937{seed}};
@@ -239,17 +237,17 @@ TEST_CASE("visible cells: wherever it slides, the set holds what the definition 
                 to = random(from, 70);
             } else if (choice <= 1) {
                 const int n = random(0, 1) == 0 ? 1 : random(1, 5);
-                // Behind the last position it is often the next one that a query will see.
+                // Half of the tokens directly follow the last one.
                 const bool behind = mirror.runs.empty() || random(0, 1) == 0;
                 const int position = !behind               ? random(0, 60)
                                      : mirror.runs.empty() ? to % 60
                                                            : mirror.runs.last().value + 1;
-                const int sees_from = random(0, position);
-                // The query before was at the last token, or at one of the first.
+                const int visible_from = random(0, position);
+                // The previous query was directly before this token, or among the first ones.
                 if (random(0, 1) == 0)
                     visible.slide(mirror.runs, {random(0, position)}, {random(0, 1) == 0 ? position : random(0, 6)});
-                if (behind && n == 1 && visible.follow(mirror.runs, {position}, mirror.next_cell, {sees_from})) {
-                    from = sees_from;
+                if (behind && n == 1 && visible.follow(mirror.runs, {position}, mirror.next_cell, {visible_from})) {
+                    from = visible_from;
                     to = position + 1;
                 } else if (behind) {
                     visible.appended({position}, mirror.next_cell, n);
@@ -282,7 +280,7 @@ TEST_CASE("visible cells: wherever it slides, the set holds what the definition 
     }
 }
 
-TEST_CASE("visible cells: behind a query at one of the first positions, the next one sees all that are pinned") {
+TEST_CASE("visible cells: after a query among the sinks, the next query sees all sinks") {
     PositionRuns runs{8};
     runs.insert({0}, 0, 4);
     VisibleCells visible{64, 4};

@@ -27,7 +27,7 @@ struct Reference<cellar::bfloat16> {
     static constexpr std::uint32_t dropped_bits = 16;
 };
 
-/// Our bits of a float equal those of Eigen, and a NaN is a NaN.
+/// True if the float converts to the same bits as in Eigen, or from a NaN to a NaN.
 template <class E>
 bool converts_like_eigen(float value) {
     const E ours{value};
@@ -70,13 +70,12 @@ static_assert(std::is_trivially_default_constructible_v<cellar::half>);
 static_assert(std::is_trivially_default_constructible_v<cellar::bfloat16>);
 static_assert(cellar::Element<float> && cellar::Element<cellar::half> && cellar::Element<cellar::bf16>);
 static_assert(!cellar::Element<double> && !cellar::Element<int> && !cellar::Element<const float>);
-static_assert(!std::is_convertible_v<float, cellar::half>, "rounding is asked for");
+static_assert(!std::is_convertible_v<float, cellar::half>, "rounding must be explicit");
 static_assert(!std::is_convertible_v<cellar::half, float>);
 static_assert(static_cast<float>(cellar::half{1.5f}) == 1.5f, "at compile time too");
 static_assert(static_cast<float>(cellar::bf16{-0.15625f}) == -0.15625f);
 
-TEST_CASE_TEMPLATE("all 65,536 bit patterns become the float that Eigen makes of them", E, cellar::half,
-                   cellar::bfloat16) {
+TEST_CASE_TEMPLATE("all 65,536 bit patterns convert to the same float as in Eigen", E, cellar::half, cellar::bfloat16) {
     for (std::uint32_t bits = 0; bits < 65536; ++bits) {
         const auto pattern = static_cast<std::uint16_t>(bits);
         const auto ours = static_cast<float>(E::from_bits(pattern));
@@ -88,7 +87,7 @@ TEST_CASE_TEMPLATE("all 65,536 bit patterns become the float that Eigen makes of
     }
 }
 
-TEST_CASE_TEMPLATE("all 65,536 bit patterns survive the way through float", E, cellar::half, cellar::bfloat16) {
+TEST_CASE_TEMPLATE("all 65,536 bit patterns survive the round trip through float", E, cellar::half, cellar::bfloat16) {
     for (std::uint32_t bits = 0; bits < 65536; ++bits) {
         const auto value = static_cast<float>(E::from_bits(static_cast<std::uint16_t>(bits)));
         const E again{value};
@@ -100,7 +99,7 @@ TEST_CASE_TEMPLATE("all 65,536 bit patterns survive the way through float", E, c
     }
 }
 
-TEST_CASE_TEMPLATE("between neighbours: just below the tie, the tie, just above it", E, cellar::half,
+TEST_CASE_TEMPLATE("ties, and the floats just below and above them, round as in Eigen", E, cellar::half,
                    cellar::bfloat16) {
     constexpr std::uint32_t tie = 1u << (Reference<E>::dropped_bits - 1);
     for (std::uint32_t bits = 0; bits < 65536; ++bits) {
@@ -110,14 +109,14 @@ TEST_CASE_TEMPLATE("between neighbours: just below the tie, the tie, just above 
         const float middle = lower + (upper - lower) / 2;
         for (const float value : {std::nextafter(middle, lower), middle, std::nextafter(middle, upper)})
             if (!converts_like_eigen<E>(value)) FAIL_CHECK("float ", value);
-        // The same by bits, where middle itself would have been rounded.
+        // The same by bits, because the computed middle may be rounded itself.
         const std::uint32_t word = std::bit_cast<std::uint32_t>(lower);
         for (const std::uint32_t w : {word + tie - 1, word + tie, word + tie + 1})
             if (!converts_like_eigen<E>(std::bit_cast<float>(w))) FAIL_CHECK("word ", w);
     }
 }
 
-TEST_CASE_TEMPLATE("random and edge floats round as Eigen rounds them", E, cellar::half, cellar::bfloat16) {
+TEST_CASE_TEMPLATE("random floats and edge cases round as in Eigen", E, cellar::half, cellar::bfloat16) {
     for (const float value : edge_floats())
         if (!converts_like_eigen<E>(value)) FAIL_CHECK("float ", value);
     std::mt19937 random{1};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Compiled for devices where there is a compiler for them, and never run: every kernel, for every mapping and element,
-// called from device code.
+// Every kernel, for every mapping and element, called from device code. Compiled if a compiler for devices is
+// installed, and never run.
 #include <cellar/kernel/copy_slots.hpp>
 #include <cellar/kernel/each_element.hpp>
 #include <cellar/kernel/each_tile.hpp>
@@ -28,7 +28,7 @@ __global__ void run_each_index(Kernel kernel) {
     kernel(static_cast<std::int32_t>(blockIdx.x));
 }
 
-/// What a kernel of tiles asks of a team of Kokkos; of one thread, which waits for none.
+/// A Kokkos team of one thread, as far as kernels of tiles use it.
 struct Team {
     void* memory;
     int tile;
@@ -47,7 +47,7 @@ __global__ void run_each_tile(Each each) {
     each(Team{shared, static_cast<int>(blockIdx.x)});
 }
 
-/// As a backend launches kernels of (i, head, d).
+/// Launches a kernel of (i, head, d) as a backend does.
 template <class Mapping, class Kernel>
 void launch_elements(const Kernel& kernel) {
     run_each<<<1, 1>>>(kernel);
@@ -70,7 +70,7 @@ void launch_rotate(Mapping mapping, Element* memory) {
 }
 
 template <class Element, class Pairing, cellar::detail::kernel::PairOrder order>
-void launch_turn_packs(cellar::CellsHeadsDims mapping, Element* memory) {
+void launch_rotate_packs(cellar::CellsHeadsDims mapping, Element* memory) {
     using Shift = cellar::RopeShift<Pairing>;
     using Rotation = typename Shift::Rotation;
     using Factor = typename Shift::Factor;
@@ -131,8 +131,8 @@ void launch_all() {
     launch_rotate<Mapping, Element, cellar::Neox>(mapping, memory);
     launch_rotate<Mapping, Element, cellar::Interleaved>(mapping, memory);
     const cellar::CellsHeadsDims rows{16, 2, 8};
-    launch_turn_packs<Element, cellar::Neox, cellar::detail::kernel::PairOrder::apart>(rows, memory);
-    launch_turn_packs<Element, cellar::Interleaved, cellar::detail::kernel::PairOrder::neighbours>(rows, memory);
+    launch_rotate_packs<Element, cellar::Neox, cellar::detail::kernel::PairOrder::apart>(rows, memory);
+    launch_rotate_packs<Element, cellar::Interleaved, cellar::detail::kernel::PairOrder::neighbours>(rows, memory);
 }
 
 void launch_copy_slots() {

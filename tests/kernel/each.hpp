@@ -9,7 +9,7 @@
 
 namespace cellar_test {
 
-/// A team of Kokkos, as far as tiles ask for one, seen by one of its threads.
+/// A team of Kokkos as one of its threads sees it. It has only the functions that tiles use.
 struct Team {
     int tile;
     int rank;
@@ -26,7 +26,8 @@ public:
     using Base = cellar::detail::kernel::EachTile<Kernel, ReadsAlongDims, Team>;
     using Base::Base;
 
-    /// What teams of so many threads do: all of a team read, then all write. `between` is called before each thread.
+    /// Does the work of teams of `size` threads: all threads of a team read, then all write. Calls `between(rank)`
+    /// before the work of each thread.
     template <class Between>
     void run(int size, Between between) const {
         for (int tile = 0; tile < this->tiles(); ++tile) {

@@ -14,9 +14,9 @@ using cellar::detail::kernel::CopySlots;
 using cellar::detail::kernel::SlotWord;
 
 static_assert(std::is_trivially_copyable_v<CopySlots<SlotWord>>);
-static_assert(sizeof(CopySlots<SlotWord>) <= 1024, "it travels to the device by value");
+static_assert(sizeof(CopySlots<SlotWord>) <= 1024, "it is passed to the device by value");
 
-TEST_CASE("copy slots, word by word in any order") {
+TEST_CASE("copy_slots may copy the words in any order") {
     struct alignas(16) Row {
         std::array<std::uint32_t, 8> words;
     };
@@ -44,7 +44,7 @@ TEST_CASE("copy slots, word by word in any order") {
     CHECK(to[1].words == std::array<std::uint32_t, 8>{7, 7, 7, 7, 7, 7, 7, 7});
     CHECK(to[2].words == std::array<std::uint32_t, 8>{});
 
-    // Rows of nothing, and of 4 bytes: the words behind their ends are left alone.
+    // Rows of 0 and of 4 bytes: the words behind their ends do not change.
     to.fill(Row{{7, 7, 7, 7, 7, 7, 7, 7}});
     const CopySlots<std::byte> mixed{
         {{bytes(from), bytes(to), 32, 32, 0}, {bytes(small_from), bytes(small_to), 4, 4, 4}}, copies.data()};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Kernels at every place: each once, whatever the order of threads and the size of teams.
+// Kernels are applied to every index once, for any order of threads and any size of teams.
 #include "backend/memory.hpp"
 #include "kernel/each.hpp"
 #include <cellar/kernel/divisor.hpp>
@@ -21,14 +21,14 @@ using namespace cellar::detail;
 using cellar_test::random_elements;
 using cellar_test::same;
 
-TEST_CASE("divisors divide") {
+TEST_CASE("a divisor gives quotient and remainder") {
     std::mt19937 random{1};
     const auto check = [](std::int32_t n, std::int32_t d) {
         const auto [quotient, remainder] = kernel::Divisor{d}.divide(n);
         if (quotient == n / d && remainder == n % d) return;
         CAPTURE(n);
         CAPTURE(d);
-        FAIL("not the quotient");
+        FAIL("wrong quotient or remainder");
     };
     for (std::int32_t d = 1; d <= 300; ++d) {
         CHECK(kernel::Divisor{d}.value() == d);
@@ -39,8 +39,8 @@ TEST_CASE("divisors divide") {
         const auto n = static_cast<std::int32_t>(random() >> 1);
         check(n, d);
         check(INT32_MAX, d);
-        check(n / d * d, d);                  // the first of a quotient,
-        check(std::max(n / d * d - 1, 0), d); // and the last of the one before
+        check(n / d * d, d);                  // the first number with its quotient
+        check(std::max(n / d * d - 1, 0), d); // the last number with the quotient before
     }
     check(INT32_MAX, INT32_MAX);
     check(INT32_MAX - 1, INT32_MAX);
@@ -49,12 +49,12 @@ TEST_CASE("divisors divide") {
 
 namespace {
 
-/// Counts how often each place is read and written, and what is wrong: a place out of range, or a value that was not
-/// read there.
+/// How often each index is read and written, and the number of errors: an index out of range, or a written value that
+/// was not read there.
 struct Counts {
     std::vector<int> reads;
     std::vector<int> writes;
-    int wrong = 0;
+    int errors = 0;
 };
 
 template <class T>
@@ -66,51 +66,51 @@ struct Count {
     std::int64_t dim;
 
     std::size_t at(std::int64_t i, std::int64_t head, std::int64_t d) const {
-        const std::int64_t place = (i * heads + head) * dim + d;
-        const bool is_one =
-            i >= 0 && head >= 0 && head < heads && d >= 0 && d < dim && place < std::ssize(counts->reads);
-        counts->wrong += !is_one;
-        return is_one ? static_cast<std::size_t>(place) : 0;
+        const std::int64_t index = (i * heads + head) * dim + d;
+        const bool is_valid =
+            i >= 0 && head >= 0 && head < heads && d >= 0 && d < dim && index < std::ssize(counts->reads);
+        counts->errors += !is_valid;
+        return is_valid ? static_cast<std::size_t>(index) : 0;
     }
     T read(std::int64_t i, std::int64_t head, std::int64_t d) const {
         ++counts->reads[at(i, head, d)];
         return static_cast<T>(at(i, head, d) % 101);
     }
     void write(std::int64_t i, std::int64_t head, std::int64_t d, const T& value) const {
-        counts->wrong += value != static_cast<T>(at(i, head, d) % 101);
+        counts->errors += value != static_cast<T>(at(i, head, d) % 101);
         ++counts->writes[at(i, head, d)];
     }
 };
 
-/// What `run` does with a kernel: places of cells [first, first + cells) once each, and no others.
+/// Checks that `run` applies a kernel to each index of cells [first, first + cells) once, and to no others.
 template <class T, class Run>
-void check_places(int first, int cells, int heads, int dim, Run run) {
+void check_indices(int first, int cells, int heads, int dim, Run run) {
     const auto row = static_cast<std::size_t>(heads) * static_cast<std::size_t>(dim);
     const std::size_t size = static_cast<std::size_t>(first + cells) * row;
     Counts counts{std::vector<int>(size), std::vector<int>(size)};
     run(Count<T>{&counts, heads, dim});
     std::vector<int> expected(size, 1);
     std::fill_n(expected.begin(), static_cast<std::size_t>(first) * row, 0);
-    CHECK(counts.wrong == 0);
+    CHECK(counts.errors == 0);
     CHECK(counts.reads == expected);
     CHECK(counts.writes == expected);
 }
 
-template <class T, bool one_way>
+template <class T, bool variant>
 void check_each(int cells, int heads, int dim) {
     constexpr int first = 2;
-    check_places<T>(first, cells, heads, dim, [&](const auto& kernel) {
-        const kernel::EachElement<Count<T>, one_way> each{kernel, first, cells, heads, dim};
+    check_indices<T>(first, cells, heads, dim, [&](const auto& kernel) {
+        const kernel::EachElement<Count<T>, variant> each{kernel, first, cells, heads, dim};
         for (std::int32_t i = each.size(); i-- > 0;) each(i);
     });
     for (const int size : {1, 3, 128, 1024})
-        check_places<T>(0, cells, heads, dim, [&](const auto& kernel) {
-            cellar_test::Tiles<Count<T>, one_way>{kernel, cells, heads, dim}.run(size, [](int) {});
+        check_indices<T>(0, cells, heads, dim, [&](const auto& kernel) {
+            cellar_test::Tiles<Count<T>, variant>{kernel, cells, heads, dim}.run(size, [](int) {});
         });
 }
 
 template <class T>
-void check_each_place_once() {
+void check_each_index_once() {
     for (const int cells : {1, 2, 7, 8, 31, 32, 33, 70}) {
         for (const int heads : {1, 3}) {
             for (const int dim : {1, 5, 8, 32, 33, 80}) {
@@ -126,14 +126,14 @@ void check_each_place_once() {
 
 } // namespace
 
-TEST_CASE("each place is read once and written once") {
-    check_each_place_once<std::uint8_t>();
-    check_each_place_once<float>();
-    check_each_place_once<double>();
+TEST_CASE("each index is read once and written once") {
+    check_each_index_once<std::uint8_t>();
+    check_each_index_once<float>();
+    check_each_index_once<double>();
 }
 
-// As threads of a team do: all of a tile is read before any of it is written.
-TEST_CASE("a tile at a time scatters and gathers as element by element") {
+// As in a team of threads, all of a tile is read before any of it is written.
+TEST_CASE("scatter and gather by tiles equal those by elements") {
     std::mt19937 random{2};
     for (const int tokens : {1, 31, 32, 33, 70}) {
         for (const int dim : {1, 31, 32, 33, 80}) {
@@ -146,21 +146,21 @@ TEST_CASE("a tile at a time scatters and gathers as element by element") {
             const auto view = contiguous_view(rows.data(), tokens, 3, dim);
             std::vector<half> expected(static_cast<std::size_t>(mapping.required_size()), half{});
             auto memory = expected;
-            const auto nothing = [](int) {};
+            const auto do_nothing = [](int) {};
             using Scatter = kernel::Scatter<HeadsDimsCells, half, float>;
             const Scatter scatter{mapping, expected.data(), {cells.data()}, view};
             for (int i = 0; i < tokens; ++i)
                 for (int h = 0; h < 3; ++h)
                     for (int d = 0; d < dim; ++d) kernel::apply(scatter, i, h, d);
             const Scatter by_tiles{mapping, memory.data(), {cells.data()}, view};
-            cellar_test::Tiles<Scatter, true>{by_tiles, tokens, 3, dim}.run(64, nothing);
+            cellar_test::Tiles<Scatter, true>{by_tiles, tokens, 3, dim}.run(64, do_nothing);
             CHECK(same(memory, expected));
 
             std::vector<float> gathered(rows.size());
             using Gather = kernel::Gather<HeadsDimsCells, half, float>;
             const auto to = contiguous_view(gathered.data(), tokens, 3, dim);
             const Gather gather{mapping, memory.data(), {cells.data()}, to};
-            cellar_test::Tiles<Gather, false>{gather, tokens, 3, dim}.run(64, nothing);
+            cellar_test::Tiles<Gather, false>{gather, tokens, 3, dim}.run(64, do_nothing);
             for (std::size_t i = 0; i < rows.size(); ++i) REQUIRE(gathered[i] == static_cast<float>(half{rows[i]}));
         }
     }

@@ -34,7 +34,7 @@ TEST_CASE("packs convert element by element") {
     for (int i = 0; i < 4; ++i) CHECK(halves.elements[i].bits == half{values[static_cast<std::size_t>(i)]}.bits);
 }
 
-TEST_CASE("rows are in packs where all of them lie at multiples of a pack") {
+TEST_CASE("rows form packs if all of them begin at multiples of a pack") {
     alignas(16) float memory[200];
     const auto rows = [&](std::int64_t first, std::int64_t dim, std::int64_t token, std::int64_t head) {
         return StridedView<float, 3>{memory + first, {2, 2, dim}, {token, head, 1}};
@@ -53,7 +53,7 @@ TEST_CASE("rows are in packs where all of them lie at multiples of a pack") {
     CHECK(packs(1, 1, 1).elements == memory + 4 + 32 + 12 + 4);
 }
 
-TEST_CASE("a mask in packs is the mask by elements") {
+TEST_CASE("a mask written in packs equals one written by elements") {
     std::mt19937_64 random{3};
     std::vector<std::uint64_t> bits(3 * 2); // three rows of 128
     for (std::uint64_t& word : bits) word = random();

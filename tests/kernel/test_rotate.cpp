@@ -18,7 +18,7 @@ using cellar::CellsHeadsDims;
 using cellar::HeadsDimsCells;
 using cellar_test::AddShift;
 
-TEST_CASE_TEMPLATE("one pair of one head of one cell is turned", Mapping, CellsHeadsDims, HeadsDimsCells) {
+TEST_CASE_TEMPLATE("one pair of one head of one cell is rotated", Mapping, CellsHeadsDims, HeadsDimsCells) {
     const Mapping mapping{5, 2, 4};
     std::vector<cellar::half> memory(static_cast<std::size_t>(mapping.required_size()), cellar::half{1.0f});
     const std::vector<float> factors{10.0f, 20.0f};
@@ -28,18 +28,18 @@ TEST_CASE_TEMPLATE("one pair of one head of one cell is turned", Mapping, CellsH
     for (int cell = 0; cell < 5; ++cell) {
         for (int head = 0; head < 2; ++head) {
             for (int d = 0; d < 4; ++d) {
-                const bool turned = cell == 3 && head == 1 && d >= 2;
-                const float expected = !turned ? 1.0f : d == 2 ? 21.0f : 41.0f;
+                const bool rotated = cell == 3 && head == 1 && d >= 2;
+                const float expected = !rotated ? 1.0f : d == 2 ? 21.0f : 41.0f;
                 CHECK(static_cast<float>(memory[static_cast<std::size_t>(mapping(cell, head, d))]) == expected);
             }
         }
     }
 }
 
-TEST_CASE("a pair is reckoned in float and rounded once") {
+TEST_CASE("a pair is computed in float and rounded once") {
     using Shift = cellar::RopeShift<>;
     const CellsHeadsDims mapping{1, 1, 2};
-    // 1 - 2^-9 and 2^-9 sum up to 1 in float; rounding on the way to bfloat16 would lose the small one.
+    // 1 - 2^-9 and 2^-9 sum up to 1 in float; rounding to bfloat16 in between would lose the small one.
     std::vector<cellar::bfloat16> memory{cellar::bfloat16{1.0f}, cellar::bfloat16{0x1p-9f}};
     const Shift::Factor factor{1.0f - 0x1p-9f, -1.0f};
     const cellar::detail::kernel::Rotate<CellsHeadsDims, cellar::bfloat16, Shift::Rotation, Shift::Factor> kernel{
@@ -51,7 +51,7 @@ TEST_CASE("a pair is reckoned in float and rounded once") {
 
 namespace {
 
-/// Two pairs side by side, then two apart: in no order that packs have.
+/// Two pairs of neighbours, then two pairs of elements apart: an order that packs do not have.
 struct Mixed {
     static constexpr int pairs() { return 4; }
     static constexpr int first(int pair) { return pair < 2 ? 2 * pair : pair + 2; }
@@ -59,7 +59,7 @@ struct Mixed {
 };
 
 template <class Rotation>
-cellar::detail::kernel::PairOrder order_of_fours(const Rotation& rotation) {
+cellar::detail::kernel::PairOrder order_in_packs_of_4(const Rotation& rotation) {
     return cellar::detail::kernel::pair_order<4>(rotation);
 }
 
@@ -84,39 +84,39 @@ void check_packs(std::mt19937& random, int begin, int pairs, cellar::detail::ker
     std::vector<E> expected(memory, memory + values.size());
     const cellar::detail::kernel::Rotate<CellsHeadsDims, E, Rotation, Factor, cellar::detail::kernel::CellList> one{
         mapping, expected.data(), rotation, factors, {cells.data()}};
-    const auto turn_all = [](const auto& kernel, int count) {
+    const auto rotate_all = [](const auto& kernel, int count) {
         for (int i = 0; i < 3; ++i)
             for (int head = 0; head < 2; ++head)
                 for (int k = 0; k < count; ++k) cellar::detail::kernel::apply(kernel, i, head, k);
     };
-    turn_all(one, pairs);
-    const auto turn_packs = [&](auto packs) { turn_all(packs, pairs / N); };
+    rotate_all(one, pairs);
+    const auto rotate_packs = [&](auto packs) { rotate_all(packs, pairs / N); };
     if (order == apart)
-        turn_packs(cellar::detail::kernel::RotatePacks<E, N, apart, Rotation, Factor>{
+        rotate_packs(cellar::detail::kernel::RotatePacks<E, N, apart, Rotation, Factor>{
             mapping, memory, rotation, factors, {cells.data()}});
     if (order == neighbours)
-        turn_packs(cellar::detail::kernel::RotatePacks<E, N, neighbours, Rotation, Factor>{
+        rotate_packs(cellar::detail::kernel::RotatePacks<E, N, neighbours, Rotation, Factor>{
             mapping, memory, rotation, factors, {cells.data()}});
     CHECK(cellar_test::same(std::vector<E>(memory, memory + values.size()), expected));
 }
 
 } // namespace
 
-TEST_CASE("pairs are turned in packs where they fill them") {
+TEST_CASE("pairs are rotated in packs if they fill whole packs") {
     using enum cellar::detail::kernel::PairOrder;
     using Neox = cellar::RopeShift<cellar::Neox>::Rotation;
     using Interleaved = cellar::RopeShift<cellar::Interleaved>::Rotation;
-    CHECK(order_of_fours(Neox{0, 8}) == apart);
-    CHECK(order_of_fours(Neox{4, 8}) == apart);
-    CHECK(order_of_fours(Neox{2, 8}) == other);
-    CHECK(order_of_fours(Neox{0, 6}) == other);
-    CHECK(order_of_fours(Neox{0, 0}) == other);
-    CHECK(order_of_fours(Interleaved{0, 4}) == neighbours);
-    CHECK(order_of_fours(Interleaved{8, 4}) == neighbours);
-    CHECK(order_of_fours(Interleaved{1, 4}) == other);
-    CHECK(order_of_fours(Interleaved{0, 2}) == other);
-    CHECK(order_of_fours(AddShift{8}.rotation(0)) == neighbours);
-    CHECK(order_of_fours(Mixed{}) == other);
+    CHECK(order_in_packs_of_4(Neox{0, 8}) == apart);
+    CHECK(order_in_packs_of_4(Neox{4, 8}) == apart);
+    CHECK(order_in_packs_of_4(Neox{2, 8}) == other);
+    CHECK(order_in_packs_of_4(Neox{0, 6}) == other);
+    CHECK(order_in_packs_of_4(Neox{0, 0}) == other);
+    CHECK(order_in_packs_of_4(Interleaved{0, 4}) == neighbours);
+    CHECK(order_in_packs_of_4(Interleaved{8, 4}) == neighbours);
+    CHECK(order_in_packs_of_4(Interleaved{1, 4}) == other);
+    CHECK(order_in_packs_of_4(Interleaved{0, 2}) == other);
+    CHECK(order_in_packs_of_4(AddShift{8}.rotation(0)) == neighbours);
+    CHECK(order_in_packs_of_4(Mixed{}) == other);
 
     std::mt19937 random{5};
     for (const int begin : {0, 8, 16}) {

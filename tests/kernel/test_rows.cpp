@@ -19,7 +19,7 @@ constexpr Cell cells[] = {6, 0, 3};
 constexpr int heads = 2;
 constexpr int dim = 4;
 
-/// Numbers that every element type holds, each once.
+/// Distinct numbers that every element type holds exactly.
 template <class T>
 std::vector<T> numbers(std::int64_t n) {
     std::vector<T> values;
@@ -38,11 +38,11 @@ template <class Mapping, class Element, class T>
 void scatter_and_gather() {
     const Mapping mapping{7, heads, dim};
     std::vector<Element> memory(static_cast<std::size_t>(mapping.required_size()), Element{});
-    const auto given = numbers<T>(3 * heads * dim);
-    const auto from = cellar::contiguous_view(given.data(), 3, heads, dim);
+    const auto rows = numbers<T>(3 * heads * dim);
+    const auto from = cellar::contiguous_view(rows.data(), 3, heads, dim);
     run_backwards(cellar::detail::kernel::Scatter<Mapping, Element, T>{mapping, memory.data(), {cells}, from});
 
-    std::vector<T> read(given.size(), T{});
+    std::vector<T> read(rows.size(), T{});
     const auto to = cellar::contiguous_view(read.data(), 3, heads, dim);
     run_backwards(cellar::detail::kernel::Gather<Mapping, Element, T>{mapping, memory.data(), {cells}, to});
 
@@ -62,7 +62,7 @@ void scatter_and_gather() {
 
 } // namespace
 
-TEST_CASE_TEMPLATE("scatter and gather, element by element in any order", Mapping, CellsHeadsDims, HeadsDimsCells) {
+TEST_CASE_TEMPLATE("scatter and gather may visit the elements in any order", Mapping, CellsHeadsDims, HeadsDimsCells) {
     scatter_and_gather<Mapping, float, float>();
     scatter_and_gather<Mapping, cellar::half, cellar::half>();
     scatter_and_gather<Mapping, cellar::half, float>();

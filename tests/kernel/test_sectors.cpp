@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What reaches the memory of a device: a warp of 32 threads, one behind the other, reads and writes whole sectors of 32
-// bytes. Kernels, launched as on a device, touch no sector that they do not need, and none twice.
+// The memory traffic of kernels on a device, where a warp of 32 consecutive threads reads and writes whole sectors of
+// 32 bytes. The tests run kernels as a device does, record every address, and check that warps touch every needed
+// sector once, and no other.
 #include "kernel/each.hpp"
 #include <cellar/kernel/copy_slots.hpp>
 #include <cellar/kernel/gather.hpp>
@@ -30,15 +31,15 @@ namespace {
 
 constexpr std::uintptr_t sector = 32;
 
-/// The memory of a device, and what warps have touched of it.
+/// The memory of a device, and the sectors of it that warps have touched.
 struct Traffic {
     std::vector<std::pair<std::uintptr_t, std::uintptr_t>> memory; ///< ranges of addresses
-    std::set<std::uintptr_t> read;                                 ///< sectors, by the warp at work
+    std::set<std::uintptr_t> read;                                 ///< sectors, by the current warp
     std::set<std::uintptr_t> written;
-    std::int64_t sectors_read = 0; ///< by all warps before
+    std::int64_t sectors_read = 0; ///< by all earlier warps
     std::int64_t sectors_written = 0;
 
-    void note(std::set<std::uintptr_t>& sectors, const void* at, std::size_t bytes) const {
+    void record(std::set<std::uintptr_t>& sectors, const void* at, std::size_t bytes) const {
         const auto address = reinterpret_cast<std::uintptr_t>(at);
         for (const auto& [begin, end] : memory)
             if (address >= begin && address < end)
@@ -54,26 +55,26 @@ struct Traffic {
 
 Traffic* traffic = nullptr;
 
-/// An element as large as T whose reads and writes are noted.
+/// An element of the size of T. Its reads and writes are recorded.
 template <class T>
 struct Traced {
     T bits;
 
     Traced() = default;
-    Traced(const Traced& other) : bits{other.bits} { traffic->note(traffic->read, &other, sizeof(T)); }
+    Traced(const Traced& other) : bits{other.bits} { traffic->record(traffic->read, &other, sizeof(T)); }
     Traced& operator=(const Traced& other) {
-        traffic->note(traffic->read, &other, sizeof(T));
-        traffic->note(traffic->written, this, sizeof(T));
+        traffic->record(traffic->read, &other, sizeof(T));
+        traffic->record(traffic->written, this, sizeof(T));
         bits = other.bits;
         return *this;
     }
     template <class Other>
     explicit Traced(const Traced<Other>& other) : bits{} {
-        traffic->note(traffic->read, &other, sizeof(Other));
+        traffic->record(traffic->read, &other, sizeof(Other));
     }
     explicit Traced(float) : bits{} {}
     explicit operator float() const {
-        traffic->note(traffic->read, this, sizeof(T));
+        traffic->record(traffic->read, this, sizeof(T));
         return 1.0F;
     }
 };
@@ -84,7 +85,7 @@ struct alignas(16) Sixteen {
     std::uint64_t parts[2];
 };
 
-/// Device memory, aligned as what Kokkos allocates.
+/// Device memory, aligned like allocations of Kokkos.
 template <class T>
 class DeviceMemory {
 public:
@@ -103,16 +104,16 @@ private:
 constexpr int cells = 128;
 constexpr int heads = 8;
 constexpr int dim = 128;
-constexpr int all = 4 * cells; // of the cache
+constexpr int cache_cells = 4 * cells;
 constexpr std::int64_t values = std::int64_t{cells} * heads * dim;
 
-struct Setting {
-    Traffic noted;
+struct TracedDevice {
+    Traffic recorded;
     std::vector<Cell> first = std::vector<Cell>(cells);
     std::vector<Cell> third = std::vector<Cell>(cells);
 
-    Setting() {
-        traffic = &noted;
+    TracedDevice() {
+        traffic = &recorded;
         std::iota(first.begin(), first.end(), 0);
         std::iota(third.begin(), third.end(), 2 * cells);
     }
@@ -121,23 +122,23 @@ struct Setting {
     void run(const Kernel& kernel, int first_index, int second_index, int third_index) {
         const kernel::EachElement<Kernel, CellsFastest> each{kernel, 0, first_index, second_index, third_index};
         for (std::int32_t i = 0; i < each.size(); ++i) {
-            if (i % 32 == 0) noted.next_warp();
+            if (i % 32 == 0) recorded.next_warp();
             each(i);
         }
-        noted.next_warp();
+        recorded.next_warp();
     }
     template <bool ReadsAlongDims, class Kernel>
     void run_tiles(const Kernel& kernel) {
         using Tiles = cellar_test::Tiles<Kernel, ReadsAlongDims>;
         Tiles{kernel, cells, heads, dim}.run(Tiles::threads, [&](int rank) {
-            if (rank % 32 == 0) noted.next_warp();
+            if (rank % 32 == 0) recorded.next_warp();
         });
-        noted.next_warp();
+        recorded.next_warp();
     }
     void check(const std::string& what, std::int64_t bytes_read, std::int64_t bytes_written) {
         CAPTURE(what);
-        CHECK(std::exchange(noted.sectors_read, 0) == bytes_read / std::int64_t{sector});
-        CHECK(std::exchange(noted.sectors_written, 0) == bytes_written / std::int64_t{sector});
+        CHECK(std::exchange(recorded.sectors_read, 0) == bytes_read / std::int64_t{sector});
+        CHECK(std::exchange(recorded.sectors_written, 0) == bytes_written / std::int64_t{sector});
     }
 };
 
@@ -150,28 +151,30 @@ void check_rows() {
     constexpr std::int64_t element_bytes = values * std::int64_t{sizeof(E)};
     constexpr std::int64_t row_bytes = values * std::int64_t{sizeof(T)};
     {
-        Setting on;
-        DeviceMemory<Es> memory{on.noted, std::int64_t{all} * heads * packs};
-        DeviceMemory<Ts> rows{on.noted, std::int64_t{cells} * heads * packs};
-        const CellsHeadsDims mapping{all, heads, packs};
+        TracedDevice device;
+        DeviceMemory<Es> memory{device.recorded, std::int64_t{cache_cells} * heads * packs};
+        DeviceMemory<Ts> rows{device.recorded, std::int64_t{cells} * heads * packs};
+        const CellsHeadsDims mapping{cache_cells, heads, packs};
         const auto view = contiguous_view(rows.data(), cells, heads, packs);
-        on.run<false>(kernel::Scatter<CellsHeadsDims, Es, Ts>{mapping, memory.data(), {on.third.data()}, view}, cells,
-                      heads, packs);
-        on.check("rows are put, in packs", row_bytes, element_bytes);
-        on.run<false>(kernel::Gather<CellsHeadsDims, Es, Ts>{mapping, memory.data(), {on.third.data()}, view}, cells,
-                      heads, packs);
-        on.check("rows are gathered, in packs", element_bytes, row_bytes);
+        device.run<false>(kernel::Scatter<CellsHeadsDims, Es, Ts>{mapping, memory.data(), {device.third.data()}, view},
+                          cells, heads, packs);
+        device.check("rows are scattered, in packs", row_bytes, element_bytes);
+        device.run<false>(kernel::Gather<CellsHeadsDims, Es, Ts>{mapping, memory.data(), {device.third.data()}, view},
+                          cells, heads, packs);
+        device.check("rows are gathered, in packs", element_bytes, row_bytes);
     }
     {
-        Setting on;
-        DeviceMemory<E> memory{on.noted, std::int64_t{all} * heads * dim};
-        DeviceMemory<T> rows{on.noted, values};
-        const HeadsDimsCells mapping{all, heads, dim};
+        TracedDevice device;
+        DeviceMemory<E> memory{device.recorded, std::int64_t{cache_cells} * heads * dim};
+        DeviceMemory<T> rows{device.recorded, values};
+        const HeadsDimsCells mapping{cache_cells, heads, dim};
         const auto view = contiguous_view(rows.data(), cells, heads, dim);
-        on.run_tiles<true>(kernel::Scatter<HeadsDimsCells, E, T>{mapping, memory.data(), {on.third.data()}, view});
-        on.check("rows are put into strips, by tiles", row_bytes, element_bytes);
-        on.run_tiles<false>(kernel::Gather<HeadsDimsCells, E, T>{mapping, memory.data(), {on.third.data()}, view});
-        on.check("rows are gathered from strips, by tiles", element_bytes, row_bytes);
+        device.run_tiles<true>(
+            kernel::Scatter<HeadsDimsCells, E, T>{mapping, memory.data(), {device.third.data()}, view});
+        device.check("rows are scattered to strips, by tiles", row_bytes, element_bytes);
+        device.run_tiles<false>(
+            kernel::Gather<HeadsDimsCells, E, T>{mapping, memory.data(), {device.third.data()}, view});
+        device.check("rows are gathered from strips, by tiles", element_bytes, row_bytes);
     }
 }
 
@@ -180,77 +183,78 @@ void check_copies() {
     constexpr int width = kernel::pack_width<E, E>;
     using Es = kernel::Pack<E, width>;
     constexpr std::int64_t bytes = values * std::int64_t{sizeof(E)};
-    Setting on;
-    DeviceMemory<E> memory{on.noted, std::int64_t{all} * heads * dim};
-    const CellsHeadsDims packs{all, 1, heads * dim / width};
-    on.run<false>(
+    TracedDevice device;
+    DeviceMemory<E> memory{device.recorded, std::int64_t{cache_cells} * heads * dim};
+    const CellsHeadsDims packs{cache_cells, 1, heads * dim / width};
+    device.run<false>(
         kernel::CopyCell<CellsHeadsDims, Es>{
-            packs, reinterpret_cast<Es*>(memory.data()), {on.first.data()}, {on.third.data()}},
+            packs, reinterpret_cast<Es*>(memory.data()), {device.first.data()}, {device.third.data()}},
         cells, 1, packs.dim());
-    on.check("cells are copied, in packs", bytes, bytes);
-    const HeadsDimsCells strips{all, heads, dim};
-    on.run<true>(kernel::CopyCell<HeadsDimsCells, E>{strips, memory.data(), {on.first.data()}, {on.third.data()}},
-                 cells, heads, dim);
-    on.check("cells are copied, in strips", bytes, bytes);
+    device.check("cells are copied, in packs", bytes, bytes);
+    const HeadsDimsCells strips{cache_cells, heads, dim};
+    device.run<true>(
+        kernel::CopyCell<HeadsDimsCells, E>{strips, memory.data(), {device.first.data()}, {device.third.data()}}, cells,
+        heads, dim);
+    device.check("cells are copied, in strips", bytes, bytes);
 }
 
 template <class E, kernel::PairOrder order, class Pairing>
-void check_turns() {
+void check_rotations() {
     using Shift = RopeShift<Pairing>;
     constexpr int width = kernel::pack_width<E, E>;
     constexpr std::int64_t bytes = values * std::int64_t{sizeof(E)};
-    Setting on;
-    DeviceMemory<E> memory{on.noted, std::int64_t{all} * heads * dim};
+    TracedDevice device;
+    DeviceMemory<E> memory{device.recorded, std::int64_t{cache_cells} * heads * dim};
     alignas(16) typename Shift::Factor factors[dim / 2] = {};
     const typename Shift::Rotation rotation{0, dim / 2};
-    using KeyRotation = kernel::RotatePacks<E, width, order, typename Shift::Rotation, typename Shift::Factor>;
-    on.run<false>(KeyRotation{{all, heads, dim}, memory.data(), rotation, factors, {on.third.data()}}, cells, heads,
-                  rotation.pairs() / width);
-    on.check("keys are turned", bytes, bytes);
+    using Rotate = kernel::RotatePacks<E, width, order, typename Shift::Rotation, typename Shift::Factor>;
+    device.run<false>(Rotate{{cache_cells, heads, dim}, memory.data(), rotation, factors, {device.third.data()}}, cells,
+                      heads, rotation.pairs() / width);
+    device.check("keys are rotated", bytes, bytes);
 }
 
 } // namespace
 
-TEST_CASE("sectors: what is put and gathered") {
+TEST_CASE("sectors: scatter and gather touch each needed sector once") {
     check_rows<Half, Half>();
     check_rows<Half, Float>();
     check_rows<Float, Float>();
 }
 
-TEST_CASE("sectors: what is moved") {
+TEST_CASE("sectors: moves touch each needed sector once") {
     check_copies<Half>();
     check_copies<Float>();
 }
 
-TEST_CASE("sectors: what is turned") {
+TEST_CASE("sectors: rotations touch each needed sector once") {
     using enum kernel::PairOrder;
-    check_turns<Half, apart, Neox>();
-    check_turns<Half, neighbours, Interleaved>();
-    check_turns<Float, apart, Neox>();
-    check_turns<Float, neighbours, Interleaved>();
+    check_rotations<Half, apart, Neox>();
+    check_rotations<Half, neighbours, Interleaved>();
+    check_rotations<Float, apart, Neox>();
+    check_rotations<Float, neighbours, Interleaved>();
 }
 
-TEST_CASE("sectors: masks and states") {
+TEST_CASE("sectors: masks and states touch each needed sector once") {
     constexpr int tokens = 8;
     constexpr int history = 4096;
     {
-        Setting on;
+        TracedDevice device;
         using Pack = kernel::Pack<Half, kernel::pack_width<Half, Half>>;
         constexpr int packs = history / kernel::pack_width<Half, Half>;
         const std::vector<std::uint64_t> bits(tokens * history / 64, 0x5555);
-        DeviceMemory<Pack> mask{on.noted, std::int64_t{tokens} * packs};
+        DeviceMemory<Pack> mask{device.recorded, std::int64_t{tokens} * packs};
         const Half constant{0.0F};
-        on.run<false>(kernel::WriteMask<Half, kernel::pack_width<Half, Half>>{bits.data(), constant, constant,
-                                                                              mask.data(), history},
-                      tokens, 1, packs);
-        on.check("a mask is written", 0, std::int64_t{tokens} * history * 2);
+        device.run<false>(kernel::WriteMask<Half, kernel::pack_width<Half, Half>>{bits.data(), constant, constant,
+                                                                                  mask.data(), history},
+                          tokens, 1, packs);
+        device.check("a mask is written", 0, std::int64_t{tokens} * history * 2);
     }
     {
-        Setting on;
+        TracedDevice device;
         using Word = Traced<Sixteen>;
         constexpr std::int64_t words[2] = {3 * 64, 64}; // of a row
-        DeviceMemory<Word> from{on.noted, 8 * (words[0] + words[1])};
-        DeviceMemory<Word> to{on.noted, 8 * (words[0] + words[1])};
+        DeviceMemory<Word> from{device.recorded, 8 * (words[0] + words[1])};
+        DeviceMemory<Word> to{device.recorded, 8 * (words[0] + words[1])};
         std::vector<SlotCopy> copies;
         for (Slot slot = 0; slot < 8; ++slot) copies.push_back({slot, 7 - slot});
         kernel::CopySlots<Word> copy{};
@@ -261,7 +265,7 @@ TEST_CASE("sectors: masks and states") {
                                     reinterpret_cast<std::byte*>(to.data() + first), row, row, row};
         }
         copy.copies = copies.data();
-        on.run<false>(copy, 8, 2, words[0]);
-        on.check("states are copied", 8 * 16 * (words[0] + words[1]), 8 * 16 * (words[0] + words[1]));
+        device.run<false>(copy, 8, 2, words[0]);
+        device.check("states are copied", 8 * 16 * (words[0] + words[1]), 8 * 16 * (words[0] + words[1]));
     }
 }

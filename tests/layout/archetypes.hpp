@@ -9,7 +9,7 @@
 
 namespace cellar_test {
 
-/// The view of a mapping that has no strides to speak of.
+/// A view without strides: it asks the mapping for every offset.
 template <class T, class Mapping>
 struct OffsetView {
     T* data;
@@ -21,8 +21,8 @@ struct OffsetView {
     }
 };
 
-/// A user's own mapping, as unlike ours as the concept allows: [dim, cells, heads] from the end of the memory, with a
-/// gap of one element between any two, and a view of a type of its own.
+/// A user-defined mapping, as different from those of cellar as the concept allows: [dim, cells, heads] from the end of
+/// the memory backwards, a gap of one element between any two, and its own type of view.
 class Backwards {
 public:
     static constexpr bool contiguous_rows = false;
@@ -50,7 +50,7 @@ private:
     int dim_;
 };
 
-/// A user's own layout.
+/// A user-defined layout.
 template <class Key, class Value = Key>
 struct BackwardsLayout {
     using key_element = Key;

@@ -28,13 +28,13 @@ private:
 static_assert(cellar::detail::has_offset<WithoutContiguity>);
 static_assert(!cellar::LayoutMapping<WithoutContiguity>);
 
-/// Calls `body(mapping)` with mappings of random extents, the smallest among them.
+/// Calls `body(mapping)` with mappings of random extents, including the smallest.
 template <class Mapping, class Body>
 void for_random_extents(Body body) {
     std::mt19937 random{7};
-    const auto upto = [&](int n) { return std::uniform_int_distribution<int>{1, n}(random); };
+    const auto up_to = [&](int n) { return std::uniform_int_distribution<int>{1, n}(random); };
     body(Mapping{1, 1, 1});
-    for (int i = 0; i < 200; ++i) body(Mapping{upto(40), upto(6), upto(20)});
+    for (int i = 0; i < 200; ++i) body(Mapping{up_to(40), up_to(6), up_to(20)});
 }
 
 template <class Mapping, class Body>
@@ -50,40 +50,39 @@ TEST_CASE_TEMPLATE("offsets are injective and below the required size", Mapping,
                    Backwards) {
     for_random_extents<Mapping>([](const Mapping& mapping) {
         std::vector<int> uses(static_cast<std::size_t>(mapping.required_size()));
-        bool right = true;
+        bool valid = true;
         for_all_elements(mapping, [&](std::int64_t cell, int head, int d) {
             const std::int64_t offset = mapping(cell, head, d);
-            right = right && offset >= 0 && offset < mapping.required_size()
+            valid = valid && offset >= 0 && offset < mapping.required_size()
                     && uses[static_cast<std::size_t>(offset)]++ == 0;
         });
-        CHECK(right);
+        CHECK(valid);
     });
 }
 
-TEST_CASE_TEMPLATE("the contiguity that a mapping claims is the one it has", Mapping, CellsHeadsDims, HeadsDimsCells,
-                   Backwards) {
+TEST_CASE_TEMPLATE("a mapping has the contiguity that it claims", Mapping, CellsHeadsDims, HeadsDimsCells, Backwards) {
     for_random_extents<Mapping>([](const Mapping& mapping) {
-        bool right = true;
+        bool valid = true;
         for_all_elements(mapping, [&](std::int64_t cell, int head, int d) {
             const std::int64_t offset = mapping(cell, head, d);
             if (Mapping::contiguous_rows)
-                right = right && offset == (cell * mapping.heads() + head) * mapping.dim() + d;
-            if (Mapping::contiguous_cells) right = right && offset == mapping(0, head, d) + cell;
+                valid = valid && offset == (cell * mapping.heads() + head) * mapping.dim() + d;
+            if (Mapping::contiguous_cells) valid = valid && offset == mapping(0, head, d) + cell;
         });
-        CHECK(right);
+        CHECK(valid);
     });
 }
 
 TEST_CASE_TEMPLATE("offsets follow the strides, and no memory is wasted", Mapping, CellsHeadsDims, HeadsDimsCells) {
     for_random_extents<Mapping>([](const Mapping& mapping) {
         CHECK(mapping.required_size() == mapping.cells() * mapping.heads() * mapping.dim());
-        bool right = true;
+        bool valid = true;
         for_all_elements(mapping, [&](std::int64_t cell, int head, int d) {
-            right = right
+            valid = valid
                     && mapping(cell, head, d)
                            == cell * mapping.stride_cell() + head * mapping.stride_head() + d * mapping.stride_dim();
         });
-        CHECK(right);
+        CHECK(valid);
     });
 }
 
@@ -109,7 +108,7 @@ TEST_CASE("a view of CellsHeadsDims is [cells, heads, dim] and agrees with the o
             for (int d = 0; d < 3; ++d) CHECK(&view(i, head, d) == memory.data() + mapping(4 + i, head, d));
 }
 
-TEST_CASE("a view of HeadsDimsCells is [cells, heads, dim], too, with stride 1 along the cells") {
+TEST_CASE("a view of HeadsDimsCells is [cells, heads, dim] with stride 1 along the cells") {
     const HeadsDimsCells mapping{9, 2, 3};
     const std::vector<int> memory(static_cast<std::size_t>(mapping.required_size()));
     const auto view = mapping.view(memory.data(), {4, 5});

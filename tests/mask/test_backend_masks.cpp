@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Masks that the backend writes, from bits.
+// Masks that a backend writes from bits.
 #include "backend/mask_writer.hpp"
 #include "backend/masks.hpp"
 #include <cellar/cellar.hpp>
@@ -11,19 +11,19 @@
 using namespace cellar;
 using cellar_test::MaskWriter;
 
-TEST_CASE("a backend that writes masks writes them as it is told") {
+TEST_CASE("a backend that writes masks expands every bit") {
     cellar_test::check_written_masks<MaskWriter>();
 }
 
-TEST_CASE("a backend that writes masks is handed what each token sees") {
+TEST_CASE("a backend that writes masks gets the bits of the cells that each token sees") {
     cellar_test::check_masks_of_passes<MaskWriter>();
 }
 
-TEST_CASE("a backend that writes masks: a reserved pass sees all, and no mask moves after it") {
+TEST_CASE("a backend that writes masks: a reserved pass sees all cells, and later masks are at the same address") {
     cellar_test::check_reserved_masks<MaskWriter>();
 }
 
-TEST_CASE("a backend that writes masks is asked for one a pass and element, and told what to reserve") {
+TEST_CASE("a backend that writes masks writes one per pass and element, and is told how much to reserve") {
     Cache<StandardV<float>, FullCausal, DisabledShift, MaskWriter> cache{CacheShape{2, 1, 1},
                                                                          {.sequences = 1, .capacity = 100, .batch = 7}};
     cache.reserve(5).drop();

@@ -25,7 +25,7 @@ CellSet random_set(Cell cells, Random& random) {
     return set;
 }
 
-/// Writes rows of random histories and compares every element, and the one behind the row, with the set.
+/// Writes rows of random histories and compares every element with the set. The element behind the row must not change.
 template <class T>
 void check_rows(T untouched) {
     constexpr Cell cells = 500;
@@ -34,7 +34,7 @@ void check_rows(T untouched) {
     for (int trial = 0; trial < 500; ++trial) {
         const int first = random(0, cells - 1);
         const CellRange history{first, random(0, cells - first)};
-        // Not a vector, which packs bools.
+        // Not a vector of T, because std::vector<bool> packs its elements.
         std::vector<std::uint8_t> memory((static_cast<std::size_t>(history.count) + 1) * sizeof(T));
         T* const row = reinterpret_cast<T*>(memory.data());
         row[history.count] = untouched;

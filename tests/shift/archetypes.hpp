@@ -8,8 +8,8 @@
 
 namespace cellar_test {
 
-/// A user's own shift: every head's first elements count positions, so a shift adds delta to them; the pairs are
-/// neighbours, and the second of each counts twice. Exact in small integers.
+/// A user-defined shift. Pairs are neighbouring elements; a shift adds delta * (layer + 1) to the first element of a
+/// pair and twice as much to the second. Exact for small integers.
 struct AddShift {
     static constexpr bool possible = true;
 

@@ -11,9 +11,9 @@
 
 namespace {
 
-void check_all(const std::vector<double>& given, const std::vector<double>& expected) {
-    REQUIRE(given.size() == expected.size());
-    for (std::size_t i = 0; i < given.size(); ++i) CHECK(given[i] == doctest::Approx(expected[i]).epsilon(1e-12));
+void check_all(const std::vector<double>& actual, const std::vector<double>& expected) {
+    REQUIRE(actual.size() == expected.size());
+    for (std::size_t i = 0; i < actual.size(); ++i) CHECK(actual[i] == doctest::Approx(expected[i]).epsilon(1e-12));
 }
 
 } // namespace
@@ -24,7 +24,7 @@ TEST_CASE("plain frequencies are powers of the base") {
     check_all(cellar::rope_frequencies(2), {1.0});
 }
 
-TEST_CASE("linear scaling divides all alike") {
+TEST_CASE("linear scaling divides all frequencies by the factor") {
     check_all(cellar::linear_scaled(cellar::rope_frequencies(8), 4.0), {0.25, 0.025, 0.0025, 0.00025});
 }
 
@@ -36,9 +36,9 @@ TEST_CASE("NTK-aware scaling keeps the highest frequency and divides the lowest 
     check_all(cellar::ntk_scaled({1.0}, 4.0), {1.0});
 }
 
-// Llama 3.1: 128 rotary elements, base 500000, factor 8, 8192 positions. Pairs up to 28 turn more than 4 times within
-// them, those from 35 on less than once.
-TEST_CASE("Llama 3.1's scaling has a ramp over the number of turns") {
+// Llama 3.1: 128 rotary elements, base 500000, factor 8, 8192 positions. Within these positions, pairs up to 28 make
+// more than 4 full rotations, pairs from 35 on less than one.
+TEST_CASE("Llama 3.1's scaling has a ramp over the number of full rotations") {
     const auto plain = cellar::rope_frequencies(128, 5e5);
     const auto scaled = cellar::llama3_scaled(plain, {});
     for (std::size_t i = 0; i < 29; ++i) CHECK(scaled[i] == plain[i]);
@@ -49,8 +49,8 @@ TEST_CASE("Llama 3.1's scaling has a ramp over the number of turns") {
     for (std::size_t i = 35; i < 64; ++i) CHECK(scaled[i] == doctest::Approx(plain[i] / 8).epsilon(1e-12));
 }
 
-// DeepSeek: 64 rotary elements, base 10000, factor 40, 4096 positions. 32 turns are those of pair 10.47, one turn is
-// that of pair 22.51: the ramp goes from 10 to 23.
+// DeepSeek: 64 rotary elements, base 10000, factor 40, 4096 positions. Pair 10.47 would make 32 full rotations, pair
+// 22.51 one. The ramp goes from 10 to 23.
 TEST_CASE("YaRN has a ramp over the pairs") {
     const auto plain = cellar::rope_frequencies(64);
     const auto scaled = cellar::yarn_scaled(plain, 1e4, {.factor = 40, .original_context = 4096});
@@ -72,14 +72,14 @@ TEST_CASE("YaRN's ramp may begin and end between pairs") {
     CHECK(scaled[18] == doctest::Approx(plain[18] / 32).epsilon(1e-12));
 }
 
-TEST_CASE("YaRN's ramp stays inside of the pairs, and has a width") {
+TEST_CASE("YaRN's ramp stays within the pairs and is never empty") {
     check_all(cellar::yarn_scaled(cellar::rope_frequencies(8), 1e4, {.factor = 4, .original_context = 16}),
               {1.0, 0.025, 0.0025, 0.00025});
     check_all(cellar::yarn_scaled(cellar::rope_frequencies(8), 1e4, {.factor = 4, .original_context = 1}),
               {1.0, 0.025, 0.0025, 0.00025});
 }
 
-// YaRN as its paper prints it, on DeepSeek's numbers.
+// YaRN as printed in its paper, with DeepSeek's parameters.
 TEST_CASE("the formula of YaRN's paper is Llama 3.1's with other factors") {
     const auto plain = cellar::rope_frequencies(64);
     const auto scaled = cellar::llama3_scaled(plain, {40, 4096, 1, 32});
@@ -90,7 +90,7 @@ TEST_CASE("the formula of YaRN's paper is Llama 3.1's with other factors") {
     CHECK(scaled[23] == doctest::Approx(plain[23] / 40).epsilon(1e-12));
 }
 
-TEST_CASE("an odd or empty number of rotary elements is a violation") {
+TEST_CASE("a number of rotary elements that is odd or below 1 is a violation") {
     for (const int dims : {7, 0, -2})
         CHECK(violation_of([&] { cellar::rope_frequencies(dims); })
               == "rope_frequencies: " + std::to_string(dims) + " rotary elements, expected an even number above 0");

@@ -21,7 +21,7 @@ using cellar::RopeShift;
 namespace {
 
 constexpr int dim = 16;
-/// What one turn in float may be off by, as a fraction of the length of the pair: a few roundings of 2^-24 each.
+/// The largest error of one rotation in float, as a fraction of the pair's length: a few roundings of 2^-24 each.
 constexpr double tolerance = 0x1p-22;
 
 std::vector<float> random_key(std::mt19937& random) {
@@ -47,7 +47,7 @@ std::pair<std::size_t, std::size_t> elements(Interleaved, std::size_t pair, std:
     return {2 * pair, 2 * pair + 1};
 }
 
-/// Rotary embedding of a key without position, from the definition and in double.
+/// The rotary embedding of a key at a position, by the definition and in double.
 template <class Pairing>
 std::vector<double> embedded(const std::vector<float>& key, const std::vector<double>& frequencies, std::size_t begin,
                              double position) {
@@ -82,7 +82,7 @@ struct Case {
     int begin;
 };
 
-/// A full head, a partial one, one that begins inside of the head.
+/// All of a head, its first half, its last elements.
 std::vector<Case> cases() {
     return {{cellar::rope_frequencies(dim), 0},
             {cellar::rope_frequencies(dim / 2), 0},
@@ -94,21 +94,21 @@ std::vector<Case> cases() {
 static_assert(std::is_trivially_copyable_v<RopeShift<>::Rotation>);
 static_assert(std::is_trivially_copyable_v<RopeShift<>::Factor>);
 
-TEST_CASE_TEMPLATE("a turn by d and then by -d is the identity", Pairing, Neox, Interleaved) {
+TEST_CASE_TEMPLATE("a rotation by d and then by -d is the identity", Pairing, Neox, Interleaved) {
     std::mt19937 random{1};
     for (const Case& c : cases()) {
         const RopeShift<Pairing> shift{c.frequencies, c.begin};
         for (const std::int32_t delta : {0, 1, -7, 1000, -131072}) {
             const auto key = random_key(random);
-            auto turned = key;
-            rotate(shift, 0, turned, delta);
-            rotate(shift, 0, turned, -delta);
-            CHECK(largest_difference(turned, key) <= 2 * tolerance * length(key));
+            auto rotated = key;
+            rotate(shift, 0, rotated, delta);
+            rotate(shift, 0, rotated, -delta);
+            CHECK(largest_difference(rotated, key) <= 2 * tolerance * length(key));
         }
     }
 }
 
-TEST_CASE_TEMPLATE("a turn by a and then by b is one by a + b", Pairing, Neox, Interleaved) {
+TEST_CASE_TEMPLATE("a rotation by a and then by b equals one by a + b", Pairing, Neox, Interleaved) {
     std::mt19937 random{2};
     for (const Case& c : cases()) {
         const RopeShift<Pairing> shift{c.frequencies, c.begin};
@@ -124,7 +124,8 @@ TEST_CASE_TEMPLATE("a turn by a and then by b is one by a + b", Pairing, Neox, I
     }
 }
 
-TEST_CASE_TEMPLATE("a key embedded at p and turned by d is the key embedded at p + d", Pairing, Neox, Interleaved) {
+TEST_CASE_TEMPLATE("a key embedded at p and rotated by d equals the key embedded at p + d", Pairing, Neox,
+                   Interleaved) {
     std::mt19937 random{3};
     for (const Case& c : cases()) {
         const RopeShift<Pairing> shift{c.frequencies, c.begin};
@@ -132,23 +133,23 @@ TEST_CASE_TEMPLATE("a key embedded at p and turned by d is the key embedded at p
         for (const auto& [p, d] : {std::pair{0, 5}, {17, -17}, {4095, -2048}, {131071, -131000}}) {
             const auto key = random_key(random);
             const auto at_p = embedded<Pairing>(key, c.frequencies, begin, p);
-            std::vector<float> turned(at_p.begin(), at_p.end());
-            rotate(shift, 0, turned, d);
+            std::vector<float> rotated(at_p.begin(), at_p.end());
+            rotate(shift, 0, rotated, d);
             const auto expected = embedded<Pairing>(key, c.frequencies, begin, p + d);
-            CHECK(largest_difference(turned, expected) <= 2 * tolerance * length(key));
+            CHECK(largest_difference(rotated, expected) <= 2 * tolerance * length(key));
         }
     }
 }
 
-TEST_CASE_TEMPLATE("elements in no pair stay as they are", Pairing, Neox, Interleaved) {
+TEST_CASE_TEMPLATE("elements in no pair do not change", Pairing, Neox, Interleaved) {
     std::mt19937 random{4};
     const auto key = random_key(random);
-    auto turned = key;
-    rotate(RopeShift<Pairing>{cellar::rope_frequencies(6), 4}, 0, turned, 9);
-    for (std::size_t i = 0; i < key.size(); ++i) CHECK((turned[i] != key[i]) == (i >= 4 && i < 10));
+    auto rotated = key;
+    rotate(RopeShift<Pairing>{cellar::rope_frequencies(6), 4}, 0, rotated, 9);
+    for (std::size_t i = 0; i < key.size(); ++i) CHECK((rotated[i] != key[i]) == (i >= 4 && i < 10));
 }
 
-TEST_CASE("layers may have frequencies of their own, or none") {
+TEST_CASE("a layer may have its own frequencies, or none") {
     const auto shift = RopeShift<>::per_layer({{1.0, 0.1}, {}, {0.5}});
     CHECK(shift.rotation(0).pairs() == 2);
     CHECK(shift.rotation(1).pairs() == 0);
@@ -157,14 +158,14 @@ TEST_CASE("layers may have frequencies of their own, or none") {
     CHECK(shift.factor(2, 0, 3).sine == doctest::Approx(std::sin(1.5)));
 }
 
-TEST_CASE("one list of frequencies serves every layer") {
+TEST_CASE("one list of frequencies applies to every layer") {
     const RopeShift<> shift{{1.0, 0.1}};
     CHECK(shift.rotation(0).pairs() == 2);
     CHECK(shift.rotation(79).pairs() == 2);
     CHECK(shift.factor(79, 1, 10).sine == doctest::Approx(std::sin(1.0)));
 }
 
-TEST_CASE("what RopeShift cannot mean is a violation") {
+TEST_CASE("invalid arguments of RopeShift are violations") {
     CHECK(violation_of([] {
               RopeShift<>{{1.0}, -1};
           })

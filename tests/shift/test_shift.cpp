@@ -44,11 +44,11 @@ struct HoldsMemory : AddShift {
     };
     Rotation rotation(int) const { return {}; }
 };
-static_assert(!ShiftPolicy<HoldsMemory>, "a rotation is carried into kernels");
+static_assert(!ShiftPolicy<HoldsMemory>, "kernels hold a rotation by value");
 
 } // namespace
 
-TEST_CASE("the least dim is one more than the last element that turns") {
+TEST_CASE("min_dim is one more than the last element that is rotated") {
     CHECK(cellar::min_dim(AddShift::Rotation{0}) == 0);
     CHECK(cellar::min_dim(AddShift::Rotation{3}) == 6);
     const std::vector<double> three(3, 1.0);

@@ -16,19 +16,20 @@
 
 namespace cellar_test {
 
-inline int up_to(std::mt19937& random, int least, int most) {
-    return std::uniform_int_distribution<int>{least, most}(random);
+inline int random_between(std::mt19937& random, int min, int max) {
+    return std::uniform_int_distribution<int>{min, max}(random);
 }
 
-/// Small integers, which every element holds, also after many shifts.
+/// Small integers. Every element type holds them exactly, even after many shifts.
 template <class T>
 std::vector<T> integers(std::mt19937& random, std::int64_t n) {
     std::vector<T> values;
-    for (std::int64_t i = 0; i < n; ++i) values.push_back(static_cast<T>(static_cast<float>(up_to(random, -20, 20))));
+    for (std::int64_t i = 0; i < n; ++i)
+        values.push_back(static_cast<T>(static_cast<float>(random_between(random, -20, 20))));
     return values;
 }
 
-/// What a layer should hold: plain arrays [cells, heads, dim].
+/// A plain array [cells, heads, dim] of the keys or values that a layer should hold.
 struct Plain {
     std::vector<float> elements;
     int heads;
@@ -56,6 +57,7 @@ struct Plain {
     }
 };
 
+/// A layer store, and plain arrays of the keys and values that it should hold.
 template <class Layout, class Backend>
 class Mirrored {
     using Key = typename Layout::key_element;
@@ -69,7 +71,7 @@ public:
     void put(std::mt19937& random) {
         std::vector<cellar::Cell> chosen;
         for (cellar::Cell cell = 0; cell < cells; ++cell)
-            if (up_to(random, 0, 2) != 0) chosen.push_back(cell);
+            if (random_between(random, 0, 2) != 0) chosen.push_back(cell);
         const auto tokens = std::ssize(chosen);
         const auto k = integers<K>(random, tokens * shape.kv_heads * shape.key_dim);
         const auto v = integers<V>(random, tokens * shape.kv_heads * shape.value_dim);
@@ -80,16 +82,18 @@ public:
     }
 
     void move(std::mt19937& random) {
-        const int count = up_to(random, 0, cells);
-        const cellar::Move move{up_to(random, 0, cells - count), up_to(random, 0, cells - count), count};
+        const int count = random_between(random, 0, cells);
+        const cellar::Move move{random_between(random, 0, cells - count), random_between(random, 0, cells - count),
+                                count};
         store_.move(backend_, std::span{&move, 1});
         keys_.move(move);
         values_.move(move);
     }
 
     void rotate(std::mt19937& random) {
-        const int count = up_to(random, 0, 5);
-        const cellar::KeyRotation rotation{up_to(random, 0, cells - count), count, up_to(random, -2, 2)};
+        const int count = random_between(random, 0, 5);
+        const cellar::KeyRotation rotation{random_between(random, 0, cells - count), count,
+                                           random_between(random, -2, 2)};
         store_.rotate(backend_, AddShift{2}, 1, std::span{&rotation, 1});
         for (cellar::Cell cell = rotation.first; cell < rotation.first + rotation.count; ++cell)
             for (int head = 0; head < shape.kv_heads; ++head)
@@ -99,20 +103,20 @@ public:
 
     void check(std::mt19937& random) {
         backend_.fence();
-        const int count = up_to(random, 0, cells);
-        const cellar::CellRange range{up_to(random, 0, cells - count), count};
+        const int count = random_between(random, 0, cells);
+        const cellar::CellRange range{random_between(random, 0, cells - count), count};
         const auto keys = store_.keys(range);
         const auto values = store_.values(range);
-        bool right = true;
+        bool equal = true;
         for (int i = 0; i < count; ++i) {
             for (int head = 0; head < shape.kv_heads; ++head) {
                 for (int d = 0; d < shape.key_dim; ++d)
-                    right = right && static_cast<float>(keys(i, head, d)) == keys_(range.first + i, head, d);
+                    equal = equal && static_cast<float>(keys(i, head, d)) == keys_(range.first + i, head, d);
                 for (int d = 0; d < shape.value_dim; ++d)
-                    right = right && static_cast<float>(values(i, head, d)) == values_(range.first + i, head, d);
+                    equal = equal && static_cast<float>(values(i, head, d)) == values_(range.first + i, head, d);
             }
         }
-        CHECK(right);
+        CHECK(equal);
     }
 
     void check_gather() {
@@ -127,8 +131,8 @@ public:
         CHECK(v == values_.elements);
     }
 
-    void act_at_random(std::mt19937& random) {
-        switch (up_to(random, 0, 5)) {
+    void do_random_work(std::mt19937& random) {
+        switch (random_between(random, 0, 5)) {
         case 0:
             return put<Key, Value>(random);
         case 1:

@@ -35,7 +35,7 @@ void check_against_mirror() {
     for (int round = 0; round < 10; ++round) {
         cellar_test::Mirrored<Layout, Backend> store;
         for (int step = 0; step < 30; ++step) {
-            store.act_at_random(random);
+            store.do_random_work(random);
             store.check(random);
         }
         store.check_gather();
@@ -71,19 +71,19 @@ struct Small {
 TYPE_TO_STRING(cellar::HostBackend);
 TYPE_TO_STRING(cellar::EigenBackend);
 
-TEST_CASE_TEMPLATE("StandardV of all elements holds what a plain array holds", Backend, HostBackend, EigenBackend) {
+TEST_CASE_TEMPLATE("StandardV holds the same as a plain array, for all elements", Backend, HostBackend, EigenBackend) {
     check_all_elements<Backend, StandardV>();
 }
 
-TEST_CASE_TEMPLATE("PermutedV of all elements holds what a plain array holds", Backend, HostBackend, EigenBackend) {
+TEST_CASE_TEMPLATE("PermutedV holds the same as a plain array, for all elements", Backend, HostBackend, EigenBackend) {
     check_all_elements<Backend, PermutedV>();
 }
 
-TEST_CASE_TEMPLATE("a user's own layout holds what a plain array holds", Backend, HostBackend, EigenBackend) {
+TEST_CASE_TEMPLATE("a user-defined layout holds the same as a plain array", Backend, HostBackend, EigenBackend) {
     check_against_mirror<BackwardsLayout<half, float>, Backend>();
 }
 
-TEST_CASE("views are [cells, heads, dim], whatever the layout") {
+TEST_CASE("views are [cells, heads, dim] for every layout") {
     const Small small;
     const auto keys = small.store.keys({2, 5});
     CHECK(keys.extent(0) == 5);
@@ -98,13 +98,13 @@ TEST_CASE("views are [cells, heads, dim], whatever the layout") {
     static_assert(std::is_same_v<decltype(values)::element_type, const float>);
 }
 
-TEST_CASE("bytes are those of keys and values") {
+TEST_CASE("bytes counts keys and values") {
     const Small small;
     CHECK(small.store.cells() == 10);
     CHECK(small.store.bytes() == 10 * 2 * (4 * 2 + 6 * 4));
 }
 
-TEST_CASE("a store that moves keeps its memory where it is") {
+TEST_CASE("addresses stay the same when a store moves") {
     Small small;
     const auto* const keys = small.store.keys({0, 10}).data_handle();
     const auto* const values = small.store.values({0, 10}).data_handle();
@@ -114,7 +114,7 @@ TEST_CASE("a store that moves keeps its memory where it is") {
     static_assert(!std::is_copy_constructible_v<decltype(small.store)>);
 }
 
-TEST_CASE("a layer without values") {
+TEST_CASE("a layer may have no values") {
     HostBackend backend;
     LayerStore<StandardV<float>, HostBackend> store{backend, 4, {1, 3, 0}};
     CHECK(store.bytes() == 4 * 3 * 4);
@@ -131,7 +131,7 @@ TEST_CASE("a layer without values") {
     CHECK(store.keys({0, 1})(0, 0, 2) == 3.0f);
 }
 
-TEST_CASE("rows of other extents are a violation, and nothing is written") {
+TEST_CASE("rows of wrong extents are a violation, and nothing is written") {
     Small small;
     small.zeros.assign(1000, 1.0f);
     const auto put = [&](auto k, auto v) {
@@ -155,7 +155,7 @@ TEST_CASE("rows of other extents are a violation, and nothing is written") {
           == keys + "[0 tokens, 0 heads, 0 dims]" + keys_expected);
 }
 
-TEST_CASE("a shift that turns more than a head has is a violation") {
+TEST_CASE("a shift that rotates more elements than a head has is a violation") {
     Small small;
     CHECK(violation_of([&] { small.store.rotate(small.backend, AddShift{2}, 5, {}); }) == "none");
     CHECK(violation_of([&] { small.store.rotate(small.backend, AddShift{3}, 5, {}); })

@@ -13,7 +13,7 @@ using namespace cellar;
 namespace {
 
 template <WindowPolicy W>
-void obeys_the_laws(const W& window) {
+void check_laws(const W& window) {
     Position visible{0};
     Position kept{0};
     for (std::int32_t p = 0; p < 500; ++p) {
@@ -35,19 +35,19 @@ void obeys_the_laws(const W& window) {
 TEST_CASE("window: every policy obeys the laws, before and after it is resolved") {
     for (const std::int32_t sequences : {1, 3}) {
         for (const std::int32_t capacity : {4, 20, 1000}) {
-            obeys_the_laws(FullCausal{}.resolved(sequences, capacity));
-            obeys_the_laws(SlidingWindow<1>{}.resolved(sequences, capacity));
-            obeys_the_laws(SlidingWindow<7>{}.resolved(sequences, capacity));
-            obeys_the_laws(SlidingWindow<>{12, {.retention = 30, .sinks = 4}}.resolved(sequences, capacity));
-            obeys_the_laws(ChunkedAttention<8>{}.resolved(sequences, capacity));
-            obeys_the_laws(ChunkedAttention<>{5, {.retention = 40}}.resolved(sequences, capacity));
+            check_laws(FullCausal{}.resolved(sequences, capacity));
+            check_laws(SlidingWindow<1>{}.resolved(sequences, capacity));
+            check_laws(SlidingWindow<7>{}.resolved(sequences, capacity));
+            check_laws(SlidingWindow<>{12, {.retention = 30, .sinks = 4}}.resolved(sequences, capacity));
+            check_laws(ChunkedAttention<8>{}.resolved(sequences, capacity));
+            check_laws(ChunkedAttention<>{5, {.retention = 40}}.resolved(sequences, capacity));
         }
     }
-    obeys_the_laws(SlidingWindow<7>{});
-    obeys_the_laws(ChunkedAttention<8>{});
+    check_laws(SlidingWindow<7>{});
+    check_laws(ChunkedAttention<8>{});
 }
 
-TEST_CASE("sliding window: sees as many tokens as its width, itself included") {
+TEST_CASE("sliding window: a token sees as many tokens as the width, itself included") {
     const SlidingWindow<4> window;
     CHECK(window.oldest_visible({0}) == Position{0});
     CHECK(window.oldest_visible({3}) == Position{0});
@@ -56,29 +56,29 @@ TEST_CASE("sliding window: sees as many tokens as its width, itself included") {
     CHECK(SlidingWindow<>{4}.width() == 4);
 }
 
-TEST_CASE("sliding window: one more is kept where several sequences take turns") {
+TEST_CASE("sliding window: with several sequences, each keeps one token more") {
     CHECK(SlidingWindow<4>{}.resolved(1, 100).oldest_kept({9}) == Position{6});
     CHECK(SlidingWindow<4>{}.resolved(2, 100).oldest_kept({9}) == Position{5});
     CHECK(SlidingWindow<4>{{.retention = 8}}.resolved(2, 100).oldest_kept({9}) == Position{2});
-    // There is no one more than everything.
+    // One more than the largest width must not overflow.
     const auto widest = SlidingWindow<>{INT32_MAX}.resolved(2, 100);
     CHECK(widest.oldest_kept({INT32_MAX - 1}) == Position{0});
     CHECK(widest.cells(2, 100, 16) == 200);
     CHECK(ChunkedAttention<>{INT32_MAX}.resolved(2, INT32_MAX).oldest_kept({9}) == Position{0});
 }
 
-TEST_CASE("sliding window: everything is kept once that costs no more") {
+TEST_CASE("sliding window: everything is kept if that needs no more cells") {
     const auto all = SlidingWindow<4>{{.retention = 8}}.resolved(1, 8);
     CHECK(all.oldest_kept({1000}) == Position{0});
     CHECK(all.cells(1, 8, 512) == 8);
     const auto some = SlidingWindow<4>{{.retention = 8}}.resolved(1, 9);
     CHECK(some.oldest_kept({1000}) == Position{993});
     CHECK(some.cells(1, 9, 512) == 8 + 512);
-    // Pinned positions count.
+    // Sinks count, too.
     CHECK(SlidingWindow<4>{{.retention = 6, .sinks = 2}}.resolved(1, 8).oldest_kept({1000}) == Position{0});
 }
 
-TEST_CASE("window: cells for a context and a batch") {
+TEST_CASE("window: there are cells for what is kept and for a batch") {
     CHECK(FullCausal{}.resolved(3, 100).cells(3, 100, 16) == 300);
     CHECK(SlidingWindow<10>{}.resolved(1, 100).cells(1, 100, 16) == 10 + 16);
     CHECK(SlidingWindow<10>{}.resolved(3, 100).cells(3, 100, 16) == 3 * 11 + 16);
@@ -86,7 +86,7 @@ TEST_CASE("window: cells for a context and a batch") {
     CHECK(ChunkedAttention<10>{}.resolved(3, 100).cells(3, 100, 16) == 3 * 11 + 16);
 }
 
-TEST_CASE("chunked attention: sees from the start of its chunk") {
+TEST_CASE("chunked attention: a token sees from the start of its chunk") {
     const ChunkedAttention<4> window;
     CHECK(window.oldest_visible({3}) == Position{0});
     CHECK(window.oldest_visible({4}) == Position{4});
@@ -98,7 +98,7 @@ TEST_CASE("chunked attention: sees from the start of its chunk") {
     CHECK(ChunkedAttention<4>{}.resolved(1, 100).oldest_kept({8}) == Position{5});
 }
 
-TEST_CASE("window: what makes no sense is named") {
+TEST_CASE("window: invalid arguments are violations") {
     CHECK(violation_of([] { (void)SlidingWindow<>{0}; }) == "SlidingWindow: the width is 0, expected at least 1");
     CHECK(violation_of([] { (void)ChunkedAttention<>{-3}; })
           == "ChunkedAttention: the size is -3, expected at least 1");
