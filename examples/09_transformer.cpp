@@ -150,7 +150,7 @@ std::vector<float> forward(const Model& model, Cache& cache, const std::vector<i
     std::vector<cellar::Position> positions;
     for (int i = 0; i < static_cast<int>(tokens.size()); ++i) positions.push_back({first + i});
     const std::vector<cellar::Sequence> sequences(tokens.size()); // all of them sequence 0
-    auto pass = cache.begin({positions, sequences}); // (2) a position and a sequence for each token
+    auto pass = cache.begin({positions, sequences});              // (2) a position and a sequence for each token
     if (!pass) throw std::runtime_error{to_string(pass.error())};
     const Matrix logits = run(model, tokens, first, [&](int layer, const auto& q, const auto& k, const auto& v) {
         pass->put(layer, k.values, v.values);               // (3) stores keys and values of these tokens

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include "../llama/file.hpp"
+#include "generate/file.hpp"
 #include "weights.hpp"
 
 namespace rwkv {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include "llama/memory.hpp"
-#include "llama/model.hpp"
-#include "llama/sampler.hpp"
-#include "llama/session.hpp"
+#include "generate/memory.hpp"
+#include "generate/model.hpp"
+#include "generate/sampler.hpp"
+#include "generate/session.hpp"
 
 #include <span>
 #include <vector>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "llama/checkpoint.hpp"
-#include "llama/choices.hpp"
-#include "llama/model.hpp"
-#include "llama/sampler.hpp"
+#include "generate/choices.hpp"
+#include "generate/model.hpp"
+#include "generate/sampler.hpp"
+#include "llama2c/checkpoint.hpp"
 #include "skip.hpp"
 #include "tiny_model.hpp"
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
 // Guessing from the text so far, and taking back what was guessed wrong.
-#include "llama/choices.hpp"
-#include "llama/draft.hpp"
-#include "llama/sampler.hpp"
-#include "llama/session.hpp"
+#include "generate/choices.hpp"
+#include "generate/draft.hpp"
+#include "generate/sampler.hpp"
+#include "generate/session.hpp"
 #include "tiny_model.hpp"
 
 #include <doctest/doctest.h>

@@ -4,8 +4,8 @@
 // there and back.
 #include "backend/kokkos/device_on_host.hpp"
 #include "backend/kokkos/tools.hpp"
-#include "llama/choosing.hpp"
-#include "llama/kokkos_work.hpp"
+#include "generate/choosing.hpp"
+#include "generate/kokkos_work.hpp"
 #include "session_outcome.hpp"
 #include "tiny_model.hpp"
 #include <cellar/cellar.hpp>

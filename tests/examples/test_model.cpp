@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
 // The forward pass of the examples against what PyTorch computes from the same weights.
-#include "llama/choices.hpp"
-#include "llama/huggingface.hpp"
-#include "llama/model.hpp"
-#include "llama/reference.hpp"
-#include "llama/sampler.hpp"
+#include "generate/choices.hpp"
+#include "generate/huggingface.hpp"
+#include "generate/model.hpp"
+#include "generate/reference.hpp"
+#include "generate/sampler.hpp"
 
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>

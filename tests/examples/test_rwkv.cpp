@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
 // A recurrent model as it was trained: what others compute from the same file, and many users at once.
-#include "llama/file.hpp"
+#include "generate/file.hpp"
 #include "rwkv/checkpoint.hpp"
 #include "rwkv/memory.hpp"
 #include "rwkv/model.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "llama/file.hpp"
+#include "generate/file.hpp"
 #include "rwkv/checkpoint.hpp"
 #include "rwkv_files.hpp"
 #include "skip.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "llama/huggingface.hpp"
+#include "generate/huggingface.hpp"
 #include "tiny_model.hpp"
 
 #include <doctest/doctest.h>

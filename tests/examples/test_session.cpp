@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
 // Texts that outgrow their context, through caches and without.
-#include "llama/cached.hpp"
-#include "llama/choices.hpp"
-#include "llama/session.hpp"
+#include "generate/cached.hpp"
+#include "generate/choices.hpp"
+#include "generate/session.hpp"
 #include "session_outcome.hpp"
 #include "tiny_model.hpp"
 #include <cellar/cellar.hpp>

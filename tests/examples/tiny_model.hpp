@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include "llama/weights.hpp"
+#include "generate/weights.hpp"
 
 #include <Eigen/Core>
 #include <nlohmann/json.hpp>

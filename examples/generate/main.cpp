@@ -4,16 +4,16 @@
 // layers: a cache for those with a sliding window, one for those with full attention, and recurrent
 // states, on the host or where Kokkos works. In the end it computes everything again without any memory
 // and compares.
-#include "llama/choices.hpp"
-#include "llama/command_line.hpp"
-#include "llama/draft.hpp"
-#include "llama/file.hpp"
-#include "llama/huggingface.hpp"
-#include "llama/kokkos.hpp"
-#include "llama/model.hpp"
-#include "llama/report.hpp"
-#include "llama/sampler.hpp"
-#include "llama/session.hpp"
+#include "choices.hpp"
+#include "command_line.hpp"
+#include "draft.hpp"
+#include "file.hpp"
+#include "huggingface.hpp"
+#include "kokkos.hpp"
+#include "model.hpp"
+#include "report.hpp"
+#include "sampler.hpp"
+#include "session.hpp"
 
 #include <CLI/CLI.hpp>
 

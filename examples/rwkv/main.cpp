@@ -2,11 +2,11 @@
 
 // Runs an RWKV-7 of bytes, of a file of rwkv.cpp, greedily on several prompts at once: each is a sequence of one
 // recurrent memory, and every pass takes all of them further, however long they are.
-#include "llama/command_line.hpp"
-#include "llama/file.hpp"
-#include "rwkv/checkpoint.hpp"
-#include "rwkv/memory.hpp"
-#include "rwkv/model.hpp"
+#include "checkpoint.hpp"
+#include "generate/command_line.hpp"
+#include "generate/file.hpp"
+#include "memory.hpp"
+#include "model.hpp"
 
 #include <CLI/CLI.hpp>
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include "file.hpp"
-#include "weights.hpp"
+#include "generate/file.hpp"
+#include "generate/weights.hpp"
 
 namespace llama {
 

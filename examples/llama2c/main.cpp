@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
 // Runs a llama2.c checkpoint greedily through a cache and prints the ids of the tokens.
-#include "llama/checkpoint.hpp"
-#include "llama/choices.hpp"
-#include "llama/command_line.hpp"
-#include "llama/model.hpp"
-#include "llama/sampler.hpp"
-#include "llama/session.hpp"
+#include "checkpoint.hpp"
+#include "generate/choices.hpp"
+#include "generate/command_line.hpp"
+#include "generate/model.hpp"
+#include "generate/sampler.hpp"
+#include "generate/session.hpp"
 
 #include <CLI/CLI.hpp>
 
