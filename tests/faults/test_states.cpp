@@ -67,11 +67,11 @@ TEST_CASE("a checkpoint is kept that some layers never wrote") {
     auto pass = memory.begin(Batch{tokens});
     REQUIRE(pass);
     CHECK(violation_of([&] { pass->commit(); }) == "commit: 0 micro-batches were put in all layers, expected 4");
-    fold_part(*pass, tokens, 0, pass->micro_batches()[0], false);
-    fold_part(*pass, tokens, 1, pass->micro_batches()[0], true);
-    fold_part(*pass, tokens, 1, pass->micro_batches()[1], false);
+    fold_micro_batch(*pass, tokens, 0, pass->micro_batches()[0], false);
+    fold_micro_batch(*pass, tokens, 1, pass->micro_batches()[0], true);
+    fold_micro_batch(*pass, tokens, 1, pass->micro_batches()[1], false);
     CHECK(violation_of([&] { pass->commit(); }) == "commit: 3 micro-batches were put in all layers, expected 4");
-    fold_part(*pass, tokens, 0, pass->micro_batches()[1], true);
+    fold_micro_batch(*pass, tokens, 0, pass->micro_batches()[1], true);
     pass->commit();
     CHECK(holds(memory, 0, 3, words(3)));
 }

@@ -18,10 +18,10 @@
 
 namespace property::hybrid {
 
-inline Answer answer_of(std::optional<naive::No> no) {
+inline Answer answer_of(std::optional<naive::Reason> no) {
     if (!no) return std::nullopt;
-    if (*no == naive::No::full) return cellar::Reason::full;
-    return *no == naive::No::cannot_shift ? cellar::Reason::cannot_shift : cellar::Reason::batch_too_long;
+    if (*no == naive::Reason::full) return cellar::Reason::full;
+    return *no == naive::Reason::cannot_shift ? cellar::Reason::cannot_shift : cellar::Reason::batch_too_long;
 }
 
 /// A member that has cells, and the tokens in them.
@@ -119,8 +119,8 @@ private:
 class InputSubject : public Subject {
 public:
     /// Tokens of one sequence at one position are one input. `rows`: of each layer that has a memory of its own.
-    virtual std::optional<naive::No> write(const Batch& inputs, const std::vector<std::vector<Rows>>& rows, int style,
-                                           bool committed) = 0;
+    virtual std::optional<naive::Reason> write(const Batch& inputs, const std::vector<std::vector<Rows>>& rows,
+                                               int style, bool committed) = 0;
 };
 
 /// Inputs of an encoder. A pass of the hybrid only reads them.

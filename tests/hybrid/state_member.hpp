@@ -66,10 +66,10 @@ public:
         std::vector<recurrent_test::Token> tokens;
         for (const naive::NewToken& t : batch) tokens.push_back({t.sequence, t.position, t.value});
         for (const cellar::MicroBatch& micro_batch : subject_.pass().micro_batches())
-            recurrent_test::fold_part(subject_.pass(), tokens, layer, micro_batch, style % 2 == 1);
+            recurrent_test::fold_micro_batch(subject_.pass(), tokens, layer, micro_batch, style % 2 == 1);
     }
     void check_begun(const Batch& batch) override {
-        inspector_.check_parts(model_, subject_.pass().micro_batches(), words(batch));
+        inspector_.check_micro_batches(model_, subject_.pass().micro_batches(), words(batch));
     }
     void check_filled(const Batch&, int, bool) override {}
     void check_reserved(int tokens) override {
@@ -101,8 +101,8 @@ private:
         for (const naive::NewToken& t : batch) words.push_back({t.sequence, t.position, t.value});
         return words;
     }
-    static Answer answer(std::optional<naive::NoState> no) {
-        return no ? std::optional{recurrent::refusal(*no)} : std::nullopt;
+    static Answer answer(std::optional<naive::StateReason> no) {
+        return no ? std::optional{recurrent::reason_of(*no)} : std::nullopt;
     }
 
     StateSubject& subject_;

@@ -21,8 +21,8 @@ bool agrees_with_model(const char* name, int model_layers) {
          }});
 }
 
-using RigidSliding = Attention<cellar::PermutedV<float>, Sliding<3>, Rigid>;
-using RigidFull = Attention<cellar::StandardV<float>, Full, Rigid>;
+using RigidSliding = Attention<cellar::PermutedV<float>, Sliding<3>, Disabled>;
+using RigidFull = Attention<cellar::StandardV<float>, Full, Disabled>;
 using TurningSliding = Attention<cellar::PermutedV<cellar::half>, Sliding<0>, Rotating<cellar::Neox>>;
 using TurningFull = Attention<cellar::StandardV<float>, Full, Rotating<cellar::Interleaved>>;
 using Pictures = Inputs<cellar::PermutedV<float>>;

@@ -55,7 +55,7 @@ MemberSetting draw_member(const Kind& kind, int sequences, int batch) {
         m.states.sequences = sequences;
         m.states.batch = own_batch;
     } else {
-        m.cells = *settings(kind.sees, kind.window_size, kind.can_shift);
+        m.cells = *settings(kind.window, kind.window_size, kind.can_shift);
         m.cells.setup.sequences = sequences;
         m.cells.setup.batch = own_batch;
         m.cells.setup.capacity += *number(2, 14);
@@ -190,7 +190,7 @@ Batch Trial::placed(const Step& step) {
         !step.may_fail() && std::any_of(members_.begin(), members_.end(), [](const auto& m) { return m->follows(); });
     Batch batch;
     std::map<int, int> newest;
-    for (const Placed& t : step.tokens) {
+    for (const RelativeToken& t : step.tokens) {
         const bool is_first = !newest.contains(t.sequence);
         int& last = newest.try_emplace(t.sequence, next(t.sequence) - 1).first->second;
         const int offset = follows && (is_first || t.offset != -1) ? 0 : t.offset;

@@ -21,7 +21,7 @@ struct Step {
     int back = 0;   ///< remove: begin; copy_prefix: the length; write: the position, from some way ahead
     int length = 0; ///< remove: how many positions; schedule: how far ahead; write, reserve: tokens
     int style = 0;  ///< in which of several ways
-    std::vector<Placed> tokens{};
+    std::vector<RelativeToken> tokens{};
 
     bool committed() const { return style % 5 != 4; }
     bool may_fail() const { return style % 7 >= 5; } ///< a batch that recurrent members refuse, perhaps
@@ -34,7 +34,7 @@ inline std::ostream& operator<<(std::ostream& out, const Step& step) {
                                      "checkpoint", "schedule", "defragment",  "reserve"};
     out << verbs[static_cast<int>(step.verb)] << ", s" << step.sequence << ", s" << step.target << ", back "
         << step.back << ", length " << step.length << ", style " << step.style << ":";
-    for (const Placed& t : step.tokens) out << " s" << t.sequence << (t.offset < 0 ? "" : "+") << t.offset;
+    for (const RelativeToken& t : step.tokens) out << " s" << t.sequence << (t.offset < 0 ? "" : "+") << t.offset;
     return out;
 }
 

@@ -45,7 +45,7 @@ struct Kind {
     enum class Of { attention, inputs, states };
 
     Of of;
-    naive::Sees sees = naive::Sees::everything;
+    naive::WindowKind window = naive::WindowKind::full;
     int window_size = 0; ///< where the type fixes it, else 0
     bool can_shift = false;
 };

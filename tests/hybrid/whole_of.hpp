@@ -25,12 +25,12 @@ struct Attention {
     using Memory = cellar::Cache<Layout, typename Window::type, typename Shift::type>;
     using Subject = CellSubject<Memory>;
 
-    static Kind kind() { return {Kind::Of::attention, Window::sees, Window::size, Shift::type::possible}; }
+    static Kind kind() { return {Kind::Of::attention, Window::kind, Window::size, Shift::type::possible}; }
     static Memory make(const MemberSetting& m) {
         return Memory{shape_of(layers()), limits_of(m.cells), Window::make(m.cells.setup.window), Shift::make()};
     }
     static std::unique_ptr<Member> member(Subject& subject, const MemberSetting& m, const Trace& trace) {
-        const RowSource rows{layers(), Shift::turning(rounding_of(typename Layout::key_element{}))};
+        const RowSource rows{layers(), Shift::key_shift(rounding_of(typename Layout::key_element{}))};
         return std::make_unique<AttentionMember>(subject, m.cells, rows, trace);
     }
 };
@@ -45,8 +45,8 @@ struct Inputs {
     public:
         using Base::Base;
 
-        std::optional<naive::No> write(const Batch& inputs, const std::vector<std::vector<Rows>>& rows, int style,
-                                       bool committed) override {
+        std::optional<naive::Reason> write(const Batch& inputs, const std::vector<std::vector<Rows>>& rows, int style,
+                                           bool committed) override {
             std::vector<cellar::EncoderInput> all;
             for (const naive::NewToken& t : inputs) {
                 const bool same = !all.empty() && all.back().sequence.value == t.sequence;
@@ -55,7 +55,7 @@ struct Inputs {
             }
             auto pass = all.size() == 1 ? Base::memory().write(all[0].sequence, all[0].position, all[0].tokens)
                                         : Base::memory().write(all);
-            if (!pass) return Base::no(pass.error());
+            if (!pass) return Base::reason_of(pass.error());
             written_.assign(pass->cells().begin(), pass->cells().end());
             if (!committed) return std::nullopt;
             for (int layer = 0; layer < Base::memory().shape().layers(); ++layer)
@@ -112,7 +112,7 @@ public:
     }
 
     HybridAnswer begin(const Batch& batch) override {
-        auto pass = memory_.begin(GivenBatch{batch});
+        auto pass = memory_.begin(OwnedBatch{batch});
         if (!pass) return pass.error();
         join(std::move(*pass));
         return std::nullopt;

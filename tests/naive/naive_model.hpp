@@ -11,24 +11,23 @@
 #include <utility>
 #include <vector>
 
-/// What a cache has to do, said as plainly as possible: per sequence a map from position to token,
-/// everything else by its definition and by search. It shares no code with the library, knows no
-/// keys and no values, and is never fast.
+/// What a cache must do, in the simplest form: a map from position to token for each sequence, and everything else by
+/// definition and by search. It shares no code with the library, has no keys or values, and is slow.
 namespace naive {
 
-enum class Sees { everything, width, chunk };
+enum class WindowKind { full, sliding, chunked };
 
-/// What a token sees, and what is kept. `size` is the width or the length of a chunk; retention 0
-/// stands for the default.
+/// What a token sees, and what is kept. `size` is the width or the length of a chunk. A retention of 0 means the
+/// default.
 struct Window {
-    Sees sees = Sees::everything;
+    WindowKind kind = WindowKind::full;
     int size = 0;
     int retention = 0;
     int sinks = 0;
 
     int oldest_visible(int query) const {
-        if (sees == Sees::width) return query - size + 1;
-        if (sees == Sees::chunk) return query / size * size;
+        if (kind == WindowKind::sliding) return query - size + 1;
+        if (kind == WindowKind::chunked) return query / size * size;
         return 0;
     }
     bool visible(int query, int position, bool bidirectional) const {
@@ -36,16 +35,16 @@ struct Window {
         return position < sinks || position >= oldest_visible(query);
     }
     bool kept(int newest, int position) const {
-        if (sees == Sees::everything || position < sinks) return true;
+        if (kind == WindowKind::full || position < sinks) return true;
         return position > newest - retention || position >= oldest_visible(newest);
     }
 };
 
-/// One token, held once however many sequences have it. It never changes: moving it makes another.
+/// One token. Sequences that share it hold the same object. It never changes: moving it makes a new one.
 struct Token {
-    int value = 0;   ///< unique: stands for the rows that were put
-    int shifted = 0; ///< positions by which it was moved since, in total
-    int shifts = 0;  ///< how many times: each may round
+    int value = 0;   ///< unique; stands for the rows that were put
+    int shifted = 0; ///< how far it was moved in total
+    int shifts = 0;  ///< how often it was moved; each move may round
 };
 using TokenRef = std::shared_ptr<const Token>;
 
@@ -56,7 +55,7 @@ struct NewToken {
     int value = 0;
 };
 
-enum class No { full, batch_too_long, cannot_shift };
+enum class Reason { full, batch_too_long, cannot_shift };
 
 struct Setup {
     Window window{};
@@ -65,8 +64,8 @@ struct Setup {
     int batch = 1;
     int padding = 1;
     bool can_shift = false;
-    bool rotations = true;   ///< moved tokens become others, unless they carry no position
-    bool is_encoder = false; ///< inputs: seen from their position on, moved as they are, and never missing
+    bool rotates_keys = true; ///< false if keys carry no position, so that moving a token does not change its key
+    bool is_encoder = false;  ///< inputs of an encoder: moves change no key, and every position can be resumed
 };
 
 class Model {
@@ -81,13 +80,13 @@ public:
 
     int cells() const {
         const Window& w = setup_.window;
-        const bool everything = w.sees == Sees::everything || w.retention == INT_MAX;
+        const bool everything = w.kind == WindowKind::full || w.retention == INT_MAX;
         const int needed =
             everything ? setup_.sequences * setup_.capacity : setup_.sequences * (w.sinks + w.retention) + setup_.batch;
         return (needed + setup_.padding - 1) / setup_.padding * setup_.padding;
     }
 
-    /// Cells in use: a token that several sequences have counts once.
+    /// Cells in use. A shared token counts once.
     int used() const {
         std::set<TokenRef> distinct;
         for (const auto& tokens : sequences_)
@@ -100,14 +99,14 @@ public:
     }
     int newest(int sequence) const { return tokens(sequence).empty() ? -1 : tokens(sequence).rbegin()->first; }
 
-    std::optional<No> refuses(const std::vector<NewToken>& batch) const {
+    std::optional<Reason> refuses(const std::vector<NewToken>& batch) const {
         const int n = static_cast<int>(batch.size());
-        if (n > setup_.batch) return No::batch_too_long;
-        if (used() + n > cells()) return No::full;
+        if (n > setup_.batch) return Reason::batch_too_long;
+        if (used() + n > cells()) return Reason::full;
         return std::nullopt;
     }
 
-    /// As it is while a pass over the batch is open.
+    /// The model while a pass over the batch is open.
     Model with(const std::vector<NewToken>& batch) const {
         Model open = *this;
         for (const NewToken& t : batch)
@@ -115,8 +114,8 @@ public:
         return open;
     }
 
-    /// As it is once that pass, which is open here, is committed: its sequences forget what they
-    /// need not keep.
+    /// The model after the commit of that pass, which is open in this model: the sequences of the batch forget what
+    /// they need not keep.
     Model committed(const std::vector<NewToken>& batch) const {
         Model done = *this;
         for (const NewToken& t : batch) {
@@ -134,7 +133,7 @@ public:
         return seen;
     }
 
-    std::optional<No> remove(int sequence, int begin, int end) {
+    std::optional<Reason> remove(int sequence, int begin, int end) {
         if (begin == end) return std::nullopt;
         Model next = *this;
         next.of(sequence).clear();
@@ -142,15 +141,15 @@ public:
             if (position < begin) next.of(sequence).emplace(position, token);
             if (position < end) continue;
             const int by = begin - end;
-            if (setup_.is_encoder || (setup_.can_shift && !setup_.rotations)) {
+            if (setup_.is_encoder || (setup_.can_shift && !setup_.rotates_keys)) {
                 next.of(sequence).emplace(position + by, token);
                 continue;
             }
-            if (!setup_.can_shift) return No::cannot_shift;
+            if (!setup_.can_shift) return Reason::cannot_shift;
             next.of(sequence).emplace(position + by, std::make_shared<const Token>(
                                                          Token{token->value, token->shifted + by, token->shifts + 1}));
         }
-        if (next.used() > cells()) return No::full;
+        if (next.used() > cells()) return Reason::full;
         *this = std::move(next);
         return std::nullopt;
     }
@@ -176,9 +175,9 @@ private:
     std::vector<std::multimap<int, TokenRef>> sequences_;
 };
 
-inline std::string to_string(No no) {
-    if (no == No::full) return "full";
-    return no == No::cannot_shift ? "cannot_shift" : "batch_too_long";
+inline std::string to_string(Reason reason) {
+    if (reason == Reason::full) return "full";
+    return reason == Reason::cannot_shift ? "cannot_shift" : "batch_too_long";
 }
 
 } // namespace naive

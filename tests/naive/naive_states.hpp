@@ -13,10 +13,10 @@
 
 namespace naive {
 
-/// A state as the numbers that all tokens so far led to.
+/// A state: numbers computed from all tokens so far.
 struct FoldedState {
     std::vector<int> numbers;
-    int marked_at = 0; ///< when it became a checkpoint
+    int marked_at = 0; ///< the time when it became a checkpoint
 };
 using StateRef = std::shared_ptr<FoldedState>;
 
@@ -31,7 +31,7 @@ struct StateSetup {
     int batch = 1;
     int rollback = 0;
     int interval = 0;
-    int checkpoints = 0; ///< slots for them
+    int checkpoints = 0; ///< the number of slots for checkpoints
     bool refuses_unequal = false;
 };
 
@@ -40,10 +40,10 @@ inline std::ostream& operator<<(std::ostream& out, const StateSetup& s) {
                << s.interval << ", checkpoints " << s.checkpoints << (s.refuses_unequal ? ", refuses unequal}" : "}");
 }
 
-enum class NoState { batch_too_long, not_next, unequal_batch, cannot_rewind, cannot_cut };
+enum class StateReason { batch_too_long, not_next, unequal_batch, cannot_rewind, cannot_cut };
 
-/// What a recurrent memory keeps, without slots: every state is a value of its own, and every question is answered by
-/// looking at everything.
+/// What a recurrent memory must keep, in the simplest form. There are no slots: every state is a value of its own, and
+/// every query looks at all of them.
 class States {
 public:
     struct Kept {
@@ -80,46 +80,47 @@ public:
         return all;
     }
 
-    std::optional<NoState> refuses(const std::vector<NewWord>& batch) const {
-        if (static_cast<int>(batch.size()) > setup_.batch) return NoState::batch_too_long;
+    std::optional<StateReason> refuses(const std::vector<NewWord>& batch) const {
+        if (static_cast<int>(batch.size()) > setup_.batch) return StateReason::batch_too_long;
         std::map<int, std::vector<int>> positions;
         for (const NewWord& w : batch) {
             auto& own = positions[w.sequence];
             const bool follows =
                 own.empty() ? w.position == next(w.sequence) : w.position == own.back() || w.position == own.back() + 1;
-            if (!follows) return NoState::not_next;
+            if (!follows) return StateReason::not_next;
             own.push_back(w.position);
         }
         for (const auto& [s, own] : positions)
-            if (setup_.refuses_unequal && own.size() != positions.begin()->second.size()) return NoState::unequal_batch;
+            if (setup_.refuses_unequal && own.size() != positions.begin()->second.size())
+                return StateReason::unequal_batch;
         return std::nullopt;
     }
 
-    /// The positions at which the batch leaves states of each sequence, and which of these are checkpoints.
-    std::map<int, std::map<int, bool>> cuts(const std::vector<NewWord>& batch) const {
+    /// The positions at which the batch leaves states of each sequence; true for those that become checkpoints.
+    std::map<int, std::map<int, bool>> kept_points(const std::vector<NewWord>& batch) const {
         std::map<int, int> end;
         std::vector<int> order;
         for (const NewWord& w : batch) {
             if (!end.contains(w.sequence)) order.push_back(w.sequence);
             end[w.sequence] = w.position + 1;
         }
-        std::map<int, std::map<int, bool>> cuts;
+        std::map<int, std::map<int, bool>> points;
         std::map<int, std::vector<int>> wanted; // newest first
         for (const auto& [s, last] : end) {
             for (int p = last; p > next(s); --p) {
-                if (p >= last - setup_.rollback) cuts[s][p] = false;
+                if (p >= last - setup_.rollback) points[s][p] = false;
                 if (is_wanted(s, p)) wanted[s].push_back(p);
             }
         }
         int room = setup_.checkpoints - static_cast<int>(checkpoints().size());
-        for (std::size_t turn = 0; turn < batch.size(); ++turn)
+        for (std::size_t i = 0; i < batch.size(); ++i)
             for (const int s : order)
-                if (turn < wanted[s].size() && room-- > 0) cuts[s][wanted[s][turn]] = true;
-        return cuts;
+                if (i < wanted[s].size() && room-- > 0) points[s][wanted[s][i]] = true;
+        return points;
     }
 
     void commit(const std::vector<NewWord>& batch) {
-        const auto all = cuts(batch);
+        const auto all = kept_points(batch);
         bool marked = false;
         std::vector<int> order;
         for (const NewWord& w : batch)
@@ -129,7 +130,7 @@ public:
             StateRef state = after.empty() ? nullptr : after.rbegin()->second.state;
             const int last = all.at(s).rbegin()->first;
             int fed = next(s);
-            std::erase_if(after, [&](const auto& k) { return passed(k.first, k.second, last); });
+            std::erase_if(after, [&](const auto& k) { return is_expired(k.first, k.second, last); });
             for (const auto& [p, is_checkpoint] : all.at(s)) {
                 for (const NewWord& w : batch)
                     if (w.sequence == s && w.position >= fed && w.position < p) state = fold_(state, w.word);
@@ -144,18 +145,18 @@ public:
         if (marked) trim(nullptr);
     }
 
-    std::optional<NoState> remove(int s, int begin, int end) {
+    std::optional<StateReason> remove(int s, int begin, int end) {
         if (begin == end || next(s) <= begin) return std::nullopt;
-        if (end < next(s)) return NoState::cannot_cut;
-        if (!can_resume(s, begin)) return NoState::cannot_rewind;
+        if (end < next(s)) return StateReason::cannot_cut;
+        if (!can_resume(s, begin)) return StateReason::cannot_rewind;
         std::erase_if(own(s), [&](const auto& k) { return k.first > begin; });
         if (begin == 0) scheduled_[static_cast<std::size_t>(s)].clear();
         return std::nullopt;
     }
 
-    std::optional<NoState> copy_prefix(int from, int to, int length) {
+    std::optional<StateReason> copy_prefix(int from, int to, int length) {
         if (from == to) return std::nullopt;
-        if (length < next(from) && !can_resume(from, length)) return NoState::cannot_rewind;
+        if (length < next(from) && !can_resume(from, length)) return StateReason::cannot_rewind;
         own(to) = kept(from);
         std::erase_if(own(to), [&](const auto& k) { return k.first > length; });
         scheduled_[static_cast<std::size_t>(to)].clear();
@@ -180,33 +181,35 @@ private:
         return (setup_.interval > 0 && p % setup_.interval == 0) || scheduled_[static_cast<std::size_t>(s)].contains(p);
     }
 
-    bool passed(int p, const Kept& kept, int last) const { return !kept.is_checkpoint && p < last - setup_.rollback; }
+    bool is_expired(int p, const Kept& kept, int last) const {
+        return !kept.is_checkpoint && p < last - setup_.rollback;
+    }
 
-    // How much would have to be fed again without it, and how long it has been one.
+    // How many positions would have to be computed again without this checkpoint, then the time when it became one.
     std::pair<int, int> worth(const StateRef& state) const {
-        int most = 0;
+        int positions = 0;
         for (const Sequence& sequence : kept_) {
             int before = 0;
             for (const auto& [p, kept] : sequence) {
                 if (!kept.is_checkpoint) continue;
-                if (kept.state == state) most = std::max(most, p - before);
+                if (kept.state == state) positions = std::max(positions, p - before);
                 before = p;
             }
         }
-        return {most, state->marked_at};
+        return {positions, state->marked_at};
     }
 
-    void trim(const StateRef& spared) {
-        const int most = setup_.checkpoints - std::max(1, setup_.checkpoints / 4);
-        for (auto all = checkpoints(); static_cast<int>(all.size()) > most; all = checkpoints()) {
-            all.erase(spared);
-            const StateRef least = *std::min_element(all.begin(), all.end(),
-                                                     [&](const auto& a, const auto& b) { return worth(a) < worth(b); });
+    void trim(const StateRef& exempt) {
+        const int max = setup_.checkpoints - std::max(1, setup_.checkpoints / 4);
+        for (auto all = checkpoints(); static_cast<int>(all.size()) > max; all = checkpoints()) {
+            all.erase(exempt);
+            const StateRef dropped = *std::min_element(
+                all.begin(), all.end(), [&](const auto& a, const auto& b) { return worth(a) < worth(b); });
             for (int s = 0; s < setup_.sequences; ++s) {
                 const int last = next(s);
                 for (auto& [p, kept] : own(s))
-                    if (kept.state == least) kept.is_checkpoint = false;
-                std::erase_if(own(s), [&](const auto& k) { return passed(k.first, k.second, last); });
+                    if (kept.state == dropped) kept.is_checkpoint = false;
+                std::erase_if(own(s), [&](const auto& k) { return is_expired(k.first, k.second, last); });
             }
         }
     }

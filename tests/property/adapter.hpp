@@ -20,10 +20,10 @@
 
 namespace property {
 
-/// A `cellar::Batch` with memory of its own.
-class GivenBatch {
+/// A `cellar::Batch` that owns its arrays.
+class OwnedBatch {
 public:
-    explicit GivenBatch(const std::vector<naive::NewToken>& tokens) : flags_{new bool[tokens.size() + 1]{}} {
+    explicit OwnedBatch(const std::vector<naive::NewToken>& tokens) : flags_{new bool[tokens.size() + 1]{}} {
         for (std::size_t i = 0; i < tokens.size(); ++i) {
             positions_.push_back({tokens[i].position});
             sequences_.push_back({tokens[i].sequence});
@@ -43,8 +43,8 @@ private:
     bool any_ = false;
 };
 
-/// What has cells, here a memory of somebody else, behind the suite's interface. `style` picks among the ways in which
-/// the same can be said.
+/// Adapts a memory with cells, which the caller owns, to the suite's interface. `style` picks one of several equivalent
+/// calls.
 template <class Memory, class Base = Subject>
 class CellSubject : public Base {
     using Layout = typename Memory::layout_type;
@@ -56,17 +56,16 @@ public:
 
     explicit CellSubject(Memory& memory) : memory_{memory} {}
 
-    /// The open pass is one that somebody else has opened.
+    /// Works on a pass that the caller has opened, until `leave`.
     void join(Pass& pass) { pass_ = &pass; }
-    /// It is over.
     void leave() { pass_ = nullptr; }
     bool is_in(const Pass& pass) const { return &pass == pass_; }
 
     int cells() const override { return static_cast<int>(memory_.cells()); }
 
-    std::optional<naive::No> begin(const std::vector<naive::NewToken>& batch) override {
-        auto pass = memory_.begin(GivenBatch{batch});
-        if (!pass) return no(pass.error());
+    std::optional<naive::Reason> begin(const std::vector<naive::NewToken>& batch) override {
+        auto pass = memory_.begin(OwnedBatch{batch});
+        if (!pass) return reason_of(pass.error());
         open(std::move(*pass));
         return std::nullopt;
     }
@@ -114,12 +113,12 @@ public:
         leave();
     }
 
-    std::optional<naive::No> remove(int sequence, int begin, int end) override {
+    std::optional<naive::Reason> remove(int sequence, int begin, int end) override {
         const auto done = memory_.remove({sequence}, {begin}, {end});
-        return done ? std::nullopt : std::optional{no(done.error())};
+        return done ? std::nullopt : std::optional{reason_of(done.error())};
     }
     void copy_prefix(int from, int to, int length) override {
-        memory_.copy_prefix({from}, {to}, length).has_value(); // never refuses, which the naive model checks
+        memory_.copy_prefix({from}, {to}, length).has_value(); // never refuses
     }
     bool can_resume(int sequence, int position) const override { return memory_.can_resume({sequence}, {position}); }
     int resumable_prefix(int sequence, int position) const override {
@@ -139,9 +138,9 @@ public:
     }
 
 protected:
-    static naive::No no(cellar::Refusal refusal) {
-        if (refusal == cellar::Reason::full) return naive::No::full;
-        return refusal == cellar::Reason::cannot_shift ? naive::No::cannot_shift : naive::No::batch_too_long;
+    static naive::Reason reason_of(cellar::Refusal refusal) {
+        if (refusal == cellar::Reason::full) return naive::Reason::full;
+        return refusal == cellar::Reason::cannot_shift ? naive::Reason::cannot_shift : naive::Reason::batch_too_long;
     }
 
     Memory& memory() { return memory_; }
@@ -158,7 +157,7 @@ private:
 
     void open(Pass pass) { join(own_.emplace(std::move(pass))); }
 
-    /// Rows as a span, as a dense view, or as a view with gaps between all elements.
+    /// Passes rows as a span, as a dense view, or as a view with gaps between all elements.
     template <class K, class V, class Into>
     void put_as(Into& pass, int layer, const std::vector<Rows>& rows, int style) const {
         const cellar::LayerShape& shape = memory_.shape()[layer];
@@ -232,7 +231,7 @@ struct OwnCache {
     Cache cache;
 };
 
-/// A cache of the suite's own.
+/// A subject that owns its cache.
 template <class Cache>
 class CacheSubject final : OwnCache<Cache>, public CellSubject<Cache> {
 public:

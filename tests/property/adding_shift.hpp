@@ -7,8 +7,8 @@
 #include <cstdint>
 #include <vector>
 
-/// A user's own shift policy, exact in every element type: moving a key by delta adds delta, times
-/// a constant, to the elements of its pairs.
+/// A user-defined shift policy, exact in every element type: moving a key by delta adds delta, times a constant, to the
+/// elements of its pairs.
 class AddingShift {
 public:
     static constexpr bool possible = true;
@@ -29,7 +29,7 @@ public:
         }
     };
 
-    /// How many pairs the heads of each layer have.
+    /// `pairs`: the number of pairs in a head, for each layer.
     explicit AddingShift(std::vector<int> pairs, int times = 1)
         : pairs_{static_cast<std::vector<int>&&>(pairs)}, times_{times} {}
 

@@ -13,9 +13,9 @@
 
 namespace property {
 
-// Numbers are drawn as indices that shrink towards 0, the simplest choice.
+// Choices are drawn as indices, which shrink towards 0, the simplest choice.
 
-/// Mostly the first few sequences, so that they share and collide also where there are thousands.
+/// Mostly one of the first few sequences, so that they share and collide even among thousands.
 inline rc::Gen<int> sequence_of(int sequences) {
     return rc::gen::mapcat(rc::gen::inRange(0, 4), [sequences](int kind) {
         return rc::gen::inRange(0, kind < 3 && sequences > 4 ? 4 : sequences);
@@ -24,23 +24,23 @@ inline rc::Gen<int> sequence_of(int sequences) {
 
 inline rc::Gen<int> offset() {
     return rc::gen::map(rc::gen::inRange(0, 20), [](int i) {
-        constexpr int odd[] = {-1, -2, 1, -3, -4, -5, 2, -7, -9, 4};
-        return i < 10 ? 0 : odd[i - 10];
+        constexpr int unusual[] = {-1, -2, 1, -3, -4, -5, 2, -7, -9, 4};
+        return i < 10 ? 0 : unusual[i - 10];
     });
 }
 
-/// Half of the batches are of one sequence, and half follow on what is there, as a prompt does both.
-inline rc::Gen<std::vector<Placed>> tokens(int sequences, int most) {
-    const auto placed = rc::gen::apply(
+/// Half of the batches have tokens of one sequence only, and half continue their sequences. A prompt does both.
+inline rc::Gen<std::vector<RelativeToken>> tokens(int sequences, int max_tokens) {
+    const auto token = rc::gen::apply(
         [](int sequence, int offset, int kind) {
-            return Placed{sequence, offset, kind == 7};
+            return RelativeToken{sequence, offset, kind == 7};
         },
         sequence_of(sequences), offset(), rc::gen::inRange(0, 8));
-    const auto any =
-        rc::gen::resize(most, rc::gen::container<std::vector<Placed>>(rc::gen::resize(rc::kNominalSize, placed)));
+    const auto any = rc::gen::resize(
+        max_tokens, rc::gen::container<std::vector<RelativeToken>>(rc::gen::resize(rc::kNominalSize, token)));
     return rc::gen::apply(
-        [](std::vector<Placed> batch, bool one, bool follows) {
-            for (Placed& t : batch) {
+        [](std::vector<RelativeToken> batch, bool one, bool follows) {
+            for (RelativeToken& t : batch) {
                 if (one) t.sequence = batch.front().sequence;
                 if (follows) t.offset = 0;
             }
@@ -49,29 +49,29 @@ inline rc::Gen<std::vector<Placed>> tokens(int sequences, int most) {
         any, rc::gen::arbitrary<bool>(), rc::gen::arbitrary<bool>());
 }
 
-inline rc::Gen<Verb> verb() {
-    return rc::gen::weightedElement<Verb>({{60, Verb::pass},
-                                           {14, Verb::remove},
-                                           {14, Verb::copy_prefix},
-                                           {3, Verb::fan_out},
-                                           {6, Verb::defragment},
-                                           {3, Verb::reserve}});
+inline rc::Gen<Operation> operation() {
+    return rc::gen::weightedElement<Operation>({{60, Operation::pass},
+                                                {14, Operation::remove},
+                                                {14, Operation::copy_prefix},
+                                                {3, Operation::fan_out},
+                                                {6, Operation::defragment},
+                                                {3, Operation::reserve}});
 }
 
-/// `most`: tokens in a batch; one more than the cache takes makes for refusals.
-inline rc::Gen<Step> step(int sequences, int most) {
-    return rc::gen::mapcat(verb(), [=](Verb verb) {
-        const auto build = [verb](int sequence, int target, int back, int length, int kind,
-                                  std::vector<Placed> tokens) {
+/// `max_tokens`: tokens in a batch. One more than the cache accepts leads to refusals.
+inline rc::Gen<Step> step(int sequences, int max_tokens) {
+    return rc::gen::mapcat(operation(), [=](Operation operation) {
+        const auto build = [operation](int sequence, int target, int back, int length, int kind,
+                                       std::vector<RelativeToken> tokens) {
             const bool committed = kind % 5 != 4;
-            return Step{verb, sequence, target, back, length - 1, committed, kind, std::move(tokens)};
+            return Step{operation, sequence, target, back, length - 1, committed, kind, std::move(tokens)};
         };
         const auto number = [](int end) { return rc::gen::inRange(0, end); };
-        const auto none = rc::gen::just(std::vector<Placed>{});
-        if (verb == Verb::pass)
+        const auto none = rc::gen::just(std::vector<RelativeToken>{});
+        if (operation == Operation::pass)
             return rc::gen::apply(build, rc::gen::just(0), rc::gen::just(0), rc::gen::just(0), rc::gen::just(0),
-                                  number(60), tokens(sequences, most));
-        if (verb == Verb::fan_out)
+                                  number(60), tokens(sequences, max_tokens));
+        if (operation == Operation::fan_out)
             return rc::gen::apply(build, sequence_of(sequences), number(sequences + 1), number(20), rc::gen::just(0),
                                   rc::gen::just(0), none);
         return rc::gen::apply(build, sequence_of(sequences), sequence_of(sequences), number(20), number(10),
@@ -79,41 +79,40 @@ inline rc::Gen<Step> step(int sequences, int most) {
     });
 }
 
-/// Small caches, so that they are often full, torn and shared. `size`: that of a window that has it
-/// in its type, 0 for one that takes it at run time.
-inline rc::Gen<Setting> settings(naive::Sees sees, int size, bool can_shift) {
+/// Small caches, which are often full, scattered and shared. `size`: the window's size if its type fixes it, else 0.
+inline rc::Gen<Setting> settings(naive::WindowKind kind, int size, bool can_shift) {
     return rc::gen::exec([=] {
         const auto number = [](int from, int to) { return *rc::gen::inRange(from, to + 1); };
         Setting s;
         naive::Window& w = s.setup.window;
-        w.sees = sees;
-        if (sees != naive::Sees::everything) {
+        w.kind = kind;
+        if (kind != naive::WindowKind::full) {
             w.size = size != 0 ? size : number(1, 6);
             w.retention = number(0, 1) * (w.size + number(0, 3));
             w.sinks = number(0, 1) * number(0, 3);
         }
         s.setup.sequences = number(1, 5);
-        s.setup.capacity = sees == naive::Sees::everything ? number(1, 8) : number(3, 14);
+        s.setup.capacity = kind == naive::WindowKind::full ? number(1, 8) : number(3, 14);
         s.setup.batch = number(1, 6);
         s.setup.padding = 1 << number(0, 3);
         s.setup.can_shift = can_shift;
         s.contiguous = number(0, 1) == 1;
         constexpr int every[] = {1, 1, 4, 20};
-        s.look_every = every[number(0, 3)];
+        s.inspect_every = every[number(0, 3)];
         return s;
     });
 }
 
-/// The same with other luck, so that combinations of policies draw different series from one seed.
+/// The same generator with another seed, so that combinations of policies draw different series from one RC_PARAMS.
 template <class T>
 rc::Gen<T> salted(std::uint64_t salt, rc::Gen<T> gen) {
     return [=](const rc::Random& random, int size) { return gen(rc::Random{rc::Random{random}.next() ^ salt}, size); };
 }
 
 /// Up to `length` steps.
-inline rc::Gen<std::vector<Step>> steps(int length, int sequences, int most) {
+inline rc::Gen<std::vector<Step>> steps(int length, int sequences, int max_tokens) {
     return rc::gen::resize(
-        length, rc::gen::container<std::vector<Step>>(rc::gen::resize(rc::kNominalSize, step(sequences, most))));
+        length, rc::gen::container<std::vector<Step>>(rc::gen::resize(rc::kNominalSize, step(sequences, max_tokens))));
 }
 
 } // namespace property

@@ -24,7 +24,7 @@ Counts counts_of(const naive::Model& model) {
 }
 
 /// The lowest run of n free cells, else the n lowest free cells.
-std::vector<int> place(const std::set<int>& taken, int n, int cells) {
+std::vector<int> expected_cells(const std::set<int>& taken, int n, int cells) {
     std::vector<int> free;
     for (int c = 0; c < cells; ++c)
         if (!taken.contains(c)) free.push_back(c);
@@ -57,11 +57,11 @@ void Inspector::check_contents(const naive::Model& model, const std::set<int>& s
     const Counts before = subject_.counts();
     for (const int s : sequences) {
         const Batch probe{{s, 0, true, -1}};
-        trace_.expect(!subject_.begin(probe), "a pass was refused that looks at s", s);
+        trace_.expect(!subject_.begin(probe), "the pass that reads s", s, " was refused");
         check_pass(model.with(probe), probe, 0, false);
         subject_.drop();
     }
-    trace_.expect(subject_.counts() == before, "looking at sequences changed the counts");
+    trace_.expect(subject_.counts() == before, "reading sequences changed the counts");
 }
 
 void Inspector::check_placement(const naive::Model& model, int tokens) {
@@ -69,15 +69,15 @@ void Inspector::check_placement(const naive::Model& model, int tokens) {
     trace_.expect(static_cast<int>(cells.size()) == tokens, "a pass of ", tokens, " tokens has ", cells.size(),
                   " cells");
     const std::optional<std::set<int>> taken = taken_cells(model);
-    if (!taken && contiguous_) cell_of_.clear(); // it may have defragmented itself
+    if (!taken && contiguous_) cell_of_.clear(); // the cache may have defragmented itself
     if (!taken) return;
-    std::vector<int> expected = place(*taken, tokens, model.cells());
+    std::vector<int> expected = expected_cells(*taken, tokens, model.cells());
     if (contiguous_ && tokens > 0 && expected.back() - expected.front() + 1 != tokens) {
         forget_cells_from(model.used());
         for (int i = 0; i < tokens; ++i) expected[static_cast<std::size_t>(i)] = model.used() + i;
     }
     for (std::size_t i = 0; i < cells.size(); ++i)
-        trace_.expect(cells[i] == expected[i], "token ", i, " came to cell ", cells[i], ", expected ", expected[i]);
+        trace_.expect(cells[i] == expected[i], "token ", i, " is in cell ", cells[i], ", expected ", expected[i]);
 }
 
 void Inspector::check_pass(const naive::Model& open, const Batch& batch, int style, bool filled) {
@@ -104,7 +104,7 @@ void Inspector::check_resume(const naive::Model& model, int s) const {
     const int newest = model.newest(s);
     int nearest = 0;
     for (int p = 0; p <= newest + 9; ++p) {
-        // The middle of a long sequence is all alike; asking for it every time would be slow.
+        // Skips the middle of a long sequence, where all positions are alike, to save time.
         if (p == 8 && newest > 40) p = newest - 20;
         if (model.can_resume(s, p)) nearest = p;
         if (nearest >= p - 7)
@@ -140,13 +140,13 @@ void Inspector::check_query(const naive::Model& open, const naive::NewToken& que
         }
         const naive::TokenRef token = token_in(cell, query, missing);
         trace_.expect(missing.erase(token) == 1, "the query at ", query.position, " of s", query.sequence,
-                      " sees token ", token->value, ", which it must not, or twice");
+                      " sees token ", token->value, ", which is not visible to it, or sees it twice");
     }
     trace_.expect(missing.size() == unread, "the query at ", query.position, " of s", query.sequence, " misses ",
                   missing.size() - unread, " tokens");
 }
 
-/// The token that lies in a cell. It is read and compared once in a pass: all queries see the same memory.
+/// The token in a cell. It is read and compared once per pass, because all queries see the same memory.
 naive::TokenRef Inspector::token_in(int cell, const naive::NewToken& query, const std::set<naive::TokenRef>& expected) {
     if (const auto known = read_.find(cell); known != read_.end()) return known->second;
     Rows rows;
@@ -158,7 +158,7 @@ naive::TokenRef Inspector::token_in(int cell, const naive::NewToken& query, cons
         return read_[cell] = token;
     }
     trace_.fail("the query at ", query.position, " of s", query.sequence, " sees token ", value, " in cell ", cell,
-                ", which it must not, or twice");
+                ", which is not visible to it, or sees it twice");
 }
 
 void Inspector::check_cell(const naive::TokenRef& token, int cell) {
@@ -177,11 +177,11 @@ void Inspector::check_rows(const naive::Token& token, int layer, int column) con
     trace_.expect(key.size() == rows.key.size(), "layer ", layer, " has a wrong key extent");
     for (std::size_t i = 0; i < key.size(); ++i)
         trace_.expect(std::abs(rows.key[i] - key[i]) <= rows_.tolerance(token), "token ", token.value, ", shifted by ",
-                      token.shifted, " in all, has key element ", i, " of layer ", layer, " = ", rows.key[i],
+                      token.shifted, " in total, has key element ", i, " of layer ", layer, " = ", rows.key[i],
                       ", expected ", key[i]);
 }
 
-/// No cell is left for a pass to look through: compares the values of all cells, in any order.
+/// A full cache has no free cell for a pass that reads. Compares the values of all cells, in any order.
 void Inspector::check_full(const naive::Model& model) {
     std::multiset<int> expected;
     std::set<naive::TokenRef> distinct;
@@ -196,7 +196,7 @@ void Inspector::check_full(const naive::Model& model) {
         found.insert(RowSource::value_of(rows));
     }
     subject_.drop();
-    trace_.expect(found == expected, "a full cache holds other values than it should");
+    trace_.expect(found == expected, "a full cache holds wrong values");
 }
 
 /// The cells in use, if all of them are known.

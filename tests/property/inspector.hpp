@@ -13,9 +13,9 @@
 
 namespace property {
 
-/// Compares what can be seen of a cache with what the model says. It learns where tokens lie from
-/// the passes it looks at, and holds the cache to it: a token stays in its cell, one cell holds one
-/// token, and new tokens come to the places that the rules name.
+/// Compares what is visible of a cache with the model. Passes show in which cells tokens lie. From then on a token must
+/// stay in its cell, a cell must hold one token, and new tokens must come to the cells that the rules of placement
+/// give.
 class Inspector {
 public:
     using Batch = std::vector<naive::NewToken>;
@@ -25,16 +25,16 @@ public:
 
     void check_counts(const naive::Model& model, const std::set<int>& sequences) const;
 
-    /// The contents of these sequences, each through a pass of one token that sees all of it.
+    /// Compares the contents of these sequences, each through a pass of one token that sees all of it.
     void check_contents(const naive::Model& model, const std::set<int>& sequences);
 
-    /// The cells of a pass just begun; `model` is as before it.
+    /// Compares the cells of a newly opened pass. `model`: before the pass.
     void check_placement(const naive::Model& model, int tokens);
 
-    /// What the open pass sees; `open` is as while it is open. Its own rows are read if `filled`.
+    /// Compares what the open pass sees. `open`: while it is open. Compares its own rows, too, if `filled`.
     void check_pass(const naive::Model& open, const Batch& batch, int style, bool filled);
 
-    /// After a defragmentation: the fewest moves, so what lay in the first cells stays there.
+    /// To be called after a defragmentation. It makes the fewest moves, so tokens in cells below `cell` stay there.
     void forget_cells_from(int cell) {
         std::erase_if(cell_of_, [cell](const auto& known) { return known.second >= cell; });
     }
@@ -54,8 +54,8 @@ private:
     const RowSource& rows_;
     const Trace& trace_;
     bool contiguous_;
-    std::map<naive::TokenRef, int> cell_of_; ///< as far as it was seen
-    std::map<int, naive::TokenRef> read_;    ///< what lies in the cells that this pass has read
+    std::map<naive::TokenRef, int> cell_of_; ///< as far as passes have shown
+    std::map<int, naive::TokenRef> read_;    ///< the tokens in the cells that this pass has read
 };
 
 } // namespace property

@@ -17,26 +17,26 @@
 
 namespace property {
 
-/// A layer with keys wider than values, one with another shape, one that reads the first one's
-/// memory, and one without values.
+/// A layer with keys wider than values, one with another shape, one that reads the memory of the first, and one without
+/// values.
 inline std::vector<Layer> layers() {
     return {{2, 6, 3}, {1, 3, 2}, {2, 6, 3, 0}, {3, 2, 0}};
 }
 
-// Windows: their type, and what the naive model has to know of them.
+// Windows: the type, and the parameters for the naive model.
 
 struct Full {
     using type = cellar::FullCausal;
     static constexpr const char* name = "FullCausal";
-    static constexpr naive::Sees sees = naive::Sees::everything;
+    static constexpr naive::WindowKind kind = naive::WindowKind::full;
     static constexpr int size = 0;
     static type make(const naive::Window&) { return {}; }
 };
 
-template <template <int> class Kind, naive::Sees How, int Size>
-struct Forgetting {
-    using type = Kind<Size>;
-    static constexpr naive::Sees sees = How;
+template <template <int> class Type, naive::WindowKind TheKind, int Size>
+struct WithRetention {
+    using type = Type<Size>;
+    static constexpr naive::WindowKind kind = TheKind;
     static constexpr int size = Size;
     static type make(const naive::Window& w) {
         const cellar::WindowOptions options{.retention = w.retention, .sinks = w.sinks};
@@ -48,37 +48,37 @@ struct Forgetting {
     }
 };
 template <int Size>
-struct Sliding : Forgetting<cellar::SlidingWindow, naive::Sees::width, Size> {
+struct Sliding : WithRetention<cellar::SlidingWindow, naive::WindowKind::sliding, Size> {
     static constexpr const char* name = Size == 0 ? "SlidingWindow<>" : "SlidingWindow<3>";
 };
 template <int Size>
-struct Chunked : Forgetting<cellar::ChunkedAttention, naive::Sees::chunk, Size> {
+struct Chunked : WithRetention<cellar::ChunkedAttention, naive::WindowKind::chunked, Size> {
     static constexpr const char* name = Size == 0 ? "ChunkedAttention<>" : "ChunkedAttention<4>";
 };
 
-// Shifts likewise. The layers turn differently: two pairs that leave the ends of a head alone, one
+// Shifts: the type, and what it does to a key. The layers differ: two pairs that leave the ends of a head alone, one
 // pair, and none.
 
-struct Rigid {
+struct Disabled {
     using type = cellar::DisabledShift;
     static constexpr const char* name = "DisabledShift";
     static type make() { return {}; }
-    static Turning turning(double) { return {}; }
+    static KeyShift key_shift(double) { return {}; }
 };
 
-struct Unturned {
+struct Unrotated {
     using type = cellar::UnrotatedShift;
     static constexpr const char* name = "UnrotatedShift";
     static type make() { return {}; }
-    static Turning turning(double) { return {}; }
+    static KeyShift key_shift(double) { return {}; }
 };
 
 struct Adding {
     using type = AddingShift;
     static constexpr const char* name = "a shift that adds";
     static type make() { return AddingShift{{3, 1, 3, 1}}; }
-    static Turning turning(double) {
-        return {.kind = Turning::Kind::adds, .halves = false, .first = 0, .frequencies = {}};
+    static KeyShift key_shift(double) {
+        return {.kind = KeyShift::Kind::adds, .halves = false, .first = 0, .frequencies = {}};
     }
 };
 
@@ -88,11 +88,11 @@ struct Rotating {
     static constexpr bool halves = std::is_same_v<Pairing, cellar::Neox>;
     static constexpr const char* name = halves ? "RopeShift<Neox>" : "RopeShift<Interleaved>";
     static std::vector<std::vector<double>> frequencies() {
-        return {{1.0, 0.3}, {0.7}, {9.0, 9.0}, {}}; // the third shares the first one's memory
+        return {{1.0, 0.3}, {0.7}, {9.0, 9.0}, {}}; // the third layer shares the memory of the first
     }
     static type make() { return type::per_layer(frequencies(), 1); }
-    static Turning turning(double rounding) {
-        return {.kind = Turning::Kind::rotates,
+    static KeyShift key_shift(double rounding) {
+        return {.kind = KeyShift::Kind::rotates,
                 .halves = halves,
                 .first = 1,
                 .frequencies = frequencies(),
@@ -114,11 +114,11 @@ inline double rounding_of(cellar::bfloat16) {
 template <class Layout, class Window, class Shift, class Backend>
 Combination combination(const std::string& name) {
     return {.name = name + ", " + Window::name + ", " + Shift::name,
-            .sees = Window::sees,
+            .window_kind = Window::kind,
             .window_size = Window::size,
             .can_shift = Shift::type::possible,
-            .rotations = cellar::rotates_keys<typename Shift::type>,
-            .rows = {layers(), Shift::turning(rounding_of(typename Layout::key_element{}))},
+            .rotates_keys = cellar::rotates_keys<typename Shift::type>,
+            .rows = {layers(), Shift::key_shift(rounding_of(typename Layout::key_element{}))},
             .make = [](const Setting& setting) -> std::unique_ptr<Subject> {
                 using Cache = cellar::Cache<Layout, typename Window::type, typename Shift::type, Backend>;
                 return std::make_unique<CacheSubject<Cache>>(
@@ -126,7 +126,7 @@ Combination combination(const std::string& name) {
             }};
 }
 
-/// All windows, with their width as a constant and as a number.
+/// Every window, with its size fixed by the type and given at run time.
 template <class Layout, class Shift, class Backend>
 void check_windows(const std::string& name) {
     CHECK(agrees_with_model(combination<Layout, Full, Shift, Backend>(name)));
@@ -139,21 +139,21 @@ void check_windows(const std::string& name) {
 /// Every window with every shift.
 template <class Layout, class Backend>
 void check_policies(const std::string& name) {
-    check_windows<Layout, Rigid, Backend>(name);
-    check_windows<Layout, Unturned, Backend>(name);
+    check_windows<Layout, Disabled, Backend>(name);
+    check_windows<Layout, Unrotated, Backend>(name);
     check_windows<Layout, Adding, Backend>(name);
     check_windows<Layout, Rotating<cellar::Neox>, Backend>(name);
     check_windows<Layout, Rotating<cellar::Interleaved>, Backend>(name);
 }
 
-/// Every window and every shift once, for other element types and backends: which cells there are depends on neither,
-/// and each combination takes a second to compile.
+/// Every window and every shift once, for other element types and backends. The bookkeeping depends on neither, and
+/// each combination takes a second to compile.
 template <class Layout, class Backend>
 void check_some_policies(const std::string& name) {
     CHECK(agrees_with_model(combination<Layout, Full, Rotating<cellar::Neox>, Backend>(name)));
-    CHECK(agrees_with_model(combination<Layout, Sliding<3>, Rigid, Backend>(name)));
+    CHECK(agrees_with_model(combination<Layout, Sliding<3>, Disabled, Backend>(name)));
     CHECK(agrees_with_model(combination<Layout, Sliding<0>, Rotating<cellar::Interleaved>, Backend>(name)));
-    CHECK(agrees_with_model(combination<Layout, Chunked<4>, Unturned, Backend>(name)));
+    CHECK(agrees_with_model(combination<Layout, Chunked<4>, Unrotated, Backend>(name)));
     CHECK(agrees_with_model(combination<Layout, Chunked<0>, Adding, Backend>(name)));
 }
 

@@ -10,34 +10,34 @@
 
 namespace property::recurrent {
 
-/// A token of a batch, placed relative to the one of its sequence before it: 1 follows it, 0 has the same position, -1
-/// and 2 do not go on from there.
-struct Placed {
+/// A token of a batch, relative to the previous token of its sequence: 1 follows it, 0 has the same position, -1 and 2
+/// do not continue the sequence.
+struct RelativeToken {
     int sequence = 0;
     int offset = 1;
 };
 
-enum class Verb { pass, remove, copy_prefix, checkpoint, schedule, reserve };
+enum class Operation { pass, remove, copy_prefix, checkpoint, schedule, reserve };
 
 /// One operation as plain data. Positions count back from the newest token.
 struct Step {
-    Verb verb = Verb::pass;
+    Operation operation = Operation::pass;
     int sequence = 0;
     int target = 0;
     int back = 0;   ///< remove: begin; copy_prefix: the length
-    int length = 0; ///< remove: how many positions, 0: all the rest; schedule: how far ahead; reserve: tokens
+    int length = 0; ///< remove: number of positions, 0 for all the rest; schedule: how far ahead; reserve: tokens
     int style = 0;  ///< pass: committed or dropped, and how states are read and written
-    std::vector<Placed> tokens;
+    std::vector<RelativeToken> tokens;
 
     bool committed() const { return style % 5 != 4; }
     bool in_place() const { return style % 2 == 1; }
 };
 
 inline std::ostream& operator<<(std::ostream& out, const Step& step) {
-    constexpr const char* verbs[] = {"pass", "remove", "copy_prefix", "checkpoint", "schedule", "reserve"};
-    out << verbs[static_cast<int>(step.verb)] << " s" << step.sequence << " -> s" << step.target << ", back "
+    constexpr const char* names[] = {"pass", "remove", "copy_prefix", "checkpoint", "schedule", "reserve"};
+    out << names[static_cast<int>(step.operation)] << " s" << step.sequence << " -> s" << step.target << ", back "
         << step.back << ", length " << step.length << ", style " << step.style << ":";
-    for (const Placed& t : step.tokens) out << " s" << t.sequence << '+' << t.offset;
+    for (const RelativeToken& t : step.tokens) out << " s" << t.sequence << '+' << t.offset;
     return out;
 }
 
@@ -45,19 +45,19 @@ inline rc::Gen<int> number(int from, int to) {
     return rc::gen::inRange(from, to + 1);
 }
 
-/// Mostly tokens that follow; one batch in eight may have some that do not. Half of the batches take rotations, so that all
-/// sequences have equally many.
-inline rc::Gen<std::vector<Placed>> tokens(int sequences, int most) {
+/// Mostly tokens that continue their sequences; one batch in eight may have others. Half of the batches interleave
+/// their sequences, which then have equally many tokens, give or take one.
+inline rc::Gen<std::vector<RelativeToken>> tokens(int sequences, int max_tokens) {
     return rc::gen::exec([=] {
-        const int count = *number(0, most);
+        const int count = *number(0, max_tokens);
         const bool may_fail = *number(0, 7) == 7;
-        const bool in_turn = *number(0, 1) == 1;
-        const int members = *number(1, sequences);
+        const bool interleaved = *number(0, 1) == 1;
+        const int distinct = *number(1, sequences);
         const int first = *number(0, sequences - 1);
-        std::vector<Placed> batch;
+        std::vector<RelativeToken> batch;
         for (int i = 0; i < count; ++i) {
             const int kind = *number(0, 19);
-            Placed token{(first + (in_turn ? i % members : *number(0, members - 1))) % sequences, 1};
+            RelativeToken token{(first + (interleaved ? i % distinct : *number(0, distinct - 1))) % sequences, 1};
             if (kind >= 18) token.offset = 0;
             if (kind < 2 && may_fail) token.offset = kind == 0 ? -1 : 2;
             batch.push_back(token);
@@ -66,21 +66,21 @@ inline rc::Gen<std::vector<Placed>> tokens(int sequences, int most) {
     });
 }
 
-inline rc::Gen<Step> step(int sequences, int most) {
+inline rc::Gen<Step> step(int sequences, int max_tokens) {
     return rc::gen::exec([=] {
         Step s;
-        s.verb = *rc::gen::weightedElement<Verb>({{12, Verb::pass},
-                                                  {4, Verb::remove},
-                                                  {4, Verb::copy_prefix},
-                                                  {2, Verb::checkpoint},
-                                                  {2, Verb::schedule},
-                                                  {1, Verb::reserve}});
+        s.operation = *rc::gen::weightedElement<Operation>({{12, Operation::pass},
+                                                            {4, Operation::remove},
+                                                            {4, Operation::copy_prefix},
+                                                            {2, Operation::checkpoint},
+                                                            {2, Operation::schedule},
+                                                            {1, Operation::reserve}});
         s.sequence = *number(0, sequences - 1);
         s.target = *number(0, sequences - 1);
         s.back = *number(0, 12);
         s.length = *number(0, 8);
         s.style = *number(0, 19);
-        if (s.verb == Verb::pass) s.tokens = *tokens(sequences, most);
+        if (s.operation == Operation::pass) s.tokens = *tokens(sequences, max_tokens);
         return s;
     });
 }
@@ -98,10 +98,10 @@ inline rc::Gen<naive::StateSetup> setups() {
     });
 }
 
-/// Up to `length` steps. `most`: tokens of a batch; one too many now and then.
-inline rc::Gen<std::vector<Step>> steps(int length, int sequences, int most) {
-    return rc::gen::resize(
-        length, rc::gen::container<std::vector<Step>>(rc::gen::resize(rc::kNominalSize, step(sequences, most + 1))));
+/// Up to `length` steps. `max_tokens`: the longest batch that is accepted; some batches have one token more.
+inline rc::Gen<std::vector<Step>> steps(int length, int sequences, int max_tokens) {
+    return rc::gen::resize(length, rc::gen::container<std::vector<Step>>(
+                                       rc::gen::resize(rc::kNominalSize, step(sequences, max_tokens + 1))));
 }
 
 } // namespace property::recurrent

@@ -23,17 +23,17 @@ using recurrent_test::Token;
 template <class Backend>
 class Trial {
 public:
-    Trial(const naive::StateSetup& setup, int look_every)
-        : look_every_{look_every}, model_{setup, fold}, memory_{recurrent_test::shape(), limits_of(setup)} {
+    Trial(const naive::StateSetup& setup, int inspect_every)
+        : inspect_every_{inspect_every}, model_{setup, fold}, memory_{recurrent_test::shape(), limits_of(setup)} {
         inspector_.check_slots(model_);
     }
 
     void run(const std::vector<Step>& steps) {
         for (const Step& step : steps) {
             trace_.add("  ", step, '\n');
-            take(step);
+            run_step(step);
             inspector_.check_counts(model_);
-            if (++done_ % look_every_ == 0) inspector_.check_contents(model_);
+            if (++done_ % inspect_every_ == 0) inspector_.check_contents(model_);
         }
         inspector_.check_contents(model_);
     }
@@ -41,32 +41,32 @@ public:
 private:
     using Memory = recurrent_test::Folding<Backend>;
 
-    void take(const Step& step) {
+    void run_step(const Step& step) {
         const int next = model_.next(step.sequence);
         const int begin = std::max(0, next - step.back);
-        switch (step.verb) {
-        case Verb::pass:
-            return take_pass(step);
-        case Verb::remove: {
+        switch (step.operation) {
+        case Operation::pass:
+            return run_pass(step);
+        case Operation::remove: {
             const int end = step.length == 0 ? INT_MAX : begin + step.length - 1;
             expect_answer(memory_.remove({step.sequence}, {begin}, {end}), model_.remove(step.sequence, begin, end));
             return;
         }
-        case Verb::copy_prefix: {
+        case Operation::copy_prefix: {
             const int length = step.back == 0 ? next + 3 : begin;
             expect_answer(memory_.copy_prefix({step.sequence}, {step.target}, length),
                           model_.copy_prefix(step.sequence, step.target, length));
             return;
         }
-        case Verb::checkpoint:
+        case Operation::checkpoint:
             if (model_.setup().checkpoints == 0) return;
             memory_.checkpoint({step.sequence});
             return model_.checkpoint(step.sequence);
-        case Verb::schedule:
+        case Operation::schedule:
             if (model_.setup().checkpoints == 0) return;
             memory_.schedule({step.sequence}, {next + 1 + step.length});
             return model_.schedule(step.sequence, next + 1 + step.length);
-        case Verb::reserve: {
+        case Operation::reserve: {
             const auto tokens = std::min(step.length, model_.setup().batch);
             auto pass = memory_.reserve(tokens);
             recurrent_test::fold(pass, std::vector<Token>(static_cast<std::size_t>(tokens), Token{0, 0, step.back}),
@@ -77,17 +77,16 @@ private:
         }
     }
 
-    void take_pass(const Step& step) {
-        const auto [batch, tokens] = placed(step.tokens);
-        const recurrent_test::Batch given{tokens};
-        auto pass = memory_.begin(given);
+    void run_pass(const Step& step) {
+        const auto [batch, tokens] = batch_of(step.tokens);
+        auto pass = memory_.begin(recurrent_test::Batch{tokens});
         expect_answer(pass, model_.refuses(batch));
         if (!pass) return;
-        inspector_.check_parts(model_, pass->micro_batches(), batch);
+        inspector_.check_micro_batches(model_, pass->micro_batches(), batch);
         if (!step.committed()) {
-            const auto parts = std::min(pass->micro_batches().size(), static_cast<std::size_t>(step.style / 5));
-            for (std::size_t i = 0; i < parts; ++i)
-                recurrent_test::fold_part(*pass, tokens, 0, pass->micro_batches()[i], step.in_place());
+            const auto count = std::min(pass->micro_batches().size(), static_cast<std::size_t>(step.style / 5));
+            for (std::size_t i = 0; i < count; ++i)
+                recurrent_test::fold_micro_batch(*pass, tokens, 0, pass->micro_batches()[i], step.in_place());
             return pass->drop();
         }
         recurrent_test::fold(*pass, tokens, step.in_place());
@@ -95,10 +94,10 @@ private:
         model_.commit(batch);
     }
 
-    std::pair<std::vector<naive::NewWord>, std::vector<Token>> placed(const std::vector<Placed>& list) {
+    std::pair<std::vector<naive::NewWord>, std::vector<Token>> batch_of(const std::vector<RelativeToken>& list) {
         std::pair<std::vector<naive::NewWord>, std::vector<Token>> batch;
         std::map<int, int> last;
-        for (const Placed& t : list) {
+        for (const RelativeToken& t : list) {
             const bool is_first = !last.contains(t.sequence);
             const int before = is_first ? model_.next(t.sequence) - 1 : last[t.sequence];
             const int offset = is_first && t.offset == 0 ? 1 : t.offset;
@@ -111,14 +110,14 @@ private:
         return batch;
     }
 
-    void expect_answer(const auto& answer, std::optional<naive::NoState> no) const {
-        const std::string expected = no ? to_string(refusal(*no)) : "yes";
+    void expect_answer(const auto& answer, std::optional<naive::StateReason> refused) const {
+        const std::string expected = refused ? to_string(reason_of(*refused)) : "yes";
         const std::string found = answer ? "yes" : to_string(answer.error().reason);
         trace_.expect(found == expected, "the answer is ", found, ", expected ", expected);
     }
 
     Trace trace_;
-    int look_every_;
+    int inspect_every_;
     naive::States model_;
     Memory memory_;
     StateInspector<Memory> inspector_{memory_, trace_};

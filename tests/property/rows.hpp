@@ -15,7 +15,7 @@ struct Layer {
     int heads;
     int key_dim;
     int value_dim;
-    int shares = -1; ///< reads the memory of that earlier layer
+    int shares = -1; ///< index of the earlier layer whose memory this one reads
 };
 
 /// Key and value of one token in one layer, [heads, dim].
@@ -24,25 +24,25 @@ struct Rows {
     std::vector<float> value;
 };
 
-/// What a shift of positions does to a key, told apart from the library's own description of it:
-/// pair i is elements `first + 2i` and the next one, or (`halves`) elements `first + i` and
-/// `first + pairs + i`.
-struct Turning {
+/// What a shift does to a key, described independently of the library. Pair i is element `first + 2i` and the next one,
+/// or with `halves` elements `first + i` and `first + pairs + i`.
+struct KeyShift {
     enum class Kind { none, adds, rotates };
 
     Kind kind = Kind::none;
     bool halves = false;
     int first = 0;
     std::vector<std::vector<double>> frequencies; ///< rotates: radians per position [layer, pair]
-    double rounding = 0;                          ///< of the element that keys are stored in
+    double rounding = 0;                          ///< of the element type of keys, relative
 };
 
-/// The rows that stand for a token: its number written into the first two elements of the first
-/// layer's value, elsewhere a hash of it and of the place. All are integers from 1 to 64, so that
-/// every element type holds them exactly, also after `Turning::adds`.
+/// The rows of each token. The first two elements of its value in the first layer hold its number, all others a hash of
+/// the number and the index. All are integers from 1 to 64, so that every element type holds them exactly, even after
+/// shifts that add.
 class RowSource {
 public:
-    RowSource(std::vector<Layer> layers, Turning turning) : layers_{std::move(layers)}, turning_{std::move(turning)} {}
+    RowSource(std::vector<Layer> layers, KeyShift key_shift)
+        : layers_{std::move(layers)}, key_shift_{std::move(key_shift)} {}
 
     const std::vector<Layer>& layers() const { return layers_; }
 
@@ -66,7 +66,7 @@ public:
         return static_cast<int>(rows.value[0]) - 1 + 64 * (static_cast<int>(rows.value[1]) - 1);
     }
 
-    /// What a token's key has become: by definition, from what was put, in one turn.
+    /// A token's key after all shifts, by definition: the key that was put, shifted once.
     std::vector<double> key_of(const naive::Token& token, int layer) const {
         const Rows rows = put(layer, token.value);
         std::vector<double> key(rows.key.begin(), rows.key.end());
@@ -75,52 +75,53 @@ public:
         const int dim = at(layer).key_dim;
         for (int head = 0; head < at(layer).heads; ++head)
             for (int pair = 0; pair < pairs(layer); ++pair) {
-                const int step = turning_.halves ? pairs(layer) : 1;
-                const int a = head * dim + turning_.first + (turning_.halves ? pair : 2 * pair);
+                const int step = key_shift_.halves ? pairs(layer) : 1;
+                const int a = head * dim + key_shift_.first + (key_shift_.halves ? pair : 2 * pair);
                 rotate(key[static_cast<std::size_t>(a)], key[static_cast<std::size_t>(a + step)], layer, pair,
                        token.shifted);
             }
         return key;
     }
 
-    /// How far a stored key may be from that: what every turn on the way rounded.
+    /// The largest difference of a stored key from that, because each shift may round.
     double tolerance(const naive::Token& token) const {
-        if (turning_.kind != Turning::Kind::rotates) return 0;
+        if (key_shift_.kind != KeyShift::Kind::rotates) return 0;
         constexpr double largest = 64 * 1.5;
-        return token.shifts * largest * (turning_.rounding + 1e-6);
+        return token.shifts * largest * (key_shift_.rounding + 1e-6);
     }
 
     int pairs(int layer) const {
-        if (turning_.kind == Turning::Kind::rotates)
-            return static_cast<int>(turning_.frequencies[static_cast<std::size_t>(layer)].size());
-        return turning_.kind == Turning::Kind::adds ? at(layer).key_dim / 2 : 0;
+        if (key_shift_.kind == KeyShift::Kind::rotates)
+            return static_cast<int>(key_shift_.frequencies[static_cast<std::size_t>(layer)].size());
+        return key_shift_.kind == KeyShift::Kind::adds ? at(layer).key_dim / 2 : 0;
     }
 
 private:
     const Layer& at(int layer) const { return layers_[static_cast<std::size_t>(layer)]; }
     int memory_of(int layer) const { return at(layer).shares < 0 ? layer : at(layer).shares; }
 
-    static int hash(int value, int layer, int place) {
-        std::uint32_t h = static_cast<std::uint32_t>((value * 8 + layer) * 256 + place);
+    static int hash(int value, int layer, int index) {
+        std::uint32_t h = static_cast<std::uint32_t>((value * 8 + layer) * 256 + index);
         h = (h ^ h >> 16) * 0x45d9f3bU;
         h = (h ^ h >> 16) * 0x45d9f3bU;
         return 1 + static_cast<int>((h ^ h >> 16) % 64);
     }
 
     void rotate(double& a, double& b, int layer, int pair, int by) const {
-        if (turning_.kind == Turning::Kind::adds) {
+        if (key_shift_.kind == KeyShift::Kind::adds) {
             a += by;
             b += by;
             return;
         }
-        const double angle = by * turning_.frequencies[static_cast<std::size_t>(layer)][static_cast<std::size_t>(pair)];
-        const double turned = a * std::cos(angle) - b * std::sin(angle);
+        const double angle =
+            by * key_shift_.frequencies[static_cast<std::size_t>(layer)][static_cast<std::size_t>(pair)];
+        const double rotated = a * std::cos(angle) - b * std::sin(angle);
         b = a * std::sin(angle) + b * std::cos(angle);
-        a = turned;
+        a = rotated;
     }
 
     std::vector<Layer> layers_;
-    Turning turning_;
+    KeyShift key_shift_;
 };
 
 } // namespace property

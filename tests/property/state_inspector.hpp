@@ -21,7 +21,7 @@ namespace property::recurrent {
 
 using cellar::Reason;
 
-/// The state after one more word, reckoned without the library.
+/// The state after one more word, computed without the library.
 inline naive::StateRef fold(const naive::StateRef& before, int word) {
     auto after = std::make_shared<naive::FoldedState>();
     after->numbers = before ? before->numbers : recurrent_test::numbers_after({});
@@ -36,15 +36,15 @@ inline naive::StateRef fold(const naive::StateRef& before, int word) {
     return after;
 }
 
-inline Reason refusal(naive::NoState no) {
-    switch (no) {
-    case naive::NoState::batch_too_long:
+inline Reason reason_of(naive::StateReason reason) {
+    switch (reason) {
+    case naive::StateReason::batch_too_long:
         return Reason::batch_too_long;
-    case naive::NoState::not_next:
+    case naive::StateReason::not_next:
         return Reason::not_next;
-    case naive::NoState::unequal_batch:
+    case naive::StateReason::unequal_batch:
         return Reason::unequal_batch;
-    case naive::NoState::cannot_rewind:
+    case naive::StateReason::cannot_rewind:
         return Reason::cannot_rewind;
     default:
         return Reason::cannot_cut;
@@ -60,7 +60,7 @@ inline cellar::StateLimits limits_of(const naive::StateSetup& setup) {
             .unequal = setup.refuses_unequal ? cellar::Unequal::refuse : cellar::Unequal::split};
 }
 
-/// Compares what can be seen of a recurrent memory with what the model says.
+/// Compares what is visible of a recurrent memory with the model.
 template <class Memory>
 class StateInspector {
 public:
@@ -73,20 +73,21 @@ public:
         trace_.expect(memory_.slots() == slots, memory_.slots(), " slots, expected ", slots);
     }
 
-    /// The parts that the cuts lead to, all tokens once and in order, and no slot written that is needed.
-    void check_parts(const naive::States& model, std::span<const cellar::MicroBatch> parts,
-                     const std::vector<naive::NewWord>& batch) const {
-        const auto cuts = model.cuts(batch);
+    /// Checks that micro-batches end where states are kept, that they have every token once and in order, and that no
+    /// slot is written that is still needed.
+    void check_micro_batches(const naive::States& model, std::span<const cellar::MicroBatch> micro_batches,
+                             const std::vector<naive::NewWord>& batch) const {
+        const auto points = model.kept_points(batch);
         std::map<int, std::vector<int>> own; // tokens of each sequence
         for (int i = 0; i < static_cast<int>(batch.size()); ++i)
             own[batch[static_cast<std::size_t>(i)].sequence].push_back(i);
         std::map<int, int> done;
         std::map<int, cellar::Slot> state;
         std::set<cellar::Slot> needed = needed_slots(model);
-        for (const cellar::MicroBatch& micro_batch : parts) {
-            const int length = length_of(batch, own, done, cuts);
-            trace_.expect(micro_batch.length() == length, "a part of length ", micro_batch.length(), ", expected ",
-                          length);
+        for (const cellar::MicroBatch& micro_batch : micro_batches) {
+            const int length = length_of(batch, own, done, points);
+            trace_.expect(micro_batch.length() == length, "a micro-batch of length ", micro_batch.length(),
+                          ", expected ", length);
             std::set<int> seen;
             std::set<cellar::Slot> targets;
             for (std::int32_t i = 0; i < micro_batch.sequences(); ++i) {
@@ -100,7 +101,7 @@ public:
                 const bool starts = !state.contains(s) && model.next(s) == 0;
                 const cellar::Slot before = state.contains(s) ? state[s] : starts ? target : current(s);
                 trace_.expect(source == before, "s", s, " is read from slot ", source, ", expected ", before);
-                trace_.expect(!needed.contains(target), "slot ", target, " is written and needed");
+                trace_.expect(!needed.contains(target), "slot ", target, " is written although it is needed");
                 trace_.expect(targets.insert(target).second, "slot ", target, " is written twice");
                 state[s] = target;
                 const int last =
@@ -108,12 +109,13 @@ public:
                 const bool ends =
                     done[s] == static_cast<int>(own[s].size())
                     || batch[static_cast<std::size_t>(own[s][static_cast<std::size_t>(done[s])])].position > last;
-                if (ends && cuts.at(s).contains(last + 1)) needed.insert(target);
+                if (ends && points.at(s).contains(last + 1)) needed.insert(target);
             }
-            trace_.expect(static_cast<int>(seen.size()) == micro_batch.sequences(), "a sequence is twice in a part");
+            trace_.expect(static_cast<int>(seen.size()) == micro_batch.sequences(),
+                          "a micro-batch has a sequence twice");
         }
         for (const auto& [s, tokens] : own)
-            trace_.expect(done[s] == static_cast<int>(tokens.size()), "s", s, " has tokens left");
+            trace_.expect(done[s] == static_cast<int>(tokens.size()), "s", s, " has tokens in no micro-batch");
     }
 
     void check_counts(const naive::States& model) const {
@@ -122,7 +124,7 @@ public:
         const auto checkpoints = static_cast<int>(model.checkpoints().size());
         trace_.expect(found.checkpoints == checkpoints, found.checkpoints, " checkpoints, expected ", checkpoints);
         trace_.expect(static_cast<int>(needed_slots(model).size()) == found.used,
-                      "slots are shared that should not be");
+                      "the number of kept slots differs from that of used ones");
         for (int s = 0; s < model.setup().sequences; ++s) {
             const auto& expected = model.kept(s);
             const auto kept = memory_.kept({s});
@@ -142,7 +144,7 @@ public:
         }
     }
 
-    /// All states, and that one which was seen before is where it was, or gone.
+    /// Compares all states. A state that an earlier call has seen must be in the same slot, or gone.
     void check_contents(const naive::States& model) {
         std::map<naive::StateRef, cellar::StateHandle> alive;
         for (int s = 0; s < model.setup().sequences; ++s)
@@ -156,7 +158,7 @@ public:
             const auto now = alive.find(state);
             if (now == alive.end())
                 trace_.expect(!cellar_test::table_of(memory_).slots().is_current(handle),
-                              "a handle is alive whose state is gone");
+                              "a handle is valid although its state is gone");
             else
                 trace_.expect(now->second == handle, "a state has moved, or changed");
         }
@@ -165,20 +167,20 @@ public:
 
 private:
     static int length_of(const std::vector<naive::NewWord>& batch, const std::map<int, std::vector<int>>& own,
-                         const std::map<int, int>& done, const std::map<int, std::map<int, bool>>& cuts) {
-        int least = INT_MAX;
+                         const std::map<int, int>& done, const std::map<int, std::map<int, bool>>& points) {
+        int min = INT_MAX;
         for (const auto& [s, tokens] : own) {
             const int fed = done.contains(s) ? done.at(s) : 0;
-            for (const auto& [p, is_checkpoint] : cuts.at(s)) {
+            for (const auto& [p, is_checkpoint] : points.at(s)) {
                 const auto before = std::count_if(tokens.begin(), tokens.end(), [&](int token) {
                     return batch[static_cast<std::size_t>(token)].position < p;
                 });
                 if (before <= fed) continue;
-                least = std::min(least, static_cast<int>(before) - fed);
+                min = std::min(min, static_cast<int>(before) - fed);
                 break;
             }
         }
-        return least;
+        return min;
     }
 
     cellar::Slot current(int s) const { return memory_.kept({s}).back().slot; }
@@ -192,7 +194,7 @@ private:
 
     const Memory& memory_;
     const Trace& trace_;
-    std::map<naive::StateRef, cellar::StateHandle> handles_; ///< when it was looked last
+    std::map<naive::StateRef, cellar::StateHandle> handles_; ///< at the last comparison
 };
 
 } // namespace property::recurrent

@@ -13,11 +13,11 @@ namespace property {
 
 /// How full a cache is.
 struct Counts {
-    int used = 0;             ///< cells that somebody owns
-    int shared = 0;           ///< cells that several sequences own
-    int sequences = 0;        ///< that have tokens
-    int tokens = 0;           ///< of all sequences together
-    int longest_free_run = 0; ///< of cells; 0 where a pass may change it by defragmenting
+    int used = 0;             ///< cells that have an owner
+    int shared = 0;           ///< cells with several owners
+    int sequences = 0;        ///< sequences that have tokens
+    int tokens = 0;           ///< tokens of all sequences together
+    int longest_free_run = 0; ///< in cells; 0 if a pass may change it by defragmenting
 
     bool operator==(const Counts&) const = default;
 };
@@ -27,8 +27,8 @@ inline std::ostream& operator<<(std::ostream& out, const Counts& c) {
                << c.tokens << ", longest free run " << c.longest_free_run << "}";
 }
 
-/// What the suite asks of a cache, whatever its policies are: so the comparison itself is compiled
-/// once, and a combination of policies costs one small adapter.
+/// The suite's interface to a cache with any policies. The comparison is compiled once, and each combination of
+/// policies needs one small adapter.
 class Subject {
 public:
     virtual ~Subject() = default;
@@ -36,7 +36,7 @@ public:
     virtual int cells() const = 0;
 
     // One open pass at a time.
-    virtual std::optional<naive::No> begin(const std::vector<naive::NewToken>& batch) = 0;
+    virtual std::optional<naive::Reason> begin(const std::vector<naive::NewToken>& batch) = 0;
     virtual void reserve(int tokens) = 0;
     virtual void put(int layer, const std::vector<Rows>& rows, int style) = 0;
     virtual std::pair<int, int> history() const = 0; ///< first cell, count
@@ -46,7 +46,7 @@ public:
     virtual void commit() = 0;
     virtual void drop() = 0;
 
-    virtual std::optional<naive::No> remove(int sequence, int begin, int end) = 0;
+    virtual std::optional<naive::Reason> remove(int sequence, int begin, int end) = 0;
     virtual void copy_prefix(int from, int to, int length) = 0;
     virtual bool can_resume(int sequence, int position) const = 0;
     virtual int resumable_prefix(int sequence, int position) const = 0;

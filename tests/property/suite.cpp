@@ -17,9 +17,9 @@ namespace property {
 
 namespace {
 
-// The same series of steps in every run, so that a failure is a change in the code; ask for others
-// with RC_PARAMS="seed=...", for more with RC_PARAMS="max_success=...".
-[[maybe_unused]] const int settled = setenv("RC_PARAMS", "seed=20261121 max_success=50", 0);
+// Every run takes the same series of steps, so that a new failure means a change in the code. RC_PARAMS="seed=..."
+// takes others, RC_PARAMS="max_success=..." takes more.
+[[maybe_unused]] const int default_set = setenv("RC_PARAMS", "seed=20261121 max_success=50", 0);
 
 void run(const Combination& combination, const Setting& setting, const std::vector<Step>& steps) {
     const std::unique_ptr<Subject> subject = combination.make(setting);
@@ -32,25 +32,25 @@ std::uint64_t salt_of(const Combination& combination) {
 }
 
 std::vector<Step> draw_steps(const Combination& combination, const Setting& setting, int length) {
-    const int most = setting.setup.batch + 1; // one too many now and then
-    return *salted(salt_of(combination), steps(length, setting.setup.sequences, most));
+    const int max_tokens = setting.setup.batch + 1; // some batches have one token too many
+    return *salted(salt_of(combination), steps(length, setting.setup.sequences, max_tokens));
 }
 
 } // namespace
 
 bool agrees_with_model(const Combination& combination) {
     return rc::check(combination.name, [&] {
-        Setting setting =
-            *salted(salt_of(combination), settings(combination.sees, combination.window_size, combination.can_shift));
-        setting.setup.rotations = combination.rotations;
+        Setting setting = *salted(salt_of(combination),
+                                  settings(combination.window_kind, combination.window_size, combination.can_shift));
+        setting.setup.rotates_keys = combination.rotates_keys;
         run(combination, setting, draw_steps(combination, setting, 120));
     });
 }
 
 bool agrees_with_model(const Combination& combination, const Setting& setting, int length) {
     return rc::check(combination.name, [&] {
-        const bool taken = *rc::gen::element(true, false, false, false, false);
-        if (taken) run(combination, setting, draw_steps(combination, setting, length));
+        const bool selected = *rc::gen::element(true, false, false, false, false);
+        if (selected) run(combination, setting, draw_steps(combination, setting, length));
     });
 }
 

@@ -6,7 +6,7 @@ using namespace property;
 
 namespace {
 
-Setting setting(naive::Window window, int sequences, int capacity, int batch, int look_every) {
+Setting setting(naive::Window window, int sequences, int capacity, int batch, int inspect_every) {
     Setting s;
     s.setup = {.window = window,
                .sequences = sequences,
@@ -14,7 +14,7 @@ Setting setting(naive::Window window, int sequences, int capacity, int batch, in
                .batch = batch,
                .padding = 32,
                .can_shift = true};
-    s.look_every = look_every;
+    s.inspect_every = inspect_every;
     s.positions = 2000;
     return s;
 }
@@ -28,26 +28,26 @@ void check_many(const std::string& name, const Setting& many, int length) {
 
 TEST_CASE("seventy sequences agree with the naive model") {
     check_many<Full>("70 sequences", setting({}, 70, 3, 12, 3), 150);
-    const naive::Window sliding{naive::Sees::width, 3, 4, 1};
+    const naive::Window sliding{naive::WindowKind::sliding, 3, 4, 1};
     check_many<Sliding<0>>("70 sequences", setting(sliding, 70, 20, 12, 3), 150);
 }
 
 TEST_CASE("a thousand sequences agree with the naive model") {
     check_many<Full>("1000 sequences", setting({}, 1000, 1, 40, 5), 40);
-    const naive::Window chunked{naive::Sees::chunk, 4, 0, 0};
+    const naive::Window chunked{naive::WindowKind::chunked, 4, 0, 0};
     check_many<Chunked<0>>("1000 sequences", setting(chunked, 1000, 20, 40, 5), 40);
 }
 
 // Caches whose cells fill many words of a bitmap.
 TEST_CASE("bigger caches agree with the naive model") {
     check_many<Full>("big", setting({}, 4, 100, 60, 7), 120);
-    const naive::Window sliding{naive::Sees::width, 50, 70, 3};
+    const naive::Window sliding{naive::WindowKind::sliding, 50, 70, 3};
     check_many<Sliding<0>, cellar::PermutedV<cellar::half>>("big", setting(sliding, 4, 200, 100, 7), 120);
-    const naive::Window chunked{naive::Sees::chunk, 40, 0, 5};
+    const naive::Window chunked{naive::WindowKind::chunked, 40, 0, 5};
     check_many<Chunked<0>>("big", setting(chunked, 4, 200, 60, 7), 120);
 }
 
-// Keys and values of different element types, no padding at all.
+// Keys and values of different element types.
 TEST_CASE("half keys and float values agree with the naive model") {
     using Mixed = cellar::PermutedV<cellar::half, float>;
     CHECK(agrees_with_model(combination<Mixed, Full, Rotating<cellar::Interleaved>, cellar::HostBackend>("mixed")));

@@ -12,13 +12,13 @@ using namespace property::recurrent;
 
 namespace {
 
-// The same series in every run: see suite.cpp.
-[[maybe_unused]] const int settled = setenv("RC_PARAMS", "seed=20261121 max_success=50", 0);
+// Every run takes the same series: see suite.cpp.
+[[maybe_unused]] const int default_set = setenv("RC_PARAMS", "seed=20261121 max_success=50", 0);
 
 bool agrees_with_model(const naive::StateSetup& setup, int length) {
     return rc::check("many recurrent states agree with the naive model", [=] {
-        const bool taken = *rc::gen::element(true, false, false, false, false);
-        if (taken) Trial<cellar::HostBackend>{setup, 20}.run(*steps(length, setup.sequences, setup.batch));
+        const bool selected = *rc::gen::element(true, false, false, false, false);
+        if (selected) Trial<cellar::HostBackend>{setup, 20}.run(*steps(length, setup.sequences, setup.batch));
     });
 }
 
@@ -32,7 +32,7 @@ TEST_CASE("recurrent states of the Eigen backend agree with the naive model") {
     CHECK(agrees_with_model<cellar::EigenBackend>(60));
 }
 
-TEST_CASE("recurrent states of many sequences agree with the naive model, with few in a batch and with many") {
+TEST_CASE("recurrent states of many sequences agree with the naive model, in small and in large batches") {
     CHECK(agrees_with_model({.sequences = 130, .batch = 4, .rollback = 1, .interval = 5, .checkpoints = 20}, 120));
     CHECK(agrees_with_model({.sequences = 120, .batch = 300, .rollback = 2, .interval = 2, .checkpoints = 7}, 40));
 }

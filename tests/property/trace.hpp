@@ -7,7 +7,7 @@
 
 namespace property {
 
-/// What was done to a cache so far, in lines that can be pasted into a test with little change.
+/// The operations on a cache so far, as lines that can be pasted into a test with few changes.
 class Trace {
 public:
     template <class... Parts>

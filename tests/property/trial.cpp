@@ -24,9 +24,9 @@ void Trial::run(const std::vector<Step>& steps) {
     for (const Step& step : steps) {
         touched_ = {0, setting_.setup.sequences - 1, done_++ % setting_.setup.sequences};
         if (setting_.setup.sequences <= 8) touch_all();
-        take(step);
+        run_step(step);
         inspector_.check_counts(model_, touched_);
-        if (done_ % setting_.look_every == 0) inspector_.check_contents(model_, touched_);
+        if (done_ % setting_.inspect_every == 0) inspector_.check_contents(model_, touched_);
     }
     touch_all();
     inspector_.check_counts(model_, touched_);
@@ -37,19 +37,19 @@ void Trial::touch_all() {
     for (int s = 0; s < setting_.setup.sequences; ++s) touched_.insert(s);
 }
 
-void Trial::take(const Step& step) {
+void Trial::run_step(const Step& step) {
     touched_.insert(step.sequence);
     const Counts before = subject_.counts();
-    const bool changes = step.verb == Verb::pass     ? take_pass(step)
-                         : step.verb == Verb::remove ? take_remove(step)
-                                                     : take_other(step);
+    const bool changes = step.operation == Operation::pass     ? run_pass(step)
+                         : step.operation == Operation::remove ? run_remove(step)
+                                                               : run_other(step);
     if (!changes)
         trace_.expect(subject_.counts() == before, "nothing should have changed, but ", before, " became ",
                       subject_.counts());
 }
 
-bool Trial::take_pass(const Step& step) {
-    const std::vector<naive::NewToken> batch = placed(step.tokens);
+bool Trial::run_pass(const Step& step) {
+    const std::vector<naive::NewToken> batch = batch_of(step.tokens);
     trace_.add("  pass({");
     for (const naive::NewToken& t : batch)
         trace_.add(&t == batch.data() ? "" : ", ", "{s", t.sequence, ", ", t.position,
@@ -69,7 +69,7 @@ bool Trial::take_pass(const Step& step) {
     return step.committed;
 }
 
-bool Trial::take_remove(const Step& step) {
+bool Trial::run_remove(const Step& step) {
     const int begin = std::max(0, model_.newest(step.sequence) + 1 - step.back);
     const int end = step.length < 0 ? INT_MAX : begin + step.length;
     trace_.add("  remove(s", step.sequence, ", ", begin, ", ", end == INT_MAX ? "to_end" : std::to_string(end), ");\n");
@@ -79,15 +79,15 @@ bool Trial::take_remove(const Step& step) {
     return !refused;
 }
 
-bool Trial::take_other(const Step& step) {
-    switch (step.verb) {
-    case Verb::copy_prefix:
+bool Trial::run_other(const Step& step) {
+    switch (step.operation) {
+    case Operation::copy_prefix:
         copy(step, step.target);
         return step.sequence != step.target;
-    case Verb::fan_out:
+    case Operation::fan_out:
         for (int s = 0; s < step.target; ++s) copy(step, s);
         return true;
-    case Verb::defragment:
+    case Operation::defragment:
         trace_.add("  defragment();\n");
         subject_.defragment();
         inspector_.forget_cells_from(model_.used());
@@ -114,10 +114,10 @@ void Trial::reserve(int tokens) {
     subject_.drop();
 }
 
-std::vector<naive::NewToken> Trial::placed(const std::vector<Placed>& tokens) {
+std::vector<naive::NewToken> Trial::batch_of(const std::vector<RelativeToken>& tokens) {
     std::vector<naive::NewToken> batch;
     std::map<int, int> newest;
-    for (const Placed& t : tokens) {
+    for (const RelativeToken& t : tokens) {
         touched_.insert(t.sequence);
         int& last = newest.try_emplace(t.sequence, model_.newest(t.sequence)).first->second;
         const int position = std::max(0, last + 1 + t.offset);
@@ -135,7 +135,7 @@ void Trial::put(int layer, const std::vector<naive::NewToken>& batch, int style)
     subject_.put(layer, rows, style);
 }
 
-void Trial::expect_answer(std::optional<naive::No> answer, std::optional<naive::No> expected) const {
+void Trial::expect_answer(std::optional<naive::Reason> answer, std::optional<naive::Reason> expected) const {
     const auto text = [](auto no) { return no ? naive::to_string(*no) : std::string{"yes"}; };
     trace_.expect(answer == expected, "the answer is ", text(answer), ", expected ", text(expected));
 }

@@ -15,32 +15,32 @@
 
 namespace property {
 
-/// Takes one cache and the naive model through the same steps, and compares after each.
+/// Runs the same steps on a cache and on the naive model, and compares the two after each step.
 ///
-/// Looking at a whole sequence takes a pass, which is dropped; that may hide what goes wrong only
-/// without it. So a trial looks after every `look_every` steps; what a step itself shows (its
-/// answer, what its pass sees, counts, what can be resumed) is compared always.
+/// Comparing the contents of a sequence takes a pass, which is dropped; such a pass may hide an error. So a trial
+/// compares contents only after every `inspect_every` steps. It always compares what a step itself shows: its answer,
+/// what its pass sees, counts, and what can be resumed.
 class Trial {
 public:
     Trial(Subject& subject, const Setting& setting, const RowSource& rows);
 
-    /// Throws, with what was done, at the first difference.
+    /// Throws at the first difference. The message lists the operations so far.
     void run(const std::vector<Step>& steps);
 
 private:
     void touch_all();
-    void take(const Step& step);
+    void run_step(const Step& step);
 
-    // Each says whether it may have changed anything that can be seen.
-    bool take_pass(const Step& step);
-    bool take_remove(const Step& step);
-    bool take_other(const Step& step);
+    // Each returns true if it may have changed anything visible.
+    bool run_pass(const Step& step);
+    bool run_remove(const Step& step);
+    bool run_other(const Step& step);
 
     void copy(const Step& step, int to);
     void reserve(int tokens);
-    std::vector<naive::NewToken> placed(const std::vector<Placed>& tokens);
+    std::vector<naive::NewToken> batch_of(const std::vector<RelativeToken>& tokens);
     void put(int layer, const std::vector<naive::NewToken>& batch, int style);
-    void expect_answer(std::optional<naive::No> answer, std::optional<naive::No> expected) const;
+    void expect_answer(std::optional<naive::Reason> answer, std::optional<naive::Reason> expected) const;
 
     Subject& subject_;
     naive::Model model_;

@@ -86,8 +86,8 @@ void copy(const cellar::StridedView<T, Rank>& from, const cellar::StridedView<T,
 
 /// What one layer does with one part: through rows that are fetched and put, or in place.
 template <class Pass>
-void fold_part(Pass& pass, const std::vector<Token>& tokens, int layer, const cellar::MicroBatch& micro_batch,
-               bool in_place) {
+void fold_micro_batch(Pass& pass, const std::vector<Token>& tokens, int layer, const cellar::MicroBatch& micro_batch,
+                      bool in_place) {
     const auto wide = in_place ? pass.template slots<Wide>(layer) : pass.template get<Wide>(layer, micro_batch);
     const auto few = in_place ? pass.template slots<Small>(layer) : pass.template get<Small>(layer, micro_batch);
     for (std::int32_t i = 0; i < micro_batch.sequences(); ++i) {
@@ -107,7 +107,7 @@ template <class Pass>
 void fold(Pass& pass, const std::vector<Token>& tokens, bool in_place = false) {
     for (int layer = 0; layer < layers; ++layer)
         for (const cellar::MicroBatch& micro_batch : pass.micro_batches())
-            fold_part(pass, tokens, layer, micro_batch, in_place);
+            fold_micro_batch(pass, tokens, layer, micro_batch, in_place);
 }
 
 /// A committed pass; false if it was refused.

@@ -31,7 +31,7 @@ TEST_CASE("pass: the parts of a layer come in order, each once") {
           == "put: micro-batch 0 of layer 0, expected what `get` was last called for: micro-batch -1 of layer -1");
     pass->get<Wide>(1, first);
     CHECK(violation_of([&] { pass->put(0, first); }) != "none");
-    fold_part(*pass, tokens, 0, first, false);
+    fold_micro_batch(*pass, tokens, 0, first, false);
     CHECK(violation_of([&] { pass->put(0, first); })
           == "put: micro-batch 0 of layer 0, expected 1 of 2, in ascending order and each once");
     CHECK(violation_of([&] { pass->get<Wide>(2, first); }) == "layer 2, expected 0 to 1");
@@ -75,10 +75,10 @@ TEST_CASE("pass: it goes along when the memory moves") {
     const auto tokens = text(0, 0, 2);
     auto pass = memory.begin(Batch{tokens});
     REQUIRE(pass);
-    fold_part(*pass, tokens, 0, pass->micro_batches()[0], false);
+    fold_micro_batch(*pass, tokens, 0, pass->micro_batches()[0], false);
     Folding<> moved = std::move(memory);
     auto same = std::move(*pass);
-    fold_part(same, tokens, 1, same.micro_batches()[0], false);
+    fold_micro_batch(same, tokens, 1, same.micro_batches()[0], false);
     same.commit();
     CHECK(holds(moved, 0, 2, words(2)));
 }
@@ -109,8 +109,9 @@ TEST_CASE("pass: visit hands the pass and the layer on") {
     auto pass = memory.begin(Batch{tokens});
     REQUIRE(pass);
     for (int layer = 0; layer < layers; ++layer)
-        pass->visit(layer,
-                    [&](auto& own, int of_own) { fold_part(own, tokens, of_own, own.micro_batches()[0], false); });
+        pass->visit(layer, [&](auto& own, int of_own) {
+            fold_micro_batch(own, tokens, of_own, own.micro_batches()[0], false);
+        });
     CHECK(pass->visit(1, [](auto&, int layer) { return 10 * layer; }) == 10);
     CHECK(violation_of([&] { pass->visit(2, [](auto&, int) {}); }) == "layer 2, expected 0 to 1");
     pass->commit();
