@@ -39,7 +39,7 @@ INTERNAL = ("book/", "mask/", "store/", "kernel/", "backend/host/", "backend/kok
 # Folders of tests that belong to no room.
 SUITES = {
     "architecture", "compile_fail", "conformance", "consumer", "docs", "examples", "faults", "headers", "link", "naive",
-    "property", "static",
+    "packaging", "property", "static",
 }
 
 # Named only in headers that are called after them, or that lie in a folder called after them.
