@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-# DLPack is one header. Where it comes with a package of its own that is taken; else the header is
-# looked for, and its version read.
+# DLPack is one header. Takes its CMake package if there is one. Otherwise searches for the header and
+# reads its version.
 find_package(dlpack ${dlpack_FIND_VERSION} QUIET CONFIG)
 if(NOT TARGET dlpack::dlpack)
     find_path(dlpack_INCLUDE_DIR dlpack/dlpack.h)

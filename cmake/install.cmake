@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-# One export set a component, so that the package reads only those that are asked for.
+# One export set per component, so that the package loads only the requested ones.
 include(CMakePackageConfigHelpers)
 include(GNUInstallDirs)
 

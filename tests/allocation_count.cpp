@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// By taking the place of malloc where the C library is glibc, by a hook under the address sanitizer.
+// With glibc, replaces malloc; with the address sanitizer, installs a hook.
 #include "allocation_count.hpp"
 
 #include <cerrno>

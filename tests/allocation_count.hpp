@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
-// Counts the allocations of this program, those of `operator new` included, while `counting`. A test that links
-// allocation_count.cpp can use it.
+// Counts the allocations of this program, including those of `operator new`, while `counting` is true. For tests that
+// link allocation_count.cpp.
 extern bool counting;
 extern std::int64_t allocations;
-extern const bool installed; ///< otherwise nothing is counted
+extern const bool installed; ///< if false, nothing is counted

@@ -3,7 +3,7 @@
 
 #include <doctest/doctest.h>
 
-/// Ends a test case that cannot run here, and says why: ctest counts it as skipped, not as passed.
+/// Ends a test case that cannot run here, and prints the reason. ctest counts it as skipped, not as passed.
 #define CELLAR_SKIP(...)                                                                                               \
     do {                                                                                                               \
         MESSAGE("[skipped] ", __VA_ARGS__);                                                                            \

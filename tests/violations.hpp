@@ -6,7 +6,7 @@
 #include <stdexcept>
 #include <string>
 
-/// While it lives, a broken precondition throws instead of ending the process, and its message can be read.
+/// While it lives, a violation throws its message instead of ending the process.
 class ThrowingViolations {
 public:
     ThrowingViolations()
@@ -20,7 +20,7 @@ private:
     cellar::ViolationHandler previous_;
 };
 
-/// The message of the violation that `call` ends in, or "none".
+/// The message of the violation in `call`, or "none".
 template <class Call>
 std::string violation_of(Call call) {
     const ThrowingViolations guard;

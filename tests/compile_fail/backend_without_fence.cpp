@@ -3,7 +3,7 @@
 // error: fence()
 #include <cellar/backend/host.hpp>
 
-struct Restless : private cellar::HostBackend {
+struct WithoutFence : private cellar::HostBackend {
     template <class E>
     using Buffer = cellar::HostBackend::Buffer<E>;
     using cellar::HostBackend::allocate;
@@ -22,4 +22,4 @@ struct Restless : private cellar::HostBackend {
 template <cellar::BackendPolicy>
 struct User {};
 
-User<Restless>* user;
+User<WithoutFence>* user;

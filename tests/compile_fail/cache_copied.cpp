@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A copied cache would be twice the memory, or an alias of the same.
+// A copy of a cache would either take the memory twice or be an alias.
 // error: deleted
 #include <cellar/cellar.hpp>
 

@@ -3,7 +3,7 @@ set(compile ${COMPILER} -std=c++20 -fsyntax-only -Wall -Wextra -Werror -I ${INCL
 
 execute_process(COMMAND ${compile} -DCORRECTED RESULT_VARIABLE failed ERROR_VARIABLE output)
 if(failed)
-    message(FATAL_ERROR "it does not compile even where it is right:\n${output}")
+    message(FATAL_ERROR "the corrected source does not compile:\n${output}")
 endif()
 
 execute_process(COMMAND ${compile} RESULT_VARIABLE failed ERROR_VARIABLE output)
@@ -13,12 +13,12 @@ endif()
 
 file(STRINGS ${SOURCE} expected REGEX "// error: ")
 if(NOT expected)
-    message(FATAL_ERROR "the source does not say, in '// error: <words>', what is expected")
+    message(FATAL_ERROR "the source has no comment '// error: <words>'")
 endif()
 foreach(line IN LISTS expected)
     string(REGEX REPLACE ".*// error: " "" words "${line}")
     string(FIND "${output}" "${words}" found)
     if(found EQUAL -1)
-        message(FATAL_ERROR "the compiler does not say '${words}':\n${output}")
+        message(FATAL_ERROR "the compiler's message does not contain '${words}':\n${output}")
     endif()
 endforeach()

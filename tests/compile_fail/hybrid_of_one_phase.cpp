@@ -3,8 +3,8 @@
 // error: every member of a hybrid satisfies TwoPhaseMemory
 #include <cellar/cellar.hpp>
 
-/// A Memory that hides a cache, and with it the two phases.
-class Own {
+/// A Memory that hides its cache, and with it the two phases.
+class WithoutPhases {
 public:
     using Pass = cellar::PassOf<cellar::Cache<>>;
 
@@ -28,12 +28,12 @@ public:
 private:
     cellar::Cache<> cache_;
 };
-static_assert(cellar::Memory<Own>);
+static_assert(cellar::Memory<WithoutPhases>);
 
 #ifdef CORRECTED
 using Member = cellar::Cache<>;
 #else
-using Member = Own;
+using Member = WithoutPhases;
 #endif
 using Memory = cellar::Hybrid<cellar::Repeat<Member>, Member>;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// 2048 sequences of 8 tokens, or the other way round? Limits are given by name.
+// Unnamed limits could be swapped: 2048 sequences of 8 tokens, or 8 sequences of 2048?
 // error: NamedOnly
 #include <cellar/cellar.hpp>
 

@@ -2,10 +2,10 @@
 // error: has_offset
 #include <cellar/layout/mapping.hpp>
 
-struct Nowhere {
+struct WithoutOffset {
     static constexpr bool contiguous_rows = false;
     static constexpr bool contiguous_cells = false;
-    Nowhere(std::int64_t, int, int) {}
+    WithoutOffset(std::int64_t, int, int) {}
     std::int64_t cells() const { return 1; }
     int heads() const { return 1; }
     int dim() const { return 1; }
@@ -24,4 +24,4 @@ struct Nowhere {
 template <cellar::LayoutMapping>
 struct User {};
 
-User<Nowhere>* user;
+User<WithoutOffset>* user;

@@ -2,7 +2,7 @@
 // error: has_remove
 #include <cellar/cellar.hpp>
 
-struct Stubborn : cellar::Cache<> {
+struct WithoutRemove : cellar::Cache<> {
     using cellar::Cache<>::Cache;
 #ifndef CORRECTED
     void remove() {}
@@ -12,4 +12,4 @@ struct Stubborn : cellar::Cache<> {
 template <cellar::Memory>
 struct User {};
 
-User<Stubborn> user;
+User<WithoutRemove> user;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Two passes over the same tokens would be committed twice.
+// A copied pass could be committed twice.
 // error: deleted
 #include <cellar/cellar.hpp>
 

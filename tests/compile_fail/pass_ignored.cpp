@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A pass that nobody holds is dropped at once.
+// An ignored pass is dropped at once.
 // error: nodiscard
 #include <cellar/cellar.hpp>
 

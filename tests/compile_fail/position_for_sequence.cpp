@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Positions and sequences are both numbers, and must not be taken for each other.
+// Positions and sequences are both numbers, and must not be confused.
 // error: Position
 // error: Sequence
 #include <cellar/base/ids.hpp>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Keys are [tokens, kv_heads, key_dim]; anything else must be said.
+// Keys are [tokens, kv_heads, key_dim]. A view of another rank is a mistake.
 // error: rows
 #include <cellar/cellar.hpp>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A state cannot be cut short, so that a copy may be refused.
+// A state cannot be truncated, so a copy may be refused.
 // error: nodiscard
 #include <cellar/cellar.hpp>
 

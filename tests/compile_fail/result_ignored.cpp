@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A refusal must not pass unnoticed.
+// A refusal must not be ignored.
 // error: nodiscard
 #include <cellar/base/result.hpp>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A RopeShift that knows no frequencies would turn keys by nothing.
+// A RopeShift without frequencies would not rotate keys.
 // error: RopeShift
 #include <cellar/shift/rope_shift.hpp>
 

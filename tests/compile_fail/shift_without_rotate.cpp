@@ -2,7 +2,7 @@
 // error: ShiftPolicy
 #include <cellar/shift/shift.hpp>
 
-struct Stiff {
+struct WithoutRotate {
     static constexpr bool possible = true;
     struct Factor {};
     struct Rotation {
@@ -24,4 +24,4 @@ struct Stiff {
 template <cellar::ShiftPolicy>
 struct User {};
 
-User<Stiff> user;
+User<WithoutRotate> user;

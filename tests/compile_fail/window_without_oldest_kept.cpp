@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A window that does not say what is kept for later tokens. Each compiler must name the verb.
+// A window without `oldest_kept`. Each compiler must name the missing function.
 // error: has_oldest_kept
 // error: oldest_kept(p)
 #include <cellar/window/window.hpp>
 
-struct Forgetful {
+struct WithoutOldestKept {
     cellar::Position oldest_visible(cellar::Position p) const { return p; }
 #ifdef CORRECTED
     cellar::Position oldest_kept(cellar::Position p) const {
@@ -14,7 +14,7 @@ struct Forgetful {
     std::int32_t sinks() const {
         return 0;
     }
-    Forgetful resolved(std::int32_t, std::int32_t) const {
+    WithoutOldestKept resolved(std::int32_t, std::int32_t) const {
         return *this;
     }
     std::int64_t cells(std::int32_t, std::int32_t, std::int32_t) const {
@@ -25,4 +25,4 @@ struct Forgetful {
 template <cellar::WindowPolicy>
 struct User {};
 
-User<Forgetful> user;
+User<WithoutOldestKept> user;

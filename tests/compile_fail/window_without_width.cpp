@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A width that is given at run time must be given.
+// A window without a width in its type needs one at run time.
 // error: SlidingWindow
 #include <cellar/window/sliding_window.hpp>
 

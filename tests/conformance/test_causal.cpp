@@ -14,29 +14,29 @@
 #include <utility>
 #include <vector>
 
-// The backend on which the cases are run; tests/kokkos includes this file with another one.
+// The backend that runs the cases. tests/backend/kokkos includes this file with other backends.
 #ifndef CELLAR_BACKEND
 #define CELLAR_BACKEND cellar::HostBackend
 #endif
 
-// The cases in causal.json state what another implementation, a cache written in Go, does. Two of its words mean
-// something else here:
+// The cases in causal.json record the behaviour of another implementation, a cache written in Go. Two of its terms
+// differ from those of cellar:
 //
-// - Its window w shows w + 1 positions, so it is a SlidingWindow<w + 1>; its memory m is a retention of m + 1 likewise.
-// - It says that a sequence cannot be resumed at position 0, nor wherever the window reaches down to it, once early
-//   positions are gone. Here position 0 can always be resumed, for a query there needs nothing that was. So its answer
-//   is `can_resume`, and that the oldest position still kept is not above max(0, position - w).
+// - Its window w shows w + 1 positions, so it is a SlidingWindow<w + 1>. Its memory m is a retention of m + 1.
+// - Once early positions are gone, it cannot resume a sequence at position 0, nor where the window reaches down to 0.
+//   cellar can always resume at position 0, because a query there needs no earlier token. So the recorded result is
+//   `can_resume`, and in addition that the oldest kept position is not above max(0, position - w).
 //
-// The cells that tokens come to, and what lies in cells that nobody sees, are left to the implementation: what each
-// token of a batch sees is compared.
+// Implementations may use any cells, and hold anything in cells that no token sees. So the tests compare what each
+// token of a batch sees.
 
 namespace {
 
 using nlohmann::json;
 using Row = std::vector<float>;
-using Seen = std::vector<std::pair<Row, Row>>; ///< keys and values, in ascending order
+using VisibleRows = std::vector<std::pair<Row, Row>>; ///< keys and values, in ascending order
 
-constexpr int to_the_end = 2147483647;
+constexpr int end_of_sequence = 2147483647;
 
 struct Extents {
     int dim;
@@ -46,7 +46,7 @@ struct Extents {
     explicit Extents(const json& shape) : dim{shape[0]}, heads{shape[1]}, tokens{shape[2]} {}
 };
 
-/// Tensor [tokens, heads, dim] -> the row of one token.
+/// The row of one token of a tensor [tokens, heads, dim].
 Row key_of(const json& tensor, const Extents& e, int token) {
     Row row;
     for (int i = 0; i < e.heads * e.dim; ++i)
@@ -54,14 +54,14 @@ Row key_of(const json& tensor, const Extents& e, int token) {
     return row;
 }
 
-/// The same of [heads, dim, tokens].
+/// The same for a tensor [heads, dim, tokens].
 Row value_of(const json& tensor, const Extents& e, int token) {
     Row row;
     for (int i = 0; i < e.heads * e.dim; ++i) row.push_back(tensor[static_cast<std::size_t>(i * e.tokens + token)]);
     return row;
 }
 
-/// One case on one cache. Keys are put with each element twice, because a shift changes pairs.
+/// Runs one case on one cache. Keys are put with each element twice, because a shift changes pairs.
 template <class Layout, class Window, class Shift>
 class Runner {
     using Cache = cellar::Cache<Layout, Window, Shift, CELLAR_BACKEND>;
@@ -90,7 +90,7 @@ public:
     }
 
 private:
-    /// A case may name more sequences than it announces: ids are not bounded there.
+    /// A case may use more sequences than it declares, because the other implementation does not bound their ids.
     static cellar::CacheLimits limits(const json& test) {
         const json& init = test["cache"]["init"];
         int sequences = init["max_sequences"];
@@ -132,32 +132,33 @@ private:
         REQUIRE(rows.size() == static_cast<std::size_t>(pass.tokens()));
         for (int query = 0; query < pass.tokens(); ++query) {
             CAPTURE(query);
-            const Seen expected = expected_of(step, rows[static_cast<std::size_t>(query)]);
-            const Seen found = found_of(pass, query);
+            const VisibleRows expected = expected_of(step, rows[static_cast<std::size_t>(query)]);
+            const VisibleRows found = found_of(pass, query);
             REQUIRE(found.size() == expected.size());
             for (std::size_t i = 0; i < found.size(); ++i) {
                 CHECK(found[i].first == expected[i].first);
-                // The values derived for a case were shifted along with the keys: true before a shift alone.
+                // The derived values were shifted together with the keys, so they are right only before the first
+                // shift.
                 if (!shifted_) CHECK(found[i].second == expected[i].second);
             }
         }
     }
 
-    static Seen expected_of(const json& step, const std::string& visible) {
+    static VisibleRows expected_of(const json& step, const std::string& visible) {
         const Extents e{step["expect"]["k_shape"]};
-        Seen seen;
+        VisibleRows rows;
         for (int cell = 0; cell < e.tokens; ++cell)
             if (visible[static_cast<std::size_t>(cell)] == '0')
-                seen.emplace_back(key_of(step["expect"]["k"], e, cell),
+                rows.emplace_back(key_of(step["expect"]["k"], e, cell),
                                   value_of(step["derived"]["v_permuted"], e, cell));
-        std::sort(seen.begin(), seen.end());
-        return seen;
+        std::sort(rows.begin(), rows.end());
+        return rows;
     }
 
     template <class Pass>
-    Seen found_of(Pass& pass, int query) const {
+    VisibleRows found_of(Pass& pass, int query) const {
         const auto [keys, values, mask] = pass.get(0);
-        Seen seen;
+        VisibleRows rows;
         for (int cell = 0; cell < pass.history().count; ++cell) {
             if (mask(query, cell) != 0) continue;
             Row key;
@@ -167,15 +168,15 @@ private:
                     key.push_back(static_cast<float>(keys(cell, h, 2 * d)));
                     value.push_back(static_cast<float>(values(cell, h, d)));
                 }
-            seen.emplace_back(key, value);
+            rows.emplace_back(key, value);
         }
-        std::sort(seen.begin(), seen.end());
-        return seen;
+        std::sort(rows.begin(), rows.end());
+        return rows;
     }
 
     void remove(int sequence, int begin, int end, bool refused) {
         CHECK(cache_.remove({sequence}, {begin}, {end}).has_value() == !refused);
-        shifted_ = shifted_ || end != to_the_end;
+        shifted_ = shifted_ || end != end_of_sequence;
     }
 
     bool can_resume(cellar::Sequence s, cellar::Position p) const {
@@ -238,19 +239,19 @@ TEST_CASE("a batch is stored and the next one sees it") {
     run_case("TestStore");
 }
 
-TEST_CASE("a sliding window hides and frees what lies before it") {
+TEST_CASE("a sliding window hides and frees the tokens before it") {
     run_case("TestSWA");
 }
 
-TEST_CASE("a sliding window over batches that alternate between sequences") {
+TEST_CASE("a sliding window works if batches alternate between sequences") {
     run_case("TestSWASeparateBatches");
 }
 
-TEST_CASE("a sliding window that keeps more than it shows") {
+TEST_CASE("a sliding window may keep more tokens than it shows") {
     run_case("TestSWAMem");
 }
 
-TEST_CASE("chunks hide what lies before them") {
+TEST_CASE("a chunk hides the tokens before it") {
     run_case("TestChunkedAttention");
 }
 
@@ -258,18 +259,18 @@ TEST_CASE("sequences of one batch do not see each other") {
     run_case("TestSequences");
 }
 
-TEST_CASE("removing the end and the middle of a sequence") {
+TEST_CASE("the end and the middle of a sequence can be removed") {
     run_case("TestRemove");
 }
 
-TEST_CASE("a copied prefix is seen and continued") {
+TEST_CASE("a copied prefix is visible and can be continued") {
     run_case("TestCopy");
 }
 
-TEST_CASE("where a sliding window can be resumed") {
+TEST_CASE("a sequence can be resumed where its window is complete") {
     run_case("TestCanResume");
 }
 
-TEST_CASE("where a sliding window that keeps more can be resumed") {
+TEST_CASE("a sequence that keeps more than its window can be resumed at more positions") {
     run_case("TestCanResumeSWAMem");
 }

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-# Configures, builds and tests the project SOURCE in BUILD, or ONLY a target of it and the tests of
-# that label. With REFUSED, configuring must fail and say these words.
+# Configures, builds and tests the project SOURCE in BUILD; with ONLY, one target and the tests with
+# that label. With REFUSED, configuring must fail with a message that contains these words.
 file(REMOVE_RECURSE ${BUILD})
 execute_process(
     COMMAND

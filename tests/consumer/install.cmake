@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-# Installs BUILD to PREFIX, where nothing of an earlier installation is left.
+# Removes PREFIX and installs BUILD to it.
 file(REMOVE_RECURSE ${PREFIX})
 execute_process(
     COMMAND ${CMAKE_COMMAND} --install ${BUILD} --prefix ${PREFIX} COMMAND_ERROR_IS_FATAL ANY

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Compiled for devices where there is a compiler for them, and never run: a cache in host code of their programs.
+// Memories in the host code of programs for devices. Compiled if a compiler for devices is installed, and never run.
 #include <cellar/cellar.hpp>
 
 #include <vector>
@@ -19,7 +19,7 @@ int use(const Window& window, const Shift& shift) {
         if (keys.size() != values.size() || mask.size() == 0) return 1;
         pass->commit();
     }
-    cache.copy_prefix({0}, {1}, 2);
+    if (!cache.copy_prefix({0}, {1}, 2)) return 1;
     if (!cache.remove({0}, {0}, {1})) return 1;
     cache.defragment();
     return cache.can_resume({1}, {2}) ? cache.cells() : 0;
@@ -42,9 +42,9 @@ int use_states() {
     const std::vector<cellar::Sequence> sequences{{0}, {0}};
     if (auto pass = memory.begin({positions, sequences})) {
         for (int layer = 0; layer < 2; ++layer) {
-            for (const cellar::Part& part : pass->parts()) {
-                pass->get<Conv>(layer, part)(0, 0, 0) += 1.0f;
-                pass->put(layer, part);
+            for (const cellar::MicroBatch& micro_batch : pass->micro_batches()) {
+                pass->get<Conv>(layer, micro_batch)(0, 0, 0) += 1.0f;
+                pass->put(layer, micro_batch);
             }
         }
         pass->commit();

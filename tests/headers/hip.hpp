@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-// The words of HIP that our sources need, for a clang without HIP's own headers: included before everything else.
+// Declares what the sources need of HIP, for a clang without HIP's own headers. Included before everything else.
 
 #define __host__ __attribute__((host))
 #define __device__ __attribute__((device))
@@ -16,7 +16,7 @@ struct dim3 {
     __host__ __device__ dim3(unsigned n) : x{n} {}
 };
 
-// What <<<>>> calls before the kernel.
+// <<<>>> calls this before the kernel.
 extern "C" int __hipPushCallConfiguration(dim3 blocks, dim3 threads, unsigned long bytes = 0, void* stream = nullptr);
 
 struct HipIndex {

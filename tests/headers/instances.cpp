@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// Every kind of memory, with every operation, for scripts/tidy: it looks into templates where they are instantiated.
+// Every kind of memory with every operation, for scripts/tidy, which checks templates only where they are instantiated.
 #include <cellar/backend/eigen.hpp>
 #include <cellar/cache/audit.hpp>
 #include <cellar/cache/describe.hpp>
@@ -21,7 +21,7 @@ using Sliding = Cache<PermutedV<half>, SlidingWindow<8>, RopeShift<>>;
 using Chunked = Cache<StandardV<bfloat16, float>, ChunkedAttention<>, UnrotatedShift, EigenBackend>;
 using Recurrent = RecurrentMemory<States<Sum>>;
 using Encoder = EncoderMemory<>;
-using Together = Hybrid<Repeat<Times<2, Sliding>, NoMemory, Recurrent, Encoder>, Sliding, Recurrent, Encoder>;
+using Combined = Hybrid<Repeat<Times<2, Sliding>, NoMemory, Recurrent, Encoder>, Sliding, Recurrent, Encoder>;
 using AtRunTime = Hybrid<RunTimePattern, Sliding, Recurrent>;
 
 constexpr std::int32_t batch = 8;
@@ -45,7 +45,7 @@ Encoder encoder(int layers) {
     return {{layers, 1, 2}, {.sequences = 2, .capacity = 16, .batch = batch}};
 }
 
-/// A layer's work, whatever its memory.
+/// A layer's work, for any memory.
 struct Work {
     template <class Pass>
     void operator()(Pass& pass, int layer) const {
@@ -91,7 +91,7 @@ std::int64_t use_everything();
 std::int64_t use_everything() {
     std::int64_t bytes = 0;
     for (const Result<std::int64_t>& used : {use(sliding(2)), use(chunked()), use(recurrent(2)), use(encoder(2)),
-                                             use(Together{10, sliding(4), recurrent(2), encoder(2)}),
+                                             use(Combined{10, sliding(4), recurrent(2), encoder(2)}),
                                              use(AtRunTime{{0, 1, no_memory}, sliding(1), recurrent(1)})})
         bytes += used ? used.value() : 0;
     return bytes;

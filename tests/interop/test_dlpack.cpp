@@ -38,7 +38,7 @@ DLDataType type_of() {
     return to_dlpack(contiguous_view(&element, 1), host)->dl_tensor.dtype;
 }
 
-/// A tensor of [2, 3, 4] floats as another library would give it.
+/// A tensor of [2, 3, 4] floats as another library would pass it.
 struct Foreign {
     std::vector<float> memory = std::vector<float>(100);
     std::int64_t shape[3] = {2, 3, 4};
@@ -52,7 +52,7 @@ struct Foreign {
 
 } // namespace
 
-TEST_CASE("to_dlpack: every field, of views with any strides") {
+TEST_CASE("to_dlpack sets every field, for views with any strides") {
     std::vector<half> memory(200);
     const StridedView<half, 3> view{memory.data() + 3, {2, 3, 4}, {50, 10, 2}};
     const auto tensor = to_dlpack(view, {kDLCUDA, 2});
@@ -77,7 +77,7 @@ TEST_CASE("to_dlpack: every field, of views with any strides") {
     CHECK(empty->dl_tensor.shape[0] == 0);
 }
 
-TEST_CASE("to_dlpack: the type of every element") {
+TEST_CASE("to_dlpack sets the type for every element") {
     const auto is = [](DLDataType type, int code, int bits) {
         return type.code == code && type.bits == bits && type.lanes == 1;
     };
@@ -87,7 +87,7 @@ TEST_CASE("to_dlpack: the type of every element") {
     CHECK(is(type_of<bool>(), kDLBool, 8));
 }
 
-TEST_CASE("to_dlpack: the deleter ends the tensor and lets the owner go") {
+TEST_CASE("to_dlpack: the deleter frees the tensor and releases the owner") {
     const auto owner = std::make_shared<std::vector<float>>(24);
     auto tensor = to_dlpack(contiguous_view(owner->data(), 2, 3, 4), host, owner);
     CHECK(owner.use_count() == 2);
@@ -101,7 +101,7 @@ TEST_CASE("to_dlpack: the deleter ends the tensor and lets the owner go") {
     { const DlpackTensor<> without_deleter{&foreign}; }
 }
 
-TEST_CASE("from_dlpack: strides, offset, and tensors that have none") {
+TEST_CASE("from_dlpack takes strides and an offset, or a tensor without them") {
     Foreign foreign;
     const auto view = from_dlpack<const float, 3>(foreign.tensor, host);
     CHECK(view.pointer == foreign.memory.data() + 5);
@@ -121,7 +121,7 @@ TEST_CASE("from_dlpack: strides, offset, and tensors that have none") {
     CHECK(from_dlpack<float, 3>(foreign.tensor, host).size() == 0);
 }
 
-TEST_CASE("from_dlpack: what the tensor is not is named") {
+TEST_CASE("from_dlpack: the message names what is wrong with the tensor") {
     Foreign foreign;
     CHECK(foreign.refusal() == "none");
     foreign.tensor.ndim = 2;
@@ -154,7 +154,7 @@ TEST_CASE("from_dlpack: what the tensor is not is named") {
     CHECK(refusal(static_cast<const float*>(nullptr)) == "none");
 }
 
-TEST_CASE("tensors of DLPack are put, and a pass gives tensors") {
+TEST_CASE("put takes DLPack tensors, and views of a pass become tensors") {
     Cache<PermutedV<float>> cache{CacheShape{1, 3, 4}, {.capacity = 8, .batch = 2}};
     Foreign foreign;
     for (std::size_t i = 0; i < foreign.memory.size(); ++i) foreign.memory[i] = static_cast<float>(i);

@@ -22,7 +22,7 @@ std::vector<E> counted(int n) {
 
 } // namespace
 
-TEST_CASE_TEMPLATE("eigen_map: one head, one token, one element of all heads", E, float, half, bfloat16) {
+TEST_CASE_TEMPLATE("eigen_map shows one head, one token, or one element of all heads", E, float, half, bfloat16) {
     auto elements = counted<E>(2 * 3 * 4 * 2);
     const StridedView<E, 3> view{elements.data(), {2, 3, 4}, {24, 8, 2}}; // gaps between all elements
     const auto value = [&](int i, int h, int d) { return static_cast<float>(view(i, h, d)); };
@@ -44,7 +44,7 @@ TEST_CASE_TEMPLATE("eigen_map: one head, one token, one element of all heads", E
     CHECK(static_cast<const void*>(head.data()) == &view(0, 2, 0));
 }
 
-TEST_CASE("eigen_map: memory is shared, constants stay constant") {
+TEST_CASE("eigen_map shares memory and keeps constness") {
     std::vector<float> elements(6);
     const StridedView<float, 2> view = contiguous_view(elements.data(), 2, 3);
     eigen_map(view)(1, 2) = 7.0F;
@@ -54,7 +54,7 @@ TEST_CASE("eigen_map: memory is shared, constants stay constant") {
     CHECK(eigen_map(constant)(1, 2) == 7.0F);
 }
 
-TEST_CASE("eigen_map: what attention reads of a pass") {
+TEST_CASE("eigen_map shows the keys, values and mask of a pass") {
     Cache<PermutedV<float>> cache{CacheShape{1, 2, 3}, {.capacity = 8, .batch = 4}};
     const auto rows = counted<float>(4 * 2 * 3);
     const std::vector<Position> positions{{0}, {1}, {2}, {3}};
@@ -71,7 +71,7 @@ TEST_CASE("eigen_map: what attention reads of a pass") {
     pass->commit();
 }
 
-TEST_CASE("eigen_map: an axis or an index that there is not") {
+TEST_CASE("eigen_map: an axis or index out of range is a violation") {
     std::vector<float> elements(24);
     const auto view = contiguous_view(elements.data(), 2, 3, 4);
     CHECK(violation_of([&] { eigen_map(view, 3, 0); }) == "eigen_map: axis 3, expected 0 to 2");

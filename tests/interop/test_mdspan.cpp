@@ -11,7 +11,7 @@
 
 using namespace cellar;
 
-TEST_CASE("keys, values and mask are mdspans, and mdspans are put") {
+TEST_CASE("keys, values and mask become mdspans, and put takes mdspans") {
     Cache<PermutedV<float>> cache{CacheShape{1, 2, 3}, {.capacity = 8, .batch = 4}};
     std::vector<float> rows(4 * 2 * 3);
     for (std::size_t i = 0; i < rows.size(); ++i) rows[i] = static_cast<float>(i);

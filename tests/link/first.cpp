@@ -12,15 +12,15 @@ void quiet(const cellar::Violation&) {}
 
 } // namespace
 
-// What is inline must be one thing in the whole program: here the handler of violations.
+// An inline variable must exist once in a program. The test takes the handler of violations.
 int main() {
     if (&cellar::detail::violation_handler != handler_in_second()) {
-        std::puts("the two translation units have a violation handler each");
+        std::puts("each translation unit has its own violation handler");
         return 1;
     }
     swap_in_second(quiet);
     if (cellar::set_violation_handler(nullptr) != quiet) {
-        std::puts("a handler set in one translation unit is not seen in the other");
+        std::puts("a handler set in one translation unit has no effect in the other");
         return 1;
     }
 }

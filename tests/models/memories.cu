@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// Compiled and not run: the memory of every model, as a CUDA program makes it.
+// The memory of every model in a CUDA program. Compiled and never run.
 #include <cellar/models/models.hpp>
 
 namespace {

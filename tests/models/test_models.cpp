@@ -31,7 +31,7 @@ void put_ones(Memory& memory) {
     pass->commit();
 }
 
-/// How often pair i turns as fast as unscaled.
+/// The factor by which scaling slows down each pair.
 std::vector<double> slowed(const Rope& rope) {
     std::vector<double> ratios = rope_frequencies(rope.dims, rope.base);
     const std::vector<double> scaled = frequencies(rope);
@@ -42,12 +42,12 @@ std::vector<double> slowed(const Rope& rope) {
 
 } // namespace
 
-TEST_CASE("a model's memories, by name") {
+TEST_CASE("memories are made by the name of a model") {
     // [use]
     namespace models = cellar::models;
     const cellar::CacheLimits limits{.sequences = 4, .capacity = 4096, .batch = 512};
     auto qwen = models::Qwen3_8B::make<models::LayerKind::full>(limits);
-    static_assert(std::is_same_v<decltype(qwen), models::Qwen3_8B::Memory<>>); // one kind of layers: this is all
+    static_assert(std::is_same_v<decltype(qwen), models::Qwen3_8B::Memory<>>); // only one kind of layers
 
     using Gemma = models::Gemma3_4B; // its pattern is SSSSSF
     Gemma::Memory<> gemma = Gemma::make(limits);
@@ -59,7 +59,7 @@ TEST_CASE("a model's memories, by name") {
     static_assert(std::is_same_v<decltype(states), models::Mamba2_27B::Memory<>>);
     CHECK(states.slots() == 4 * (1 + 1) + 1);
 
-    // One kind alone, with what else it can be given.
+    // One kind of layers, with options.
     auto local =
         Gemma::make<models::LayerKind::sliding>(limits, Gemma::Window<models::LayerKind::sliding>{{.retention = 2000}});
     CHECK(local.window().oldest_kept({5000}) == cellar::Position{3001});
@@ -67,12 +67,12 @@ TEST_CASE("a model's memories, by name") {
     CHECK(qwen.shape().layers() == 36);
 }
 
-TEST_CASE("frequencies are those of the base, scaled as the model says") {
+TEST_CASE("frequencies follow from the base and the scaling of a model") {
     CHECK(frequencies(mistral_7b.sliding.rope) == rope_frequencies(128, 10000.0));
     CHECK(frequencies(phi4.full.rope) == rope_frequencies(128, 250000.0));
     CHECK(frequencies(gemma3_4b.sliding.rope) == rope_frequencies(256, 10000.0));
     CHECK(frequencies(llama31_8b.full.rope) == llama3_scaled(rope_frequencies(128, 500000.0), {}));
-    CHECK(frequencies(qwen3_next_80b.full.rope).size() == 32); // a quarter of the head turns
+    CHECK(frequencies(qwen3_next_80b.full.rope).size() == 32); // a quarter of the head is rotated
 
     for (const double ratio : slowed(gemma3_12b.full.rope)) CHECK(ratio == doctest::Approx(8.0));
 
@@ -86,21 +86,21 @@ TEST_CASE("frequencies are those of the base, scaled as the model says") {
     CHECK(deepseek.back() == doctest::Approx(40.0));
 }
 
-TEST_CASE("a latent stays as it is when its token moves, the rotary key behind it turns") {
+TEST_CASE("moving a token does not change its latent, and rotates the rotary key behind it") {
     auto memory = DeepSeekV3::make<LayerKind::full, HostBackend, StandardV<float>>({.capacity = 4, .batch = 3});
     put_ones(memory);
     REQUIRE(memory.remove({0}, {0}, {1}));
 
     const auto pass = memory.reserve(1);
     const auto keys = pass.keys(60);
-    const Cell cell = 1; // where the token lies that stood at position 1, and now at 0
+    const Cell cell = 1; // the cell of the token that moved from position 1 to 0
     for (int d = 0; d < 512; ++d) CHECK(keys(cell, 0, d) == 1.0F);
-    // The fastest pair turns by one radian a position; neighbours form a pair.
+    // The fastest pair rotates by one radian per position. Pairs are neighbouring elements.
     CHECK(keys(cell, 0, 512) == doctest::Approx(std::cos(1.0) + std::sin(1.0)));
     CHECK(keys(cell, 0, 513) == doctest::Approx(std::cos(1.0) - std::sin(1.0)));
 }
 
-TEST_CASE("keys without positions move as they are") {
+TEST_CASE("keys without positions do not change when their tokens move") {
     auto memory = Jamba15Mini::make<LayerKind::full>({.capacity = 4, .batch = 3});
     put_ones(memory);
     REQUIRE(memory.remove({0}, {0}, {1}));
@@ -114,7 +114,7 @@ TEST_CASE("keys without positions move as they are") {
     for (int d = 0; d < 128; ++d) CHECK(static_cast<float>(keys(1, 0, d)) == 1.0F);
 }
 
-TEST_CASE("a sliding memory forgets what is out of its model's window") {
+TEST_CASE("a sliding memory forgets tokens outside its model's window") {
     auto memory = GptOss_20B::make<LayerKind::sliding>({.capacity = 1000, .batch = 200});
     std::vector<Position> prompt;
     for (int p = 0; p < 200; ++p) prompt.push_back({p});
@@ -123,7 +123,7 @@ TEST_CASE("a sliding memory forgets what is out of its model's window") {
     CHECK(memory.range({0}) == PositionRange{{200 - 128}, {199}});
 }
 
-TEST_CASE("a pass through a model of two kinds, its states named by their place in the description") {
+TEST_CASE("a pass visits two kinds of layers, and states are named by their index in the description") {
     using M = Lfm2_12B; // RRFRRFRRFRFRFRFR
     auto memory = M::make({.sequences = 2, .capacity = 4, .batch = 3}, {.rollback = 1});
     CHECK(memory.member<M::Recurrent<>>().limits().rollback == 1);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// The table of docs/models.md, made anew and compared.
+// Compares the table of docs/models.md with a new one.
 #include "every_model.hpp"
 
 #include <doctest/doctest.h>
@@ -23,13 +23,13 @@ std::string mebibytes(std::int64_t bytes) {
 }
 
 std::string layers(const Description& model) {
-    const auto part = [&](LayerKind kind, const std::string& what) {
+    const auto entry = [&](LayerKind kind, const std::string& what) {
         const int count = model.count(kind);
         return count == 0 ? std::string{} : ", " + std::to_string(count) + " " + what;
     };
     const std::string window = "sliding (" + std::to_string(model.sliding.window) + ")";
-    return (part(LayerKind::sliding, window) + part(LayerKind::full, "full") + part(LayerKind::recurrent, "recurrent")
-            + part(LayerKind::nothing, "without memory"))
+    return (entry(LayerKind::sliding, window) + entry(LayerKind::full, "full")
+            + entry(LayerKind::recurrent, "recurrent") + entry(LayerKind::nothing, "without memory"))
         .substr(2);
 }
 
@@ -54,10 +54,10 @@ std::string between(const std::string& text, const std::string& begin, const std
 
 } // namespace
 
-TEST_CASE("the table of docs/models.md is that of the models") {
+TEST_CASE("the table of docs/models.md is up to date") {
     std::ifstream file{CELLAR_SOURCE_DIR "/docs/models.md"};
     const std::string page{std::istreambuf_iterator<char>{file}, {}};
     const std::string expected = table();
-    INFO("the page must hold, between its two marks:\n", expected);
+    INFO("the page must have, between its two marks:\n", expected);
     CHECK(between(page, "<!-- table -->\n", "<!-- /table -->") == expected);
 }

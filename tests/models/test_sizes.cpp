@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// That what is reckoned is what is allocated.
+// Computed sizes equal allocated sizes.
 #include "every_model.hpp"
 #include <cellar/cache/sizes.hpp>
 #include <cellar/window/chunked_attention.hpp>
@@ -15,7 +15,7 @@ using namespace cellar::models;
 
 namespace {
 
-const CacheLimits limits_tried[] = {
+const CacheLimits tested_limits[] = {
     {.sequences = 1, .capacity = 6, .batch = 1},
     {.sequences = 1, .capacity = 40, .batch = 7},
     {.sequences = 3, .capacity = 40, .batch = 7, .padding = 16},
@@ -24,7 +24,7 @@ const CacheLimits limits_tried[] = {
 
 template <class Layout, class Window>
 void check_cache(const LayerShape& shape, const Window& window) {
-    for (const CacheLimits& limits : limits_tried) {
+    for (const CacheLimits& limits : tested_limits) {
         CAPTURE(limits.capacity);
         const Cache<Layout, Window> cache{CacheShape{3, shape.kv_heads, shape.key_dim, shape.value_dim}, limits,
                                           window};
@@ -42,7 +42,7 @@ void check_windows(const LayerShape& shape) {
 
 } // namespace
 
-TEST_CASE("cache_bytes is what a cache allocates") {
+TEST_CASE("cache_bytes equals the bytes that a cache allocates") {
     for (const LayerShape& shape : {LayerShape{2, 6, 6}, LayerShape{3, 8, 2}, LayerShape{1, 12, 0}}) {
         CAPTURE(shape.kv_heads);
         check_windows<StandardV<float>>(shape);
@@ -60,27 +60,27 @@ TEST_CASE("every model's memory can be made, and allocates total_bytes") {
     });
 }
 
-TEST_CASE("a window shorter than the capacity counts with its batch") {
+TEST_CASE("a window shorter than the capacity also needs cells for a batch") {
     const CacheLimits limits{.sequences = 2, .capacity = 1000, .batch = 5};
     const auto sliding = GptOss_20B::make<LayerKind::sliding>(limits);
     const auto full = GptOss_20B::make<LayerKind::full>(limits);
-    CHECK(sliding.cells() == 2 * (128 + 1) + 5); // with several sequences one token more is kept
+    CHECK(sliding.cells() == 2 * (128 + 1) + 5); // with several sequences, each keeps one token more
     CHECK(full.cells() == 2 * 1000);
     CHECK(total_bytes(gpt_oss_20b, limits) == sliding.bytes() + full.bytes());
 }
 
 // Llama 3.1 8B: a token is a key and a value of 8 heads * 128 elements * 2 bytes in each of 32 layers,
 // 2 * 8 * 128 * 2 * 32 = 131072 bytes. 131072 tokens: 131072 * 131072 = 2^34.
-TEST_CASE("by hand: Llama 3.1 8B") {
+TEST_CASE("sizes computed by hand: Llama 3.1 8B") {
     CHECK(bytes_per_token(llama31_8b) == 131072);
     CHECK(bytes_per_sequence(llama31_8b) == 0);
     CHECK(total_bytes(llama31_8b, {.capacity = 131072}) == 17179869184);
 }
 
-// Gemma 3 4B: a token is 2 * 4 heads * 256 elements * 2 bytes = 4096 bytes a layer. Layers 5, 11, 17, 23 and 29 of 34
+// Gemma 3 4B: a token is 2 * 4 heads * 256 elements * 2 bytes = 4096 bytes per layer. Layers 5, 11, 17, 23 and 29 of 34
 // are full: 5 * 4096 = 20480. The other 29 keep 1024 tokens: 29 * 1024 * 4096 = 121634816. 131072 tokens, passes of one
 // token: 20480 * 131072 + 29 * (1024 + 1) * 4096 = 2684354560 + 121753600 = 2806108160.
-TEST_CASE("by hand: Gemma 3 4B") {
+TEST_CASE("sizes computed by hand: Gemma 3 4B") {
     CHECK(bytes_per_token(gemma3_4b) == 20480);
     CHECK(bytes_per_sequence(gemma3_4b) == 121634816);
     CHECK(total_bytes(gemma3_4b, {.capacity = 131072}) == 2806108160);
@@ -88,17 +88,17 @@ TEST_CASE("by hand: Gemma 3 4B") {
 
 // DeepSeek-V3: a token is 512 + 64 elements of 2 bytes in each of 61 layers, without values: 576 * 2 * 61 = 70272.
 // 131072 tokens: 70272 * 131072 = 9210691584. Keys and values of 128 heads (128 + 64 and 128 elements) would take
-// 128 * 320 * 2 * 61 = 4997120 bytes a token.
-TEST_CASE("by hand: DeepSeek-V3") {
+// 128 * 320 * 2 * 61 = 4997120 bytes per token.
+TEST_CASE("sizes computed by hand: DeepSeek-V3") {
     CHECK(bytes_per_token(deepseek_v3) == 70272);
     CHECK(bytes_per_sequence(deepseek_v3) == 0);
     CHECK(total_bytes(deepseek_v3, {.capacity = 131072}) == 9210691584);
 }
 
 // Mamba 2 2.7B: 2 * 2560 = 5120 elements are 80 heads of 64. The convolution of 4 keeps 3 * (5120 + 2 * 128) = 16128
-// elements, the state has 80 * 64 * 128 = 655360: 671488 elements * 4 bytes * 64 layers = 171900928. One sequence has
-// two of it, whatever its length, and one layer's rows beside them: 343801856 + 671488 * 4 = 346487808.
-TEST_CASE("by hand: Mamba 2 2.7B") {
+// elements, the state has 80 * 64 * 128 = 655360: 671488 elements * 4 bytes * 64 layers = 171900928. One sequence of
+// any length needs two states and the rows of one layer: 343801856 + 671488 * 4 = 346487808.
+TEST_CASE("sizes computed by hand: Mamba 2 2.7B") {
     CHECK(mamba2_27b.state_elements() == 671488);
     CHECK(bytes_per_token(mamba2_27b) == 0);
     CHECK(bytes_per_sequence(mamba2_27b) == 171900928);
@@ -108,8 +108,8 @@ TEST_CASE("by hand: Mamba 2 2.7B") {
           == (8 + 3) * std::int64_t{171900928} + 8 * 671488 * 4);
 }
 
-// Rows of states are meant to start at multiples of 16 bytes, which changes no size above.
-TEST_CASE("the states of all models are multiples of 16 bytes, with elements of 2 bytes too") {
+// Rows of states start at multiples of 16 bytes, which does not change the sizes above.
+TEST_CASE("the states of all models are multiples of 16 bytes, even with elements of 2 bytes") {
     for_each_model([]<class M>(M) {
         for (const StateDescription& tensor : M::description.state) CHECK(tensor.elements() % 8 == 0);
     });

@@ -16,7 +16,7 @@ static_assert(WritesMasks<cellar_test::MaskWriter> && BackendPolicy<cellar_test:
 static_assert(!WritesMasks<HostBackend> && !WritesMasks<EigenBackend>);
 static_assert(!UploadsCells<HostBackend> && !UploadsCells<EigenBackend>);
 
-// One owner of each buffer.
+// A buffer has one owner.
 static_assert(std::movable<HostBackend::Buffer<float>>);
 static_assert(!std::copyable<HostBackend::Buffer<float>>);
 static_assert(std::movable<EigenBackend::Buffer<half>>);
@@ -36,17 +36,17 @@ struct WithoutRotate : HostBackend {
 struct WithoutGather : HostBackend {
     void gather() const {}
 };
-// Serves the library's mappings, and no other.
+// Accepts one mapping only.
 struct OneMapping : HostBackend {
     template <Element E, class T>
     void scatter(const CellsHeadsDims&, Buffer<E>&, std::span<const Cell>, StridedView<const T, 3>) const {}
 };
-// Rotates as RoPE does, and in no other way.
+// Accepts one shift policy only.
 struct OneShift : HostBackend {
     template <LayoutMapping Mapping, Element E>
     void rotate(const Mapping&, Buffer<E>&, const RopeShift<>&, int, std::span<const KeyRotation>) const {}
 };
-// Takes rows of float alone.
+// Gathers rows of float only.
 struct FloatRows : HostBackend {
     template <LayoutMapping Mapping, Element E>
     void gather(const Mapping&, const Buffer<E>&, std::span<const Cell>, StridedView<float, 3>) const {}

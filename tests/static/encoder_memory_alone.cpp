@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The header brings what its defaults are.
+// The header includes its default arguments.
 #include <cellar/cache/encoder_memory.hpp>
 
 #include <type_traits>

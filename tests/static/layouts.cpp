@@ -9,7 +9,7 @@ using namespace cellar;
 static_assert(Element<float> && Element<half> && Element<bfloat16> && Element<bf16>);
 static_assert(!Element<double> && !Element<int> && !Element<const float> && !Element<float&>);
 
-// Elements are what lies in memory and in files.
+// Elements lie in memory and files as they are.
 static_assert(sizeof(half) == 2 && std::is_trivially_copyable_v<half>);
 static_assert(sizeof(bfloat16) == 2 && std::is_trivially_copyable_v<bfloat16>);
 static_assert(!std::is_convertible_v<float, half> && !std::is_convertible_v<half, float>);
@@ -28,21 +28,21 @@ static_assert(!LayoutPolicy<CellsHeadsDims> && !LayoutPolicy<float>);
 
 namespace {
 
-struct Mine {
+struct UserDefined {
     using key_element = float;
     using value_element = half;
     using key_mapping = HeadsDimsCells;
     using value_mapping = HeadsDimsCells;
 };
-struct WrongElement : Mine {
+struct WrongElement : UserDefined {
     using value_element = double;
 };
-struct WrongMapping : Mine {
+struct WrongMapping : UserDefined {
     using key_mapping = int;
 };
 
 } // namespace
 
-static_assert(LayoutPolicy<Mine>);
+static_assert(LayoutPolicy<UserDefined>);
 static_assert(!LayoutPolicy<WrongElement>);
 static_assert(!LayoutPolicy<WrongMapping>);

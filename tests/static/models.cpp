@@ -20,7 +20,7 @@ constexpr bool has_known_kinds(const Description& model) {
     return true;
 }
 
-// What a kind of layers needs is there if, and only if, the pattern has such layers.
+// A description has the parameters of a kind of layers if, and only if, its pattern has such layers.
 constexpr bool is_complete(const Description& model) {
     return (model.count(LayerKind::sliding) > 0) == (model.sliding.window > 0)
            && (model.count(LayerKind::sliding) > 0) == (model.sliding.shape.key_dim > 0)
@@ -34,16 +34,16 @@ constexpr bool fits_its_head(const Attention& attention) {
            && (rope.pairing == Pairing::none) == (rope.dims == 0);
 }
 
-constexpr bool is_sound(const Description& model) {
+constexpr bool is_valid(const Description& model) {
     return !model.name.empty() && has_known_kinds(model) && is_complete(model) && fits_its_head(model.sliding)
            && fits_its_head(model.full);
 }
 
 template <class... Models>
-constexpr bool all_sound(ModelList<Models...>) {
-    return (is_sound(Models::description) && ...);
+constexpr bool all_valid(ModelList<Models...>) {
+    return (is_valid(Models::description) && ...);
 }
-static_assert(all_sound(All{}));
+static_assert(all_valid(All{}));
 
 constexpr bool counts(const Description& model, int sliding, int full, int recurrent, int nothing = 0) {
     return model.count(LayerKind::sliding) == sliding && model.count(LayerKind::full) == full
@@ -58,7 +58,7 @@ static_assert(counts(mamba2_27b, 0, 0, 64) && counts(rwkv7_29b, 0, 0, 32) && cou
 static_assert(counts(jamba15_mini, 0, 4, 28) && counts(nemotron_h_8b, 0, 4, 24, 24));
 static_assert(counts(granite4_h_tiny, 0, 4, 36) && counts(lfm2_12b, 0, 6, 10));
 
-// Where the full layers stand, and which layer of their memory they are.
+// Positions of layers, and their indices in their memory.
 static_assert(gemma3_4b.kind(4) == LayerKind::sliding && gemma3_4b.kind(5) == LayerKind::full);
 static_assert(gemma3_4b.kind(29) == LayerKind::full && gemma3_4b.kind(33) == LayerKind::sliding);
 static_assert(gemma3_4b.count(LayerKind::full, 29) == 4 && gemma3_4b.count(LayerKind::sliding, 33) == 28);
@@ -69,7 +69,6 @@ static_assert(nemotron_h_8b.kind(7) == LayerKind::full && nemotron_h_8b.kind(40)
 static_assert(qwen3_next_80b.kind(3) == LayerKind::full && qwen3_next_80b.kind(47) == LayerKind::full);
 static_assert(lfm2_12b.kind(2) == LayerKind::full && lfm2_12b.kind(14) == LayerKind::full);
 
-// The types.
 template <class Window, class Shift, class Backend = HostBackend>
 using Bf16Cache = Cache<StandardV<bf16>, Window, Shift, Backend>;
 static_assert(std::is_same_v<Llama31_8B::Memory<>, Bf16Cache<FullCausal, RopeShift<Neox>>>);
@@ -80,7 +79,7 @@ static_assert(std::is_same_v<Gemma3_4B::Full<EigenBackend>, Bf16Cache<FullCausal
 static_assert(std::is_same_v<Jamba15Mini::Full<HostBackend, PermutedV<half>>,
                              Cache<PermutedV<half>, FullCausal, UnrotatedShift>>);
 
-// Mixtures.
+// Hybrids and recurrent memories.
 static_assert(std::is_same_v<GptOss_20B::Memory<>, Hybrid<Repeat<GptOss_20B::Sliding<>, GptOss_20B::Full<>>,
                                                           GptOss_20B::Sliding<>, GptOss_20B::Full<>>>);
 static_assert(
@@ -108,7 +107,7 @@ constexpr bool all_memories(ModelList<Models...>) {
 }
 static_assert(all_memories(All{}));
 
-// A model has no memory of a kind that it has no layers of.
+// A model has a memory for a kind of layers only if it has such layers.
 template <class M>
 concept has_sliding = requires {
     typename M::template Sliding<>;
@@ -127,7 +126,7 @@ static_assert(has_sliding<Gemma2_9B> && has_full<Gemma2_9B> && !has_recurrent<Ge
 static_assert(!has_sliding<Lfm2_12B> && has_full<Lfm2_12B> && has_recurrent<Lfm2_12B>);
 static_assert(!has_sliding<Mamba2_27B> && !has_full<Mamba2_27B> && has_recurrent<Mamba2_27B>);
 
-// Bytes are known to the compiler.
+// Sizes are constant expressions.
 static_assert(bytes_per_token(llama31_8b) == 131072 && bytes_per_sequence(llama31_8b) == 0);
 static_assert(bytes_per_token<StandardV<float>>(llama31_8b) == 2 * 131072);
 

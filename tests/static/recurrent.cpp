@@ -22,7 +22,7 @@ struct WithoutRemove : Mamba {
 struct WithoutResumablePrefix : Mamba {
     void resumable_prefix() const {}
 };
-struct WithoutAnswerToCopyPrefix : Cache<> {
+struct CopyPrefixWithoutResult : Cache<> {
     void copy_prefix(Sequence, Sequence, std::int32_t) {}
 };
 
@@ -30,35 +30,35 @@ struct WithoutAnswerToCopyPrefix : Cache<> {
 
 static_assert(StateTag<Conv> && StateTag<Ssm> && !StateTag<Nothing> && !StateTag<int>);
 
-// One owner of the memory.
+// The memory has one owner.
 static_assert(std::is_nothrow_move_constructible_v<Mamba> && std::is_nothrow_move_assignable_v<Mamba>);
 static_assert(!std::is_copy_constructible_v<Mamba> && !std::is_copy_assignable_v<Mamba>);
 static_assert(std::is_nothrow_move_constructible_v<MambaPass> && !std::is_copy_constructible_v<MambaPass>);
 
 static_assert(std::is_same_v<Mamba, RecurrentMemory<States<Conv, Ssm>, HostBackend>>);
 
-// The views have the tag's element, and one extent more than one sequence's tensor.
-using Given = const MicroBatch&;
-static_assert(
-    std::is_same_v<decltype(std::declval<MambaPass&>().get<Conv>(0, std::declval<Given>())), StridedView<float, 3>>);
+// Views have the tag's element. Those of a pass have one extent more than the tensor of one sequence.
+using MicroBatchRef = const MicroBatch&;
+static_assert(std::is_same_v<decltype(std::declval<MambaPass&>().get<Conv>(0, std::declval<MicroBatchRef>())),
+                             StridedView<float, 3>>);
 static_assert(std::is_same_v<decltype(std::declval<MambaPass&>().slots<Ssm>(0)), StridedView<bfloat16, 4>>);
 static_assert(
     std::is_same_v<decltype(std::declval<const Mamba&>().view<Ssm>(0, StateHandle{})), StridedView<const bfloat16, 3>>);
 
-// Sizes are known before there is a memory.
+// Sizes are known before a memory exists.
 static_assert(Mamba::bytes_per_sequence(StateShape{2, {{3, 5}, {2, 2, 2}}}) == 2 * (64 + 16));
 
-// One concept for all memories.
+// All memories satisfy one concept.
 static_assert(Memory<Cache<>> && Memory<Mamba> && Memory<RecurrentMemory<States<Conv>, EigenBackend>>);
 static_assert(!Memory<int> && !Memory<WithoutRemove> && !Memory<WithoutResumablePrefix>);
 
-static_assert(!Memory<WithoutAnswerToCopyPrefix>);
+static_assert(!Memory<CopyPrefixWithoutResult>);
 
-// All of them answer when they share a prefix, also those that never refuse to.
+// `copy_prefix` of every memory returns a result, even if it never refuses.
 template <class M>
-concept answers = requires(M& memory) {
+concept returns_result = requires(M& memory) {
     memory.copy_prefix({0}, {1}, 1) ? 0 : 1;
     memory.copy_prefix({0}, {1}, 1).has_value() ? 0 : 1;
 };
-static_assert(answers<Cache<>> && answers<Mamba> && answers<EncoderMemory<>>);
-static_assert(answers<Hybrid<Repeat<Cache<>, Mamba>, Cache<>, Mamba>>);
+static_assert(returns_result<Cache<>> && returns_result<Mamba> && returns_result<EncoderMemory<>>);
+static_assert(returns_result<Hybrid<Repeat<Cache<>, Mamba>, Cache<>, Mamba>>);

@@ -17,8 +17,8 @@ static_assert(!std::is_default_constructible_v<RopeShift<>>);
 
 namespace {
 
-// Adds the delta instead of turning, as a learned position embedding might.
-struct Mine {
+// Adds delta instead of rotating, as a shift of a learned position embedding might.
+struct UserDefined {
     static constexpr bool possible = true;
     using Factor = float;
     struct Rotation {
@@ -33,30 +33,30 @@ struct Mine {
     Rotation rotation(int) const { return {}; }
     float factor(int, int, std::int32_t delta) const { return static_cast<float>(delta); }
 };
-struct FactorOfAnotherType : Mine {
+struct FactorOfAnotherType : UserDefined {
     double factor(int, int, std::int32_t) const { return 0; }
 };
-struct RotationWithoutPairs : Mine {
+struct RotationWithoutPairs : UserDefined {
     struct Rotation {
         static void rotate(float&, float&, float) {}
     };
     Rotation rotation(int) const { return {}; }
 };
-struct TurnsBySayingSo : Mine {
-    static constexpr bool rotations = true;
+struct ExplicitlyRotates : UserDefined {
+    static constexpr bool rotates = true;
 };
-struct TurnsWithoutFactor {
+struct RotatesWithoutFactor {
     static constexpr bool possible = true;
-    static constexpr bool rotations = true;
+    static constexpr bool rotates = true;
 };
-struct SaysNothing {};
+struct Empty {};
 
 } // namespace
 
-static_assert(ShiftPolicy<Mine>);
-static_assert(ShiftPolicy<TurnsBySayingSo> && rotates_keys<TurnsBySayingSo>);
-static_assert(!ShiftPolicy<TurnsWithoutFactor>);
+static_assert(ShiftPolicy<UserDefined>);
+static_assert(ShiftPolicy<ExplicitlyRotates> && rotates_keys<ExplicitlyRotates>);
+static_assert(!ShiftPolicy<RotatesWithoutFactor>);
 static_assert(!ShiftPolicy<FactorOfAnotherType>);
 static_assert(!ShiftPolicy<RotationWithoutPairs>);
-static_assert(!ShiftPolicy<SaysNothing>);
+static_assert(!ShiftPolicy<Empty>);
 static_assert(!ShiftPolicy<int>);

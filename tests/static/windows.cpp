@@ -13,12 +13,12 @@ static_assert(WindowPolicy<SlidingWindow<>>);
 static_assert(WindowPolicy<ChunkedAttention<8192>>);
 static_assert(WindowPolicy<ChunkedAttention<>>);
 
-// Values: they may be copied, and go to devices.
+// Windows can be copied to devices bytewise.
 static_assert(std::is_trivially_copyable_v<FullCausal>);
 static_assert(std::is_trivially_copyable_v<SlidingWindow<>>);
 static_assert(std::is_trivially_copyable_v<ChunkedAttention<>>);
 
-// A width is given either at compile time or at run time, and never converted from a number.
+// A width is given either at compile time or at run time, and a number never converts to a window.
 static_assert(std::is_default_constructible_v<SlidingWindow<8>>);
 static_assert(!std::is_default_constructible_v<SlidingWindow<>>);
 static_assert(!std::is_constructible_v<SlidingWindow<8>, int>);
@@ -35,35 +35,35 @@ static_assert(FullCausal{}.oldest_kept({9}) == Position{0});
 
 namespace {
 
-// A window as a user would write it, and the same with each part wrong or missing.
-struct Mine {
+// A user-defined window, and the same with one part wrong or missing.
+struct UserDefined {
     Position oldest_visible(Position p) const { return p; }
     Position oldest_kept(Position p) const { return p; }
     std::int32_t sinks() const { return 0; }
-    Mine resolved(std::int32_t, std::int32_t) const { return *this; }
+    UserDefined resolved(std::int32_t, std::int32_t) const { return *this; }
     std::int64_t cells(std::int32_t, std::int32_t, std::int32_t) const { return 0; }
 };
-struct NumberForPosition : Mine {
+struct NumberForPosition : UserDefined {
     std::int32_t oldest_visible(Position p) const { return p.value; }
 };
-struct ChangesItself : Mine {
+struct ChangesItself : UserDefined {
     Position oldest_kept(Position p) { return p; }
 };
-struct PinnedMissing : Mine {
+struct WithoutSinks : UserDefined {
     std::int32_t sinks() const = delete;
 };
-struct FittedToAnother : Mine {};
-struct NotCopyable : Mine {
+struct ResolvedToAnotherType : UserDefined {};
+struct NotCopyable : UserDefined {
     NotCopyable(NotCopyable&&) = default;
     NotCopyable resolved(std::int32_t, std::int32_t) const;
 };
 
 } // namespace
 
-static_assert(WindowPolicy<Mine>);
+static_assert(WindowPolicy<UserDefined>);
 static_assert(!WindowPolicy<NumberForPosition>);
 static_assert(!WindowPolicy<ChangesItself>);
-static_assert(!WindowPolicy<PinnedMissing>);
-static_assert(!WindowPolicy<FittedToAnother>);
+static_assert(!WindowPolicy<WithoutSinks>);
+static_assert(!WindowPolicy<ResolvedToAnotherType>);
 static_assert(!WindowPolicy<NotCopyable>);
 static_assert(!WindowPolicy<int>);

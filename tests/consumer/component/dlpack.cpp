@@ -2,7 +2,7 @@
 #include <cellar/cellar.hpp>
 #include <cellar/interop/dlpack.hpp>
 
-// A cache gives its keys away as a tensor of DLPack.
+// The keys of a pass become a DLPack tensor.
 int main() {
     cellar::Cache<> cache{cellar::CacheShape{1, 2, 4}, {.sequences = 1, .capacity = 8, .batch = 1}};
     const auto tensor = cellar::to_dlpack(cache.reserve(1).keys(0), {kDLCPU, 0});

@@ -3,7 +3,7 @@
 #include <cellar/cellar.hpp>
 #include <cellar/interop/kokkos_view.hpp>
 
-// A cache on Kokkos takes rows out of a View and gives its history as one.
+// A cache on Kokkos takes rows from a View, and its keys become one.
 int main(int argc, char** argv) {
     const Kokkos::ScopeGuard kokkos{argc, argv};
     // [kokkos]

@@ -17,7 +17,7 @@ int main() {
     if (!pass) return 1;
     pass->put(0, rows, rows);
     auto [keys, values, mask] = pass->get(0);
-    const bool right = static_cast<float>(keys(1, 0, 1)) == 4.0F && mask(0, 1) < 0;
+    const bool is_correct = static_cast<float>(keys(1, 0, 1)) == 4.0F && mask(0, 1) < 0;
     pass->commit();
-    return right && cache.can_resume({0}, {2}) ? 0 : 1;
+    return is_correct && cache.can_resume({0}, {2}) ? 0 : 1;
 }

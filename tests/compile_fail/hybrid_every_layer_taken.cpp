@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Where every single layer has one memory, no other is left for a second one.
+// If every layer has the first memory, no layer is left for the second.
 // error: Every: N is at least 2
 #include <cellar/cellar.hpp>
 

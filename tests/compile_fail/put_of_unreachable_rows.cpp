@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Rows in a memory that the backend cannot read.
+// Rows in a memory space that the backend cannot read.
 // error: put: the backend cannot reach the memory space of the rows
 #include <cellar/cellar.hpp>
 
 struct HostMemory {};
 struct DeviceMemory {};
 
-struct Picky : cellar::HostBackend {
+struct ReadsHostMemory : cellar::HostBackend {
     template <class Space>
     static constexpr bool reaches = false;
 };
 template <>
-constexpr bool Picky::reaches<HostMemory> = true;
+constexpr bool ReadsHostMemory::reaches<HostMemory> = true;
 
 template <class Space>
 struct Rows : cellar::StridedView<const float, 3> {
@@ -24,7 +24,7 @@ using Memory = HostMemory;
 using Memory = DeviceMemory;
 #endif
 
-void put(cellar::Cache<cellar::StandardV<float>, cellar::FullCausal, cellar::DisabledShift, Picky>& cache,
+void put(cellar::Cache<cellar::StandardV<float>, cellar::FullCausal, cellar::DisabledShift, ReadsHostMemory>& cache,
          const Rows<Memory>& rows) {
     cache.reserve(1).put(0, rows, rows);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The value of a result that nobody keeps is gone at the end of the line.
+// The value of a temporary result is destroyed at the end of the statement.
 // error: cannot bind
 #include <cellar/cellar.hpp>
 
