@@ -120,7 +120,7 @@ inline Bookkeeping<FullCausal> filled(const Scene& scene) {
     return cache;
 }
 
-/// The window is as wide as a sequence's share of the cells. Of several sequences, each has forgotten its prompt.
+/// The window is as wide as a sequence's share of the cells. If there are several, each has forgotten its prompt.
 template <>
 inline Bookkeeping<SlidingWindow<>> filled(const Scene& scene) {
     const std::int32_t width = scene.tokens() - 1;

@@ -58,8 +58,8 @@ void measure_scan(benchmark::State& state, Timed timed, const Scene& scene, std:
     });
 }
 
-// A scan has no `drop`, and its `begin` leaves nothing for `commit` to do. The search from the head is measured without
-// windows only.
+// A scan has no `drop`, and its `begin` leaves nothing for `commit` to do. The search from the head is measured only
+// without windows.
 bool has_scan(Timed timed, Search search, bool windowed) {
     if (search == Search::from_head) return !windowed && timed != Timed::begin_commit && timed != Timed::drop;
     return timed != Timed::drop;

@@ -34,8 +34,8 @@ public:
             });
     }
 
-    /// Takes a cell for each token: the first long enough run of free cells, else the first free cells. False if too
-    /// few are free. Before that, forgets the tokens that fell out of the windows of the batch's sequences.
+    /// Takes a cell for each token: the first run of free cells that is long enough, else the first free cells. False
+    /// if too few are free. Before that, forgets the tokens that fell out of the windows of the batch's sequences.
     bool begin(const Batch& batch, Search search) {
         history_ = {};
         find_history(batch);

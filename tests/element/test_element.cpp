@@ -27,7 +27,7 @@ struct Reference<cellar::bfloat16> {
     static constexpr std::uint32_t dropped_bits = 16;
 };
 
-/// True if the float converts to the same bits as in Eigen, or from a NaN to a NaN.
+/// True if the float converts to the same bits as in Eigen. A NaN may become any NaN.
 template <class E>
 bool converts_like_eigen(float value) {
     const E ours{value};

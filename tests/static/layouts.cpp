@@ -9,7 +9,7 @@ using namespace cellar;
 static_assert(Element<float> && Element<half> && Element<bfloat16> && Element<bf16>);
 static_assert(!Element<double> && !Element<int> && !Element<const float> && !Element<float&>);
 
-// Elements lie in memory and files as they are.
+// Elements can be copied to memory and files bytewise.
 static_assert(sizeof(half) == 2 && std::is_trivially_copyable_v<half>);
 static_assert(sizeof(bfloat16) == 2 && std::is_trivially_copyable_v<bfloat16>);
 static_assert(!std::is_convertible_v<float, half> && !std::is_convertible_v<half, float>);

@@ -18,7 +18,7 @@ static_assert(std::is_trivially_copyable_v<FullCausal>);
 static_assert(std::is_trivially_copyable_v<SlidingWindow<>>);
 static_assert(std::is_trivially_copyable_v<ChunkedAttention<>>);
 
-// A width is given either at compile time or at run time, and a number never converts to a window.
+// A width is given either at compile time or at run time, and a number never converts to a window implicitly.
 static_assert(std::is_default_constructible_v<SlidingWindow<8>>);
 static_assert(!std::is_default_constructible_v<SlidingWindow<>>);
 static_assert(!std::is_constructible_v<SlidingWindow<8>, int>);
