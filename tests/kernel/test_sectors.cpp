@@ -251,13 +251,13 @@ TEST_CASE("sectors: masks and states touch each needed sector once") {
     }
     {
         TracedDevice device;
-        using Word = Traced<Sixteen>;
+        using Unit = Traced<Sixteen>;
         constexpr std::int64_t words[2] = {3 * 64, 64}; // of a row
-        DeviceMemory<Word> from{device.recorded, 8 * (words[0] + words[1])};
-        DeviceMemory<Word> to{device.recorded, 8 * (words[0] + words[1])};
+        DeviceMemory<Unit> from{device.recorded, 8 * (words[0] + words[1])};
+        DeviceMemory<Unit> to{device.recorded, 8 * (words[0] + words[1])};
         std::vector<SlotCopy> copies;
         for (Slot slot = 0; slot < 8; ++slot) copies.push_back({slot, 7 - slot});
-        kernel::CopySlots<Word> copy{};
+        kernel::CopySlots<Unit> copy{};
         for (int tensor = 0; tensor < 2; ++tensor) {
             const std::int64_t row = words[tensor] * 16;
             const std::int64_t first = tensor * 8 * words[0];
