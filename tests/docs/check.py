@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Checks the pages: README.md and docs/**/*.md.
+"""Checks the pages: *.md and docs/**/*.md.
 
 - Every block of C++ is either a quote, whose text equals a region of a source that is compiled,
 
@@ -31,7 +31,7 @@ OUTLINE = "<!-- outline -->"
 
 
 def pages(root):
-    return [root / "README.md", *sorted((root / "docs").rglob("*.md"))]
+    return [*sorted(root.glob("*.md")), *sorted((root / "docs").rglob("*.md"))]
 
 
 def region(root, path, name):
