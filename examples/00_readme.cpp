@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// The example of the README. Where a model would compute, there is a stand-in.
+// The example of the README. A stand-in replaces the model's computation.
 #include <cellar/cellar.hpp>
 
 #include <cmath>
@@ -14,14 +14,14 @@ constexpr int layers = 2;
 constexpr int heads = 2;
 constexpr int dim = 4;
 
-/// What a model computes of the batch in one layer: [tokens, heads, dim].
+/// A layer's queries, keys or values for the batch: [tokens, heads, dim].
 std::vector<float> project(std::int32_t tokens, int layer) {
     std::vector<float> rows(static_cast<std::size_t>(tokens * heads * dim));
     for (std::size_t i = 0; i < rows.size(); ++i) rows[i] = std::sin(static_cast<float>(i) + static_cast<float>(layer));
     return rows;
 }
 
-/// Attention of one head for every token; false if an output is not finite.
+/// Attention of every token, for the first head. Returns false if an output is not finite.
 template <class Keys, class Values, class Mask>
 bool attend(const std::vector<float>& q, const Keys& keys, const Values& values, const Mask& mask) {
     for (std::int64_t t = 0; t < mask.extent(0); ++t) {
@@ -53,26 +53,26 @@ int main() {
 
     // [readme]
     using Memory = cellar::Cache<cellar::StandardV<cellar::half>,  // how keys and values are stored
-                                 cellar::SlidingWindow<4096>,      // what a token may see
-                                 cellar::RopeShift<cellar::Neox>>; // what moving a position does to a key
+                                 cellar::SlidingWindow<4096>,      // which tokens a token sees
+                                 cellar::RopeShift<cellar::Neox>>; // how a key changes with its position
 
-    Memory memory{{layers, heads, dim}, // all memory is taken here
+    Memory memory{{layers, heads, dim}, // allocates all memory
                   {.sequences = 8, .capacity = 32768, .batch = 512},
                   cellar::SlidingWindow<4096>{},
                   cellar::RopeShift<cellar::Neox>{cellar::rope_frequencies(dim)}};
 
     auto pass = memory.begin({positions, sequences}); // one entry per token
-    if (!pass) return 1;                              // refused, say Reason::full: nothing has changed
+    if (!pass) return 1;                              // refused, for example Reason::full: nothing has changed
     for (int layer = 0; layer < layers; ++layer) {
         const auto rows = project(pass->tokens(), layer);    // q, k and v of your model
         pass->put(layer, rows, rows);                        // k and v: [tokens, heads, dim]
         const auto [keys, values, mask] = pass->get(layer);  // views of the history, in place
-        finite = attend(rows, keys, values, mask) && finite; // attention of your own
+        finite = attend(rows, keys, values, mask) && finite; // your attention
     }
-    pass->commit(); // a pass that is not committed never happened
+    pass->commit(); // a pass that is not committed changes nothing
 
     const auto shared = memory.copy_prefix({0}, {1}, 4); // sequence 1 shares four tokens; no data moves
-    const auto removed = memory.remove({1}, {1}, {3});   // and drops two of them; the next one moves down
+    const auto removed = memory.remove({1}, {1}, {3});   // removes two of them from sequence 1; the last moves down
     // [/readme]
 
     bool good = check(finite, "a finite output for every token");

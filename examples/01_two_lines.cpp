@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// The smallest use: one sequence, one cache, a prompt and the token after it.
+// The smallest program: one cache, one sequence, a prompt and the next token.
 #include "expect.hpp"
 #include <cellar/cellar.hpp>
 
@@ -13,23 +13,23 @@ int main() {
     constexpr int dim = 3;
 
     // [cache]
-    using Memory = cellar::Cache<>; // float, everything seen, in the memory of this process
+    using Memory = cellar::Cache<>; // float elements, full causal attention, host memory
     Memory memory{{layers, heads, dim}, {.capacity = 16, .batch = 4}};
     // [/cache]
 
     // [prompt]
     const std::vector<cellar::Position> positions{{0}, {1}, {2}};
     const std::vector<cellar::Sequence> sequences(3);  // all of them sequence 0
-    const std::vector<float> k(3 * heads * dim, 1.0F); // of your model: [tokens, heads, dim]
+    const std::vector<float> k(3 * heads * dim, 1.0F); // from your model: [tokens, heads, dim]
     const std::vector<float> v(3 * heads * dim, 2.0F);
 
     auto pass = memory.begin({positions, sequences});
-    expect(pass.has_value()); // else pass.error() says why not
+    expect(pass.has_value()); // else pass.error() has the reason
     pass->put(0, k, v);
     auto [keys, values, mask] = pass->get(0);
     expect(keys.extent(0) == 3 && keys(2, 1, 2) == 1.0F && values(0, 0, 0) == 2.0F);
     expect(mask(1, 0) == 0 && mask(1, 1) == 0); // token 1 sees token 0 and itself,
-    expect(std::isinf(mask(1, 2)));             // and not what comes later
+    expect(std::isinf(mask(1, 2)));             // but no later token
     pass->commit();
     // [/prompt]
 
@@ -48,9 +48,9 @@ int main() {
     // [dropped]
     {
         const cellar::Position later{4};
-        auto never = memory.begin({{&later, 1}, {&sequence, 1}});
-        expect(never.has_value());
-    } // not committed: it never happened
+        auto dropped = memory.begin({{&later, 1}, {&sequence, 1}});
+        expect(dropped.has_value());
+    } // not committed: nothing has changed
     expect(memory.tokens(sequence) == 4);
     // [/dropped]
 }

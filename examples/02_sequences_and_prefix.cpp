@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// Several conversations in one cache, two of which begin with the same words.
+// Two conversations in one cache that begin with the same words.
 #include "expect.hpp"
 #include <cellar/cellar.hpp>
 
@@ -9,7 +9,7 @@
 
 namespace {
 
-/// One pass over the batch; a key tells which token wrote it.
+/// One pass over the batch. Keys and values are the words.
 template <class Memory>
 void feed(Memory& memory, const cellar::Batch& batch, const std::vector<float>& words) {
     auto pass = memory.begin(batch);
@@ -31,21 +31,21 @@ int main() {
     const std::vector<cellar::Position> prompt{{0}, {1}, {2}, {3}};
     feed(memory, {prompt, std::vector<cellar::Sequence>(4, alice)}, {10, 11, 12, 13});
 
-    expect(memory.copy_prefix(alice, bob, 3).has_value()); // the first three tokens are bob's too; no data moves
+    expect(memory.copy_prefix(alice, bob, 3).has_value()); // bob shares the first three tokens; no data moves
     expect(memory.tokens(bob) == 3);
     expect(memory.statistics().shared == 3);
     expect(memory.statistics().cells - memory.statistics().free == 4); // not seven
     // [/share]
 
     // [batch]
-    // One pass takes tokens of any sequences: each goes on from where its own ends.
+    // A pass may mix sequences. Each token continues its own sequence.
     const std::vector<cellar::Position> positions{{4}, {3}};
     const std::vector<cellar::Sequence> sequences{alice, bob};
     auto pass = memory.begin({positions, sequences});
     expect(pass.has_value());
     pass->put(0, std::vector<float>{14, 23}, std::vector<float>{14, 23});
     const auto [keys, values, mask] = pass->get(0);
-    float seen[2] = {0, 0}; // the sum of what each of the two sees
+    float seen[2] = {0, 0}; // sum of the keys that each token sees
     for (int token = 0; token < 2; ++token)
         for (int cell = 0; cell < keys.extent(0); ++cell)
             if (mask(token, cell) == 0) seen[token] += keys(cell, 0, 0);

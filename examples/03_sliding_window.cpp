@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// A window keeps the newest tokens and forgets the rest, so that a text may go on without end.
+// A window keeps the newest tokens and forgets the others, so a text may grow without limit.
 #include "expect.hpp"
 #include <cellar/cellar.hpp>
 
@@ -8,7 +8,7 @@
 
 namespace {
 
-/// Tokens 0 to n - 1 of sequence 0, one by one.
+/// Feeds tokens 0 to n - 1 of sequence 0, one by one.
 template <class Memory>
 void feed(Memory& memory, int n) {
     const cellar::Sequence sequence{0};
@@ -29,7 +29,7 @@ int main() {
 
     // [window]
     cellar::Cache<cellar::StandardV<float>, cellar::SlidingWindow<3>> memory{shape, limits};
-    expect(memory.cells() == 3 + 1); // the window and one batch, whatever the capacity
+    expect(memory.cells() == 3 + 1); // the window and one batch, independent of the capacity
     feed(memory, 500);
     expect(memory.tokens(text) == 3);
     expect(memory.range(text)->first.value == 497 && memory.range(text)->last.value == 499);
@@ -38,12 +38,12 @@ int main() {
     // [resume]
     expect(memory.can_resume(text, {500}));  // sees 498 and 499, and itself
     expect(memory.can_resume(text, {499}));  // sees 497 and 498: the last token can be replaced
-    expect(!memory.can_resume(text, {498})); // would see 496, which is gone
+    expect(!memory.can_resume(text, {498})); // would see 496, which is forgotten
     // [/resume]
 
     // [options]
-    // Keep more than is seen, to be able to go back; and keep the first tokens for good.
-    using Window = cellar::SlidingWindow<>; // the width is given at run time
+    // Retention keeps tokens behind the window, so that the text can resume further back. Sinks are never forgotten.
+    using Window = cellar::SlidingWindow<>; // width at run time
     cellar::Cache<cellar::StandardV<float>, Window> more{shape, limits, Window{3, {.retention = 10, .sinks = 2}}};
     feed(more, 500);
     expect(more.tokens(text) == 2 + 10);

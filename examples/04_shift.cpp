@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// Taking tokens out of the middle: the later ones move down, and their keys turn with them.
+// Removes tokens from the middle of a text. Later tokens move down, and their keys are rotated.
 #include "expect.hpp"
 #include <cellar/cellar.hpp>
 
@@ -15,8 +15,7 @@ int main() {
     const cellar::CacheShape shape{1, 1, 2};
 
     // [keys]
-    // A head of two elements is one rotary pair. Before its rotation every key here is (1, 0); at
-    // position p it is turned by p * frequency.
+    // A head of two elements is one rotary pair. Every key is (1, 0), rotated by position * frequency.
     const double frequency = 0.5;
     std::vector<float> k;
     for (const cellar::Position p : positions) {
@@ -35,25 +34,25 @@ int main() {
     pass->commit();
 
     expect(memory.remove(text, {1}, {3}).has_value()); // positions 1 and 2
-    expect(memory.tokens(text) == 3);                  // 0, and 3 and 4 that now are 1 and 2
+    expect(memory.tokens(text) == 3);                  // 0, and the former 3 and 4 at 1 and 2
     // [/remove]
 
-    // [turned]
-    const cellar::Position position{3}; // the next one
+    // [rotated]
+    const cellar::Position position{3}; // of the next token
     auto next = memory.begin({{&position, 1}, {&text, 1}});
     expect(next.has_value());
-    const auto keys = next->keys(0); // the fifth token is still in the fifth cell, at position 2
+    const auto keys = next->keys(0); // the fifth token is still in cell 4, but at position 2
     expect(std::abs(keys(4, 0, 0) - static_cast<float>(std::cos(2 * frequency))) < 1e-6F);
     expect(std::abs(keys(4, 0, 1) - static_cast<float>(std::sin(2 * frequency))) < 1e-6F);
-    // [/turned]
+    // [/rotated]
 
     // [refusal]
-    cellar::Cache<> still{shape, limits}; // DisabledShift: positions cannot change
-    auto other = still.begin({positions, sequences});
+    cellar::Cache<> fixed{shape, limits}; // DisabledShift: positions cannot change
+    auto other = fixed.begin({positions, sequences});
     expect(other.has_value());
     other->commit();
-    expect(still.remove(text, {1}, {3}).error() == cellar::Reason::cannot_shift);
-    expect(still.tokens(text) == 5);                             // nothing has changed
-    expect(still.remove(text, {3}, cellar::to_end).has_value()); // the end can always go
+    expect(fixed.remove(text, {1}, {3}).error() == cellar::Reason::cannot_shift);
+    expect(fixed.tokens(text) == 5);                             // nothing has changed
+    expect(fixed.remove(text, {3}, cellar::to_end).has_value()); // the end can always be removed
     // [/refusal]
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// How keys and values lie in memory, what elements they have, and how they come in.
+// Layouts and element types of keys and values, and rows with strides.
 #include "expect.hpp"
 #include <cellar/cellar.hpp>
 
@@ -29,21 +29,21 @@ int main() {
     auto b = permuted.begin({positions, sequences});
     expect(a && b);
     a->put(0, k, k);
-    b->put(0, k, k); // floats are rounded to the cache's elements
+    b->put(0, k, k); // rounds floats to the element type of the cache
 
-    const auto x = a->values(0); // [history, heads, dim], whatever the layout
+    const auto x = a->values(0); // [history, heads, dim] with every layout
     const auto y = b->values(0);
     for (int token = 0; token < tokens; ++token) expect(x(token, 1, 2) == static_cast<float>(y(token, 1, 2)));
-    expect(x.stride(2) == 1); // StandardV: the elements of a row are contiguous
-    expect(y.stride(0) == 1); // PermutedV: one element of all tokens is
+    expect(x.stride(2) == 1); // StandardV: the elements of a row are adjacent
+    expect(y.stride(0) == 1); // PermutedV: the cells are adjacent
     expect(standard.bytes() == 2 * permuted.bytes());
     a->commit();
     b->commit();
     // [/permuted]
 
     // [strides]
-    // Many models compute queries, keys and values as one row: a view of any strides will do.
-    std::vector<float> fused(tokens * 3 * heads * dim); // [tokens, q k v, heads, dim]
+    // Many models compute queries, keys and values as one row. `put` accepts views with any strides.
+    std::vector<float> fused(tokens * 3 * heads * dim); // [tokens, queries keys values, heads, dim]
     for (std::size_t i = 0; i < fused.size(); ++i) fused[i] = static_cast<float>(i);
     const std::int64_t row = 3 * heads * dim;
     const cellar::StridedView<const float, 3> keys{&fused[heads * dim], {tokens, heads, dim}, {row, dim, 1}};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// Recurrent layers: their states go from pass to pass, can be gone back to, and are shared without a copy.
+// Recurrent layers: states that last from pass to pass, can be rewound and are shared without a copy.
 #include "expect.hpp"
 #include <cellar/cellar.hpp>
 
@@ -10,8 +10,8 @@
 namespace {
 
 // [states]
-// Each layer of this model remembers two tensors of a sequence.
-struct Conv : cellar::StateTensor<2> {};                  // the last tokens' inputs: [width, channels]
+// In each layer of this model, the state of a sequence consists of two tensors.
+struct Conv : cellar::StateTensor<2> {};                  // inputs of the last tokens: [width, channels]
 struct Ssm : cellar::StateTensor<3, cellar::bfloat16> {}; // the state matrices: [heads, rows, columns]
 
 using Memory = cellar::RecurrentMemory<cellar::States<Conv, Ssm>>;
@@ -20,8 +20,8 @@ using Memory = cellar::RecurrentMemory<cellar::States<Conv, Ssm>>;
 constexpr int layers = 2;
 constexpr int width = 3;
 
-/// What a layer does with one token of one sequence: the tail of inputs moves on, the matrices decay and take it in.
-/// (A model would do all sequences of a part at once.)
+/// Adds one token to the state of one sequence: the inputs move up by one, the matrices decay and add the token. (A
+/// real model would process all sequences of a micro-batch at once.)
 template <class ConvView, class SsmView>
 void step(const ConvView& conv, const SsmView& ssm, std::int64_t sequence, float input) {
     for (std::int64_t c = 0; c < conv.extent(2); ++c) {
@@ -39,24 +39,24 @@ void step(const ConvView& conv, const SsmView& ssm, std::int64_t sequence, float
 /// One pass over a batch whose inputs are `words`.
 void feed(Memory& memory, const cellar::Batch& batch, const std::vector<float>& words) {
     // [pass]
-    auto pass = memory.begin(batch); // one position and sequence for each token
-    expect(pass.has_value());        // refused, say Reason::not_next: nothing has changed
+    auto pass = memory.begin(batch); // a position and a sequence for each token
+    expect(pass.has_value());        // else refused, for example Reason::not_next: nothing has changed
     for (int layer = 0; layer < layers; ++layer) {
-        for (const cellar::MicroBatch& micro_batch :
-             pass->micro_batches()) {                              // all its sequences have equally many tokens
+        // Within a micro-batch, all sequences have the same number of tokens.
+        for (const cellar::MicroBatch& micro_batch : pass->micro_batches()) {
             const auto conv = pass->get<Conv>(layer, micro_batch); // [micro_batch.sequences(), width, channels]
             const auto ssm = pass->get<Ssm>(layer, micro_batch);   // [micro_batch.sequences(), heads, rows, columns]
-            for (std::int32_t i = 0; i < micro_batch.sequences(); ++i) // your kernels, which change them in place
+            for (std::int32_t i = 0; i < micro_batch.sequences(); ++i) // your kernels, which update the views in place
                 for (const std::int32_t token : micro_batch.tokens(i)) // indices into the batch
                     step(conv, ssm, i, words[static_cast<std::size_t>(token)]);
             pass->put(layer, micro_batch);
         }
     }
-    pass->commit(); // a pass that is not committed never happened
+    pass->commit(); // a pass that is not committed changes nothing
     // [/pass]
 }
 
-/// The last input that the first layer's convolution has seen.
+/// The newest input of the first layer's convolution.
 float last_input(const Memory& memory, cellar::Sequence s) {
     return memory.view<Conv>(0, memory.state(s))(width - 1, 0);
 }
@@ -70,9 +70,9 @@ int main() {
     Memory memory{shape,
                   {.sequences = 3,
                    .batch = 8,
-                   .rollback = 2,              // the last two tokens can be taken back
-                   .checkpoint_interval = 4,   // and the states at 4, 8, ... gone back to,
-                   .checkpoint_bytes = 4096}}; // as many as these bytes hold
+                   .rollback = 2,              // the newest two tokens can be removed
+                   .checkpoint_interval = 4,   // states at 4, 8, ... are kept as checkpoints,
+                   .checkpoint_bytes = 4096}}; // as many as fit into these bytes
     // [/memory]
 
     const cellar::Sequence alice{0};
@@ -83,26 +83,26 @@ int main() {
     expect(last_input(memory, alice) == 16);
 
     // [resume]
-    expect(memory.can_resume(alice, {5})); // two tokens back: rollback
+    expect(memory.can_resume(alice, {5})); // within the rollback
     expect(memory.can_resume(alice, {4})); // a checkpoint
     expect(!memory.can_resume(alice, {3}));
-    expect(memory.resumable_prefix(alice, {3}) == cellar::Position{0}); // from there it has to be fed again
+    expect(memory.resumable_prefix(alice, {3}) == cellar::Position{0}); // it has to be fed again from 0
     // [/resume]
 
     // [share]
-    expect(memory.copy_prefix(alice, bob, 4).has_value()); // bob goes on from the checkpoint; nothing is copied
+    expect(memory.copy_prefix(alice, bob, 4).has_value()); // bob continues from the checkpoint; nothing is copied
     expect(last_input(memory, bob) == 13);
     expect(memory.state(bob).slot != memory.state(alice).slot);
 
-    expect(memory.remove(alice, {6}, cellar::to_end).has_value()); // the last token is taken back
+    expect(memory.remove(alice, {6}, cellar::to_end).has_value()); // removes the newest token
     expect(last_input(memory, alice) == 15);
-    expect(memory.remove(alice, {1}, {3}).error() == cellar::Reason::cannot_cut); // no state forgets its middle
+    expect(memory.remove(alice, {1}, {3}).error() == cellar::Reason::cannot_cut); // a state cannot lose its middle
     // [/share]
 
-    // Both in one batch: alice has three tokens and bob one, so that there is more than one micro_batch.
+    // One batch for both. Alice has three tokens and bob one, so the pass needs more than one micro-batch.
     positions = {{6}, {4}, {7}, {8}};
     feed(memory, {positions, std::vector<cellar::Sequence>{alice, bob, alice, alice}}, {26, 34, 27, 28});
     expect(last_input(memory, alice) == 28);
     expect(last_input(memory, bob) == 34);
-    expect(memory.view<Conv>(0, memory.state(bob))(0, 0) == 12); // 12, 13, 34: nothing of alice's later tokens
+    expect(memory.view<Conv>(0, memory.state(bob))(0, 0) == 12); // 12, 13, 34: none of alice's later tokens
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// A model whose layers remember in three ways, behind one memory: a fork, a draft that is taken back, a refusal.
+// One memory for layers with a window, with full attention and with recurrent states: a fork, a draft that is rolled
+// back, a refusal.
 #include "expect.hpp"
 #include <cellar/cellar.hpp>
 
@@ -12,23 +13,23 @@
 namespace {
 
 // [pattern]
-struct Sum : cellar::StateTensor<1> {}; // what the recurrent layers remember: [channels]
+struct Sum : cellar::StateTensor<1> {}; // state of a recurrent layer: [channels]
 
 using Sliding = cellar::Cache<cellar::PermutedV<float>, cellar::SlidingWindow<4>>;
 using Full = cellar::Cache<cellar::StandardV<cellar::bf16>>;
 using Recurrent = cellar::RecurrentMemory<cellar::States<Sum>>;
 
-// Two layers with a window, one that sees all, one without memory, one recurrent; and so on.
+// Two layers with a window, one with full attention, one without memory, one recurrent, repeated.
 using Pattern = cellar::Repeat<cellar::Times<2, Sliding>, Full, cellar::NoMemory, Recurrent>;
 using Memory = cellar::Hybrid<Pattern, Sliding, Full, Recurrent>;
 
-static_assert(Memory::place(7) == cellar::LayerPlace{.member = 1, .layer = 1}); // the second of the full ones
+static_assert(Memory::place(7) == cellar::LayerPlace{.member = 1, .layer = 1}); // the second full layer
 // [/pattern]
 
 constexpr int layers = 10;
 
 // [work]
-/// What a layer does, with whatever memory it has. A model would attend, and step its states, for good.
+/// The work of one layer, whichever memory it has. A real model would compute attention and recurrences here.
 struct Layer {
     const std::vector<float>& tokens;
 
@@ -47,19 +48,19 @@ struct Layer {
         } else {
             pass.put(layer, tokens, tokens);
             const auto [keys, values, mask] = pass.get(layer);
-            static_cast<void>(keys(0, 0, 0)); // attention reads them
+            static_cast<void>(keys(0, 0, 0)); // your attention
         }
     }
 };
 // [/work]
 
-/// One pass. It says whether it was refused.
+/// Runs one pass. Returns false if it was refused.
 bool feed(Memory& memory, const cellar::Batch& batch, const std::vector<float>& tokens) {
     // [pass]
-    auto pass = memory.begin(batch); // in all members, or refused by one and opened in none
+    auto pass = memory.begin(batch); // in all members, or in none if one refuses
     if (!pass) return false;
     for (int layer = 0; layer < layers; ++layer) pass->visit(layer, Layer{tokens});
-    pass->commit(); // in all members; a pass that is not committed never happened
+    pass->commit(); // in all members
     // [/pass]
     return true;
 }
@@ -74,7 +75,7 @@ float sum(const Memory& memory, cellar::Sequence s) {
 int main() {
     // [memory]
     Memory memory{
-        layers, // each member has as many of them as the pattern says, and limits of its own
+        layers, // each member has the number of layers that the pattern gives it, and its own limits
         Sliding{{4, 1, 1}, {.sequences = 2, .capacity = 1000, .batch = 8}, cellar::SlidingWindow<4>{{.retention = 7}}},
         Full{{2, 1, 1}, {.sequences = 2, .capacity = 7, .batch = 8}},
         Recurrent{{2, {{1}}}, {.sequences = 2, .batch = 8, .rollback = 3}}};
@@ -99,17 +100,17 @@ int main() {
     // [/fork]
 
     // [rollback]
-    expect(feed(memory, {positions(6, 3), of(alice, 3)}, {7, 8, 9})); // three tokens of a draft ...
-    expect(memory.can_resume(alice, {7}));                            // all members can go back to 7
+    expect(feed(memory, {positions(6, 3), of(alice, 3)}, {7, 8, 9})); // a draft of three tokens
+    expect(memory.can_resume(alice, {7}));                            // all members can resume at 7
     expect(memory.remove(alice, {7}, cellar::to_end).has_value());
-    expect(sum(memory, alice) == 28); // ... of which the first was right
+    expect(sum(memory, alice) == 28); // only the first token of the draft is kept
     // [/rollback]
 
     // [refusals]
-    expect(memory.resumable_prefix(alice, {5}) == cellar::Position{0}); // no state is kept there any more
+    expect(memory.resumable_prefix(alice, {5}) == cellar::Position{0}); // no older state is kept
     const auto removed = memory.remove(alice, {5}, cellar::to_end);
     expect(removed.error() == cellar::Refusal{cellar::Reason::cannot_rewind, 2}); // the states refuse,
-    expect(memory.member<Full>().tokens(alice) == 7);                             // so the caches have removed nothing
+    expect(memory.member<Full>().tokens(alice) == 7);                             // so the caches remove nothing
 
     const auto refused = memory.begin({positions(7, 8), of(alice, 8)});
     expect(refused.error() == cellar::Reason::full && refused.error().member == 1);

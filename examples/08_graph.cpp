@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// A decode step in a CUDA graph: what `put` enqueues is captured once and replayed in every later pass. It is built
-// where Kokkos runs on CUDA.
+// A decode step in a CUDA graph: the work of `put` is captured once and replayed in every later pass. Needs a Kokkos
+// with CUDA.
 #include "expect.hpp"
 #include <cellar/backend/kokkos.hpp>
 #include <cellar/cellar.hpp>
@@ -27,7 +27,7 @@ void check(cudaError_t error) {
 }
 
 // [graph]
-/// What was enqueued on a stream while it was captured.
+/// The work that was enqueued on a stream during `capture`.
 class Graph {
 public:
     template <class Work>
@@ -51,19 +51,19 @@ private:
     cudaGraphExec_t replayed_ = nullptr;
 };
 
-/// One token: its rows are where the graph reads them, in `rows`.
+/// Runs one token. The graph reads its rows from `rows`.
 void decode(DeviceCache& cache, int position, const Rows& rows, Graph& graph) {
     const cellar::Position positions[] = {{position}};
     const cellar::Sequence sequences[] = {{0}};
     const cudaStream_t stream = cache.backend().space().cuda_stream();
     auto pass = cache.begin({positions, sequences});
     expect(static_cast<bool>(pass));
-    pass->upload_cells(); // not captured: every pass has cells of its own, in the same list
+    pass->upload_cells(); // not captured, because the cells differ from pass to pass; their address does not
     const auto put = [&] {
         for (int layer = 0; layer < layers; ++layer) pass->put(layer, rows, rows);
     };
     if (position == 0) {
-        put(); // what Kokkos does at the first launch of a kernel is not for a graph
+        put(); // a graph cannot capture the first launch of a kernel by Kokkos
     } else {
         if (!graph.is_captured()) graph.capture(stream, put);
         graph.launch(stream);
@@ -72,7 +72,7 @@ void decode(DeviceCache& cache, int position, const Rows& rows, Graph& graph) {
 }
 // [/graph]
 
-/// The keys of a layer, as the host sees them.
+/// Copies the keys of a layer to the host.
 std::vector<float> keys_of(DeviceCache& cache, int layer) {
     const auto pass = cache.reserve(1);
     const auto keys = pass.keys(layer);
@@ -84,7 +84,7 @@ std::vector<float> keys_of(DeviceCache& cache, int layer) {
 void run(const Kokkos::Cuda& space) {
     const cellar::CacheLimits limits{.sequences = 1, .capacity = steps, .batch = 4};
     DeviceCache cache{cellar::CacheShape{layers, heads, dim}, limits, {}, {}, Backend{space}};
-    cache.reserve(limits.batch).drop(); // from here on no address changes
+    cache.reserve(limits.batch).drop(); // after this, no address changes
     const Rows rows{"rows", 1, heads, dim};
     Graph graph;
     for (int step = 0; step < steps; ++step) {

@@ -5,9 +5,10 @@
 #include <cstdlib>
 #include <source_location>
 
-/// The examples check what they claim: this ends one that is wrong.
+/// Ends the program with an error if the condition does not hold.
 inline void expect(bool holds, std::source_location where = std::source_location::current()) {
     if (holds) return;
-    std::fprintf(stderr, "%s:%u does not hold\n", where.file_name(), static_cast<unsigned>(where.line()));
+    std::fprintf(stderr, "%s:%u: the condition does not hold\n", where.file_name(),
+                 static_cast<unsigned>(where.line()));
     std::exit(1);
 }

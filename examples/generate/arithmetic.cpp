@@ -39,12 +39,12 @@ Rotary::Rotary(const Config& config, int positions)
 void Rotary::rotate(Eigen::Ref<Matrix> rows, Eigen::Index first) const {
     const bool neox = pairing_ == Pairing::neox;
     const Eigen::Index step = neox ? 1 : 2;
-    const Eigen::Index apart = neox ? dim_ / 2 : 1;
+    const Eigen::Index distance = neox ? dim_ / 2 : 1;
     for (Eigen::Index row = 0; row < rows.rows(); ++row) {
         for (Eigen::Index head = 0; head < rows.cols(); head += dim_) {
             for (Eigen::Index i = 0; i < dim_ / 2; ++i) {
                 float& a = rows(row, head + i * step);
-                float& b = rows(row, head + i * step + apart);
+                float& b = rows(row, head + i * step + distance);
                 const float x = a;
                 const float y = b;
                 a = x * cos_(first + row, i) - y * sin_(first + row, i);

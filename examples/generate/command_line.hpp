@@ -3,17 +3,28 @@
 
 #include <CLI/CLI.hpp>
 
+#include <charconv>
+#include <cstdint>
 #include <exception>
 #include <iostream>
 #include <optional>
 #include <string>
+#include <system_error>
 
 namespace llama {
 
-/// How a command ends; anything but `done` comes with one line on the error stream.
+/// The exit status of a command. With all but `done`, it prints one line to the error stream.
 enum ExitCode { done = 0, failed = 1, wrong_usage = 2 };
 
-/// Reads the flags. The result is empty if the program should go on.
+/// Checks that a flag is a number from 0 to 2^64 - 1, because CLI11 accepts larger ones.
+inline std::string unsigned_number(const std::string& text) {
+    std::uint64_t number = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+    if (error == std::errc{} && end == text.data() + text.size()) return {};
+    return "'" + text + "', expected a number from 0 to 18446744073709551615";
+}
+
+/// Reads the flags. Returns the exit status if the program must not go on.
 inline std::optional<int> parse(CLI::App& app, int argc, char** argv) {
     try {
         app.parse(argc, argv);
@@ -28,20 +39,27 @@ inline std::optional<int> parse(CLI::App& app, int argc, char** argv) {
     }
 }
 
-/// A whole command: `declare(app, options)` names the flags, `run(options)` does the work and may throw.
+/// A whole command. `declare(app, options)` names the flags, `run(options)` does the work. An exception or a failed
+/// write to the standard output ends it with an error.
 template <class Options, class Run>
 int command(const char* name, const char* description, int argc, char** argv, void (*declare)(CLI::App&, Options&),
             Run run) {
+    std::cout.exceptions(std::ios::badbit | std::ios::failbit);
+    std::cerr.tie(nullptr); // else an error message flushes std::cout, which may throw
     CLI::App app{description, name};
     Options options;
     declare(app, options);
-    if (const auto code = parse(app, argc, argv)) return *code;
     try {
-        return run(options);
+        const std::optional<int> parsed = parse(app, argc, argv);
+        const int code = parsed ? *parsed : run(options);
+        std::cout.flush();
+        return code;
+    } catch (const std::ios::failure&) {
+        std::cerr << name << ": cannot write to the standard output\n";
     } catch (const std::exception& error) {
         std::cerr << name << ": " << error.what() << '\n';
-        return failed;
     }
+    return failed;
 }
 
 } // namespace llama

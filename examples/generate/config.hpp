@@ -7,12 +7,9 @@
 
 namespace llama {
 
-/// What a layer does between tokens. Each kind has its own memory, and its own branch in
-/// `Llama::forward`.
-enum class LayerKind { sliding_attention, full_attention, recurrent };
+enum class LayerKind { recurrent, sliding_attention, full_attention };
 
-/// Which elements of a head the rotary positions turn together: i and i + head_dim / 2 (NeoX), or 2i
-/// and 2i + 1.
+/// The elements of a head that rotary positions rotate together: i and i + head_dim / 2 (NeoX), or 2i and 2i + 1.
 enum class Pairing { neox, interleaved };
 
 /// The shape of a model, with the names of Hugging Face's Llama and RecurrentGemma.
@@ -24,11 +21,11 @@ struct Config {
     int num_key_value_heads = 0;
     int head_dim = 0;
     std::vector<LayerKind> layer_types;
-    int sliding_window = 0; ///< tokens that a sliding layer sees, the newest included
+    int sliding_window = 0; ///< tokens that a sliding layer sees, including the newest
     int max_position_embeddings = 0;
     int lru_width = 0;    ///< channels of a recurrent layer
-    int lru_blocks = 0;   ///< groups of channels, each with gates of its own
-    int conv1d_width = 0; ///< tokens that the convolution before a recurrence sees, the newest included
+    int lru_blocks = 0;   ///< groups of channels that have their own gates
+    int conv1d_width = 0; ///< tokens that the convolution before a recurrence sees, including the newest
     double rope_theta = 10000;
     Pairing rope_pairing = Pairing::neox;
     float rms_norm_eps = 1e-5F;
@@ -43,7 +40,7 @@ struct Config {
     int queries_per_key() const { return num_attention_heads / num_key_value_heads; }
 };
 
-/// What does not fit together in a config, or an empty text.
+/// Says what is inconsistent in a config. Empty if nothing is.
 inline std::string contradiction(const Config& c) {
     if (c.num_attention_heads % c.num_key_value_heads != 0) {
         return std::to_string(c.num_attention_heads) + " attention heads cannot share "

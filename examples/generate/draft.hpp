@@ -6,9 +6,9 @@
 
 namespace llama {
 
-/// A guess of up to `count` tokens that go on from `text`: what followed when it last said what it ends with, as many
-/// tokens of that as can be found (at least 3, at most 12). Empty where it never did, within the last 4096 tokens.
-/// (Prompt look-up decoding: https://github.com/apoorvumang/prompt-lookup-decoding)
+/// Guesses up to `count` tokens that continue `text`: those that followed the longest earlier occurrence of its last 3
+/// to 12 tokens, the latest one if several are equally long. Searches the last 4096 tokens. Empty if there is none.
+/// (Prompt lookup decoding: https://github.com/apoorvumang/prompt-lookup-decoding)
 std::vector<int> draft(std::span<const int> text, int count);
 
 } // namespace llama

@@ -12,13 +12,13 @@ namespace llama {
 
 static_assert(std::endian::native == std::endian::little, "model files are little-endian");
 
-/// What is wrong with a file, in one line for a person: the file, what it holds, what was expected.
+/// An error in a file, as one line: the file, what it contains and what was expected.
 class FileError : public std::runtime_error {
 public:
     FileError(const std::string& file, const std::string& what) : std::runtime_error{file + ": " + what} {}
 };
 
-/// A file in memory, and the name under which errors speak of it.
+/// The content of a file, and its name for error messages.
 struct File {
     std::string name;
     std::vector<char> bytes;
@@ -26,7 +26,7 @@ struct File {
 
 File read_file(const std::string& path);
 
-/// A value from any offset, aligned or not.
+/// Reads a value from an address that need not be aligned.
 template <class T>
 T load(const char* bytes) {
     T value;
@@ -34,7 +34,7 @@ T load(const char* bytes) {
     return value;
 }
 
-/// Text from a file as part of an error line: short, printable and in quotes.
+/// Text from a file for an error message: shortened, printable and in quotes.
 std::string in_quotes(std::string_view text);
 
 } // namespace llama

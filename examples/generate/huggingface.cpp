@@ -17,7 +17,7 @@ namespace llama {
 
 namespace {
 
-/// The metadata of a file as numbers and choices; everything unexpected is a FileError.
+/// Reads numbers and choices from the metadata of a file. Throws `FileError` if one is not as expected.
 class MetadataReader {
 public:
     explicit MetadataReader(const Safetensors& file) : file_{file} {}
@@ -92,7 +92,7 @@ private:
     const Safetensors& file_;
 };
 
-/// The tensors of a file; in the end, every one of them must have been asked for.
+/// Reads the tensors of a file. At the end, every one must have been read.
 class TensorReader {
 public:
     explicit TensorReader(const Safetensors& file) : file_{file} {}
@@ -110,7 +110,7 @@ public:
     void expect_all_used() const {
         for (const std::string& name : file_.tensor_names()) {
             if (!used_.contains(name)) {
-                file_.fail("tensor " + in_quotes(name) + " has no place in this model");
+                file_.fail("tensor " + in_quotes(name) + " does not belong to this model");
             }
         }
     }

@@ -7,10 +7,10 @@
 
 namespace llama {
 
-/// The shape of the model in a file, from its metadata.
+/// Reads the shape of the model from the metadata.
 Config read_config(const Safetensors& file);
 
-/// The model in a safetensors file, with the tensor names of Hugging Face's Llama.
+/// Reads the model. The tensors have the names of Hugging Face's Llama and RecurrentGemma.
 Weights read_weights(const Safetensors& file);
 
 } // namespace llama

@@ -9,21 +9,20 @@
 
 namespace llama {
 
-/// Kokkos, from its initialisation to its end. The memories that it makes have to be gone before.
-class KokkosRun {
+/// Kokkos, initialised until this is destroyed. It must outlive the memories that it makes.
+class KokkosRuntime {
 public:
-    virtual ~KokkosRun() = default;
+    virtual ~KokkosRuntime() = default;
 
-    /// Where the work is done, as Kokkos calls it.
+    /// The name of the execution space.
     virtual std::string execution_space() const = 0;
 
-    /// As the other `make_memory`, for models whose rotations are NeoX's: memory of that space, which works there.
-    virtual std::unique_ptr<TextMemory> make_memory(const Config& config, const std::string& layout,
-                                                    const std::string& element, int capacity, int batch,
-                                                    int rollback = 0) const = 0;
+    /// The same as the other `make_memory`, in the memory of that space.
+    virtual std::unique_ptr<TextMemory> make_memory(const Config& config, const TextLimits& limits,
+                                                    const CacheFormat& format = {}) const = 0;
 };
 
-/// Once in a program. Throws if it was built without Kokkos.
-std::unique_ptr<KokkosRun> start_kokkos();
+/// Can be called once in a program. Throws if the program was built without Kokkos.
+std::unique_ptr<KokkosRuntime> start_kokkos();
 
 } // namespace llama

@@ -7,11 +7,11 @@
 
 #include <cstdint>
 
-// What a device does with the memory of a layer. All that they read and write is memory of the device.
+// Kernels for attention and recurrences. They read and write device memory.
 
 namespace llama {
 
-/// MicroBatch of the product of a query and a key.
+/// Adds one term of the product of a query and a key.
 template <class Element>
 struct AddProduct {
     const float* query;
@@ -23,7 +23,7 @@ struct AddProduct {
     }
 };
 
-/// out = keep * out + weight * value, where nothing that is not kept is read.
+/// out = keep * out + weight * value. Does not read `out` if `keep` is 0.
 template <class Element>
 struct AddValue {
     float* out;
@@ -45,16 +45,15 @@ struct Divide {
     KOKKOS_FUNCTION void operator()(int i) const { out[i] /= divisor; }
 };
 
-/// A team for each head of each token: softmax(query * keys^T / sqrt(dim)) * values, over the cells that the token
-/// sees, in one pass over them: when a larger product comes, what was added up so far is scaled down. Half and bfloat16
-/// become float as they are read. (Online softmax, arXiv:1805.02867)
+/// softmax(query * keys^T / sqrt(dim)) * values, over the cells that a token sees. One team per head of each token
+/// reads the cells once: a larger product scales the sum so far down. (Online softmax, arXiv:1805.02867)
 template <class Element, class Team>
 struct Attention {
-    cellar::StridedView<const float, 3> queries;  // [tokens, heads, dim], as the output
+    cellar::StridedView<const float, 3> queries;  // [tokens, heads, dim]
     cellar::StridedView<const Element, 3> keys;   // [history, kv_heads, dim]
-    cellar::StridedView<const Element, 3> values; // the same, in whatever order they are stored
+    cellar::StridedView<const Element, 3> values; // [history, kv_heads, dim]
     cellar::StridedView<const bool, 2> sees;      // [tokens, history]
-    cellar::StridedView<float, 3> out;
+    cellar::StridedView<float, 3> out;            // [tokens, heads, dim]
 
     KOKKOS_FUNCTION void operator()(const Team& team) const {
         const std::int64_t token = team.league_rank() / queries.extent(1);
@@ -66,7 +65,7 @@ struct Attention {
         float largest = -Kokkos::Experimental::infinity_v<float>;
         float sum = 0;
         for (std::int64_t cell = 0; cell < keys.extent(0); ++cell) {
-            if (!sees(token, cell)) continue; // it may hold anything
+            if (!sees(token, cell)) continue; // the cell may hold anything
             float product = 0;
             const AddProduct<Element> add{&queries(token, head, 0), &keys(cell, kv_head, 0), keys.stride(2)};
             Kokkos::parallel_reduce(elements, add, product);
@@ -82,14 +81,13 @@ struct Attention {
     }
 };
 
-/// An index for each channel of each token: the causal convolution, where what was there before the first token is
-/// [1, taps - 1, width].
+/// The causal convolution. One index per channel of each token.
 struct Convolution {
-    cellar::StridedView<const float, 2> taps; // [width, taps]
-    cellar::StridedView<const float, 2> bias; // [1, width]
-    cellar::StridedView<const float, 3> before;
-    cellar::StridedView<const float, 2> x; // [tokens, width], as what comes out
-    cellar::StridedView<float, 2> out;
+    cellar::StridedView<const float, 2> taps;   // [width, taps]
+    cellar::StridedView<const float, 2> bias;   // [1, width]
+    cellar::StridedView<const float, 3> before; // [1, taps - 1, width], inputs before the first token
+    cellar::StridedView<const float, 2> x;      // [tokens, width]
+    cellar::StridedView<float, 2> out;          // [tokens, width]
 
     KOKKOS_FUNCTION void operator()(std::int64_t index) const {
         const std::int64_t token = index / x.extent(1);
@@ -118,33 +116,33 @@ struct Gate {
     }
 };
 
-/// An index for each channel of each token: what is left of a state after the token, and what the token adds.
+/// The share of a state that a token keeps, and what the token adds. One index per channel of each token.
 struct Gates {
     Gate decay_gate;
     Gate input_gate;
     cellar::StridedView<const float, 2> decay; // [1, width]
-    cellar::StridedView<float, 2> x;           // [tokens, width], the convolution's
-    cellar::StridedView<float, 2> left;        // the same
-    cellar::StridedView<float, 2> added;       // the same
+    cellar::StridedView<float, 2> x;           // [tokens, width], of the convolution
+    cellar::StridedView<float, 2> kept;        // [tokens, width]
+    cellar::StridedView<float, 2> added;       // [tokens, width]
 
     KOKKOS_FUNCTION void operator()(std::int64_t index) const {
         const std::int64_t token = index / x.extent(1);
         const std::int64_t channel = index % x.extent(1);
         const float log = decay_gate(x, token, channel) * decay(0, channel);
-        left(token, channel) = Kokkos::exp(log);
+        kept(token, channel) = Kokkos::exp(log);
         added(token, channel) =
             Kokkos::sqrt(-Kokkos::expm1(2 * log)) * input_gate(x, token, channel) * x(token, channel);
     }
 };
 
-/// An index for each channel: the recurrence over all tokens. What went in becomes what comes out, and the state what
-/// it is after the last token.
+/// The recurrence over all tokens. Replaces the inputs by the outputs, and the state by that after the last token. One
+/// index per channel.
 struct Recurrence {
-    cellar::StridedView<const float, 2> left; // [tokens, width], of `Gates`
-    cellar::StridedView<const float, 2> added;
-    cellar::StridedView<float, 3> before; // [1, taps - 1, width]
-    cellar::StridedView<float, 2> state;  // [1, width]
-    cellar::StridedView<float, 2> x;      // [tokens, width]
+    cellar::StridedView<const float, 2> kept;  // [tokens, width], of `Gates`
+    cellar::StridedView<const float, 2> added; // [tokens, width], of `Gates`
+    cellar::StridedView<float, 3> before;      // [1, taps - 1, width]
+    cellar::StridedView<float, 2> state;       // [1, width]
+    cellar::StridedView<float, 2> x;           // [tokens, width]
 
     KOKKOS_FUNCTION void operator()(std::int64_t channel) const {
         for (std::int64_t i = 0; i < before.extent(1); ++i) {
@@ -153,7 +151,7 @@ struct Recurrence {
         }
         float h = state(0, channel);
         for (std::int64_t token = 0; token < x.extent(0); ++token) {
-            h = left(token, channel) * h + added(token, channel);
+            h = kept(token, channel) * h + added(token, channel);
             x(token, channel) = h;
         }
         state(0, channel) = h;

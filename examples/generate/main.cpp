@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// Generates text with a byte-level model in a safetensors file, through a memory for each kind of its
-// layers: a cache for those with a sliding window, one for those with full attention, and recurrent
-// states, on the host or where Kokkos works. In the end it computes everything again without any memory
-// and compares.
-#include "choices.hpp"
+// Generates text with a byte-level model in a safetensors file. At the end, it computes the whole text again without a
+// memory and compares the logits. `CellarMemory` has all that the model needs of cellar.
 #include "command_line.hpp"
 #include "draft.hpp"
 #include "file.hpp"
 #include "huggingface.hpp"
 #include "kokkos.hpp"
+#include "memory.hpp"
 #include "model.hpp"
 #include "report.hpp"
 #include "sampler.hpp"
@@ -37,49 +35,46 @@ struct Options {
     std::string prompt = "ROMEO:\n";
     std::string json;
     std::string backend = "eigen";
-    std::string layout = "standard";
-    std::string cache_type = "float";
+    llama::CacheFormat format;
     int tokens = 400;
-    int context = 0; // 0: what the model was trained for
+    int context = 0; // 0: the context of the training
     int draft = 0;
     std::uint64_t seed = 1;
     double temperature = 0.8;
 };
 
 void declare(CLI::App& app, Options& o) {
-    app.add_option("--prompt", o.prompt, "the text to go on from")->capture_default_str();
+    app.add_option("--prompt", o.prompt, "text to continue")->capture_default_str();
     app.add_option("--tokens", o.tokens, "bytes to generate")->check(CLI::Range(1, 10'000'000))->capture_default_str();
-    app.add_option("--seed", o.seed, "another seed, another text")
-        ->check(CLI::NonNegativeNumber)
-        ->capture_default_str();
-    app.add_option("--temperature", o.temperature, "0 takes the most likely byte every time")
+    app.add_option("--seed", o.seed, "of the random numbers")->check(llama::unsigned_number)->capture_default_str();
+    app.add_option("--temperature", o.temperature, "0 always takes the most likely byte")
         ->check(CLI::Range(0.0, 100.0))
         ->capture_default_str();
     app.add_option("--model", o.model, "a safetensors file")->capture_default_str();
-    app.add_option("--backend", o.backend, "where the memory lies and is read: on the host, or where Kokkos works")
+    app.add_option("--backend", o.backend, "where keys, values and states are stored and read")
         ->check(CLI::IsMember({"eigen", "kokkos"}))
         ->capture_default_str();
-    app.add_option("--layout", o.layout, "of the values in the cache")
+    app.add_option("--layout", o.format.layout, "layout of the values in the cache")
         ->check(CLI::IsMember({"standard", "permuted"}))
         ->capture_default_str();
-    app.add_option("--cache-type", o.cache_type, "the elements of the cache")
+    app.add_option("--cache-type", o.format.element, "element type of the cache")
         ->check(CLI::IsMember({"float", "half", "bf16"}))
         ->capture_default_str();
-    app.add_option("--context", o.context, "bytes to remember; default: as the model was trained");
-    app.add_option("--draft", o.draft, "bytes to guess from the text so far and to verify in one pass")
+    app.add_option("--context", o.context, "bytes in memory; default: the context of the training");
+    app.add_option("--draft", o.draft, "bytes to draft from the text so far, verified in one pass")
         ->check(CLI::Range(0, 32))
         ->capture_default_str();
-    app.add_option("--json", o.json, "a file for the report");
+    app.add_option("--json", o.json, "file for a report");
 }
 
-/// Checks what depends on the model.
-void settle(Options& o, const llama::Config& config) {
-    constexpr int least = 16;
+/// Checks the flags against the model, and fills in the context.
+void resolve(Options& o, const llama::Config& config) {
+    constexpr int min = 16;
     const int trained = config.max_position_embeddings;
     if (o.context == 0) o.context = trained;
-    if (o.context < least || o.context > trained) {
-        throw std::runtime_error{"--context is " + std::to_string(o.context) + ", expected " + std::to_string(least)
-                                 + " to " + std::to_string(trained) + ", for which the model was trained"};
+    if (o.context < min || o.context > trained) {
+        throw std::runtime_error{"--context is " + std::to_string(o.context) + ", expected " + std::to_string(min)
+                                 + " to " + std::to_string(trained) + ", the context of the training"};
     }
     if (o.prompt.empty()) throw std::runtime_error{"--prompt is empty, expected at least one byte"};
     if (std::isnan(o.temperature)) throw std::runtime_error{"--temperature is not a number"};
@@ -92,7 +87,7 @@ void settle(Options& o, const llama::Config& config) {
     }
 }
 
-/// Runs `work` and adds the time that it takes.
+/// Runs `work` and adds its time to `seconds`.
 template <class Work>
 decltype(auto) timed(double& seconds, Work work) {
     struct Timer {
@@ -103,7 +98,7 @@ decltype(auto) timed(double& seconds, Work work) {
     return work();
 }
 
-/// Streams a text to standard output as it grows.
+/// Generates a text and prints each byte at once.
 class Writer {
 public:
     Writer(llama::Session& session, const Options& o, llama::Report& report)
@@ -124,8 +119,8 @@ public:
 private:
     bool done() const { return static_cast<int>(report_.text.size()) == options_.tokens; }
 
-    /// Feeds the newest token, and a guess of what follows it. Each token is drawn from the logits of the model, as it
-    /// is without a guess; the guess only decides how many of them one pass gives.
+    /// Feeds the newest token and a draft of the next ones. Every token is drawn from the logits of the model. The
+    /// draft only decides how many tokens one pass yields.
     void step() {
         const llama::Matrix* logits = nullptr;
         timed(report_.decode.seconds, [&] {
@@ -159,7 +154,7 @@ private:
     std::vector<int> tried_;
 };
 
-/// Opened before the work begins, so that a wrong path is known at once.
+/// Opens the report before the work, so that a wrong path fails at once.
 std::ofstream open_for_writing(const std::string& path) {
     std::ofstream file;
     if (path.empty()) return file;
@@ -179,8 +174,7 @@ llama::Report describe(const Options& o, const llama::Llama& model) {
     report.model = o.model;
     report.parameters = model.weights().parameters();
     report.backend = o.backend;
-    report.layout = o.layout;
-    report.cache_type = o.cache_type;
+    report.format = o.format;
     report.context = o.context;
     report.seed = o.seed;
     report.temperature = o.temperature;
@@ -189,19 +183,14 @@ llama::Report describe(const Options& o, const llama::Llama& model) {
 }
 
 int run(Options o) {
-    const auto kokkos = o.backend == "kokkos" ? llama::start_kokkos() : nullptr; // which outlives the memory
+    const auto kokkos = o.backend == "kokkos" ? llama::start_kokkos() : nullptr; // outlives the memory
     llama::Llama model{llama::read_weights(llama::Safetensors::read(o.model))};
-    settle(o, model.config());
+    resolve(o, model.config());
     std::ofstream json = open_for_writing(o.json);
-    const llama::SessionLimits limits{.context = o.context,
-                                      .batch = std::min(64, o.context),
-                                      .keep_every = std::max(1, o.tokens / 32),
-                                      .rollback = o.draft};
-    const auto memory =
-        kokkos
-            ? kokkos->make_memory(model.config(), o.layout, o.cache_type, limits.context, limits.batch, limits.rollback)
-            : llama::make_memory(model.config(), o.layout, o.cache_type, limits.context, limits.batch, limits.rollback);
-    llama::Session session{model, *memory, limits};
+    const llama::TextLimits limits{.context = o.context, .batch = std::min(64, o.context), .rollback = o.draft};
+    const auto memory = kokkos ? kokkos->make_memory(model.config(), limits, o.format)
+                               : llama::make_memory(model.config(), limits, o.format);
+    llama::Session session{model, *memory, {.check_interval = std::max(1, o.tokens / 32)}};
 
     llama::Report report = describe(o, model);
     if (kokkos) report.execution_space = kokkos->execution_space();
@@ -210,18 +199,16 @@ int run(Options o) {
     report.shifts = session.shifts();
     report.check = session.check();
     print(std::cout, report);
-    if (!std::cout.flush()) throw std::runtime_error{"the standard output cannot be written"};
+    std::cout.flush();
     save(report, json, o.json);
-    if (!report.check.passed()) {
-        throw std::runtime_error{"the logits with the cache differ from those without it by more "
-                                 "than rounding explains"};
-    }
+    if (!report.check.passed())
+        throw std::runtime_error{
+            "the logits with the memory differ from those without it by more than rounding explains"};
     return llama::done;
 }
 
 } // namespace
 
 int main(int argc, char** argv) {
-    return llama::command("generate", "Writes text with a small language model, through its memory", argc, argv,
-                          declare, run);
+    return llama::command("generate", "Generates text with a small language model", argc, argv, declare, run);
 }

@@ -1,17 +1,40 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include "model.hpp"
+#include "config.hpp"
+#include "weights.hpp"
 #include <cellar/base/result.hpp>
 
 #include <cstdint>
+#include <memory>
+#include <string>
 
 namespace llama {
 
-/// One of the memories behind a text, in numbers. Of recurrent states, a cell is a slot for one.
+/// What a forward pass needs of a memory.
+class LayerMemory {
+public:
+    virtual ~LayerMemory() = default;
+
+    /// Writes the attention of each token to `out` [tokens, heads * head_dim]. Row i belongs to token i of the batch;
+    /// its heads are adjacent. Queries and keys have no rotary positions yet, because only the memory knows them, and
+    /// are overwritten.
+    virtual void attend(int layer, Matrix& queries, Matrix& keys, const Matrix& values, Matrix& out) = 0;
+
+    /// Replaces row i of `x` [tokens, width], the input of the layer's recurrence for token i, by its output.
+    virtual void recur(int layer, const RecurrenceWeights& w, Matrix& x) = 0;
+};
+
+struct TextLimits {
+    int context = 0;  ///< tokens that the memory holds
+    int batch = 64;   ///< tokens of one forward pass at most
+    int rollback = 0; ///< the newest tokens that can always be removed
+};
+
+/// How much of a cache or of recurrent states is used.
 struct CacheUse {
     int layers = 0;
-    std::int64_t cells_used = 0;
+    std::int64_t cells_used = 0; ///< for recurrent states: slots
     std::int64_t cells = 0;
     std::int64_t bytes = 0;
 };
@@ -26,19 +49,29 @@ struct MemoryUse {
 /// The memory of one growing text. A refusal leaves it as it was.
 class TextMemory : public LayerMemory {
 public:
-    /// Tokens at positions [first, first + tokens) come next; then `attend` for every layer, then
-    /// `commit`.
+    /// Begins a pass over tokens at positions [first, first + tokens). The caller then calls `attend` or `recur` for
+    /// every layer, then `commit`.
     virtual cellar::Result<void> begin(int first, int tokens) = 0;
     virtual void commit() = 0;
 
-    /// Forgets positions [begin, end); later tokens move up. Refuses with `cannot_cut` and `cannot_rewind` what
-    /// recurrent layers do not allow.
+    /// Removes positions [begin, end). Later tokens move down. Recurrent layers refuse with `cannot_cut` what is not at
+    /// the end, and with `cannot_rewind` more than the rollback.
     virtual cellar::Result<void> remove(int begin, int end) = 0;
 
+    virtual const TextLimits& limits() const = 0;
     virtual MemoryUse use() const = 0;
 
-    /// The largest relative error of storing a number in the memory's element type.
+    /// The largest relative error of rounding a number to the cache's element type.
     virtual double unit_roundoff() const = 0;
 };
+
+/// How keys and values are stored.
+struct CacheFormat {
+    std::string layout = "standard"; ///< or "permuted"
+    std::string element = "float";   ///< or "half" or "bf16"
+};
+
+/// A memory on the host. Throws if the format has an unknown name.
+std::unique_ptr<TextMemory> make_memory(const Config& config, const TextLimits& limits, const CacheFormat& format = {});
 
 } // namespace llama

@@ -5,7 +5,7 @@
 
 namespace llama {
 
-std::unique_ptr<KokkosRun> start_kokkos() {
+std::unique_ptr<KokkosRuntime> start_kokkos() {
     throw std::runtime_error{"built without Kokkos: it was not found, or CELLAR_WITH_KOKKOS is off"};
 }
 

@@ -5,7 +5,7 @@ namespace llama {
 
 namespace {
 
-/// Takes the inputs before `x` from `inputs`, and leaves the newest ones there.
+/// `inputs` has the inputs before `x`. Replaces them by the newest.
 Matrix convolve(const RecurrenceWeights& w, Eigen::Map<Matrix> inputs, const Eigen::Ref<Matrix>& x) {
     Matrix all(inputs.rows() + x.rows(), x.cols());
     all << inputs, x;

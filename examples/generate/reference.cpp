@@ -10,8 +10,11 @@
 
 namespace llama {
 
-Reference::Reference(const Config& config, int capacity, int rollback)
-    : config_{config}, rotary_{config, capacity}, kept_{config.sliding_window + rollback}, forgets_{kept_ < capacity} {
+Reference::Reference(const Config& config, const TextLimits& limits)
+    : config_{config},
+      rotary_{config, limits.context},
+      kept_{config.sliding_window + limits.rollback},
+      forgets_{kept_ < limits.context} {
     epochs_.emplace_back();
 }
 
@@ -34,7 +37,7 @@ void Reference::remove(int begin, int end) {
     epochs_.push_back(std::move(next));
 }
 
-void Reference::take_back(int count) {
+void Reference::undo(int count) {
     Epoch& epoch = epochs_.back();
     epoch.present.resize(epoch.present.size() - static_cast<std::size_t>(count));
     tokens_.resize(tokens_.size() - static_cast<std::size_t>(count));
@@ -53,7 +56,7 @@ void Reference::recur(int /*layer*/, const RecurrenceWeights& w, Matrix& x) {
     Eigen::Index from = 0;
     for (const Epoch& epoch : epochs_) {
         const auto fresh = static_cast<Eigen::Index>(epoch.present.size()) - epoch.first;
-        inputs.setZero(); // all tokens were removed before
+        inputs.setZero(); // each epoch begins without tokens
         h.setZero();
         if (fresh > 0) llama::recur(w, state, x.middleRows(from, fresh));
         from += fresh;

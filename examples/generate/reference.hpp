@@ -3,7 +3,7 @@
 
 #include "arithmetic.hpp"
 #include "config.hpp"
-#include "model.hpp"
+#include "memory.hpp"
 #include "weights.hpp"
 
 #include <Eigen/Core>
@@ -13,49 +13,47 @@
 
 namespace llama {
 
-/// The same text without a cache: a list of what happened to it, and attention by definition over
-/// all its tokens at once. What comes out is what a cache must give, up to rounding.
+/// Computes a text without a cache: records what happened to the text, then attends to all of its tokens at once, by
+/// definition. A memory must give the same logits, up to rounding.
 ///
-/// After a removal, the keys and values that a cache still holds were computed while the removed
-/// tokens could be seen, and at other positions. So the tokens between two removals form an epoch,
-/// with its own list of the tokens that were there and where they stood; a query looks at its own
-/// epoch's list. That costs a forward pass over the whole text, removed tokens included, and the
-/// result is exact.
+/// After a removal, a cache still holds keys and values that were computed when the removed tokens were visible, and at
+/// other positions. Therefore each removal starts an epoch, which lists the tokens that were present and their
+/// positions. A token attends to the list of its own epoch. One forward pass over the whole text, removed tokens
+/// included, is then exact.
 class Reference final : public LayerMemory {
 public:
-    /// `capacity` and `rollback` are those of the memory which is compared: of sliding layers it keeps so many tokens
-    /// more than the window, and if they fill the capacity it forgets nothing.
-    Reference(const Config& config, int capacity, int rollback = 0);
+    /// `limits` are those of the memory that is compared. A sliding layer keeps the window and the rollback. If these
+    /// fill the context, it forgets nothing.
+    Reference(const Config& config, const TextLimits& limits);
 
     void append(std::span<const int> tokens);
 
-    /// Takes the tokens at positions [begin, end) out; later ones move up. All of them, where there are recurrent
-    /// layers.
+    /// Removes positions [begin, end). Later tokens move down. With recurrent layers, removes all positions.
     void remove(int begin, int end);
 
-    /// All tokens that ever were, in the order in which they came.
-    std::span<const int> tokens() const { return tokens_; }
+    /// Deletes the newest tokens, as if they had never been appended. They must be newer than the last removal.
+    void undo(int count);
 
-    /// The last tokens, which came after the last removal, have never been.
-    void take_back(int count);
+    /// All tokens that were ever appended, in their order, removed ones included.
+    std::span<const int> tokens() const { return tokens_; }
 
     /// The tokens that were not removed, in their order.
     std::vector<int> text() const;
 
-    /// The batch is `tokens()`.
+    /// The batch must be `tokens()`.
     void attend(int layer, Matrix& queries, Matrix& keys, const Matrix& values, Matrix& out) override;
 
     void recur(int layer, const RecurrenceWeights& w, Matrix& x) override;
 
 private:
     struct Present {
-        int token;      // its place in tokens_
+        int token;      // index into tokens_
         bool forgotten; // it left the sliding window in an earlier epoch
     };
 
     struct Epoch {
         std::vector<Present> present; // by position
-        int first = 0;                // the first position that was new in this epoch
+        int first = 0;                // the first position that is new in this epoch
     };
 
     void attend(LayerKind kind, const Epoch& epoch, const Matrix& queries, const Matrix& keys, const Matrix& values,

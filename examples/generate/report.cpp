@@ -29,8 +29,8 @@ nlohmann::ordered_json to_json(const Report& r) {
             {"parameters", r.parameters},
             {"backend", r.backend},
             {"execution_space", space},
-            {"layout", r.layout},
-            {"cache_type", r.cache_type},
+            {"layout", r.format.layout},
+            {"cache_type", r.format.element},
             {"context", r.context},
             {"seed", r.seed},
             {"temperature", r.temperature},
@@ -70,18 +70,18 @@ void print(std::ostream& stream, const Report& r) {
     out << "backend  " << r.backend << (r.execution_space.empty() ? "" : " on " + r.execution_space) << '\n';
     pace("prefill  ", r.prefill);
     pace("decode   ", r.decode);
-    if (r.drafted > 0) out << "draft    " << r.accepted << " of " << r.drafted << " guessed tokens accepted\n";
+    if (r.drafted > 0) out << "draft    " << r.accepted << " of " << r.drafted << " drafted tokens accepted\n";
     use("sliding", r.memory.sliding);
     use("full", r.memory.full);
     if (const CacheUse& u = r.memory.recurrent; u.layers > 0) {
         out << "slots    " << u.cells_used << " of " << u.cells << " used (" << u.layers << " recurrent layers), "
             << u.bytes << " bytes\n";
     }
-    out << "memory   " << r.memory.sliding.bytes + r.memory.full.bytes << " bytes of " << r.layout << ' '
-        << r.cache_type << " cache\n"
+    out << "memory   " << r.memory.sliding.bytes + r.memory.full.bytes << " bytes of " << r.format.layout << ' '
+        << r.format.element << " cache\n"
         << "evicted  " << r.memory.evicted << " tokens by the window, " << r.shifts << " shifts\n"
-        << std::setprecision(2) << "check    logits with the cache and without it differ by " << r.check.difference
-        << " at most (of " << r.check.scale << ", " << r.check.positions << " positions, " << r.check.after_shift
+        << std::setprecision(2) << "check    logits with and without a memory differ by at most " << r.check.difference
+        << " (of " << r.check.scale << ", " << r.check.positions << " positions, " << r.check.after_shift
         << " after shifts); allowed: " << r.check.bound << '\n';
     stream << out.str();
 }

@@ -26,7 +26,7 @@ std::string text(const std::vector<std::int64_t>& shape) {
 
 } // namespace
 
-/// What the JSON of the header says of the metadata and of each tensor.
+/// Reads the metadata and the entry of each tensor in the header.
 class Safetensors::HeaderReader {
 public:
     explicit HeaderReader(const Safetensors& file) : file_{file} {}
@@ -42,54 +42,54 @@ public:
     }
 
     Tensor tensor(const std::string& name, const nlohmann::json& entry) const {
-        const std::string who = "tensor " + in_quotes(name);
-        if (!entry.is_object()) file_.fail(who + " is not described by a JSON object");
-        Tensor result{read_type(who, entry), {}, 0, 0};
+        const std::string which = "tensor " + in_quotes(name);
+        if (!entry.is_object()) file_.fail(which + " is not a JSON object");
+        Tensor result{read_type(which, entry), {}, 0, 0};
         std::uint64_t bytes = size_of(result.type);
-        for (const std::uint64_t extent : read_numbers(who, entry, "shape")) {
+        for (const std::uint64_t extent : read_numbers(which, entry, "shape")) {
             if (extent != 0 && bytes > file_.data_.size() / extent) {
-                file_.fail(who + " is larger than the file");
+                file_.fail(which + " is larger than the file");
             }
             bytes *= extent;
             result.shape.push_back(static_cast<std::int64_t>(extent));
         }
-        const std::vector<std::uint64_t> offsets = read_numbers(who, entry, "data_offsets");
+        const std::vector<std::uint64_t> offsets = read_numbers(which, entry, "data_offsets");
         if (offsets.size() != 2 || offsets[0] > offsets[1]) {
-            file_.fail(who + ": data_offsets are not a begin and an end");
+            file_.fail(which + ": data_offsets are not a begin and an end");
         }
         result.begin = offsets[0];
         result.end = offsets[1];
         if (result.end > file_.data_.size()) {
-            file_.fail(who + " ends at byte " + std::to_string(result.end) + " of the data, which is only "
-                       + std::to_string(file_.data_.size()) + " bytes long");
+            file_.fail(which + " ends at byte " + std::to_string(result.end) + " of the data, which has only "
+                       + std::to_string(file_.data_.size()) + " bytes");
         }
         if (result.end - result.begin != bytes) {
-            file_.fail(who + " occupies " + std::to_string(result.end - result.begin) + " bytes, expected "
+            file_.fail(which + " occupies " + std::to_string(result.end - result.begin) + " bytes, expected "
                        + std::to_string(bytes) + " from its type and the shape " + text(result.shape));
         }
         return result;
     }
 
 private:
-    Type read_type(const std::string& who, const nlohmann::json& entry) const {
+    Type read_type(const std::string& which, const nlohmann::json& entry) const {
         const auto found = entry.find("dtype");
-        if (found == entry.end() || !found->is_string()) file_.fail(who + " has no dtype");
+        if (found == entry.end() || !found->is_string()) file_.fail(which + " has no dtype");
         const auto name = found->get<std::string>();
         if (name == "F16") return Type::f16;
         if (name == "BF16") return Type::bf16;
         if (name == "F32") return Type::f32;
-        file_.fail(who + " has the dtype " + in_quotes(name) + ", expected F16, BF16 or F32");
+        file_.fail(which + " has the dtype " + in_quotes(name) + ", expected F16, BF16 or F32");
     }
 
-    std::vector<std::uint64_t> read_numbers(const std::string& who, const nlohmann::json& entry,
+    std::vector<std::uint64_t> read_numbers(const std::string& which, const nlohmann::json& entry,
                                             const char* key) const {
         constexpr auto largest = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
         const auto found = entry.find(key);
-        if (found == entry.end() || !found->is_array()) file_.fail(who + " has no " + key);
+        if (found == entry.end() || !found->is_array()) file_.fail(which + " has no " + key);
         std::vector<std::uint64_t> numbers;
         for (const auto& number : *found) {
             if (!number.is_number_unsigned() || number.get<std::uint64_t>() > largest) {
-                file_.fail(who + ": " + key + " holds something that is not a size");
+                file_.fail(which + ": " + key + " has an entry that is not a size");
             }
             numbers.push_back(number.get<std::uint64_t>());
         }
@@ -143,8 +143,8 @@ std::string Safetensors::header_text() {
     }
     const auto length = load<std::uint64_t>(file_.bytes.data());
     if (length > size - prefix) {
-        fail("not a safetensors file, or cut off: it announces a header of " + std::to_string(length)
-             + " bytes, and only " + std::to_string(size - prefix) + " follow");
+        fail("not a safetensors file, or cut off: its header should have " + std::to_string(length)
+             + " bytes, but only " + std::to_string(size - prefix) + " follow");
     }
     data_ = std::span{file_.bytes}.subspan(prefix + length);
     return {file_.bytes.data() + prefix, static_cast<std::size_t>(length)};
@@ -166,8 +166,8 @@ void Safetensors::check_coverage() const {
         end = tensor->end;
     }
     if (end != data_.size()) {
-        fail("the tensors end at byte " + std::to_string(end) + " of the data, which is " + std::to_string(data_.size())
-             + " bytes long");
+        fail("the tensors end at byte " + std::to_string(end) + " of the data, which has "
+             + std::to_string(data_.size()) + " bytes");
     }
 }
 

@@ -11,9 +11,9 @@
 
 namespace llama {
 
-/// A model file in the safetensors format: 8 bytes length of the header, the header as JSON, then
-/// the tensors' data. (https://huggingface.co/docs/safetensors). The constructor checks all of it, so
-/// that what it lets pass can be read without a further check.
+/// A file in the safetensors format: the length of the header in 8 bytes, the header as JSON, then the data of the
+/// tensors. (https://huggingface.co/docs/safetensors) The constructor checks the whole file, so reading needs no more
+/// checks.
 class Safetensors {
 public:
     using Metadata = std::map<std::string, std::string>;
@@ -32,7 +32,7 @@ public:
 
     std::vector<std::string> tensor_names() const;
 
-    /// The elements of a tensor as float, rows one after another.
+    /// The elements of a tensor as float, row by row.
     std::vector<float> tensor(const std::string& name, const std::vector<std::int64_t>& shape) const;
 
     [[noreturn]] void fail(const std::string& what) const { throw FileError{file_.name, what}; }
@@ -51,10 +51,10 @@ private:
 
     static std::uint64_t size_of(Type type) { return type == Type::f32 ? 4 : 2; }
 
-    /// Checks the lengths, sets data_, and gives the header.
+    /// Checks the lengths, sets data_ and returns the header.
     std::string header_text();
 
-    /// Every byte of the data belongs to exactly one tensor.
+    /// Checks that every byte of the data belongs to exactly one tensor.
     void check_coverage() const;
 
     std::vector<float> convert(const Tensor& tensor) const;

@@ -7,7 +7,7 @@ namespace llama {
 
 int Sampler::operator()(const Matrix& all_logits, Eigen::Index which) {
     const auto row = all_logits.row(which);
-    if (!row.allFinite()) throw std::runtime_error{"the model gives logits that are no numbers"};
+    if (!row.allFinite()) throw std::runtime_error{"the logits are not finite numbers"};
     Eigen::Index best = 0;
     const double largest = row.maxCoeff(&best);
     if (temperature_ == 0) return static_cast<int>(best);

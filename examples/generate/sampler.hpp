@@ -10,13 +10,13 @@
 
 namespace llama {
 
-/// Draws tokens from logits: the same ones for the same seed, whatever the standard library.
+/// Draws tokens from logits. Equal seeds give equal tokens with every standard library.
 class Sampler {
 public:
-    /// Temperature 0 takes the most likely token.
+    /// With temperature 0, always takes the most likely token.
     Sampler(std::uint64_t seed, double temperature) : random_{seed}, temperature_{temperature} {}
 
-    /// From one row of logits.
+    /// Draws from one row of logits.
     int operator()(const Matrix& logits, Eigen::Index row = 0);
 
 private:

@@ -13,17 +13,15 @@ namespace llama {
 
 namespace {
 
-/// The largest difference that rounding explains, relative to the largest logit. `u` is the
-/// largest relative error of one rounding.
+/// The largest difference that rounding explains, relative to the largest logit. `u` is the largest relative error of
+/// rounding to the cache's element type.
 ///
-/// Sums are taken in float, in another order with the cache than without it: each of them is off
-/// by a few u of float, and a dozen blocks follow one another. A stored key or value is rounded
-/// to the cache's elements, and a key once more when it is shifted: what a token attends to is
-/// off by about u of the element, in every layer. How a model amplifies that is measured: with
-/// the Shakespeare model, over 18,000 positions each, it is at most 17 u in float, 1.2 u in half
-/// and 0.9 u in bfloat16, and this allows 260 and 4 (1.6e-5, 0.002 and 0.016 of the largest
-/// logit). Keys that turn the wrong way, by a position too far or not at all give 0.24 to 1.1 of
-/// the largest logit, a window that is off by one 0.015 to 0.5.
+/// In every layer, float sums are off by a few u of float, because their order differs. Attention is off by about u,
+/// because stored keys and values are rounded, and keys once more when they are shifted. Measured with the Shakespeare
+/// model over 18,000 positions each, the difference is at most 17 u in float, 1.2 u in half and 0.9 u in bfloat16. The
+/// bound allows 260 u in float and 4 u in the others: 1.6e-5, 0.002 and 0.016 of the largest logit. Faults give more:
+/// 0.24 to 1.1 if keys are not rotated, rotated the wrong way or by one position too many, 0.015 to 0.5 if the window
+/// is off by one.
 double relative_bound(double u) {
     constexpr double of_float = 0x1p-24;
     return 256 * of_float + 4 * u;
@@ -31,46 +29,46 @@ double relative_bound(double u) {
 
 void expect(const cellar::Result<void>& result, const std::string& what) {
     if (result) return;
-    throw std::runtime_error{"the cache refused to " + what + ": " + std::string{to_string(result.error())}};
+    throw std::runtime_error{"the memory refused to " + what + ": " + to_string(result.error())};
 }
 
 } // namespace
 
-Session::Session(Llama& model, TextMemory& memory, SessionLimits limits)
-    : model_{model}, memory_{memory}, limits_{limits}, reference_{model.config(), limits.context, limits.rollback} {
-    limits_.keep = std::min(limits_.keep, limits_.context / 2); // there must be something to remove
+Session::Session(Llama& model, TextMemory& memory, SessionOptions options)
+    : model_{model}, memory_{memory}, options_{options}, reference_{model.config(), memory.limits()} {
+    options_.sinks = std::min(options_.sinks, limits().context / 2); // so that there is something to remove
 }
 
 const Matrix& Session::feed(std::span<const int> tokens) {
     const Matrix* logits = nullptr;
     for (std::size_t done = 0; done < tokens.size();) {
-        if (length_ == limits_.context) make_room();
+        if (length_ == limits().context) make_room();
         const int left = static_cast<int>(tokens.size() - done);
-        const int count = std::min({left, limits_.batch, limits_.context - length_});
+        const int count = std::min({left, limits().batch, limits().context - length_});
         const int last = count - 1;
-        logits = &pass(tokens.subspan(done, static_cast<std::size_t>(count)), {&last, 1});
-        keep_for_check(logits->row(0));
+        logits = &run(tokens.subspan(done, static_cast<std::size_t>(count)), {&last, 1});
+        record(logits->row(0));
         done += static_cast<std::size_t>(count);
     }
     return *logits;
 }
 
 const Matrix& Session::try_out(std::span<const int> tokens) {
-    if (length_ == limits_.context) make_room();
+    if (length_ == limits().context) make_room();
     wanted_.resize(tokens.size());
     std::iota(wanted_.begin(), wanted_.end(), 0);
-    tried_ = pass(tokens, wanted_);
+    tried_ = run(tokens, wanted_);
     return tried_;
 }
 
 void Session::keep(int count) {
     const int excess = static_cast<int>(tried_.rows()) - count;
     if (excess > 0) {
-        expect(memory_.remove(length_ - excess, length_), "take tokens back");
-        reference_.take_back(excess);
+        expect(memory_.remove(length_ - excess, length_), "remove the newest tokens");
+        reference_.undo(excess);
         length_ -= excess;
     }
-    keep_for_check(tried_.row(count - 1));
+    record(tried_.row(count - 1));
 }
 
 Check Session::check() const {
@@ -94,32 +92,33 @@ Check Session::check() const {
 }
 
 void Session::make_room() {
-    const int end = limits_.keep + (limits_.context - limits_.keep + 1) / 2;
-    if (model_.config().layers(LayerKind::recurrent) > 0) { // a state cannot lose its middle
+    const int begin = options_.sinks;
+    const int end = begin + (limits().context - begin + 1) / 2;
+    if (model_.config().layers(LayerKind::recurrent) > 0) {
         std::vector<int> text = reference_.text();
-        text.erase(text.begin() + limits_.keep, text.begin() + end);
-        begin_anew(text);
+        text.erase(text.begin() + begin, text.begin() + end);
+        start_again(text);
     } else {
-        expect(memory_.remove(limits_.keep, end), "remove tokens");
-        reference_.remove(limits_.keep, end);
-        length_ -= end - limits_.keep;
+        expect(memory_.remove(begin, end), "remove tokens");
+        reference_.remove(begin, end);
+        length_ -= end - begin;
     }
     ++shifts_;
     probe_next_ = true;
 }
 
-void Session::begin_anew(std::span<const int> tokens) {
+void Session::start_again(std::span<const int> tokens) {
     expect(memory_.remove(0, length_), "remove all tokens");
     reference_.remove(0, length_);
     length_ = 0;
     for (std::size_t done = 0; done < tokens.size();) {
-        const std::size_t count = std::min(tokens.size() - done, static_cast<std::size_t>(limits_.batch));
-        pass(tokens.subspan(done, count), {});
+        const std::size_t count = std::min(tokens.size() - done, static_cast<std::size_t>(limits().batch));
+        run(tokens.subspan(done, count), {});
         done += count;
     }
 }
 
-const Matrix& Session::pass(std::span<const int> tokens, std::span<const int> wanted) {
+const Matrix& Session::run(std::span<const int> tokens, std::span<const int> wanted) {
     const int count = static_cast<int>(tokens.size());
     expect(memory_.begin(length_, count), "take " + std::to_string(count) + " tokens");
     const Matrix& logits = model_.forward(tokens, memory_, wanted);
@@ -129,9 +128,9 @@ const Matrix& Session::pass(std::span<const int> tokens, std::span<const int> wa
     return logits;
 }
 
-void Session::keep_for_check(const Eigen::Ref<const RowVector>& logits) {
+void Session::record(const Eigen::Ref<const RowVector>& logits) {
     const int token = static_cast<int>(reference_.tokens().size()) - 1;
-    if (!probe_next_ && token - last_probe_ < limits_.keep_every) return;
+    if (!probe_next_ && token - last_probe_ < options_.check_interval) return;
     probes_.push_back({token, shifts_ > 0, logits});
     last_probe_ = token;
     probe_next_ = false;

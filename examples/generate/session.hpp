@@ -14,47 +14,45 @@
 
 namespace llama {
 
-struct SessionLimits {
-    int context = 0;    ///< tokens that the text may have in memory
-    int batch = 64;     ///< most tokens of one forward pass
-    int keep = 4;       ///< first tokens that stay when the text outgrows the context
-    int keep_every = 1; ///< `check` looks at a token in so many
-    int rollback = 0;   ///< most tokens that `keep` takes back; the memory must be made for it
+struct SessionOptions {
+    int sinks = 4;          ///< first tokens that stay when the text outgrows the context
+    int check_interval = 1; ///< `check` compares the logits after every so many tokens
 };
 
-/// Logits with the cache against those without it.
+/// Compares the logits with a memory to those without one.
 struct Check {
     int positions = 0;     ///< compared
-    int after_shift = 0;   ///< of these, reached after the text had been shifted
-    double difference = 0; ///< largest of all logits; NaN if one of them is
-    double scale = 0;      ///< largest logit without the cache
-    double bound = 0;      ///< the difference that rounding explains
+    int after_shift = 0;   ///< of these, reached after tokens were removed from the middle
+    double difference = 0; ///< the largest; NaN if one of them is
+    double scale = 0;      ///< the largest logit without a memory
+    double bound = 0;      ///< the largest difference that rounding explains
 
     bool passed() const { return difference <= bound; }
 };
 
-/// A text that grows through a memory, however long it becomes: when the context is full, the older
-/// half of it goes, but for the first tokens, and the rest moves up; or is fed again, where the model
-/// has recurrent layers, which cannot forget what is in the middle.
+/// A text that grows without limit through a memory. When the context is full, the session removes the older half of
+/// the text except for the sinks. If the model has recurrent layers, which cannot forget the middle of a text, it feeds
+/// the remaining text again.
 class Session {
 public:
-    Session(Llama& model, TextMemory& memory, SessionLimits limits);
+    Session(Llama& model, TextMemory& memory, SessionOptions options = {});
 
-    /// The logits that follow the last of `tokens`, of which there is at least one; valid until the next call.
+    /// Feeds at least one token. Returns the logits after the last one, which are valid until the next call.
     const Matrix& feed(std::span<const int> tokens);
 
-    /// How many tokens may be tried, at least one. Where the context is full, that one makes room.
-    int room() const { return std::max(1, std::min(limits_.batch, limits_.context - length_)); }
+    /// How many tokens `try_out` accepts, at least one. If the context is full, one token makes room.
+    int room() const { return std::max(1, std::min(limits().batch, limits().context - length_)); }
 
-    /// Feeds tokens of which some may have to go again: a row of logits after each of them, valid until the next call.
+    /// Feeds tokens that `keep` may remove again. Returns a row of logits after each, which are valid until the next
+    /// call.
     const Matrix& try_out(std::span<const int> tokens);
 
-    /// Of the tokens tried last the first `count` stay, at least one; the rest is as if it had never been.
+    /// Keeps the first `count` of the tokens that were tried last, at least one. Removes the others.
     void keep(int count);
 
     int shifts() const { return shifts_; }
 
-    /// Computes the whole text again without a cache and compares the logits that were kept.
+    /// Computes the whole text again without a memory and compares the logits.
     Check check() const;
 
 private:
@@ -64,14 +62,16 @@ private:
         RowVector logits;
     };
 
+    const TextLimits& limits() const { return memory_.limits(); }
+
     void make_room();
-    void begin_anew(std::span<const int> tokens);
-    const Matrix& pass(std::span<const int> tokens, std::span<const int> wanted);
-    void keep_for_check(const Eigen::Ref<const RowVector>& logits);
+    void start_again(std::span<const int> tokens);
+    const Matrix& run(std::span<const int> tokens, std::span<const int> wanted);
+    void record(const Eigen::Ref<const RowVector>& logits);
 
     Llama& model_;
     TextMemory& memory_;
-    SessionLimits limits_;
+    SessionOptions options_;
     Reference reference_;
     int length_ = 0; // tokens in memory, and the position of the next one
     int shifts_ = 0;

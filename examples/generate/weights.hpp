@@ -10,7 +10,7 @@
 
 namespace llama {
 
-/// Activations have a row per token, weights a row per output: y = x * W^T.
+/// Activations have one row per token, weights one row per output: y = x * W^T.
 using Matrix = Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
 using RowVector = Eigen::Matrix<float, 1, Eigen::Dynamic>;
 
@@ -21,17 +21,17 @@ struct AttentionWeights {
     Matrix output; // [hidden, heads * head_dim]
 };
 
-/// A gate of a recurrence: logistic(weight * x + bias), where each block of channels has a matrix of its own.
+/// A gate of a recurrence: logistic(weight * x + bias). Each block of channels has its own matrix.
 struct BlockGate {
     Matrix weight; // [width, width / blocks]
     RowVector bias;
 };
 
-/// A causal convolution of each channel, then the linear recurrence that `recur` explains.
+/// A causal convolution of each channel, then the linear recurrence of `recur`.
 struct RecurrenceWeights {
-    Matrix taps; // [width, tokens], the newest one last
+    Matrix taps; // [width, tokens], newest token last
     RowVector taps_bias;
-    RowVector decay; // logarithm of what is left of the state after a token whose decay gate is open
+    RowVector decay; // logarithm of the share of the state that a token keeps if its decay gate is open
     BlockGate decay_gate;
     BlockGate input_gate;
 };
@@ -55,7 +55,7 @@ struct LayerWeights {
     LayerKind kind{};
     RowVector input_norm;
     AttentionWeights attention; // empty in a recurrent layer
-    RecurrentWeights recurrent; // empty in the others
+    RecurrentWeights recurrent; // empty in an attention layer
     RowVector feed_forward_norm;
     FeedForwardWeights feed_forward;
 };
@@ -66,7 +66,7 @@ struct Weights {
     Matrix embedding; // [vocabulary, hidden]
     std::vector<LayerWeights> layers;
     RowVector norm;
-    Matrix classifier; // as the embedding; empty where that is the classifier too
+    Matrix classifier; // [vocabulary, hidden]; empty if the embedding is the classifier
 
     std::int64_t parameters() const {
         std::int64_t count = embedding.size() + norm.size() + classifier.size();

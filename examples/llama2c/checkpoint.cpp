@@ -10,8 +10,8 @@ namespace llama {
 
 namespace {
 
-/// A llama2.c checkpoint: seven int32, then the tensors as float, those of all layers together.
-/// (https://github.com/karpathy/llama2.c, `memory_map_weights` in run.c)
+/// A llama2.c checkpoint: seven int32, then the tensors as float. Each tensor is stored for all layers before the next
+/// one. (https://github.com/karpathy/llama2.c, `memory_map_weights` in run.c)
 class CheckpointReader {
 public:
     explicit CheckpointReader(const File& file) : file_{file} {}
@@ -57,7 +57,7 @@ private:
         c.layer_types.assign(static_cast<std::size_t>(field("n_layers", 1024)), LayerKind::full_attention);
         c.num_attention_heads = field("n_heads", 1024);
         c.num_key_value_heads = field("n_kv_heads", 1024);
-        // A negative vocabulary says that a classifier of its own follows.
+        // A negative vocabulary size means that the model has a separate classifier.
         c.tie_word_embeddings = load<std::int32_t>(file_.bytes.data() + offset_) > 0;
         c.vocab_size = field("vocab_size", 1 << 24, true);
         c.max_position_embeddings = field("seq_len", 1 << 20);

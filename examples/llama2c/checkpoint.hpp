@@ -6,7 +6,7 @@
 
 namespace llama {
 
-/// The model in a llama2.c checkpoint.
+/// Reads the model in a llama2.c checkpoint. Throws `FileError`.
 Weights read_checkpoint(const File& file);
 
 } // namespace llama

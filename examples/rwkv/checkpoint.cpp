@@ -16,9 +16,9 @@ namespace {
 using llama::FileError;
 using llama::in_quotes;
 
-/// The tensors of a file: a header of six integers, then until the end an entry for each tensor, which holds its
-/// number of extents, the length of its name, its type, the extents (fastest first), the name and the data. In the end,
-/// every tensor must have been asked for.
+/// The tensors of a file. A header of six integers is followed by one entry per tensor: the number of extents, the
+/// length of the name, the type, the extents (fastest first), the name and the data. At the end, every tensor must have
+/// been read.
 class TensorFile {
 public:
     explicit TensorFile(const llama::File& file) : file_{file} {
@@ -30,7 +30,7 @@ public:
 
     Config config() const { return config_; }
 
-    /// How many rows a matrix has, for those that the header does not fix.
+    /// The number of rows of a matrix, if it does not follow from the header.
     int rows(const std::string& name) const { return static_cast<int>(find(name).rows); }
 
     Matrix matrix(const std::string& name, std::int64_t rows, std::int64_t columns) {
@@ -51,7 +51,8 @@ public:
 
     void expect_all_used() const {
         for (const auto& [name, tensor] : tensors_) {
-            if (!used_.contains(name)) fail(std::string{"tensor "} + in_quotes(name) + " has no place in this model");
+            if (!used_.contains(name))
+                fail(std::string{"tensor "} + in_quotes(name) + " does not belong to this model");
         }
     }
 
@@ -104,7 +105,7 @@ private:
         expect_left(elements * sizeof(float), std::string{"tensor "} + in_quotes(name));
         const auto rows = static_cast<std::int64_t>(elements / sizes[0]);
         if (!tensors_.emplace(name, Tensor{rows, sizes[0], offset_}).second) {
-            fail(std::string{"tensor "} + in_quotes(name) + " is there twice");
+            fail(std::string{"tensor "} + in_quotes(name) + " occurs twice");
         }
         offset_ += elements * sizeof(float);
     }
@@ -115,8 +116,8 @@ private:
         }
     }
 
-    void expect_float(const std::string& who, std::uint32_t type) const {
-        if (type != 0) fail(who + " has the data type " + std::to_string(type) + ", expected 0, which is float");
+    void expect_float(const std::string& which, std::uint32_t type) const {
+        if (type != 0) fail(which + " has the data type " + std::to_string(type) + ", expected 0, which is float");
     }
 
     std::uint32_t word(const char* what) {
@@ -151,7 +152,7 @@ private:
     std::set<std::string> used_;
 };
 
-/// Gives the tensors their places in the model.
+/// Builds the weights from the tensors of a file.
 class WeightsReader {
 public:
     explicit WeightsReader(const llama::File& file) : file_{file}, config_{file_.config()} {}

@@ -6,7 +6,8 @@
 
 namespace rwkv {
 
-/// The RWKV-7 model in a file of rwkv.cpp (https://github.com/RWKV/rwkv.cpp), in float. Throws `llama::FileError`.
+/// Reads an RWKV-7 model in float from a file of rwkv.cpp (https://github.com/RWKV/rwkv.cpp). Throws
+/// `llama::FileError`.
 Weights read_checkpoint(const llama::File& file);
 
 } // namespace rwkv

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// Runs an RWKV-7 of bytes, of a file of rwkv.cpp, greedily on several prompts at once: each is a sequence of one
-// recurrent memory, and every pass takes all of them further, however long they are.
+// Runs a byte-level RWKV-7 from a file of rwkv.cpp greedily on several prompts at once. Each prompt is a sequence of
+// one recurrent memory. A pass feeds the new tokens of all sequences.
 #include "checkpoint.hpp"
 #include "generate/command_line.hpp"
 #include "generate/file.hpp"
@@ -27,8 +27,8 @@ struct Options {
 };
 
 void declare(CLI::App& app, Options& o) {
-    app.add_option("checkpoint", o.checkpoint, "a model file of rwkv.cpp")->required();
-    app.add_option("--prompt", o.prompts, "texts to go on from, at once")->capture_default_str();
+    app.add_option("checkpoint", o.checkpoint, "model file of rwkv.cpp")->required();
+    app.add_option("--prompt", o.prompts, "texts to continue, at once")->capture_default_str();
     app.add_option("--tokens", o.tokens, "bytes to generate")->check(CLI::Range(1, 10'000'000))->capture_default_str();
 }
 
@@ -42,14 +42,14 @@ public:
         }
     }
 
-    /// Feeds what is new of all texts in one pass, and adds the most likely byte to each.
+    /// Feeds the new tokens of all texts in one pass, then appends the most likely byte to each text.
     void grow() {
         auto pass = memory_.begin({positions_, sequences_});
-        if (!pass) throw std::runtime_error{"refused: " + std::string{to_string(pass.error())}};
+        if (!pass) throw std::runtime_error{"the memory refused a pass: " + to_string(pass.error())};
         const rwkv::Matrix logits = rwkv::forward(model_, *pass, tokens_);
         pass->commit();
         std::vector<int> next(texts_.size());
-        for (std::size_t i = 0; i < tokens_.size(); ++i) { // the last token of each sequence has the last say
+        for (std::size_t i = 0; i < tokens_.size(); ++i) { // the last token of a sequence decides
             Eigen::Index best = 0;
             logits.row(static_cast<Eigen::Index>(i)).maxCoeff(&best);
             next[static_cast<std::size_t>(sequences_[i].value)] = static_cast<int>(best);
@@ -74,8 +74,8 @@ private:
 
     void add(std::size_t s, int token) {
         const cellar::Sequence sequence{static_cast<std::int32_t>(s)};
-        const bool goes_on = !sequences_.empty() && sequences_.back() == sequence;
-        positions_.push_back(goes_on ? positions_.back() + 1 : memory_.next(sequence));
+        const bool continues = !sequences_.empty() && sequences_.back() == sequence;
+        positions_.push_back(continues ? positions_.back() + 1 : memory_.next(sequence));
         sequences_.push_back(sequence);
         tokens_.push_back(token);
     }
@@ -100,12 +100,11 @@ int run(const Options& o) {
     Texts texts{model, o};
     for (int i = 0; i < o.tokens; ++i) texts.grow();
     for (const std::string& text : texts.all()) std::cout << text << '\n';
-    if (!std::cout.flush()) throw std::runtime_error{"the standard output cannot be written"};
     return llama::done;
 }
 
 } // namespace
 
 int main(int argc, char** argv) {
-    return llama::command("rwkv", "Runs an RWKV-7 of bytes on several prompts at once", argc, argv, declare, run);
+    return llama::command("rwkv", "Runs a byte-level RWKV-7 on several prompts at once", argc, argv, declare, run);
 }

@@ -22,7 +22,7 @@ Matrix logistic(const Matrix& x) {
     return 1.0F / (1.0F + (-x.array()).exp());
 }
 
-/// Every `size` elements of a row become (x - mean) / deviation; then weight and bias.
+/// (x - mean) / deviation in groups of `size` elements of a row, then weight and bias.
 Matrix normalise(const Matrix& x, const Norm& norm, float eps, Eigen::Index size) {
     Matrix y = x;
     for (Eigen::Index row = 0; row < y.rows(); ++row) {
@@ -40,26 +40,27 @@ Matrix normalise(const Matrix& x, const Norm& norm) {
     return normalise(x, norm, epsilon, x.cols());
 }
 
-/// The row before each row in its sequence: for the first one it is what `last` remembers, which becomes the last.
-Matrix before(const Matrix& x, const cellar::StridedView<float, 2>& last) {
+/// For each row the previous row of its sequence, which for the first row is in `last`. Replaces `last` by the last
+/// row.
+Matrix previous_rows(const Matrix& x, const cellar::StridedView<float, 2>& last) {
     Matrix result(x.rows(), x.cols());
     const Eigen::Index sequences = last.extent(0);
     const Eigen::Index tokens = x.rows() / sequences;
     for (Eigen::Index s = 0; s < sequences; ++s) {
-        Eigen::Map<RowVector> remembered(&last(s, 0), x.cols());
-        result.row(s * tokens) = remembered;
+        Eigen::Map<RowVector> last_row(&last(s, 0), x.cols());
+        result.row(s * tokens) = last_row;
         result.middleRows(s * tokens + 1, tokens - 1) = x.middleRows(s * tokens, tokens - 1);
-        remembered = x.row((s + 1) * tokens - 1);
+        last_row = x.row((s + 1) * tokens - 1);
     }
     return result;
 }
 
-/// What the matrices of a time mix see and give, for all tokens: rows as in the activations.
+/// The projections of a time mix, a row for each token.
 struct TimeMix {
     Matrix receptance, decay, key, value, removal, rate, gate;
 };
 
-/// Each head's part of each row gets length 1.
+/// Scales each head of each row to length 1.
 void unit_heads(Matrix& x, int dim) {
     for (Eigen::Index row = 0; row < x.rows(); ++row) {
         for (Eigen::Index first = 0; first < x.cols(); first += dim) {
@@ -78,7 +79,8 @@ TimeMix project(const TimeMixWeights& w, const Matrix& x, const Matrix& previous
     t.gate = multiply(logistic(multiply(mixed(of_gate), w.gate.down)), w.gate.up);
     t.rate = logistic(multiply(multiply(mixed(of_rate), w.rate.down), w.rate.up).rowwise() + w.rate_bias);
     const Matrix decay = multiply(multiply(mixed(of_decay), w.decay.down).array().tanh(), w.decay.up);
-    t.decay = (-0.606531F * logistic(decay.rowwise() + w.decay_bias).array()).exp(); // e^-0.5: none goes faster
+    t.decay = (-0.606531F * logistic(decay.rowwise() + w.decay_bias).array())
+                  .exp(); // 0.606531 = e^-0.5 bounds the rate of decay
     t.key = multiply(mixed(of_key), w.key);
     t.removal = t.key.array().rowwise() * w.removal_scale.array();
     unit_heads(t.removal, head_dim);
@@ -87,7 +89,7 @@ TimeMix project(const TimeMixWeights& w, const Matrix& x, const Matrix& previous
     return t;
 }
 
-/// Later layers take some of each value from the first one.
+/// Layers after the first take a share of each value from the first layer.
 void mix_values(const TimeMixWeights& w, const Matrix& x, const Matrix& previous, Matrix& value, Matrix& first) {
     if (w.value_mix.down.size() == 0) {
         first = value;
@@ -99,8 +101,8 @@ void mix_values(const TimeMixWeights& w, const Matrix& x, const Matrix& previous
     value += (first - value).cwiseProduct(share);
 }
 
-/// The state S of each head forgets channel by channel, gives up what it holds for the key and takes the value in its
-/// place; the receptance reads it.
+/// The state of each head decays per channel, drops the value stored for the key and stores the new one. The receptance
+/// reads it.
 Matrix recur(const TimeMix& t, const cellar::StridedView<float, 4>& state) {
     Matrix out(t.key.rows(), t.key.cols());
     const Eigen::Index sequences = state.extent(0);
@@ -121,7 +123,7 @@ Matrix recur(const TimeMix& t, const cellar::StridedView<float, 4>& state) {
     return out;
 }
 
-/// Each head's value once more, by how well its key and the receptance agree.
+/// Adds the value of each head, weighted by the product of its key and receptance.
 void add_bonus(const TimeMix& t, const RowVector& bonus, int dim, Matrix& out) {
     for (Eigen::Index row = 0; row < out.rows(); ++row) {
         for (Eigen::Index first = 0; first < out.cols(); first += dim) {
@@ -149,7 +151,7 @@ void Rwkv::layer(int layer, const LayerState& state, Matrix& x, Matrix& first_va
     {
         const TimeMixWeights& mix = w.time_mix;
         const Matrix z = normalise(x, mix.norm);
-        const Matrix previous = before(z, state.time_token);
+        const Matrix previous = previous_rows(z, state.time_token);
         TimeMix t = project(mix, z, previous, dim);
         mix_values(mix, z, previous, t.value, first_values);
         Matrix y = normalise(recur(t, state.key_value), mix.head_norm, head_epsilon, dim);
@@ -159,7 +161,8 @@ void Rwkv::layer(int layer, const LayerState& state, Matrix& x, Matrix& first_va
     {
         const ChannelMixWeights& mix = w.channel_mix;
         const Matrix z = normalise(x, mix.norm);
-        const Matrix mixed = z.array() + (before(z, state.channel_token) - z).array().rowwise() * mix.share.array();
+        const Matrix mixed =
+            z.array() + (previous_rows(z, state.channel_token) - z).array().rowwise() * mix.share.array();
         x += multiply(multiply(mixed, mix.key).cwiseMax(0.0F).array().square(), mix.value);
     }
 }

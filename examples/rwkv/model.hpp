@@ -9,18 +9,17 @@
 
 namespace rwkv {
 
-/// What a layer remembers of some sequences, whatever their length. It begins as zeros.
+/// The state of a layer for some sequences. Zero at the start.
 struct LayerState {
-    cellar::StridedView<float, 2> channel_token; ///< [sequences, hidden]: the last token, as the channel mix saw it
-    cellar::StridedView<float, 2> time_token;    ///< [sequences, hidden]: the last token, as the time mix saw it
+    cellar::StridedView<float, 2> channel_token; ///< [sequences, hidden]: the last input of the channel mix
+    cellar::StridedView<float, 2> time_token;    ///< [sequences, hidden]: the last input of the time mix
     cellar::StridedView<float, 4> key_value;     ///< [sequences, heads, head_dim of values, head_dim of keys]
 };
 
-/// RWKV-7 (arXiv:2503.14456): layers of a time mix, which remembers a matrix for each head, and a channel mix.
+/// RWKV-7 (arXiv:2503.14456): layers of a time mix, whose state is a matrix per head, and a channel mix.
 ///
-/// It is run in three steps, `embed`, `layer` for every layer and `classify`, because the states that a layer takes and
-/// changes are somebody else's. Activations have a row for each token; the tokens of one sequence lie together, in
-/// order, and all sequences have equally many.
+/// The caller owns the states, so it calls `embed`, then `layer` for every layer, then `classify`. Activations have one
+/// row per token. The tokens of a sequence are adjacent and in order. All sequences have the same number of tokens.
 class Rwkv {
 public:
     explicit Rwkv(Weights weights) : weights_{std::move(weights)} {}
@@ -29,11 +28,11 @@ public:
 
     Matrix embed(std::span<const int> tokens) const;
 
-    /// `x` [tokens, hidden] becomes what the layer makes of it, and `state` what is to be remembered after it.
-    /// `first_values` [tokens, hidden] are written by layer 0 and read by the others.
+    /// Replaces `x` [tokens, hidden] by the output of the layer, and `state` by the state after the last token. Layer 0
+    /// writes `first_values` [tokens, hidden], the others read them.
     void layer(int layer, const LayerState& state, Matrix& x, Matrix& first_values) const;
 
-    /// A row of logits for each row of `x`.
+    /// Returns a row of logits for each row of `x`.
     Matrix classify(const Matrix& x) const;
 
 private:

@@ -13,7 +13,7 @@ using llama::RowVector;
 struct Config {
     int vocab_size = 0;
     int hidden_size = 0;
-    int heads = 0; ///< of the time mix; its keys and values are hidden_size wide together
+    int heads = 0; ///< of the time mix
     int layers = 0;
 
     int head_dim() const { return hidden_size / heads; }
@@ -24,14 +24,13 @@ struct Norm {
     RowVector bias;
 };
 
-/// up(f(down(x))): a square matrix with few degrees of freedom, for some function f.
+/// up(f(down(x))), for some function f.
 struct LowRank {
     Matrix down; // [rank, hidden]
     Matrix up;   // [hidden, rank]
 };
 
-/// What a channel takes from the token itself and what from the one before it: x + (before - x) * share, for each of
-/// six uses.
+/// A use of the mix of a token with the previous one: x + (previous - x) * share.
 enum Use { of_receptance, of_decay, of_key, of_value, of_rate, of_gate };
 
 struct TimeMixWeights {
@@ -43,7 +42,7 @@ struct TimeMixWeights {
     RowVector removal_scale; // k_k
     RowVector rate_scale;    // k_a
     RowVector bonus;         // r_k
-    Norm head_norm;          // for each head apart
+    Norm head_norm;          // per head
 };
 
 struct ChannelMixWeights {

@@ -15,7 +15,7 @@
 inline const std::string model = CELLAR_SOURCE_DIR "/examples/models/shakespeare/model.safetensors";
 inline const std::string hybrid = CELLAR_SOURCE_DIR "/examples/models/shakespeare-hybrid/model.safetensors";
 
-/// A folder that goes when the test does.
+/// A folder that is removed at the end of the test.
 class Scratch {
 public:
     Scratch() {
@@ -56,7 +56,7 @@ inline Outcome generate(const std::string& flags) {
     return run(CELLAR_GENERATE " " + flags);
 }
 
-/// It ends with one line on the error stream that says `words`, and prints no report.
+/// Checks that a command printed nothing, and one line with `words` to the error stream.
 inline void check_refused(const Outcome& o, int code, const std::string& words) {
     CAPTURE(o.error);
     CHECK(o.code == code);

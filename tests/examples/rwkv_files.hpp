@@ -4,10 +4,10 @@
 #include <filesystem>
 #include <string>
 
-/// A trained RWKV-7 of 834,000 parameters and what was computed with it, where they are.
+/// A trained RWKV-7 of 834,000 parameters, and results that were computed with it. The files may be missing.
 inline const std::string rwkv_folder = CELLAR_SHARED_DIR "/models/rwkv/";
 inline const std::string tiny_rwkv = rwkv_folder + "tiny-rwkv-7v0-834K-FP32.bin";
 
-inline bool rwkv_is_there() {
+inline bool has_rwkv() {
     return std::filesystem::exists(tiny_rwkv);
 }

@@ -15,11 +15,10 @@ struct SessionOutcome {
     std::vector<int> text;
 };
 
-/// A prompt of some length, and tokens after it.
-inline SessionOutcome run_session(llama::Llama& model, llama::TextMemory& memory, const llama::SessionLimits& limits,
-                                  int prompt, int tokens, double temperature = 1) {
-    llama::Session session{model, memory, limits};
-    llama::Sampler sample{7, temperature};
+/// Feeds a prompt of `prompt` tokens, then generates `tokens` more.
+inline SessionOutcome run_session(llama::Llama& model, llama::TextMemory& memory, int prompt, int tokens) {
+    llama::Session session{model, memory};
+    llama::Sampler sample{7, 1.0};
     std::vector<int> text;
     for (int i = 0; i < prompt; ++i) text.push_back(i * i % model.config().vocab_size);
     const llama::Matrix* logits = &session.feed(text);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "generate/choices.hpp"
+#include "generate/memory.hpp"
 #include "generate/model.hpp"
 #include "generate/sampler.hpp"
 #include "llama2c/checkpoint.hpp"
@@ -22,17 +22,8 @@
 
 namespace {
 
-/// llama2.c knows only full layers, and heads that together are as wide as the residual stream.
-llama::Config checkpoint_config() {
-    llama::Config c = tiny_config(llama::Pairing::interleaved);
-    c.head_dim = 4;
-    c.layer_types.assign(2, llama::LayerKind::full_attention);
-    c.rope_theta = 10000;
-    return c;
-}
-
 std::vector<char> tiny_checkpoint() {
-    return checkpoint_of(RandomWeights{1}(checkpoint_config()));
+    return checkpoint_of(RandomWeights{1}(llama2c_config()));
 }
 
 std::string failure(const std::vector<char>& bytes) {
@@ -44,7 +35,7 @@ std::string failure(const std::vector<char>& bytes) {
     return "none";
 }
 
-/// The same for a sound checkpoint with another number in its header.
+/// The same for a valid checkpoint with one number of its header replaced.
 std::string failure(std::size_t field, std::int32_t value) {
     std::vector<char> bytes = tiny_checkpoint();
     std::memcpy(bytes.data() + field * sizeof value, &value, sizeof value);
@@ -53,9 +44,9 @@ std::string failure(std::size_t field, std::int32_t value) {
 
 } // namespace
 
-TEST_CASE("llama2.c: what was written is read") {
+TEST_CASE("llama2.c: a checkpoint is read as it was written") {
     for (const bool tied : {true, false}) {
-        llama::Config c = checkpoint_config();
+        llama::Config c = llama2c_config();
         c.tie_word_embeddings = tied;
         const llama::Weights written = RandomWeights{2}(c);
         const llama::Weights read = llama::read_checkpoint({"f", checkpoint_of(written)});
@@ -66,7 +57,7 @@ TEST_CASE("llama2.c: what was written is read") {
     }
 }
 
-TEST_CASE("llama2.c: files that are no checkpoint") {
+TEST_CASE("llama2.c: a file that is not a checkpoint is refused") {
     CHECK(failure(std::vector<char>(27)) == "f: not a llama2.c checkpoint: it has 27 bytes, expected at least 28");
     CHECK(failure(0, -16) == "f: not a llama2.c checkpoint: dim is -16, expected 1 to 65536");
     CHECK(failure(2, 0) == "f: not a llama2.c checkpoint: n_layers is 0, expected 1 to 1024");
@@ -84,13 +75,13 @@ TEST_CASE("llama2.c: files that are no checkpoint") {
     CHECK(failure(bytes) == "f: the tensor at byte 28 holds values that are not finite numbers");
 }
 
-TEST_CASE("llama2.c: whatever is in the file, it is read or refused") {
-    const std::vector<char> sound = tiny_checkpoint();
+TEST_CASE("llama2.c: a corrupted checkpoint is read or refused, and nothing else happens") {
+    const std::vector<char> valid = tiny_checkpoint();
     std::mt19937 random{3};
     int refused = 0;
     constexpr int rounds = 4000;
     for (int round = 0; round < rounds; ++round) {
-        std::vector<char> bytes = sound;
+        std::vector<char> bytes = valid;
         const std::size_t reach = round % 4 == 0 ? bytes.size() : 28;
         for (int flips = 1 + round % 3; flips > 0; --flips) {
             bytes[random() % reach] ^= static_cast<char>(1 << random() % 8);
@@ -101,9 +92,9 @@ TEST_CASE("llama2.c: whatever is in the file, it is read or refused") {
     CHECK(refused < rounds);
 }
 
-TEST_CASE("llama2.c: 200 greedy tokens and logits of stories260K") {
+TEST_CASE("llama2.c: 200 greedy tokens of stories260K and their logits equal the reference") {
     const std::filesystem::path folder = std::filesystem::path{CELLAR_SHARED_DIR} / "models";
-    if (!std::filesystem::exists(folder / "stories260K.bin")) CELLAR_SKIP("there is no ", folder / "stories260K.bin");
+    if (!std::filesystem::exists(folder / "stories260K.bin")) CELLAR_SKIP("no file ", folder / "stories260K.bin");
     std::ifstream file{folder / "stories260k_reference.json"};
     const auto reference = nlohmann::json::parse(file);
     const auto expected = reference.at("greedy_tokens").get<std::vector<int>>();
@@ -111,7 +102,7 @@ TEST_CASE("llama2.c: 200 greedy tokens and logits of stories260K") {
     llama::Llama model{llama::read_checkpoint(llama::read_file((folder / "stories260K.bin").string()))};
     for (const char* layout : {"standard", "permuted"}) {
         CAPTURE(std::string{layout});
-        const auto memory = llama::make_memory(model.config(), layout, "float", 200, 1);
+        const auto memory = llama::make_memory(model.config(), {.context = 200, .batch = 1}, {.layout = layout});
         llama::Sampler most_likely{0, 0.0};
         int token = 1;
         const int last = 0;
@@ -131,6 +122,6 @@ TEST_CASE("llama2.c: 200 greedy tokens and logits of stories260K") {
             REQUIRE(token == expected.at(static_cast<std::size_t>(position)));
         }
         MESSAGE(std::string{layout}, ": largest difference of the logits ", difference);
-        CHECK(difference < 5e-5F); // logits up to 13 in float; llama2.c itself is off by 7e-6
+        CHECK(difference < 5e-5F); // float logits up to 13; llama2.c itself is off by 7e-6
     }
 }

@@ -1,22 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// The commands as a user meets them.
+// The programs, run as commands.
 #include "commands.hpp"
 #include "rwkv_files.hpp"
 #include "skip.hpp"
+#include "tiny_model.hpp"
 
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <string>
+#include <vector>
 
-TEST_CASE("generate: wrong flags") {
+TEST_CASE("generate: wrong flags are refused") {
     check_refused(generate("--tokes 5"), 2, "--tokes");
     check_refused(generate("--tokens many"), 2, "many");
     check_refused(generate("--tokens 0"), 2, "--tokens");
     check_refused(generate("--seed -1"), 2, "--seed");
+    check_refused(generate("--seed 18446744073709551616"), 2,
+                  "--seed: '18446744073709551616', expected a number from 0");
+    check_refused(generate("--seed 1x"), 2, "--seed");
     check_refused(generate("--backend abacus"), 2, "abacus");
     check_refused(generate("--layout diagonal"), 2, "diagonal");
     check_refused(generate("--cache-type int8"), 2, "int8");
@@ -29,7 +35,7 @@ TEST_CASE("generate: wrong flags") {
     check_refused(generate("--json /no/such/folder/r.json --tokens 1"), 1, "/no/such/folder/r.json: cannot be written");
 }
 
-TEST_CASE("generate: files that are no model") {
+TEST_CASE("generate: a file that is not a model is refused") {
     const Scratch scratch;
     const std::string whole = content(model);
     std::ofstream{scratch.path("cut"), std::ios::binary} << whole.substr(0, whole.size() / 2);
@@ -37,12 +43,12 @@ TEST_CASE("generate: files that are no model") {
     std::ofstream{scratch.path("text")} << "These are not the weights you are looking for.\n";
     check_refused(generate("--model /no/such/model"), 1, "/no/such/model: cannot be opened: No such file");
     check_refused(generate("--model " + scratch.path("")), 1, "Is a directory");
-    check_refused(generate("--model " + scratch.path("cut")), 1, "of the data, which is only");
+    check_refused(generate("--model " + scratch.path("cut")), 1, "of the data, which has only");
     check_refused(generate("--model " + scratch.path("empty")), 1, "not a safetensors file: it has 0 bytes");
     check_refused(generate("--model " + scratch.path("text")), 1, "not a safetensors file, or cut off");
 }
 
-TEST_CASE("generate: --help") {
+TEST_CASE("generate: --help lists the flags") {
     const Outcome o = generate("--help");
     CHECK(o.code == 0);
     CHECK(o.error.empty());
@@ -52,7 +58,7 @@ TEST_CASE("generate: --help") {
     }
 }
 
-TEST_CASE("generate: a long text, and its report") {
+TEST_CASE("generate: the report of a long text is consistent") {
     const Scratch scratch;
     const std::string json = scratch.path("report.json");
     const Outcome o = generate("--prompt ROMEO: --tokens 2000 --context 256 --seed 3 --json " + json);
@@ -61,7 +67,7 @@ TEST_CASE("generate: a long text, and its report") {
     const auto r = nlohmann::json::parse(content(json));
     const auto text = r.at("text").get<std::string>();
     CHECK(o.out.find("ROMEO:" + text) == 0);
-    CHECK(text.size() >= 2000); // a byte that is no UTF-8 becomes three in JSON
+    CHECK(text.size() >= 2000); // a byte that is not UTF-8 becomes three in JSON
     CHECK(r.at("prompt") == "ROMEO:");
     CHECK(r.at("context") == 256);
     CHECK(r.at("seed") == 3);
@@ -72,7 +78,7 @@ TEST_CASE("generate: a long text, and its report") {
     CHECK(r.at("cache").at("full").at("cells") == 256);
     CHECK(r.at("cache").at("sliding").at("cells_used") == 32);
     CHECK(r.at("cache").at("bytes").get<int>() == (96 * 5 + 256) * 2 * 2 * 40 * 4);
-    // 2005 tokens went in, none by one shift of 126 less than the overflow
+    // Of 2005 tokens, each shift removed 126, as soon as the context of 256 was full.
     CHECK(r.at("shifts") == (2005 - 256 + 125) / 126);
     CHECK(r.at("cache").at("full").at("cells_used") == 2005 - 126 * r.at("shifts").get<int>());
     CHECK(r.at("evicted") == 2005 - 32);
@@ -84,7 +90,7 @@ TEST_CASE("generate: a long text, and its report") {
     }
 }
 
-TEST_CASE("generate: the seed decides the text, the layout does not") {
+TEST_CASE("generate: the text depends on the seed, not on the layout") {
     const Scratch scratch;
     const auto text = [&](const std::string& flags) {
         const std::string json = scratch.path("report.json");
@@ -98,7 +104,7 @@ TEST_CASE("generate: the seed decides the text, the layout does not") {
     CHECK(text("--temperature 0 --seed 1") == text("--temperature 0 --seed 2 --layout permuted"));
 }
 
-TEST_CASE("generate: guesses change in how many passes the text comes, not the text") {
+TEST_CASE("generate: drafts do not change the text") {
     const Scratch scratch;
     const auto report = [&](const std::string& flags) {
         const std::string json = scratch.path("report.json");
@@ -113,13 +119,13 @@ TEST_CASE("generate: guesses change in how many passes the text comes, not the t
             const auto plain = report(flags);
             CHECK(plain.at("draft").at("drafted") == 0);
             CHECK(plain.at("shifts") > 0);
-            for (const int most : {1, 4, 15}) {
-                const auto guessed = report(flags + " --draft " + std::to_string(most));
-                const auto& draft = guessed.at("draft");
+            for (const int count : {1, 4, 15}) {
+                const auto drafted = report(flags + " --draft " + std::to_string(count));
+                const auto& draft = drafted.at("draft");
                 CAPTURE(draft.dump());
-                CHECK(guessed.at("text") == plain.at("text"));
-                CHECK(guessed.at("decode").at("tokens") == 599);
-                CHECK(guessed.at("check").at("passed") == true);
+                CHECK(drafted.at("text") == plain.at("text"));
+                CHECK(drafted.at("decode").at("tokens") == 599);
+                CHECK(drafted.at("check").at("passed") == true);
                 CHECK(draft.at("accepted") > 0);
                 CHECK(draft.at("accepted") <= draft.at("drafted"));
             }
@@ -127,7 +133,7 @@ TEST_CASE("generate: guesses change in how many passes the text comes, not the t
     }
 }
 
-TEST_CASE("generate: a model with recurrent layers") {
+TEST_CASE("generate: a model with recurrent layers runs beyond its context") {
     const Scratch scratch;
     const std::string json = scratch.path("report.json");
     const Outcome o = generate("--model " + hybrid + " --tokens 700 --seed 3 --draft 3 --json " + json);
@@ -136,7 +142,7 @@ TEST_CASE("generate: a model with recurrent layers") {
     const auto r = nlohmann::json::parse(content(json));
     const auto& states = r.at("states");
     CHECK(states.at("layers") == 4);
-    CHECK(states.at("slots") == 2 * 4); // of the last 3 tokens and the newest, kept and written
+    CHECK(states.at("slots") == 2 * 4); // the newest state and 3 for the rollback, and as many for a pass
     CHECK(states.at("slots_used") >= 1);
     CHECK(states.at("bytes") >= 4 * 8 * (3 + 1) * 160 * 4);
     CHECK(r.at("cache").at("sliding").at("layers") == 2);
@@ -147,7 +153,7 @@ TEST_CASE("generate: a model with recurrent layers") {
     CHECK(o.out.find("\ndraft ") != std::string::npos);
 }
 
-TEST_CASE("generate: a prompt longer than the context, in every element type") {
+TEST_CASE("generate: a prompt may be longer than the context, with every element type") {
     std::string prompt;
     while (prompt.size() < 400) prompt += "What light through yonder window breaks? ";
     for (const char* type : {"float", "half", "bf16"}) {
@@ -157,18 +163,18 @@ TEST_CASE("generate: a prompt longer than the context, in every element type") {
     }
 }
 
-TEST_CASE("llama2c: as a command") {
+TEST_CASE("llama2c: wrong flags and files are refused") {
     check_refused(run(CELLAR_LLAMA2C), 2, "checkpoint is required");
     check_refused(run(CELLAR_LLAMA2C " --layout x y"), 2, "--layout");
     check_refused(run(CELLAR_LLAMA2C " /no/such/model"), 1, "cannot be opened");
     check_refused(run(CELLAR_LLAMA2C " " + model), 1, "not a llama2.c checkpoint");
 }
 
-TEST_CASE("rwkv: as a command, texts at once as one by one") {
+TEST_CASE("rwkv: texts that run together equal those that run alone") {
     check_refused(run(CELLAR_RWKV), 2, "checkpoint is required");
     check_refused(run(CELLAR_RWKV " /no/such/model"), 1, "cannot be opened");
     check_refused(run(CELLAR_RWKV " " + model), 1, "not a file of rwkv.cpp");
-    if (!rwkv_is_there()) CELLAR_SKIP("no models in ../shared");
+    if (!has_rwkv()) CELLAR_SKIP("no RWKV model in ../shared");
     check_refused(run(CELLAR_RWKV " " + tiny_rwkv + " --prompt ''"), 1, "--prompt is empty");
     const auto text = [](const std::string& flags) {
         const Outcome o = run(CELLAR_RWKV " " + tiny_rwkv + " --tokens 20 " + flags);
@@ -179,4 +185,23 @@ TEST_CASE("rwkv: as a command, texts at once as one by one") {
     CHECK(text("") == "\"in the the the the the\n");
     const std::string alone = text("--prompt 'A long prompt, of a king'") + text("--prompt b") + text("--prompt and");
     CHECK(text("--prompt 'A long prompt, of a king' b and") == alone);
+}
+
+TEST_CASE("a program whose output cannot be written ends with an error") {
+    if (!std::filesystem::exists("/dev/full")) CELLAR_SKIP("no /dev/full, where every write fails");
+    const auto check_fails = [](const std::string& command) {
+        CAPTURE(command);
+        check_refused(run("(" + command + " >/dev/full)"), 1, "cannot write to the standard output");
+    };
+    const Scratch scratch;
+    const std::string checkpoint = scratch.path("checkpoint");
+    const std::vector<char> bytes = checkpoint_of(RandomWeights{1}(llama2c_config()));
+    std::ofstream{checkpoint, std::ios::binary}.write(bytes.data(), std::ssize(bytes));
+    check_fails(CELLAR_GENERATE " --tokens 1");
+    check_fails(CELLAR_LLAMA2C " --tokens 1 " + checkpoint);
+    for (const std::string program : {CELLAR_GENERATE, CELLAR_LLAMA2C, CELLAR_RWKV}) check_fails(program + " --help");
+    check_refused(run("(" CELLAR_GENERATE " --tokens 1 --json /dev/full >/dev/null)"), 1,
+                  "/dev/full: cannot be written");
+    if (!has_rwkv()) CELLAR_SKIP("no RWKV model in ../shared");
+    check_fails(CELLAR_RWKV " --tokens 1 " + tiny_rwkv);
 }

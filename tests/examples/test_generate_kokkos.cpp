@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// The command with its memory on Kokkos, as a user meets it.
+// The program with its memory on Kokkos, run as a command.
 #include "commands.hpp"
 
 #include <doctest/doctest.h>
@@ -10,7 +10,7 @@
 
 namespace {
 
-// Threads do not spin while they wait, and tests run side by side.
+// Passive waiting, because tests run in parallel.
 Outcome generate_on_kokkos(const std::string& flags) {
     return run("OMP_WAIT_POLICY=passive KOKKOS_NUM_THREADS=4 " CELLAR_GENERATE " --backend kokkos " + flags);
 }
@@ -35,7 +35,7 @@ void check_beyond_the_context(const nlohmann::json& r) {
 
 } // namespace
 
-TEST_CASE("generate on Kokkos: the most likely text is that of Eigen, beyond the context") {
+TEST_CASE("generate on Kokkos: the most likely text equals that of Eigen, beyond the context") {
     for (const std::string& file : {model, hybrid}) {
         const std::string flags = "--model " + file + " --tokens 200 --context 64 --temperature 0";
         const auto eigen = report(generate, flags);
@@ -49,7 +49,7 @@ TEST_CASE("generate on Kokkos: the most likely text is that of Eigen, beyond the
     }
 }
 
-TEST_CASE("generate on Kokkos: every layout and element type") {
+TEST_CASE("generate on Kokkos: every layout and element type passes the check") {
     for (const std::string& file : {model, hybrid}) {
         for (const std::string flags :
              {"--layout permuted", "--cache-type half", "--layout permuted --cache-type bf16"})
@@ -58,19 +58,19 @@ TEST_CASE("generate on Kokkos: every layout and element type") {
     }
 }
 
-TEST_CASE("generate on Kokkos: guesses change in how many passes the text comes, not the text") {
+TEST_CASE("generate on Kokkos: drafts do not change the text") {
     for (const std::string& file : {model, hybrid}) {
         const std::string flags = "--model " + file + " --tokens 300 --context 128 --temperature 0";
         const auto plain = report(generate_on_kokkos, flags);
-        const auto guessed = report(generate_on_kokkos, flags + " --draft 4");
-        check_beyond_the_context(guessed);
-        CHECK(guessed.at("text") == plain.at("text"));
-        CHECK(guessed.at("draft").at("accepted") > 0);
-        CHECK(guessed.at("draft").at("accepted") < guessed.at("draft").at("drafted"));
+        const auto drafted = report(generate_on_kokkos, flags + " --draft 4");
+        check_beyond_the_context(drafted);
+        CHECK(drafted.at("text") == plain.at("text"));
+        CHECK(drafted.at("draft").at("accepted") > 0);
+        CHECK(drafted.at("draft").at("accepted") < drafted.at("draft").at("drafted"));
     }
 }
 
-TEST_CASE("generate on Kokkos: a prompt longer than the context, and what is printed") {
+TEST_CASE("generate on Kokkos: a prompt may be longer than the context") {
     std::string prompt;
     while (prompt.size() < 400) prompt += "What light through yonder window breaks? ";
     const Outcome o = generate_on_kokkos("--prompt '" + prompt + "' --tokens 20 --context 100");

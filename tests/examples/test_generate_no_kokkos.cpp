@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// The command where Kokkos is not installed.
+// The program, built without Kokkos.
 #include "commands.hpp"
 
 #include <doctest/doctest.h>
 
-TEST_CASE("generate without Kokkos: says so") {
+TEST_CASE("generate without Kokkos: the Kokkos backend is refused") {
     check_refused(generate("--backend kokkos --tokens 1"), 1, "built without Kokkos");
 }

@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// Texts with their memory on Kokkos, where it does what it does on devices: the same kernels, and rows that are copied
-// there and back.
+// Sessions with device work of Kokkos on the host: the kernels are those of devices, and rows are copied to the device
+// memory and back.
 #include "backend/kokkos/device_on_host.hpp"
 #include "backend/kokkos/tools.hpp"
-#include "generate/choosing.hpp"
-#include "generate/kokkos_work.hpp"
+#include "generate/cellar_memory.hpp"
+#include "generate/kokkos_compute.hpp"
 #include "session_outcome.hpp"
 #include "tiny_model.hpp"
 #include <cellar/cellar.hpp>
 
 #include <doctest/doctest.h>
 
-#include <memory>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -20,15 +19,11 @@
 namespace {
 
 template <class Layout>
-using Work = llama::KokkosLayerWork<Layout, cellar_test::DeviceOnHost>;
-
-template <class Layout>
-std::unique_ptr<llama::TextMemory> memory_for(const llama::Config& config, const llama::SessionLimits& limits) {
-    return llama::memory_of<Work, Layout, cellar::Neox>(config, limits.context, limits.batch, limits.rollback);
-}
+using Memory =
+    llama::CellarMemory<Layout, cellar::RopeShift<cellar::Neox>, llama::KokkosCompute<cellar_test::DeviceOnHost>>;
 
 std::vector<llama::Config> configs() {
-    return {tiny_config(), tiny_hybrid_config(), tiny_known_hybrid_config()};
+    return {tiny_config(), tiny_hybrid_config(), tiny_shakespeare_hybrid_config()};
 }
 
 } // namespace
@@ -42,8 +37,8 @@ TEST_CASE_TEMPLATE("session on Kokkos: logits with a memory equal those without"
                 CAPTURE(config.layers());
                 CAPTURE(context);
                 CAPTURE(batch);
-                const llama::SessionLimits limits{.context = context, .batch = batch};
-                const SessionOutcome o = run_session(model, *memory_for<Layout>(config, limits), limits, 40, 60);
+                Memory<Layout> memory{config, {.context = context, .batch = batch}};
+                const SessionOutcome o = run_session(model, memory, 40, 60);
                 CHECK(o.check.passed());
                 CHECK(o.check.positions > 60);
                 if (context < 64) CHECK(o.check.after_shift > 0);
@@ -52,31 +47,29 @@ TEST_CASE_TEMPLATE("session on Kokkos: logits with a memory equal those without"
     }
 }
 
-TEST_CASE("session on Kokkos: tokens that were tried and taken back have never been") {
-    using Layout = cellar::StandardV<float>;
-    const llama::SessionLimits limits{.context = 24, .batch = 8, .rollback = 5};
+TEST_CASE("session on Kokkos: tokens that were tried and removed leave no trace") {
+    const llama::TextLimits limits{.context = 24, .batch = 8, .rollback = 5};
     for (const llama::Config& config : configs()) {
         llama::Llama model{RandomWeights{5}(config)};
-        const auto memory = memory_for<Layout>(config, limits);
-        llama::Session session{model, *memory, limits};
-        for (int turn = 0; turn < 40; ++turn) {
-            const int most = std::min(session.room(), limits.rollback + 1);
+        Memory<cellar::StandardV<float>> memory{config, limits};
+        llama::Session session{model, memory};
+        for (int round = 0; round < 40; ++round) {
+            const int max = std::min(session.room(), limits.rollback + 1);
             std::vector<int> tried;
-            for (int i = 0; i < 1 + turn % most; ++i) tried.push_back((turn * turn + i) % config.vocab_size);
+            for (int i = 0; i < 1 + round % max; ++i) tried.push_back((round * round + i) % config.vocab_size);
             session.try_out(tried);
-            session.keep(1 + turn % static_cast<int>(tried.size()));
+            session.keep(1 + round % static_cast<int>(tried.size()));
         }
         CHECK(session.shifts() > 0);
         CHECK(session.check().passed());
     }
 }
 
-TEST_CASE("session on Kokkos: a token takes one fence a layer, and no memory") {
-    const llama::SessionLimits limits{.context = 64, .batch = 8};
+TEST_CASE("session on Kokkos: a token takes one fence per layer and allocates nothing") {
     for (const llama::Config& config : configs()) {
         llama::Llama model{RandomWeights{5}(config)};
-        const auto memory = memory_for<cellar::PermutedV<cellar::half>>(config, limits);
-        llama::Session session{model, *memory, limits};
+        Memory<cellar::PermutedV<cellar::half>> memory{config, {.context = 64, .batch = 8}};
+        llama::Session session{model, memory};
         session.feed(std::vector<int>(16, 1));
         int fences = 0;
         int allocations = 0;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// The forward pass of the examples against what PyTorch computes from the same weights.
-#include "generate/choices.hpp"
+// Compares the forward pass of the examples with that of PyTorch.
 #include "generate/huggingface.hpp"
+#include "generate/memory.hpp"
 #include "generate/model.hpp"
 #include "generate/reference.hpp"
 #include "generate/sampler.hpp"
@@ -19,10 +19,10 @@
 
 namespace {
 
-// Logits reach about 15. Float against double is off by 1e-5 in PyTorch itself.
+// Logits reach about 15. In PyTorch itself, float differs from double by 1e-5.
 constexpr float tolerance = 5e-5F;
 
-/// A model of the examples and what PyTorch computes with it.
+/// A model of the examples and the results of PyTorch.
 struct Trained {
     explicit Trained(const std::string& name)
         : folder{CELLAR_SOURCE_DIR "/examples/models/" + name + "/"},
@@ -45,7 +45,7 @@ float difference(const llama::Matrix& logits, Eigen::Index row, const nlohmann::
     return (logits.row(row) - wanted).cwiseAbs().maxCoeff();
 }
 
-/// Feeds the prompt in batches of up to `batch` tokens; the logits of all tokens.
+/// Feeds the prompt in batches of up to `batch` tokens. Returns the logits of all tokens.
 llama::Matrix feed(llama::Llama& model, llama::TextMemory& memory, const std::vector<int>& tokens, int batch) {
     const int size = static_cast<int>(tokens.size());
     llama::Matrix all(size, model.config().vocab_size);
@@ -64,7 +64,7 @@ llama::Matrix feed(llama::Llama& model, llama::TextMemory& memory, const std::ve
 
 } // namespace
 
-TEST_CASE("models: logits through caches equal PyTorch's") {
+TEST_CASE("models: logits with a cache equal those of PyTorch") {
     for (const char* name : models) {
         Trained trained{name};
         llama::Llama& model = trained.model;
@@ -74,7 +74,8 @@ TEST_CASE("models: logits through caches equal PyTorch's") {
             const auto positions = prompt.at("positions").get<std::vector<Eigen::Index>>();
             for (const char* layout : {"standard", "permuted"}) {
                 for (const int batch : {1, 50, 256}) {
-                    const auto memory = llama::make_memory(model.config(), layout, "float", 256, batch);
+                    const auto memory =
+                        llama::make_memory(model.config(), {.context = 256, .batch = batch}, {.layout = layout});
                     const llama::Matrix logits = feed(model, *memory, tokens, batch);
                     for (std::size_t i = 0; i < positions.size(); ++i) {
                         const float d = difference(logits, positions[i], prompt.at("logits").at(i));
@@ -90,14 +91,14 @@ TEST_CASE("models: logits through caches equal PyTorch's") {
     }
 }
 
-TEST_CASE("models: logits without a cache equal PyTorch's") {
+TEST_CASE("models: logits without a cache equal those of PyTorch") {
     for (const char* name : models) {
         Trained trained{name};
         llama::Llama& model = trained.model;
         for (const auto& prompt : trained.prompts) {
             const auto tokens = prompt.at("tokens").get<std::vector<int>>();
             const auto positions = prompt.at("positions").get<std::vector<int>>();
-            llama::Reference uncached{model.config(), 256};
+            llama::Reference uncached{model.config(), {.context = 256}};
             uncached.append(tokens);
             const llama::Matrix logits = model.forward(tokens, uncached, positions);
             for (std::size_t i = 0; i < positions.size(); ++i) {
@@ -107,18 +108,19 @@ TEST_CASE("models: logits without a cache equal PyTorch's") {
     }
 }
 
-TEST_CASE("models: the greedy text is PyTorch's") {
+TEST_CASE("models: the greedy text equals that of PyTorch") {
     for (const char* name : models) {
         Trained trained{name};
         llama::Llama& model = trained.model;
         int compared = 0;
         for (const auto& prompt : trained.prompts) {
             const auto& greedy = prompt.at("greedy");
-            // Two candidates closer than rounding may come in either order.
+            // Rounding may swap two candidates that are closer than this.
             if (greedy.at("min_top1_top2_gap").get<float>() < 2 * tolerance) continue;
             ++compared;
             for (const char* layout : {"standard", "permuted"}) {
-                const auto memory = llama::make_memory(model.config(), layout, "float", 256, 256);
+                const auto memory =
+                    llama::make_memory(model.config(), {.context = 256, .batch = 256}, {.layout = layout});
                 llama::Sampler most_likely{0, 0.0};
                 const auto tokens = prompt.at("tokens").get<std::vector<int>>();
                 int position = static_cast<int>(tokens.size());

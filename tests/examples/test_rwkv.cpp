@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// A recurrent model as it was trained: what others compute from the same file, and many users at once.
+// A trained recurrent model: results of other programs from the same file, and many users at once.
 #include "generate/file.hpp"
 #include "rwkv/checkpoint.hpp"
 #include "rwkv/memory.hpp"
@@ -51,7 +51,7 @@ int most_likely(const RowVector& logits) {
     return static_cast<int>(best);
 }
 
-/// One sequence in plain arrays: the states of all layers one after another.
+/// The states of all layers for one sequence, in a plain array.
 class PlainState {
 public:
     PlainState() : values_(static_cast<std::size_t>(layer_size() * model().config().layers)) {}
@@ -86,7 +86,7 @@ rwkv::Memory make_memory(const cellar::StateLimits& limits) {
     return {rwkv::state_shape(model().config()), limits};
 }
 
-/// Feeds one sequence, and commits.
+/// Feeds tokens of one sequence in one pass.
 Matrix feed(rwkv::Memory& memory, cellar::Sequence s, std::span<const int> tokens) {
     std::vector<cellar::Position> positions;
     for (std::size_t i = 0; i < tokens.size(); ++i) positions.push_back(memory.next(s) + static_cast<std::int32_t>(i));
@@ -105,7 +105,7 @@ void append(std::vector<float>& all, const rwkv::Memory& memory, int layer, cell
     all.insert(all.end(), view.pointer, view.pointer + view.size());
 }
 
-/// The state of a sequence as `PlainState` has it.
+/// The state of a sequence, in the order of `PlainState`.
 std::vector<float> state_of(const rwkv::Memory& memory, cellar::Sequence s) {
     std::vector<float> all;
     for (int layer = 0; layer < model().config().layers; ++layer) {
@@ -118,8 +118,8 @@ std::vector<float> state_of(const rwkv::Memory& memory, cellar::Sequence s) {
 
 } // namespace
 
-TEST_CASE("rwkv: logits and states are the expected ones after one, two and three tokens") {
-    if (!rwkv_is_there()) CELLAR_SKIP("no models in ../shared");
+TEST_CASE("rwkv: logits and states equal the reference after one, two and three tokens") {
+    if (!has_rwkv()) CELLAR_SKIP("no RWKV model in ../shared");
     const std::vector<int> tokens{34, 105, 110};
     const auto logits = floats("recomputed-logits-7v0-834K.bin");
     const auto states = floats("recomputed-state-7v0-834K.bin");
@@ -146,8 +146,8 @@ TEST_CASE("rwkv: logits and states are the expected ones after one, two and thre
     }
 }
 
-TEST_CASE("rwkv: the most likely bytes") {
-    if (!rwkv_is_there()) CELLAR_SKIP("no models in ../shared");
+TEST_CASE("rwkv: the greedy text equals the reference") {
+    if (!has_rwkv()) CELLAR_SKIP("no RWKV model in ../shared");
     std::ifstream file{rwkv_folder + "recomputed-greedy-7v0-834K.json"};
     const auto json = nlohmann::json::parse(file);
     const auto prompt = json.at("prompt").get<std::vector<int>>();
@@ -165,7 +165,7 @@ TEST_CASE("rwkv: the most likely bytes") {
 
 namespace {
 
-/// Users who take turns at random, in one memory; each of them has also the plain states after all its tokens.
+/// Users of one memory who act in random order. Each also has its plain states after every token.
 class Users {
 public:
     Users()
@@ -176,18 +176,17 @@ public:
                                .checkpoint_bytes = 6 * rwkv::Memory::bytes_per_sequence(shape())})},
           alone_(users, Alone(1)) {}
 
-    /// Some users feed some tokens each, which are mixed; one batch in four is dropped.
+    /// Some users feed some tokens each, in one mixed batch. One batch in four is dropped.
     void feed() {
         std::vector<int> tokens;
         std::vector<cellar::Position> positions;
         std::vector<cellar::Sequence> sequences;
-        std::vector<int> rotations;
-        for (int user = 0; user < users; ++user)
-            rotations.insert(rotations.end(), static_cast<std::size_t>(below(6)), user);
-        std::shuffle(rotations.begin(), rotations.end(), random_);
+        std::vector<int> order; // the user of each token
+        for (int user = 0; user < users; ++user) order.insert(order.end(), static_cast<std::size_t>(below(6)), user);
+        std::shuffle(order.begin(), order.end(), random_);
         std::vector<Alone> after = alone_;
         std::vector<RowVector> expected;
-        for (const int user : rotations) {
+        for (const int user : order) {
             Alone& alone = after[static_cast<std::size_t>(user)];
             tokens.push_back(below(256));
             positions.push_back({static_cast<std::int32_t>(alone.size()) - 1});
@@ -197,7 +196,7 @@ public:
         }
         auto pass = memory_.begin({positions, sequences});
         REQUIRE(pass.has_value());
-        most_parts_ = std::max(most_parts_, pass->micro_batches().size());
+        max_micro_batches_ = std::max(max_micro_batches_, pass->micro_batches().size());
         const Matrix logits = rwkv::forward(model(), *pass, tokens);
         for (std::size_t i = 0; i < tokens.size(); ++i) {
             const RowVector row = logits.row(static_cast<Eigen::Index>(i));
@@ -209,7 +208,7 @@ public:
         alone_ = std::move(after);
     }
 
-    /// One goes on from what another one had at some position.
+    /// One user continues from another one's text, up to some position.
     void fork() {
         const int from = below(users);
         const int to = below(users);
@@ -221,14 +220,14 @@ public:
         ++forks_;
     }
 
-    /// One takes back what it may always take back, or goes to an older state that is kept.
+    /// One user removes some of its newest tokens, within the rollback or to an older state that is kept.
     void go_back() {
         const int user = below(users);
         Alone& alone = alone_[static_cast<std::size_t>(user)];
         const int next = memory_.next({user}).value;
         REQUIRE(next == static_cast<int>(alone.size()) - 1);
         int to = next - std::min(next, 1 + below(rollback));
-        if (!memory_.can_resume({user}, {to})) { // it was there already: going back twice may be too far
+        if (!memory_.can_resume({user}, {to})) { // a second removal may exceed the rollback
             to = memory_.resumable_prefix({user}, {to}).value;
         }
         REQUIRE(memory_.remove({user}, {to}, cellar::to_end).has_value());
@@ -250,7 +249,7 @@ public:
     int compared() const { return compared_; }
     int forks() const { return forks_; }
     int rolled_back() const { return rolled_back_; }
-    std::size_t most_parts() const { return most_parts_; }
+    std::size_t max_micro_batches() const { return max_micro_batches_; }
 
 private:
     static constexpr int users = 5;
@@ -265,13 +264,13 @@ private:
     int compared_ = 0;
     int forks_ = 0;
     int rolled_back_ = 0;
-    std::size_t most_parts_ = 0;
+    std::size_t max_micro_batches_ = 0;
 };
 
 } // namespace
 
-TEST_CASE("rwkv: users who share a memory, fork and go back get the logits that each would get alone") {
-    if (!rwkv_is_there()) CELLAR_SKIP("no models in ../shared");
+TEST_CASE("rwkv: users who share a memory get the logits that each would get alone") {
+    if (!has_rwkv()) CELLAR_SKIP("no RWKV model in ../shared");
     Users users;
     for (int step = 0; step < 80; ++step) {
         switch (users.below(6)) {
@@ -290,5 +289,5 @@ TEST_CASE("rwkv: users who share a memory, fork and go back get the logits that 
     CHECK(users.compared() > 100);
     CHECK(users.forks() > 5);
     CHECK(users.rolled_back() > 20);
-    CHECK(users.most_parts() > 3);
+    CHECK(users.max_micro_batches() > 3);
 }

@@ -23,7 +23,7 @@ llama::Weights load(std::vector<char> bytes) {
     return llama::read_weights(llama::Safetensors{llama::File{"f", std::move(bytes)}});
 }
 
-/// The line in which loading these bytes fails, or "none".
+/// The error message of loading these bytes, or "none".
 std::string failure(std::vector<char> bytes) {
     try {
         (void)load(std::move(bytes));
@@ -33,10 +33,10 @@ std::string failure(std::vector<char> bytes) {
     return "none";
 }
 
-/// The same for the file of the tiny model after `spoil` had its way with it.
-std::string failure(const std::function<void(SafetensorsWriter&)>& spoil) {
+/// The same for the file of the tiny model after `corrupt` has changed it.
+std::string failure(const std::function<void(SafetensorsWriter&)>& corrupt) {
     SafetensorsWriter file = file_of(tiny());
-    spoil(file);
+    corrupt(file);
     return failure(file.bytes());
 }
 
@@ -54,7 +54,7 @@ constexpr const char* norm = "model.norm.weight";
 
 } // namespace
 
-TEST_CASE("safetensors: what was written is read") {
+TEST_CASE("safetensors: a file is read as it was written") {
     llama::Config c = tiny_config(llama::Pairing::interleaved);
     c.tie_word_embeddings = false;
     const llama::Weights written = RandomWeights{2}(c);
@@ -77,7 +77,8 @@ TEST_CASE("safetensors: a model with recurrent layers is read") {
     CHECK(read.config.lru_blocks == 3);
     CHECK(read.config.conv1d_width == 4);
     CHECK(read.parameters() == written.parameters());
-    const std::int64_t attention = 2 * (24 * 16 + 12 * 16) + 16 + 24 * 16 * 3 + 16; // with the norms and the net
+    const std::int64_t attention =
+        2 * (24 * 16 + 12 * 16) + 16 + 24 * 16 * 3 + 16; // with norms and feed-forward network
     const std::int64_t recurrent = 12 * 16 * 3 + 12 * 4 + 12 * 4 * 2 + 12 * 4 + 16 + 24 * 16 * 3 + 16;
     CHECK(read.parameters() == 32 * 16 + 16 + 2 * attention + 2 * recurrent);
 }
@@ -93,22 +94,22 @@ TEST_CASE("safetensors: half and bfloat16 become float") {
     CHECK(read.tensor("b", {1, 3}) == std::vector<float>{1, -2, 0x1p-126F});
 }
 
-TEST_CASE("safetensors: files that are cut off") {
+TEST_CASE("safetensors: a file that is cut off is refused") {
     const std::vector<char> whole = file_of(tiny()).bytes();
     CHECK(failure(std::vector<char>{}) == "f: not a safetensors file: it has 0 bytes, expected at least 8");
     for (std::size_t size = 0; size < whole.size(); size += size < 2048 ? 7 : 911) {
         CHECK(failure({whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(size)}) != "none");
     }
     CHECK(failure({whole.begin(), whole.begin() + 100}).find("cut off") != std::string::npos);
-    CHECK(failure({whole.begin(), whole.end() - 1}).find("of the data, which is only") != std::string::npos);
+    CHECK(failure({whole.begin(), whole.end() - 1}).find("of the data, which has only") != std::string::npos);
     std::vector<char> longer = whole;
     longer.push_back(0);
     CHECK(failure(longer).find("the tensors end at byte") != std::string::npos);
 }
 
-TEST_CASE("safetensors: files of something else") {
+TEST_CASE("safetensors: a file of another format is refused") {
     const std::string text = "#!/usr/bin/env python3\nprint('no model')\n";
-    CHECK(failure({text.begin(), text.end()}).find("not a safetensors file, or cut off: it announces")
+    CHECK(failure({text.begin(), text.end()}).find("not a safetensors file, or cut off: its header should have")
           != std::string::npos);
     const SafetensorsWriter empty;
     CHECK(failure(empty.bytes("{]")) == "f: the header is not a JSON object");
@@ -120,22 +121,22 @@ TEST_CASE("safetensors: files of something else") {
     CHECK(failure(empty.bytes(R"({"__metadata__": {"a": 1}})")) == "f: metadata 'a' is not a string");
 }
 
-TEST_CASE("safetensors: tensors that are described wrongly") {
+TEST_CASE("safetensors: a wrong description of a tensor is refused") {
     const auto with = [](const char* key, const nlohmann::json& value) {
         return failure([&](SafetensorsWriter& file) { file.header[norm][key] = value; });
     };
     CHECK(failure([](SafetensorsWriter& file) { file.header[norm] = 3; })
-          == "f: tensor 'model.norm.weight' is not described by a JSON object");
+          == "f: tensor 'model.norm.weight' is not a JSON object");
     CHECK(with("dtype", "I64") == "f: tensor 'model.norm.weight' has the dtype 'I64', expected F16, BF16 or F32");
     CHECK(with("dtype", 7) == "f: tensor 'model.norm.weight' has no dtype");
     CHECK(with("shape", "16") == "f: tensor 'model.norm.weight' has no shape");
-    CHECK(with("shape", {-16}) == "f: tensor 'model.norm.weight': shape holds something that is not a size");
-    CHECK(with("shape", {1.5}) == "f: tensor 'model.norm.weight': shape holds something that is not a size");
-    CHECK(with("shape", {UINT64_MAX}) == "f: tensor 'model.norm.weight': shape holds something that is not a size");
+    CHECK(with("shape", {-16}) == "f: tensor 'model.norm.weight': shape has an entry that is not a size");
+    CHECK(with("shape", {1.5}) == "f: tensor 'model.norm.weight': shape has an entry that is not a size");
+    CHECK(with("shape", {UINT64_MAX}) == "f: tensor 'model.norm.weight': shape has an entry that is not a size");
     CHECK(with("shape", {INT64_MAX, INT64_MAX}) == "f: tensor 'model.norm.weight' is larger than the file");
     CHECK(with("data_offsets", {0}) == "f: tensor 'model.norm.weight': data_offsets are not a begin and an end");
     CHECK(with("data_offsets", {64, 0}) == "f: tensor 'model.norm.weight': data_offsets are not a begin and an end");
-    CHECK(with("data_offsets", {0, 1 << 30}).find("ends at byte 1073741824 of the data, which is only")
+    CHECK(with("data_offsets", {0, 1 << 30}).find("ends at byte 1073741824 of the data, which has only")
           != std::string::npos);
     CHECK(with("shape", {15})
           == "f: tensor 'model.norm.weight' occupies 64 bytes, expected 60 from its type and the shape [15]");
@@ -148,14 +149,14 @@ TEST_CASE("safetensors: tensors that are described wrongly") {
           != std::string::npos);
 }
 
-TEST_CASE("safetensors: tensors that do not belong to the model") {
+TEST_CASE("safetensors: missing, additional and wrong tensors are refused") {
     CHECK(failure([](SafetensorsWriter& file) {
               file.header["model.spare.weight"] = file.header[norm];
               file.header.erase(norm);
           })
           == "f: tensor 'model.norm.weight' is missing");
     CHECK(failure([](SafetensorsWriter& file) { file.add("extra", llama::Matrix::Ones(1, 1)); })
-          == "f: tensor 'extra' has no place in this model");
+          == "f: tensor 'extra' does not belong to this model");
     CHECK(failure([](SafetensorsWriter& file) {
               file.header[norm]["shape"] = {4, 4};
           })
@@ -164,7 +165,7 @@ TEST_CASE("safetensors: tensors that do not belong to the model") {
           == "f: tensor 'model.norm.weight' holds values that are not finite numbers");
 }
 
-TEST_CASE("safetensors: metadata that is no model of ours") {
+TEST_CASE("safetensors: metadata of another model is refused") {
     const auto with = failure_with_metadata;
     CHECK(with("format", "pt") == "f: metadata 'format' is 'pt', expected 'cellar-example-1'");
     CHECK(with("architecture", "mamba") == "f: metadata 'architecture' is 'mamba', expected 'llama' or 'griffin'");
@@ -189,7 +190,7 @@ TEST_CASE("safetensors: metadata that is no model of ours") {
     CHECK(with("format", "a\nb\x1b[31m") == "f: metadata 'format' is 'a?b?[31m', expected 'cellar-example-1'");
 }
 
-TEST_CASE("safetensors: recurrent layers that fit nothing") {
+TEST_CASE("safetensors: inconsistent recurrent layers are refused") {
     const auto with = [](const char* key, const char* value) {
         SafetensorsWriter file = file_of(RandomWeights{2}(tiny_hybrid_config()));
         file.header["__metadata__"][key] = value;
@@ -202,14 +203,14 @@ TEST_CASE("safetensors: recurrent layers that fit nothing") {
           == "f: tensor 'model.layers.0.recurrent.linear_x.weight' has the shape [12, 16], expected [15, 16]");
 }
 
-TEST_CASE("safetensors: whatever is in the file, it is read or refused") {
-    const std::vector<char> sound = file_of(tiny()).bytes();
+TEST_CASE("safetensors: a corrupted file is read or refused, and nothing else happens") {
+    const std::vector<char> valid = file_of(tiny()).bytes();
     std::mt19937 random{3};
     int refused = 0;
     constexpr int rounds = 1500;
     for (int round = 0; round < rounds; ++round) {
-        std::vector<char> bytes = sound;
-        // Mostly in the header, where it hurts.
+        std::vector<char> bytes = valid;
+        // Mostly in the header, which has most of the structure.
         const std::size_t reach = round % 4 == 0 ? bytes.size() : bytes.size() / 4;
         for (int flips = 1 + round % 5; flips > 0; --flips) {
             bytes[random() % reach] ^= static_cast<char>(1 << random() % 8);
@@ -221,7 +222,7 @@ TEST_CASE("safetensors: whatever is in the file, it is read or refused") {
     CHECK(refused < rounds);
 }
 
-TEST_CASE("files that cannot be read") {
+TEST_CASE("a file that cannot be read is refused") {
     const auto failure_of = [](const std::string& path) -> std::string {
         try {
             (void)llama::read_file(path);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// Texts that outgrow their context, through caches and without.
-#include "generate/cached.hpp"
-#include "generate/choices.hpp"
+// Texts that outgrow their context, with and without caches.
+#include "generate/cellar_memory.hpp"
+#include "generate/host_compute.hpp"
+#include "generate/memory.hpp"
 #include "generate/session.hpp"
 #include "session_outcome.hpp"
 #include "tiny_model.hpp"
@@ -24,31 +25,30 @@ llama::Llama& tiny() {
 
 using Rope = cellar::RopeShift<cellar::Neox>;
 
-// What could be wrong with a shift: it turns the other way, not at all, or one position too far.
-struct TurnsBack : Rope {
+// Faulty shifts: they rotate the wrong way, not at all, or by one position too many.
+struct RotatesBack : Rope {
     using Rope::Rope;
     Factor factor(int layer, int pair, std::int32_t delta) const { return Rope::factor(layer, pair, -delta); }
 };
-struct TurnsNothing : Rope {
+struct RotatesNothing : Rope {
     using Rope::Rope;
     Factor factor(int layer, int pair, std::int32_t) const { return Rope::factor(layer, pair, 0); }
 };
-struct TurnsTooFar : Rope {
+struct RotatesTooFar : Rope {
     using Rope::Rope;
     Factor factor(int layer, int pair, std::int32_t delta) const { return Rope::factor(layer, pair, delta - 1); }
 };
 
 template <class Shift>
 llama::Check check_with(const llama::Config& config) {
-    const llama::SessionLimits limits{.context = 32, .batch = 8};
-    const Shift shift{cellar::rope_frequencies(config.head_dim, config.rope_theta)};
-    llama::CachedMemory<cellar::StandardV<float>, Shift> memory{config, shift, limits.context, limits.batch};
-    return run_session(tiny(), memory, limits, 10, 100).check;
+    using Memory = llama::CellarMemory<cellar::StandardV<float>, Shift, llama::HostCompute>;
+    Memory memory{config, {.context = 32, .batch = 8}};
+    return run_session(tiny(), memory, 10, 100).check;
 }
 
 } // namespace
 
-TEST_CASE("session: logits with a cache equal those without, for every layout, element and context") {
+TEST_CASE("session: logits with and without a cache are equal, for every layout, element type and context") {
     for (const char* layout : {"standard", "permuted"}) {
         for (const char* element : {"float", "half", "bf16"}) {
             for (const int context : {1, 2, 3, 4, 5, 6, 7, 16, 33, 64}) {
@@ -57,8 +57,9 @@ TEST_CASE("session: logits with a cache equal those without, for every layout, e
                     CAPTURE(std::string{element});
                     CAPTURE(context);
                     CAPTURE(batch);
-                    const auto memory = llama::make_memory(tiny().config(), layout, element, context, batch);
-                    const SessionOutcome o = run_session(tiny(), *memory, {.context = context, .batch = batch}, 40, 60);
+                    const auto memory =
+                        llama::make_memory(tiny().config(), {.context = context, .batch = batch}, {layout, element});
+                    const SessionOutcome o = run_session(tiny(), *memory, 40, 60);
                     CHECK(o.check.passed());
                     CHECK(o.check.positions > 60);
                     if (context < 64) CHECK(o.check.after_shift > 0);
@@ -68,15 +69,16 @@ TEST_CASE("session: logits with a cache equal those without, for every layout, e
     }
 }
 
-TEST_CASE("session: recurrent layers, which cannot forget the middle and are fed again") {
-    for (const llama::Config& config : {tiny_hybrid_config(), tiny_known_hybrid_config()}) {
+TEST_CASE("session: a text with recurrent layers is fed again when it outgrows the context") {
+    for (const llama::Config& config : {tiny_hybrid_config(), tiny_shakespeare_hybrid_config()}) {
         llama::Llama model{RandomWeights{9}(config)};
         for (const int context : {1, 2, 5, 16, 33, 64}) {
             for (const int batch : {1, 3, 64}) {
                 CAPTURE(context);
                 CAPTURE(batch);
-                const auto memory = llama::make_memory(config, "permuted", "float", context, batch);
-                const SessionOutcome o = run_session(model, *memory, {.context = context, .batch = batch}, 40, 60);
+                const auto memory =
+                    llama::make_memory(config, {.context = context, .batch = batch}, {.layout = "permuted"});
+                const SessionOutcome o = run_session(model, *memory, 40, 60);
                 CHECK(o.check.passed());
                 CHECK(o.check.positions > 60);
                 if (context < 64) CHECK(o.check.after_shift > 0);
@@ -85,24 +87,24 @@ TEST_CASE("session: recurrent layers, which cannot forget the middle and are fed
     }
 }
 
-TEST_CASE("session: interleaved pairs") {
+TEST_CASE("session: interleaved rotary pairs shift as well") {
     llama::Llama model{RandomWeights{6}(tiny_config(llama::Pairing::interleaved))};
     for (const char* layout : {"standard", "permuted"}) {
-        const auto memory = llama::make_memory(model.config(), layout, "float", 24, 8);
-        const SessionOutcome o = run_session(model, *memory, {.context = 24, .batch = 8}, 10, 100);
+        const auto memory = llama::make_memory(model.config(), {.context = 24, .batch = 8}, {.layout = layout});
+        const SessionOutcome o = run_session(model, *memory, 10, 100);
         CHECK(o.check.passed());
         CHECK(o.shifts > 5);
     }
 }
 
-TEST_CASE("session: models of one kind of layers") {
+TEST_CASE("session: a model may have layers of one kind only") {
     using enum llama::LayerKind;
     for (const llama::LayerKind kind : {sliding_attention, full_attention}) {
         llama::Config config = tiny_config();
         config.layer_types.assign(2, kind);
         llama::Llama model{RandomWeights{8}(config)};
-        const auto memory = llama::make_memory(config, "standard", "float", 24, 8);
-        const SessionOutcome o = run_session(model, *memory, {.context = 24, .batch = 8}, 10, 100);
+        const auto memory = llama::make_memory(config, {.context = 24, .batch = 8});
+        const SessionOutcome o = run_session(model, *memory, 10, 100);
         CHECK(o.check.passed());
         CHECK((memory->use().sliding.layers == 0) == (kind == full_attention));
         CHECK((memory->use().full.layers == 0) == (kind == sliding_attention));
@@ -110,7 +112,7 @@ TEST_CASE("session: models of one kind of layers") {
     }
 }
 
-TEST_CASE("session: the check finds faults") {
+TEST_CASE("session: the check finds faulty windows and shifts") {
     const llama::Config right = tiny_config();
     llama::Config narrow = right;
     llama::Config wide = right;
@@ -119,24 +121,24 @@ TEST_CASE("session: the check finds faults") {
     CHECK(check_with<Rope>(right).passed());
     CHECK_FALSE(check_with<Rope>(narrow).passed());
     CHECK_FALSE(check_with<Rope>(wide).passed());
-    CHECK_FALSE(check_with<TurnsBack>(right).passed());
-    CHECK_FALSE(check_with<TurnsNothing>(right).passed());
-    CHECK_FALSE(check_with<TurnsTooFar>(right).passed());
+    CHECK_FALSE(check_with<RotatesBack>(right).passed());
+    CHECK_FALSE(check_with<RotatesNothing>(right).passed());
+    CHECK_FALSE(check_with<RotatesTooFar>(right).passed());
 }
 
-TEST_CASE("session: layouts write the same text across shifts") {
-    const llama::SessionLimits limits{.context = 24, .batch = 8};
-    const auto standard = llama::make_memory(tiny().config(), "standard", "float", limits.context, limits.batch);
-    const auto permuted = llama::make_memory(tiny().config(), "permuted", "float", limits.context, limits.batch);
-    const SessionOutcome a = run_session(tiny(), *standard, limits, 10, 150);
-    const SessionOutcome b = run_session(tiny(), *permuted, limits, 10, 150);
+TEST_CASE("session: the text does not depend on the layout, across shifts") {
+    const llama::TextLimits limits{.context = 24, .batch = 8};
+    const auto standard = llama::make_memory(tiny().config(), limits, {.layout = "standard"});
+    const auto permuted = llama::make_memory(tiny().config(), limits, {.layout = "permuted"});
+    const SessionOutcome a = run_session(tiny(), *standard, 10, 150);
+    const SessionOutcome b = run_session(tiny(), *permuted, 10, 150);
     CHECK(a.shifts > 10);
     CHECK(a.text == b.text);
 }
 
-TEST_CASE("memory: what is used, and what the window evicted") {
-    const auto memory = llama::make_memory(tiny().config(), "standard", "half", 16, 8);
-    llama::Session session{tiny(), *memory, {.context = 16, .batch = 8}};
+TEST_CASE("memory: use and evictions are counted") {
+    const auto memory = llama::make_memory(tiny().config(), {.context = 16, .batch = 8}, {.element = "half"});
+    llama::Session session{tiny(), *memory};
     const std::vector<int> tokens(16, 1);
     session.feed(tokens);
     llama::MemoryUse use = memory->use();
@@ -149,7 +151,7 @@ TEST_CASE("memory: what is used, and what the window evicted") {
     CHECK(use.full.bytes == 16 * 2 * 2 * 6 * 2); // cells, keys and values, heads, elements, bytes
     CHECK(use.sliding.bytes == 2 * 13 * 2 * 2 * 6 * 2);
     CHECK(use.evicted == 11);
-    session.feed(std::vector<int>{1}); // positions 4 to 9 go, which the window has left already
+    session.feed(std::vector<int>{1}); // removes positions 4 to 9, which the window has left already
     use = memory->use();
     CHECK(session.shifts() == 1);
     CHECK(use.full.cells_used == 11);
@@ -157,15 +159,16 @@ TEST_CASE("memory: what is used, and what the window evicted") {
     CHECK(use.evicted == 12);
 }
 
-TEST_CASE("memory: recurrent states, as many as are taken back and one") {
-    for (const llama::Config& config : {tiny_hybrid_config(), tiny_known_hybrid_config()}) {
-        const auto memory = llama::make_memory(config, "standard", "half", 16, 8, 3);
+TEST_CASE("memory: a refused operation changes no member, and the rollback keeps its states") {
+    for (const llama::Config& config : {tiny_hybrid_config(), tiny_shakespeare_hybrid_config()}) {
+        const llama::TextLimits limits{.context = 16, .batch = 8, .rollback = 3};
+        const auto memory = llama::make_memory(config, limits, {.element = "half"});
         CHECK(memory->use().recurrent.layers == config.layers(llama::LayerKind::recurrent));
-        CHECK(memory->use().recurrent.cells == 2 * 4); // kept, and written by a pass
+        CHECK(memory->use().recurrent.cells == 2 * 4); // kept ones, and as many for a pass
         CHECK(memory->use().recurrent.cells_used == 0);
         CHECK(memory->use().sliding.cells == 5 + 3 + 8);
         llama::Llama model{RandomWeights{9}(config)};
-        llama::Session session{model, *memory, {.context = 16, .batch = 8, .rollback = 3}};
+        llama::Session session{model, *memory};
         session.feed(std::vector<int>(16, 1));
         CHECK(memory->use().recurrent.cells_used == 4);
         CHECK(memory->use().full.cells_used == 16);
@@ -185,8 +188,8 @@ TEST_CASE("memory: recurrent states, as many as are taken back and one") {
     }
 }
 
-TEST_CASE("memory: both caches take a batch, or neither") {
-    const auto memory = llama::make_memory(tiny().config(), "standard", "float", 16, 32);
+TEST_CASE("memory: both caches take a batch, or neither does") {
+    const auto memory = llama::make_memory(tiny().config(), {.context = 16, .batch = 32});
     const auto refused = memory->begin(0, 20); // the sliding cache has 5 + 32 cells, the full one 16
     REQUIRE_FALSE(refused.has_value());
     CHECK(refused.error() == cellar::Reason::full);

@@ -14,8 +14,8 @@
 #include <utility>
 #include <vector>
 
-/// A model of 3 layers with random weights: as small as can be while heads are shared, the heads together are not as
-/// wide as the residual stream, and both kinds of layers are there.
+/// The smallest model with both kinds of attention layers and shared heads whose heads together are not as wide as the
+/// residual stream.
 inline llama::Config tiny_config(llama::Pairing pairing = llama::Pairing::neox) {
     using enum llama::LayerKind;
     llama::Config c;
@@ -33,7 +33,7 @@ inline llama::Config tiny_config(llama::Pairing pairing = llama::Pairing::neox) 
     return c;
 }
 
-/// The same with recurrent layers: the channels are not as many as the residual stream has, and blocks share them.
+/// The same with recurrent layers. Their channels are in blocks, and are fewer than those of the residual stream.
 inline llama::Config tiny_hybrid_config() {
     using enum llama::LayerKind;
     llama::Config c = tiny_config();
@@ -44,11 +44,20 @@ inline llama::Config tiny_hybrid_config() {
     return c;
 }
 
-/// The same with the layers of the model that comes with the examples, whose memory is a `Hybrid`.
-inline llama::Config tiny_known_hybrid_config() {
+/// The same with the layers of the model shakespeare-hybrid.
+inline llama::Config tiny_shakespeare_hybrid_config() {
     using enum llama::LayerKind;
     llama::Config c = tiny_hybrid_config();
     c.layer_types = {recurrent, recurrent, sliding_attention, recurrent, recurrent, sliding_attention, full_attention};
+    return c;
+}
+
+/// A llama2.c checkpoint has only full layers, and its heads together are as wide as the residual stream.
+inline llama::Config llama2c_config() {
+    llama::Config c = tiny_config(llama::Pairing::interleaved);
+    c.head_dim = 4;
+    c.layer_types.assign(2, llama::LayerKind::full_attention);
+    c.rope_theta = 10000;
     return c;
 }
 
@@ -103,7 +112,7 @@ private:
         llama::RecurrenceWeights w;
         w.taps = matrix(c.lru_width, c.conv1d_width, 1);
         w.taps_bias = matrix(1, c.lru_width, 1);
-        w.decay = -matrix(1, c.lru_width, 1).array().exp(); // most of the state stays for some tokens
+        w.decay = -matrix(1, c.lru_width, 1).array().exp(); // keeps most of the state for some tokens
         w.decay_gate = gate();
         w.input_gate = gate();
         return w;
@@ -112,7 +121,7 @@ private:
     std::mt19937 random_;
 };
 
-/// Writes safetensors files, sound ones and others: a test spoils `header` or `data` before it takes the bytes.
+/// Writes safetensors files. A test may corrupt `header` or `data` before it takes the bytes.
 struct SafetensorsWriter {
     nlohmann::ordered_json header;
     std::string data;
@@ -151,13 +160,13 @@ inline void add_recurrent(SafetensorsWriter& file, const std::string& prefix, co
     file.add(unit + "input_gate_bias", r.input_gate.bias, true);
 }
 
-/// The file of a model, as the training script writes it (but in float).
+/// The file of a model as the training script writes it, but in float.
 inline SafetensorsWriter file_of(const llama::Weights& w) {
     const llama::Config& c = w.config;
     SafetensorsWriter file;
     std::string kinds;
     for (const llama::LayerKind kind : c.layer_types) {
-        constexpr const char* names[] = {"sliding_attention", "full_attention", "recurrent"};
+        constexpr const char* names[] = {"recurrent", "sliding_attention", "full_attention"};
         kinds += kinds.empty() ? "" : ",";
         kinds += names[static_cast<int>(kind)];
     }
@@ -209,7 +218,7 @@ inline SafetensorsWriter file_of(const llama::Weights& w) {
     return file;
 }
 
-/// The checkpoint of a model as llama2.c lays it out.
+/// The llama2.c checkpoint of a model.
 inline std::vector<char> checkpoint_of(const llama::Weights& w) {
     const llama::Config& c = w.config;
     std::vector<char> bytes;
@@ -245,7 +254,7 @@ inline std::vector<char> checkpoint_of(const llama::Weights& w) {
     return bytes;
 }
 
-/// The decay is another function of what is in the file: it comes back to rounding.
+/// Compares the decay with a tolerance, because it is computed from the parameter in the file.
 inline bool same(const llama::RecurrentWeights& a, const llama::RecurrentWeights& b) {
     const llama::RecurrenceWeights& x = a.recurrence;
     const llama::RecurrenceWeights& y = b.recurrence;

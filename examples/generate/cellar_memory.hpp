@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include "arithmetic.hpp"
+#include "config.hpp"
+#include "memory.hpp"
+#include "weights.hpp"
+#include <cellar/cellar.hpp>
+
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace llama {
+
+/// The state of a recurrent layer.
+struct RecentInputs : cellar::StateTensor<2> {}; // [taps - 1, width]
+struct Hidden : cellar::StateTensor<1> {};       // [width]
+
+/// The memory of one text in a `cellar::Hybrid`: all that the model needs of cellar. `Compute` runs attention and
+/// recurrences: `HostCompute` or `KokkosCompute`.
+template <class Layout, class Shift, class Compute>
+class CellarMemory final : public TextMemory {
+    using Backend = typename Compute::Backend;
+    using Recurrent = cellar::RecurrentMemory<cellar::States<RecentInputs, Hidden>, Backend>;
+    using Sliding = cellar::Cache<Layout, cellar::SlidingWindow<>, Shift, Backend>;
+    using Full = cellar::Cache<Layout, cellar::FullCausal, Shift, Backend>;
+    // The pattern comes from a model file. The members have the order of `LayerKind`.
+    using Memory = cellar::Hybrid<cellar::RunTimePattern, Recurrent, Sliding, Full>;
+
+public:
+    CellarMemory(const Config& config, const TextLimits& limits)
+        : config_{config},
+          limits_{limits},
+          rotary_{config, limits.context},
+          compute_{config},
+          memory_{member_of_layer(), recurrent(), sliding(), full()} {}
+
+    // [pass]
+    cellar::Result<void> begin(int first, int tokens) override {
+        positions_.clear();
+        for (int i = 0; i < tokens; ++i) positions_.push_back({first + i});
+        sequences_.assign(positions_.size(), text);
+        auto pass = memory_.begin({positions_, sequences_});
+        if (!pass) return pass.error();
+        pass_.emplace(*std::move(pass));
+        return {};
+    }
+
+    void attend(int layer, Matrix& queries, Matrix& keys, const Matrix& values, Matrix& out) override {
+        rotary_.rotate(queries, positions_.front().value);
+        rotary_.rotate(keys, positions_.front().value);
+        const auto rows = compute_.upload(queries, keys, values);
+        pass_->visit(layer, [&](auto& pass, int index) {
+            if constexpr (requires { pass.mask(); }) {
+                pass.put(index, rows.keys, rows.values);
+                compute_.attend(rows.queries, pass.template get<typename Compute::MaskElement>(index), out);
+            }
+        });
+    }
+
+    void recur(int layer, const RecurrenceWeights& w, Matrix& x) override {
+        compute_.upload(x);
+        pass_->visit(layer, [&](auto& pass, int index) {
+            if constexpr (requires { pass.micro_batches(); }) {
+                for (const cellar::MicroBatch& micro_batch : pass.micro_batches()) {
+                    const auto inputs = pass.template get<RecentInputs>(index, micro_batch);
+                    const auto hidden = pass.template get<Hidden>(index, micro_batch);
+                    compute_.recur(index, w, micro_batch, inputs, hidden, x);
+                    pass.put(index, micro_batch);
+                }
+            }
+        });
+        compute_.download(x);
+    }
+
+    void commit() override {
+        const int before = sliding_tokens();
+        pass_->commit();
+        pass_.reset();
+        evicted_ += before - sliding_tokens();
+    }
+
+    cellar::Result<void> remove(int begin, int end) override { return memory_.remove(text, {begin}, {end}); }
+    // [/pass]
+
+    const TextLimits& limits() const override { return limits_; }
+
+    MemoryUse use() const override {
+        MemoryUse use;
+        if (has(LayerKind::sliding_attention)) use.sliding = use_of(memory_.template member<Sliding>());
+        if (has(LayerKind::full_attention)) use.full = use_of(memory_.template member<Full>());
+        if (has(LayerKind::recurrent)) {
+            const Recurrent& states = memory_.template member<Recurrent>();
+            use.recurrent = {states.layers(), states.statistics().used, states.slots(), states.bytes()};
+        }
+        use.evicted = evicted_;
+        return use;
+    }
+
+    double unit_roundoff() const override {
+        using Element = typename Layout::key_element;
+        if (std::is_same_v<Element, cellar::half>) return 0x1p-11;
+        if (std::is_same_v<Element, cellar::bfloat16>) return 0x1p-8;
+        return 0x1p-24;
+    }
+
+private:
+    static constexpr cellar::Sequence text{0};
+
+    // [members]
+    std::vector<int> member_of_layer() const {
+        std::vector<int> members;
+        for (const LayerKind kind : config_.layer_types) members.push_back(static_cast<int>(kind));
+        return members;
+    }
+
+    std::optional<Recurrent> recurrent() const {
+        if (!has(LayerKind::recurrent)) return std::nullopt;
+        return Recurrent{cellar::StateShape{config_.layers(LayerKind::recurrent),
+                                            {{config_.conv1d_width - 1, config_.lru_width}, {config_.lru_width}}},
+                         cellar::StateLimits{.sequences = 1, .batch = limits_.batch, .rollback = limits_.rollback},
+                         compute_.backend()};
+    }
+
+    /// Forgets tokens that no sliding layer sees any more, even after the rollback.
+    std::optional<Sliding> sliding() const {
+        if (!has(LayerKind::sliding_attention)) return std::nullopt;
+        const cellar::WindowOptions options{.retention = config_.sliding_window + limits_.rollback};
+        return Sliding{shape(LayerKind::sliding_attention), cache_limits(),
+                       cellar::SlidingWindow<>{config_.sliding_window, options}, shift(), compute_.backend()};
+    }
+
+    std::optional<Full> full() const {
+        if (!has(LayerKind::full_attention)) return std::nullopt;
+        return Full{shape(LayerKind::full_attention), cache_limits(), cellar::FullCausal{}, shift(),
+                    compute_.backend()};
+    }
+    // [/members]
+
+    bool has(LayerKind kind) const { return config_.layers(kind) > 0; }
+
+    cellar::CacheShape shape(LayerKind kind) const {
+        return {config_.layers(kind), config_.num_key_value_heads, config_.head_dim};
+    }
+    cellar::CacheLimits cache_limits() const {
+        return {.sequences = 1, .capacity = limits_.context, .batch = limits_.batch};
+    }
+    Shift shift() const { return Shift{cellar::rope_frequencies(config_.head_dim, config_.rope_theta)}; }
+
+    int sliding_tokens() const {
+        return has(LayerKind::sliding_attention) ? memory_.template member<Sliding>().tokens(text) : 0;
+    }
+
+    template <class Cache>
+    static CacheUse use_of(const Cache& cache) {
+        return {cache.layers(), cache.tokens(text), cache.cells(), cache.bytes()};
+    }
+
+    Config config_;
+    TextLimits limits_;
+    Rotary rotary_;
+    Compute compute_;
+    Memory memory_;
+    std::optional<cellar::PassOf<Memory>> pass_; // after memory_, because it must not outlive it
+    std::vector<cellar::Position> positions_;    // of the batch
+    std::vector<cellar::Sequence> sequences_;
+    std::int64_t evicted_ = 0;
+};
+
+/// A `CellarMemory` whose types are chosen at run time.
+template <class Compute>
+std::unique_ptr<TextMemory> make_cellar_memory(const Config& config, const TextLimits& limits,
+                                               const CacheFormat& format) {
+    const auto make = [&]<class Layout>(Layout) -> std::unique_ptr<TextMemory> {
+        using cellar::Interleaved, cellar::Neox, cellar::RopeShift;
+        if (config.rope_pairing == Pairing::neox)
+            return std::make_unique<CellarMemory<Layout, RopeShift<Neox>, Compute>>(config, limits);
+        return std::make_unique<CellarMemory<Layout, RopeShift<Interleaved>, Compute>>(config, limits);
+    };
+    const auto with_element = [&]<class Element>(Element) {
+        if (format.layout == "standard") return make(cellar::StandardV<Element>{});
+        if (format.layout == "permuted") return make(cellar::PermutedV<Element>{});
+        throw std::runtime_error{"layout '" + format.layout + "', expected 'standard' or 'permuted'"};
+    };
+    if (format.element == "float") return with_element(float{});
+    if (format.element == "half") return with_element(cellar::half{});
+    if (format.element == "bf16") return with_element(cellar::bfloat16{});
+    throw std::runtime_error{"element type '" + format.element + "', expected 'float', 'half' or 'bf16'"};
+}
+
+} // namespace llama
