@@ -2,24 +2,24 @@
 """Trains the byte-level hybrid Shakespeare model of the examples and exports it.
 
 How to run
-    As ../shakespeare/train.py, from which this takes everything but the
-    recurrent layers; its first lines say what to install. The published
-    weights were made with
+    Like ../shakespeare/train.py, which this script extends by recurrent
+    layers; its first lines say what to install. The published weights were
+    made with
 
         export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
         python3 train.py train --data tinyshakespeare.txt --out model.safetensors \\
             --minutes 82 --eval-every 500
 
-    Debian's PyTorch does not tell OpenBLAS about --threads. Where something
-    else uses the cores, its threads wait for each other: a step took ten times
-    as long without the second variable.
+    Debian's PyTorch does not pass --threads to OpenBLAS. On a busy machine its
+    threads wait for each other: a step took ten times as long without the
+    second variable.
 
 Model
-    Griffin (De et al., 2024, arXiv:2402.19427) in small: most layers mix the
-    positions with a gated linear recurrence behind a short causal convolution,
-    some with a sliding window of attention, the last one with full attention.
-    The attention layers, the norms and the feed-forward parts are those of the
-    first model.
+    A small Griffin (De et al., 2024, arXiv:2402.19427): most layers mix
+    positions with a gated linear recurrence after a short causal convolution,
+    some with attention in a sliding window, the last one with full attention.
+    The attention layers, the norms and the feed-forward networks are those of
+    the first model.
 """
 
 import math
@@ -64,7 +64,7 @@ class Config(base.Config):
 class Scan(torch.autograd.Function):
     """h[t] = a[t] * h[t - 1] + x[t] along dimension 1, from h = 0.
 
-    Written out because autograd would keep a node and a tensor for each step.
+    Has its own gradient, because autograd would keep a node and a tensor per step.
     """
 
     @staticmethod
@@ -91,9 +91,9 @@ class Recurrence(nn.Module):
     """The real-gated linear recurrent unit (RG-LRU).
 
     h[t] = a * h[t - 1] + sqrt(1 - a^2) * (i * x[t]), where
-    a = exp(-8 softplus(recurrent_param) r), r and i are logistic gates of x[t],
-    each block of channels with a matrix of its own: row o of a gate's weights
-    holds the inputs of o's block.
+    a = exp(-8 softplus(recurrent_param) r). r and i are logistic gates of x[t].
+    Each block of channels has its own matrix: row o of the weights of a gate
+    has the weights of output o for the inputs of its block.
     """
 
     def __init__(self, c):
@@ -132,7 +132,7 @@ class RecurrentBlock(nn.Module):
         self.rg_lru = Recurrence(c)
 
     def convolve(self, x):
-        """Each channel's last conv1d_width inputs; the last weight is that of the newest."""
+        """A causal convolution per channel. The last weight is that of the newest input."""
         width = self.conv_weight.shape[1]
         padded = F.pad(x, (0, 0, width - 1, 0))
         y = self.conv_bias

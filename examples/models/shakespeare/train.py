@@ -2,7 +2,7 @@
 """Trains the byte-level Shakespeare model of the examples and exports it.
 
 How to run
-    Any PyTorch >= 2.4 on a CPU will do. The published weights were made with
+    Needs PyTorch >= 2.4; a CPU is enough. The published weights were made with
     the packages of Debian sid:
 
         apt-get install --no-install-recommends \\
@@ -14,16 +14,16 @@ How to run
 
     `train` writes a checkpoint next to --out at every evaluation (`.ckpt.last`,
     and `.ckpt.best` for the lowest validation loss so far), continues from
-    `.ckpt.last` with --resume, and exports the best one at its end. `export`
-    only writes model.safetensors and reference.json from a checkpoint; `check`
+    `.ckpt.last` with --resume, and exports the best one at the end. `export`
+    writes model.safetensors and reference.json from a checkpoint. `check`
     measures the validation loss of a model.safetensors and prints a sample.
 
 Model
-    A decoder as in Llama over bytes: RMSNorm before each block, rotary
+    A decoder over bytes like Llama: RMSNorm before each block, rotary
     positions in the NeoX pairing (i, i + head_dim / 2), grouped-query
-    attention, SwiGLU, embedding tied to the output. All layers but the last
-    attend to a sliding window (query p sees the keys p - window + 1 .. p); the
-    last one attends to everything before it.
+    attention, SwiGLU, embedding tied to the output. All layers except the last
+    attend to a sliding window (query p sees the keys p - window + 1 .. p). The
+    last one attends to all earlier keys.
 """
 
 import argparse
@@ -95,15 +95,15 @@ class Config:
 
 
 # ---------------------------------------------------------------------------
-# The model. The names of the parameters are those of Hugging Face's Llama.
+# The model. The parameters have the names of Hugging Face's Llama.
 # ---------------------------------------------------------------------------
 
 
 def dropout(x, p, training):
-    """Drops with a probability of p rounded to 1/256.
+    """F.dropout with a probability of p rounded to 1/256.
 
-    The same as F.dropout, but with one byte of the random generator for each
-    element: on a CPU, drawing the numbers is what dropout costs.
+    Draws one random byte per element, because on a CPU the random numbers take
+    most of the time of F.dropout.
     """
     threshold = round(p * 256)
     if not training or threshold == 0:
@@ -138,7 +138,7 @@ def rotate(x, table):
 
 
 def attend(q, k, v, mask=None):
-    """[batch, position, head, head_dim] -> the same; causal if no mask is given."""
+    """[batch, position, head, head_dim] -> the same. Causal without a mask."""
     group = q.shape[2] // k.shape[2]
     k, v = (t.repeat_interleave(group, dim=2).transpose(1, 2) for t in (k, v))
     y = F.scaled_dot_product_attention(
@@ -156,8 +156,8 @@ def window_mask(length, window):
 def attend_window(q, k, v, window):
     """The same as `attend` with window_mask, in blocks of `window` queries.
 
-    A block of queries needs only its own keys and those of the block before,
-    so the cost is linear in the length. The length is a multiple of the window.
+    A block of queries needs only its own keys and those of the previous block,
+    so the cost is linear in the length, a multiple of the window.
     """
     batch, length = q.shape[:2]
     blocks = length // window
@@ -168,7 +168,7 @@ def attend_window(q, k, v, window):
         return torch.cat((previous, t), dim=2).flatten(0, 1)
 
     mask = window_mask(2 * window, window)[window:].expand(blocks, -1, -1).clone()
-    mask[0, :, :window] = False  # nothing comes before the first block
+    mask[0, :, :window] = False  # the first block has no previous one
     mask = mask.repeat(batch, 1, 1).unsqueeze(1)
     q = q.reshape(batch * blocks, window, *q.shape[2:])
     y = attend(q, with_previous(k), with_previous(v), mask)
@@ -213,7 +213,7 @@ class MLP(nn.Module):
 
 
 class Layer(nn.Module):
-    """What mixes the positions, then what works on each; `mixer` is the name of the first."""
+    """A block that mixes positions, named `mixer`, then one that works on each position."""
 
     mixer = "self_attn"
 
@@ -270,7 +270,7 @@ class Model(nn.Module):
 
 
 def read_data(path):
-    """The bytes of the file: the first 90 % to train, the last 10 % to validate."""
+    """The bytes of the file: the first 90 % for training, the last 10 % for validation."""
     data = np.fromfile(path, dtype=np.uint8)
     n = int(len(data) * 0.9)
     return torch.from_numpy(data[:n].astype(np.int64)), torch.from_numpy(data[n:].astype(np.int64))
@@ -279,9 +279,8 @@ def read_data(path):
 class Batches:
     """Windows of the training text without repetition within an epoch.
 
-    Each epoch cuts the text at a random offset and shuffles the pieces, so the
-    contexts start at different places every time. A batch is a function of the
-    seed and the step alone, which makes resuming exact.
+    Each epoch cuts the text at a random offset and shuffles the pieces. A batch
+    depends only on the seed and the step, so resuming is exact.
     """
 
     def __init__(self, data, batch, context, seed):
@@ -303,10 +302,10 @@ class Batches:
 
 
 class Workers:
-    """One or several processes that share a batch, each with its own threads.
+    """One or more processes that share a batch, each with its own threads.
 
     On a busy machine this is much faster than the threads of a BLAS library,
-    which wait for each other within every matrix product; the processes meet
+    because those wait for each other in every matrix product, the processes
     once per step.
     """
 
@@ -328,7 +327,7 @@ class Workers:
         return tensor
 
     def average_gradients(self, parameters, loss):
-        """Averages the gradients and returns the average loss."""
+        """Averages the gradients. Returns the average loss."""
         flat = torch.cat([p.grad.flatten() for p in parameters] + [loss.detach().view(1)])
         self.sum(flat).div_(self.count)
         i = 0
@@ -342,8 +341,8 @@ class Workers:
 def evaluate(model, data, context, workers=Workers()):
     """Mean loss (nats per byte) over all of `data`, cut into windows of `context`.
 
-    Every byte but the first is predicted exactly once; what precedes a window
-    is not seen, so the first bytes of each window are predicted from little.
+    Every byte except the first is predicted exactly once. A window does not see
+    the previous one, so its first bytes are predicted from little context.
     """
     model.eval()
     n = (len(data) - 1) // context
@@ -359,7 +358,7 @@ def evaluate(model, data, context, workers=Workers()):
 
 
 def rounded_to_half(model):
-    """A copy of the model whose weights went through float16."""
+    """A copy of the model with weights rounded to float16."""
     copy = type(model)(model.c)
     copy.load_state_dict({k: v.half().float() for k, v in model.state_dict().items()})
     return copy.eval()
@@ -383,7 +382,7 @@ def sample(model, prompt, length, temperature, seed):
 
 
 def write_safetensors(path, tensors, meta):
-    """Header length (u64), JSON header padded with spaces to 8 bytes, raw data."""
+    """Writes the header length (u64), the JSON header padded with spaces to 8 bytes, the data."""
     header, blobs, offset = {"__metadata__": meta}, [], 0
     for name, t in tensors.items():
         blob = t.detach().half().contiguous().numpy().astype("<f2").tobytes()
@@ -403,7 +402,7 @@ def write_safetensors(path, tensors, meta):
 
 
 def read_safetensors(path, kind):
-    """The model of a file written by write_safetensors, in float32."""
+    """Reads a model in float32 from a file of write_safetensors."""
     with open(path, "rb") as f:
         (size,) = struct.unpack("<Q", f.read(8))
         header, data = json.loads(f.read(size)), f.read()
@@ -419,10 +418,10 @@ def read_safetensors(path, kind):
 
 
 def prompts(validation):
-    """(name, bytes): two lines everybody knows and two places of the validation text."""
+    """(name, bytes): two well-known lines and two speeches of the validation text."""
     text = bytes(validation.to(torch.uint8).tolist())
 
-    def speech(after, length):  # begins where somebody begins to speak
+    def speech(after, length):  # begins at a speaker's name
         start = text.index(b"\n\n", after) + 2
         return text[start : start + length]
 
@@ -497,7 +496,7 @@ def reference(model, validation, greedy_length=100):
 
 
 def check_attention(c):
-    """The blocked sliding window equals the plain one."""
+    """Checks that attend_window equals attend with window_mask."""
     g = torch.Generator().manual_seed(0)
     length = 4 * c.sliding_window
     q, k, v = (torch.randn(2, length, h, c.head_dim, generator=g) for h in (4, 2, 2))
@@ -528,16 +527,16 @@ def export(model, validation, out):
 # ---------------------------------------------------------------------------
 
 
-def part_done(step, seconds, a):
-    """How much of the run is over, 0 to 1: of its steps, or of its time with --minutes."""
+def share_done(step, seconds, a):
+    """The share of the run that is done, 0 to 1: of its steps, or of its time with --minutes."""
     return min(1.0, seconds / (60 * a.minutes)) if a.minutes else step / a.steps
 
 
 def learning_rate(step, done, a):
-    """Linear warm-up, constant, then linear down to a.lr_floor from the part a.decay_from on.
+    """Linear warm-up, constant, then linear to a.lr_floor, starting at the share a.decay_from.
 
-    Until the decay begins, nothing depends on the length of the run: --resume
-    with another --steps gives what a run with that number would have given.
+    Before the decay, the rate does not depend on the length of the run, so
+    --resume may change --steps.
     """
     if step < a.warmup:
         return a.lr * (step + 1) / a.warmup
@@ -593,14 +592,14 @@ def train_worker(rank, a, kind, stem, rendezvous):
     start = mark = time.perf_counter()
     running, seen = 0.0, 0
 
-    def part_done_after(step):  # the same in all processes: the schedule depends on it
+    def share_done_after(step):  # equal in all processes, because the schedule depends on it
         elapsed = torch.tensor([spent + time.perf_counter() - start], dtype=torch.float64)
-        return part_done(step, workers.sum(elapsed).item() / workers.count, a)
+        return share_done(step, workers.sum(elapsed).item() / workers.count, a)
 
-    step, part = first, part_done_after(first)
-    while part < 1:
+    step, done = first, share_done_after(first)
+    while done < 1:
         for group in optimizer.param_groups:
-            group["lr"] = learning_rate(step, part, a)
+            group["lr"] = learning_rate(step, done, a)
         torch.manual_seed((a.seed << 32) + step * a.workers + rank)  # for dropout
         x, y = (t.tensor_split(a.workers)[rank] for t in batches(step))
         loss = F.cross_entropy(model(x).flatten(0, 1), y.flatten())
@@ -611,16 +610,16 @@ def train_worker(rank, a, kind, stem, rendezvous):
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         step += 1
-        part = part_done_after(step)
+        done = share_done_after(step)
         if step % a.log_every == 0:
             now = time.perf_counter()
             rate = seen * tokens / (now - mark)
             report(
                 f"step {step} loss {running / seen:.4f} {rate:.0f} tokens/s "
-                f"{spent + now - start:.0f} s, {100 * part:.1f} % done"
+                f"{spent + now - start:.0f} s, {100 * done:.1f} % done"
             )
             mark, running, seen = now, 0.0, 0
-        if step % a.eval_every == 0 or part >= 1:
+        if step % a.eval_every == 0 or done >= 1:
             loss = evaluate(
                 rounded_to_half(model), validation, c.max_position_embeddings, workers
             )
@@ -656,30 +655,30 @@ def export_checkpoint(path, kind, validation, out):
 def main(kind, description, **defaults):
     p = argparse.ArgumentParser(description=description)
     p.add_argument("command", choices=["train", "export", "check"])
-    p.add_argument("--data", required=True, help="the text, e.g. tinyshakespeare.txt")
+    p.add_argument("--data", required=True, help="the text, for example tinyshakespeare.txt")
     p.add_argument("--out", default="model.safetensors")
     p.add_argument(
         "--checkpoint",
-        help="export: the file; train: what the names of the files begin with",
+        help="export: the file; train: the prefix of the file names",
     )
     p.add_argument("--seed", type=int, default=1)
     p.add_argument("--steps", type=int, default=2500)
-    p.add_argument("--minutes", type=float, help="end by the clock instead of after --steps")
+    p.add_argument("--minutes", type=float, help="end after this time instead of after --steps")
     p.add_argument("--batch", type=int, default=16, help="windows of 256 bytes per step")
     p.add_argument("--lr", type=float, default=3e-3)
     p.add_argument("--lr-floor", type=float, default=0.02, help="last rate, as a fraction of --lr")
-    p.add_argument("--decay-from", type=float, default=0.5, help="where the rate begins to fall")
+    p.add_argument("--decay-from", type=float, default=0.5, help="share of the run before the decay")
     p.add_argument("--warmup", type=int, default=100)
     p.add_argument("--beta2", type=float, default=0.99)
     p.add_argument("--weight-decay", type=float, default=0.1)
     p.add_argument("--dropout", type=float, default=0.1)
-    p.add_argument("--threads", type=int, default=1, help="of each process; 0: PyTorch's choice")
+    p.add_argument("--threads", type=int, default=1, help="per process; 0: PyTorch's default")
     p.add_argument("--workers", type=int, default=2, help="train: processes that share a batch")
     p.add_argument("--eval-every", type=int, default=250)
     p.add_argument("--log-every", type=int, default=50)
     p.add_argument("--resume", action="store_true", help="train: continue from .ckpt.last")
     p.add_argument("--no-export", action="store_true", help="train: write checkpoints only")
-    p.add_argument("--prompt", default="ROMEO:\n", help="check: begin of the sample")
+    p.add_argument("--prompt", default="ROMEO:\n", help="check: start of the sample")
     p.add_argument("--length", type=int, default=500, help="check: bytes to sample")
     p.add_argument("--temperature", type=float, default=0.8)
     p.set_defaults(**defaults)
