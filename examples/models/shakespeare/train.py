@@ -667,7 +667,7 @@ def main(kind, description, **defaults):
     p.add_argument("--batch", type=int, default=16, help="windows of 256 bytes per step")
     p.add_argument("--lr", type=float, default=3e-3)
     p.add_argument("--lr-floor", type=float, default=0.02, help="last rate, as a fraction of --lr")
-    p.add_argument("--decay-from", type=float, default=0.5, help="share of the run before the decay")
+    p.add_argument("--decay-from", type=float, default=0.5, help="share of the run before it falls")
     p.add_argument("--warmup", type=int, default=100)
     p.add_argument("--beta2", type=float, default=0.99)
     p.add_argument("--weight-decay", type=float, default=0.1)
