@@ -39,6 +39,12 @@ struct Scene {
 
 inline constexpr std::int32_t max_batch = 512;
 
+/// Ends a pass whose rows nobody reads.
+template <class Pass>
+void mark_put(Pass& pass, int layers) {
+    for (int layer = 0; layer < layers; ++layer) pass.visit(layer, [](auto& own, int i) { own.mark_put(i); });
+}
+
 inline void store(WholeBook& book, const Batch& batch) {
     expect(book.begin(batch).has_value(), "the cache is too small for the scene");
     book.commit();
@@ -47,20 +53,21 @@ template <class Memory>
 void store(Memory& cache, const Batch& batch) {
     auto pass = cache.begin(batch);
     expect(pass.has_value(), "the cache is too small for the scene");
+    mark_put(*pass, cache.layers());
     pass->commit();
 }
 
 /// A batch: a prompt of one sequence, or one token for each of several.
-class Tokens {
+class TokenList {
 public:
-    static Tokens prompt(Sequence s, Position from, std::int32_t n) {
-        Tokens tokens;
+    static TokenList prompt(Sequence s, Position from, std::int32_t n) {
+        TokenList tokens;
         for (std::int32_t i = 0; i < n; ++i) tokens.add(s, from + i);
         return tokens;
     }
     /// The next token of each of sequences [0, n).
-    static Tokens step(const detail::CellTable& table, std::int32_t n) {
-        Tokens tokens;
+    static TokenList step(const detail::CellTable& table, std::int32_t n) {
+        TokenList tokens;
         for (std::int32_t s = 0; s < n; ++s) {
             const detail::PositionRuns& runs = table.record({s}).runs;
             tokens.add({s}, runs.empty() ? Position{0} : runs.last() + 1);
@@ -86,12 +93,12 @@ template <class Memory>
 void prefill(Memory& memory, Sequence s, Position from, std::int32_t n) {
     const std::int32_t max_tokens = std::min(max_batch, memory.limits().batch);
     for (std::int32_t done = 0; done < n; done += max_tokens)
-        store(memory, Tokens::prompt(s, from + done, std::min(max_tokens, n - done)).batch());
+        store(memory, TokenList::prompt(s, from + done, std::min(max_tokens, n - done)).batch());
 }
 
 template <class Memory>
 void decode(Memory& memory, std::int32_t sequences, std::int32_t steps) {
-    Tokens tokens = Tokens::step(table_of(memory), sequences);
+    TokenList tokens = TokenList::step(table_of(memory), sequences);
     for (std::int32_t i = 0; i < steps; ++i, tokens.advance(1)) store(memory, tokens.batch());
 }
 
@@ -111,22 +118,25 @@ inline CacheLimits limits_of(const Scene& scene, std::int32_t extra = 0) {
 }
 
 template <WindowPolicy Window>
-Bookkeeping<Window> filled(const Scene& scene);
+Bookkeeping<Window> filled(const Scene& scene, Positions positions = Positions::consecutive);
 
 template <>
-inline Bookkeeping<FullCausal> filled(const Scene& scene) {
-    Bookkeeping<FullCausal> cache{CacheShape{1, 1, 1}, limits_of(scene)};
+inline Bookkeeping<FullCausal> filled(const Scene& scene, Positions positions) {
+    CacheLimits limits = limits_of(scene);
+    limits.positions = positions;
+    Bookkeeping<FullCausal> cache{CacheShape{1, 1, 1}, limits};
     fill(cache, scene);
     return cache;
 }
 
 /// The window is as wide as a sequence's share of the cells. If there are several, each has forgotten its prompt.
 template <>
-inline Bookkeeping<SlidingWindow<>> filled(const Scene& scene) {
+inline Bookkeeping<SlidingWindow<>> filled(const Scene& scene, Positions positions) {
     const std::int32_t width = scene.tokens() - 1;
     const CacheLimits limits{.sequences = scene.sequences,
                              .capacity = scene.cells,
-                             .batch = scene.cells - (width + (scene.sequences > 1 ? 1 : 0)) * scene.sequences};
+                             .batch = scene.cells - (width + (scene.sequences > 1 ? 1 : 0)) * scene.sequences,
+                             .positions = positions};
     Bookkeeping<SlidingWindow<>> cache{CacheShape{1, 1, 1}, limits, SlidingWindow<>{width}};
     expect(cache.cells() == scene.cells, "the window does not fill the cache as intended");
     fill(cache, scene);

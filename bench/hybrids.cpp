@@ -21,7 +21,7 @@ public:
     auto& first() { return std::get<0>(caches_); }
     auto& last() { return std::get<sizeof...(Caches) - 1>(caches_); }
     void step(const Batch& batch) {
-        const auto commit = [](auto... passes) { (passes->commit(), ...); };
+        const auto commit = [](auto... passes) { ((mark_put(*passes, 1), passes->commit()), ...); };
         std::apply([&](auto&... cache) { commit(cache.begin(batch)...); }, caches_);
     }
 
@@ -36,7 +36,11 @@ public:
 
     auto& first() { return memory_.template member<0>(); }
     auto& last() { return memory_.template member<static_cast<int>(sizeof...(Caches)) - 1>(); }
-    void step(const Batch& batch) { memory_.begin(batch)->commit(); }
+    void step(const Batch& batch) {
+        auto pass = memory_.begin(batch);
+        mark_put(*pass, memory_.layers());
+        pass->commit();
+    }
 
 private:
     Hybrid<Repeat<Caches...>, Caches...> memory_;
@@ -45,7 +49,7 @@ private:
 // The last cache has no window, so it is rewound after each run. Positions still continue, because the caches with a
 // window need them to; this leaves gaps in the positions of the last cache.
 template <class Variant>
-void run_steps(Variant& variant, const Scene& scene, Tokens& tokens, Stopwatch& watch) {
+void run_steps(Variant& variant, const Scene& scene, TokenList& tokens, Stopwatch& watch) {
     constexpr int steps = 16;
     watch.start();
     for (int i = 0; i < steps; ++i, tokens.advance(1)) variant.step(tokens.batch());
@@ -58,10 +62,10 @@ void run_steps(Variant& variant, const Scene& scene, Tokens& tokens, Stopwatch& 
 
 template <WindowPolicy... Windows>
 void measure_steps(benchmark::State& state, const Scene& scene) {
-    Combined<Bookkeeping<Windows>...> combined{filled<Windows>(scene)...};
-    Separate<Bookkeeping<Windows>...> separate{filled<Windows>(scene)...};
-    Tokens combined_tokens = Tokens::step(table_of(combined.first()), scene.sequences);
-    Tokens separate_tokens = combined_tokens;
+    Combined<Bookkeeping<Windows>...> combined{filled<Windows>(scene, Positions::any)...};
+    Separate<Bookkeeping<Windows>...> separate{filled<Windows>(scene, Positions::any)...};
+    TokenList combined_tokens = TokenList::step(table_of(combined.first()), scene.sequences);
+    TokenList separate_tokens = combined_tokens;
     Stopwatch separate_watch;
     measure(state, [&](Stopwatch& watch) {
         run_steps(combined, scene, combined_tokens, watch);

@@ -24,7 +24,10 @@ constexpr Job jobs[] = {{"begin", Timed::begin},
 template <WindowPolicy Window>
 void measure_cellar(benchmark::State& state, Timed timed, const Scene& scene, std::int32_t prompt) {
     Steps<Window> steps{scene, prompt};
-    steps.cache.reserve(steps.batch().tokens()).drop();
+    {
+        auto reserved = steps.cache.reserve(steps.batch().tokens());
+        if (timed == Timed::begin_mask_commit) static_cast<void>(reserved.mask());
+    }
     measure(state, [&](Stopwatch& watch) {
         if (timed != Timed::drop) watch.start();
         auto pass = steps.cache.begin(steps.batch());
@@ -36,6 +39,7 @@ void measure_cellar(benchmark::State& state, Timed timed, const Scene& scene, st
             return;
         }
         if (timed == Timed::begin_mask_commit) benchmark::DoNotOptimize(pass->mask().data_handle());
+        pass->mark_put(0);
         pass->commit();
         if (timed != Timed::begin) watch.stop();
         steps.advance();

@@ -27,7 +27,7 @@ WholeBook filled_book(const Scene& scene) {
 
 void measure_tail(benchmark::State& state, const Scene& scene) {
     WholeBook book = filled_book(scene);
-    const Tokens last = Tokens::prompt({0}, {scene.tokens() - 1}, 1);
+    const TokenList last = TokenList::prompt({0}, {scene.tokens() - 1}, 1);
     measure(state, [&](Stopwatch& watch) {
         watch.start();
         (void)book.remove({0}, {scene.tokens() - 1}, to_end, detail::MovedKeys::refused).has_value();
@@ -39,7 +39,7 @@ void measure_tail(benchmark::State& state, const Scene& scene) {
 void measure_tail_by_scan(benchmark::State& state, const Scene& scene) {
     const WholeBook book = filled_book(scene);
     ScanCache<FullCausal> scan{table_of(book), FullCausal{}};
-    const Tokens last = Tokens::prompt({0}, {scene.tokens() - 1}, 1);
+    const TokenList last = TokenList::prompt({0}, {scene.tokens() - 1}, 1);
     measure(state, [&](Stopwatch& watch) {
         watch.start();
         scan.remove({0}, {scene.tokens() - 1}, to_end);
@@ -89,7 +89,7 @@ void measure_rotation(benchmark::State& state, const Scene& scene) {
     const auto store_keys = [&](Position from) {
         for (Position p = from; p.value < tokens; p = p + max_batch) {
             const std::int32_t n = std::min(max_batch, tokens - p.value);
-            auto pass = cache.begin(Tokens::prompt({0}, p, n).batch());
+            auto pass = cache.begin(TokenList::prompt({0}, p, n).batch());
             pass->put(0, contiguous_view(keys.data(), n, heads, dim), StridedView<const float, 3>{});
             pass->commit();
         }

@@ -27,7 +27,7 @@ StateShape mamba_shape() {
 
 // A pass with the next token of each of n sequences. It writes no states, because their contents do not matter here.
 void step(Mamba& memory, std::int32_t n) {
-    Tokens tokens;
+    TokenList tokens;
     for (std::int32_t s = 0; s < n; ++s) tokens.add({s}, memory.next({s}));
     auto pass = memory.begin(tokens.batch());
     for (int layer = 0; layer < layers; ++layer)
@@ -37,7 +37,7 @@ void step(Mamba& memory, std::int32_t n) {
 
 void measure_begin(benchmark::State& state, std::int32_t sequences) {
     RecurrentMemory<States<Conv>> memory{StateShape{1, {{1, 1}}}, {.sequences = sequences, .batch = sequences}};
-    Tokens tokens;
+    TokenList tokens;
     for (std::int32_t s = 0; s < sequences; ++s) tokens.add({s}, {0});
     measure(state, [&](Stopwatch& watch) {
         watch.start();
@@ -53,7 +53,7 @@ void measure_get_put(benchmark::State& state) {
     Mamba memory{mamba_shape(), {.sequences = 1, .batch = 1}};
     step(memory, 1);
     measure(state, [&](Stopwatch& watch) {
-        Tokens tokens;
+        TokenList tokens;
         tokens.add({0}, memory.next({0}));
         auto pass = memory.begin(tokens.batch());
         watch.start();
@@ -68,12 +68,11 @@ void measure_get_put(benchmark::State& state) {
 }
 
 void measure_checkpoint(benchmark::State& state) {
-    const std::int64_t bytes = Mamba::bytes_per_sequence(mamba_shape());
-    Mamba memory{mamba_shape(), {.sequences = 1, .batch = 1, .checkpoint_bytes = 4 * bytes}};
+    Mamba memory{mamba_shape(), {.sequences = 1, .batch = 1, .checkpoints = 3}};
     step(memory, 1);
     measure(state, [&](Stopwatch& watch) {
         watch.start();
-        memory.checkpoint({0});
+        static_cast<void>(memory.checkpoint({0}));
         step(memory, 1);
         watch.stop();
     });

@@ -49,15 +49,15 @@ private:
         if constexpr (std::same_as<Window, FullCausal>)
             for (std::int32_t s = 0; s < scene_.sequences; ++s)
                 (void)cache.remove({s}, {scene_.tokens()}, to_end).has_value();
-        tokens_ = prompt_ != 0 ? Tokens::prompt({0}, table_of(cache).record({0}).runs.last() + 1, prompt_)
-                               : Tokens::step(table_of(cache), scene_.sequences);
+        tokens_ = prompt_ != 0 ? TokenList::prompt({0}, table_of(cache).record({0}).runs.last() + 1, prompt_)
+                               : TokenList::step(table_of(cache), scene_.sequences);
     }
 
     Scene scene_;
     std::int32_t prompt_;
     std::int32_t max_passes_ = 0;
     std::int32_t passes_ = 0;
-    Tokens tokens_;
+    TokenList tokens_;
     std::vector<Cell> entered_;
 };
 
@@ -82,6 +82,7 @@ void expect_same_passes(const Scene& scene, std::int32_t prompt, Search search, 
         scan.write_mask(steps.batch(), expected.data());
         expect(std::equal(expected.begin(), expected.end(), mask.data_handle()),
                job + ": the scan has a different mask");
+        mark_put(*pass, 1);
         pass->commit();
         steps.advance(&scan);
     }

@@ -32,7 +32,7 @@ public:
         table().finish_copy_prefix(from, to, length);
     }
     Result<Plan> remove(Sequence s, Position begin, Position end, detail::MovedKeys keys) {
-        auto removal = table().prepare_remove(s, begin, end, keys);
+        auto removal = table().prepare_remove(s, begin, end, keys, begin - end);
         if (!removal) return removal.error();
         table().finish_remove(*removal);
         return std::move(removal->plan);

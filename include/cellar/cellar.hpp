@@ -5,6 +5,7 @@
 /// `cache/describe.hpp`, `cache/audit.hpp`, `cache/sizes.hpp`, the headers of `interop/`, and the other backends.
 
 #include <cellar/backend/host.hpp>
+#include <cellar/base/tokens.hpp>
 #include <cellar/base/version.hpp>
 #include <cellar/cache/cache.hpp>
 #include <cellar/cache/encoder_memory.hpp>

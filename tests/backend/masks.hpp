@@ -102,6 +102,8 @@ void check_masks_under(const Window& window, std::int32_t padding) {
         check_same_mask<cellar::half>(*a, *b);
         check_same_mask<bool>(*a, *b);
         check_same_mask<float>(*a, *b);
+        a->mark_put(0);
+        b->mark_put(0);
         a->commit();
         b->commit();
     }
@@ -138,6 +140,7 @@ void check_reserved_masks() {
         REQUIRE(pass);
         CHECK(static_cast<const void*>(pass->template mask<bool>().pointer) == address);
         CHECK(static_cast<const void*>(pass->template mask<float>().pointer) == address);
+        pass->mark_put(0);
         pass->commit();
     }
 }

@@ -33,7 +33,8 @@ struct Decoding {
             sequences.push_back({s});
             positions.push_back({0});
         }
-        cache.reserve(count).drop();
+        auto reserved = cache.reserve(count);
+        static_cast<void>(reserved.mask());
     }
 
     /// One pass, committed if `keep`, else dropped. Masks are optional, because they take longer than all the rest.

@@ -9,8 +9,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
-#include <span>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -23,40 +21,40 @@ struct Token {
     int sequence;
     int position;
     float x;
-    bool bidirectional = false;
+    int group = -1; ///< tokens of one group see one another
 };
-using Tokens = std::vector<Token>;
+using Numbers = std::vector<Token>;
 using Values = std::vector<float>;
 using Held = std::vector<std::pair<float, float>>; ///< value and key of each token, in ascending order
 
-/// Tokens of one sequence at consecutive positions.
-inline Tokens prompt(int sequence, int first, const Values& values) {
-    Tokens tokens;
+/// Numbers of one sequence at consecutive positions.
+inline Numbers prompt(int sequence, int first, const Values& values) {
+    Numbers tokens;
     for (const float x : values) tokens.push_back({sequence, first++, x});
     return tokens;
 }
 
-inline Tokens operator+(Tokens a, const Tokens& b) {
+inline Numbers operator+(Numbers a, const Numbers& b) {
     a.insert(a.end(), b.begin(), b.end());
     return a;
 }
 
 template <class Cache>
-auto begin(Cache& cache, const Tokens& tokens) {
-    std::vector<cellar::Position> positions;
-    std::vector<cellar::Sequence> sequences;
-    const std::unique_ptr<bool[]> flags{new bool[tokens.size() + 1]{}};
-    for (std::size_t i = 0; i < tokens.size(); ++i) {
-        positions.push_back({tokens[i].position});
-        sequences.push_back({tokens[i].sequence});
-        flags[i] = tokens[i].bidirectional;
+auto begin(Cache& cache, const Numbers& tokens) {
+    std::vector<int> positions;
+    std::vector<int> sequences;
+    std::vector<int> groups;
+    for (const Token& t : tokens) {
+        positions.push_back(t.position);
+        sequences.push_back(t.sequence);
+        groups.push_back(t.group);
     }
-    return cache.begin({positions, sequences, std::span<const bool>{flags.get(), tokens.size()}});
+    return cache.begin({positions, sequences, groups});
 }
 
 /// Writes the batch's rows in all layers that have a memory.
 template <class Pass>
-void put(Pass& pass, const cellar::CacheShape& shape, const Tokens& tokens) {
+void put(Pass& pass, const cellar::CacheShape& shape, const Numbers& tokens) {
     for (int layer = 0; layer < shape.layers(); ++layer) {
         if (shape[layer].shares >= 0) continue;
         std::vector<float> k;
@@ -71,7 +69,7 @@ void put(Pass& pass, const cellar::CacheShape& shape, const Tokens& tokens) {
 
 /// A whole pass that must not be refused.
 template <class Cache>
-void feed(Cache& cache, const Tokens& tokens) {
+void feed(Cache& cache, const Numbers& tokens) {
     auto pass = begin(cache, tokens);
     REQUIRE(pass.has_value());
     put(*pass, cache.shape(), tokens);
@@ -103,16 +101,18 @@ Values sees(const Cache& cache, Pass& pass, int query) {
     return values_of(seen(cache, pass, query));
 }
 
-/// All that a sequence holds, seen by a pass that is dropped. Needs a free cell.
+/// All that a sequence holds.
 template <class Cache>
-Held held(Cache& cache, int sequence) {
-    constexpr float own = -12345;
-    const Tokens probe{{sequence, 0, own, true}};
-    auto pass = begin(cache, probe);
-    REQUIRE(pass.has_value());
-    put(*pass, cache.shape(), probe);
-    Held found = seen(cache, *pass, 0);
-    std::erase_if(found, [](const auto& token) { return token.first == own; });
+Held held(Cache& cache, int sequence, int layer = 0) {
+    const auto all_cells = cache.reserve(1);
+    const auto keys = all_cells.keys(layer);
+    const auto values = all_cells.values(layer);
+    Held found;
+    cache.visit_cells({sequence}, [&](cellar::Position, cellar::Cell cell, std::int32_t count) {
+        for (int c = cell; c < cell + count; ++c)
+            found.emplace_back(static_cast<float>(values(c, 0, 0)), static_cast<float>(keys(c, 0, 0)));
+    });
+    std::sort(found.begin(), found.end());
     return found;
 }
 

@@ -4,9 +4,9 @@
 
 using namespace cellar;
 using numbers::feed;
+using numbers::Numbers;
 using numbers::prompt;
 using numbers::sees;
-using numbers::Tokens;
 using numbers::Values;
 
 namespace {
@@ -15,7 +15,7 @@ std::vector<Cell> cells_of(const std::span<const Cell> cells) {
     return {cells.begin(), cells.end()};
 }
 
-std::string violation_of_begin(numbers::Cache<>& cache, const Tokens& tokens) {
+std::string violation_of_begin(numbers::Cache<>& cache, const Numbers& tokens) {
     return violation_of([&] { static_cast<void>(numbers::begin(cache, tokens)); });
 }
 
@@ -23,7 +23,7 @@ std::string violation_of_begin(numbers::Cache<>& cache, const Tokens& tokens) {
 
 TEST_CASE("a token sees its sequence up to itself and no other sequence") {
     numbers::Cache<> cache{numbers::small, {.sequences = 2, .capacity = 8, .batch = 8}};
-    const Tokens tokens = prompt(0, 0, {1, 2, 3}) + prompt(1, 0, {4, 5});
+    const Numbers tokens = prompt(0, 0, {1, 2, 3}) + prompt(1, 0, {4, 5});
     auto pass = numbers::begin(cache, tokens);
     REQUIRE(pass);
     numbers::put(*pass, cache.shape(), tokens);
@@ -34,8 +34,8 @@ TEST_CASE("a token sees its sequence up to itself and no other sequence") {
 }
 
 TEST_CASE("tokens of one pass may come in any order") {
-    numbers::Cache<> cache{numbers::small, {.sequences = 2, .capacity = 8, .batch = 8}};
-    const Tokens tokens{{0, 2, 3}, {1, 1, 5}, {0, 0, 1}, {1, 0, 4}, {0, 1, 2}};
+    numbers::Cache<> cache{numbers::small, {.sequences = 2, .capacity = 8, .batch = 8, .positions = Positions::any}};
+    const Numbers tokens{{0, 2, 3}, {1, 1, 5}, {0, 0, 1}, {1, 0, 4}, {0, 1, 2}};
     auto pass = numbers::begin(cache, tokens);
     REQUIRE(pass);
     numbers::put(*pass, cache.shape(), tokens);
@@ -48,40 +48,44 @@ TEST_CASE("tokens of one pass may come in any order") {
 }
 
 TEST_CASE("tokens at equal positions see each other") {
-    numbers::Cache<> cache{numbers::small, {.capacity = 8, .batch = 8}};
+    numbers::Cache<> cache{numbers::small, {.capacity = 8, .batch = 8, .positions = Positions::any}};
     feed(cache, {{0, 0, 1}, {0, 1, 2}, {0, 1, 3}, {0, 1, 4}, {0, 2, 5}});
     CHECK(cache.tokens({0}) == 5);
-    const Tokens more{{0, 1, 6}, {0, 2, 7}};
+    const Numbers more{{0, 1, 6}, {0, 2, 7}};
     auto pass = numbers::begin(cache, more);
     numbers::put(*pass, cache.shape(), more);
     CHECK(sees(cache, *pass, 0) == Values{1, 2, 3, 4, 6});
     CHECK(sees(cache, *pass, 1) == Values{1, 2, 3, 4, 5, 6, 7});
 }
 
-TEST_CASE("a bidirectional token sees later ones of its own sequence, in this pass alone") {
-    numbers::Cache<> cache{numbers::small, {.sequences = 2, .capacity = 8, .batch = 8}};
-    const Tokens tokens{{0, 0, 1}, {0, 1, 2, true}, {0, 2, 3, true}, {0, 3, 4}, {1, 1, 5}, {1, 2, 6}};
+TEST_CASE("the tokens of a group see one another, and no later group") {
+    numbers::Cache<> cache{numbers::small, {.sequences = 2, .capacity = 9, .batch = 9}};
+    // Text, an image of three tokens, text, an image of two tokens, and another sequence.
+    const Numbers tokens{{0, 0, 1},    {0, 1, 2, 5}, {0, 2, 3, 5}, {0, 3, 4, 5}, {0, 4, 5},
+                         {0, 5, 6, 0}, {0, 6, 7, 0}, {1, 0, 8},    {1, 1, 9}};
     auto pass = numbers::begin(cache, tokens);
     REQUIRE(pass);
     numbers::put(*pass, cache.shape(), tokens);
     CHECK(sees(cache, *pass, 0) == Values{1});
-    CHECK(sees(cache, *pass, 1) == Values{1, 2, 3, 4});
-    CHECK(sees(cache, *pass, 2) == Values{1, 2, 3, 4});
-    CHECK(sees(cache, *pass, 3) == Values{1, 2, 3, 4});
-    CHECK(sees(cache, *pass, 4) == Values{5});
+    for (const int query : {1, 2, 3}) CHECK(sees(cache, *pass, query) == Values{1, 2, 3, 4});
+    CHECK(sees(cache, *pass, 4) == Values{1, 2, 3, 4, 5});
+    for (const int query : {5, 6}) CHECK(sees(cache, *pass, query) == Values{1, 2, 3, 4, 5, 6, 7});
+    CHECK(sees(cache, *pass, 7) == Values{8});
+    CHECK(sees(cache, *pass, 8) == Values{8, 9});
     pass->commit();
-    const Tokens again{{0, 2, 7}};
-    auto next = numbers::begin(cache, again);
-    numbers::put(*next, cache.shape(), again);
-    CHECK(sees(cache, *next, 0) == Values{1, 2, 3, 7});
+    const Numbers more{{0, 7, 10}};
+    auto next = numbers::begin(cache, more);
+    numbers::put(*next, cache.shape(), more);
+    CHECK(sees(cache, *next, 0) == Values{1, 2, 3, 4, 5, 6, 7, 10});
 }
 
-TEST_CASE("a bidirectional token looks back no further than others") {
+TEST_CASE("a token of a group looks back no further than others") {
     numbers::Cache<SlidingWindow<2>> cache{numbers::small, {.capacity = 20, .batch = 8}};
-    const Tokens tokens{{0, 0, 1}, {0, 1, 2}, {0, 2, 3, true}, {0, 3, 4}, {0, 4, 5}};
+    const Numbers tokens{{0, 0, 1}, {0, 1, 2}, {0, 2, 3, 1}, {0, 3, 4, 1}, {0, 4, 5}};
     auto pass = numbers::begin(cache, tokens);
     numbers::put(*pass, cache.shape(), tokens);
-    CHECK(sees(cache, *pass, 2) == Values{2, 3, 4, 5});
+    CHECK(sees(cache, *pass, 2) == Values{2, 3, 4});
+    CHECK(sees(cache, *pass, 3) == Values{3, 4});
 }
 
 TEST_CASE("a batch goes to the lowest run of cells, or else to the lowest cells") {
@@ -90,10 +94,11 @@ TEST_CASE("a batch goes to the lowest run of cells, or else to the lowest cells"
     REQUIRE(cache.remove({0}, {0}, to_end));
     REQUIRE(cache.remove({2}, {0}, {2}));
     // In use are cells 2 and 5; free are 0 and 1, 3 and 4, 6 to 11.
-    CHECK(cells_of(numbers::begin(cache, prompt(0, 0, {7, 8}))->cells()) == std::vector<Cell>{0, 1});
-    CHECK(cells_of(numbers::begin(cache, prompt(0, 0, {7, 8, 9}))->cells()) == std::vector<Cell>{6, 7, 8});
+    CHECK(cells_of(numbers::begin(cache, prompt(0, 0, {7, 8})).value().cells()) == std::vector<Cell>{0, 1});
+    CHECK(cells_of(numbers::begin(cache, prompt(0, 0, {7, 8, 9})).value().cells()) == std::vector<Cell>{6, 7, 8});
     feed(cache, prompt(0, 0, {7, 8, 9, 10}));
-    CHECK(cells_of(numbers::begin(cache, prompt(1, 1, {1, 2, 3, 4, 5}))->cells()) == std::vector<Cell>{0, 1, 3, 4, 10});
+    CHECK(cells_of(numbers::begin(cache, prompt(1, 1, {1, 2, 3, 4, 5})).value().cells())
+          == std::vector<Cell>{0, 1, 3, 4, 10});
 }
 
 TEST_CASE("contiguous placement defragments itself, and only when it must") {
@@ -101,13 +106,13 @@ TEST_CASE("contiguous placement defragments itself, and only when it must") {
     numbers::Cache<> cache{numbers::small, limits};
     feed(cache, prompt(0, 0, {1, 2}) + prompt(1, 0, {3}) + prompt(2, 0, {4, 5, 6}));
     REQUIRE(cache.remove({0}, {0}, to_end));
-    CHECK(cells_of(numbers::begin(cache, prompt(0, 0, {7, 8, 9}))->cells()) == std::vector<Cell>{6, 7, 8});
+    CHECK(cells_of(numbers::begin(cache, prompt(0, 0, {7, 8, 9})).value().cells()) == std::vector<Cell>{6, 7, 8});
     feed(cache, prompt(0, 0, {7, 8, 9}));
     const std::string before = describe(cache);
     CHECK(numbers::begin(cache, prompt(1, 1, {1, 2, 3, 4, 5, 6})).error() == Reason::full);
     CHECK(numbers::begin(cache, prompt(1, 1, {1, 2, 3, 4, 5, 6, 7})).error() == Reason::batch_too_long);
     CHECK(describe(cache) == before);
-    CHECK(cells_of(numbers::begin(cache, prompt(1, 1, {1, 2, 3, 4, 5}))->cells())
+    CHECK(cells_of(numbers::begin(cache, prompt(1, 1, {1, 2, 3, 4, 5})).value().cells())
           == std::vector<Cell>{7, 8, 9, 10, 11});
     CHECK(numbers::values(cache, 0) == Values{7, 8, 9});
     CHECK(numbers::values(cache, 1) == Values{3});
@@ -163,15 +168,26 @@ TEST_CASE("a broken batch is a violation that names what was given and expected"
           == "begin: token 0 has position 2147483647, expected 0 to 2147483646");
     const Position positions[] = {{1}, {2}};
     const Sequence sequences[] = {{0}, {0}, {0}};
-    const bool flags[] = {true};
+    const int one_group[] = {0};
+    const int groups[] = {0, 2};
+    const int mixed[] = {1, 1};
     CHECK(violation_of([&] {
               static_cast<void>(cache.begin({positions, sequences}));
           })
           == "begin: 3 sequences, expected one for each of 2 positions");
     CHECK(violation_of([&] {
-              static_cast<void>(cache.begin({positions, std::span{sequences}.first(2), flags}));
+              static_cast<void>(cache.begin({positions, std::span{sequences}.first(2), one_group}));
           })
-          == "begin: 1 bidirectional flags, expected none or one for each of 2 tokens");
+          == "begin: 1 groups, expected none or one for each of 2 tokens");
+    CHECK(violation_of([&] {
+              static_cast<void>(cache.begin({positions, std::span{sequences}.first(2), groups}));
+          })
+          == "begin: token 1 has group 2, expected -1 to 1");
+    CHECK(violation_of([&] {
+              static_cast<void>(cache.begin({positions, std::vector{0, 1}, mixed}));
+          })
+          == "begin: token 1 of sequence 1 is in group 1 of sequence 0, expected the tokens of a group to be of one "
+             "sequence");
     CHECK(numbers::portrait(cache) == before);
 }
 

@@ -59,7 +59,7 @@ TEST_CASE("a copy onto itself changes nothing, whatever its length") {
 }
 
 TEST_CASE("a copy chooses positions, not tokens in the order in which they came") {
-    numbers::Cache<> cache{numbers::small, {.sequences = 2, .capacity = 8, .batch = 6}};
+    numbers::Cache<> cache{numbers::small, {.sequences = 2, .capacity = 8, .batch = 6, .positions = Positions::any}};
     feed(cache, {{0, 5, 1}, {0, 0, 2}, {0, 3, 3}, {0, 3, 4}});
     REQUIRE(cache.copy_prefix({0}, {1}, 4));
     CHECK(values(cache, 1) == Values{2, 3, 4});
@@ -114,7 +114,7 @@ TEST_CASE("beyond its end a sequence can be resumed only where nothing below wou
 }
 
 TEST_CASE("a missing position in between prevents resuming behind it") {
-    numbers::Cache<> cache{numbers::small, {.capacity = 30, .batch = 12}};
+    numbers::Cache<> cache{numbers::small, {.capacity = 30, .batch = 12, .positions = Positions::any}};
     feed(cache, {{0, 0, 1}, {0, 1, 2}, {0, 3, 3}, {0, 4, 4}});
     CHECK(cache.can_resume({0}, {2}));
     CHECK(!cache.can_resume({0}, {3}));
@@ -149,9 +149,9 @@ bool finds_nearest(const Cache& cache, int most) {
 } // namespace
 
 TEST_CASE("the longest prefix from which a sequence can be resumed") {
-    const numbers::Tokens gaps{{0, 0, 1},  {0, 1, 2},  {0, 2, 3},  {0, 9, 4},
-                               {0, 11, 5}, {0, 12, 6}, {0, 13, 7}, {0, 30, 8}};
-    const CacheLimits limits{.capacity = 60, .batch = 20};
+    const numbers::Numbers gaps{{0, 0, 1},  {0, 1, 2},  {0, 2, 3},  {0, 9, 4},
+                                {0, 11, 5}, {0, 12, 6}, {0, 13, 7}, {0, 30, 8}};
+    const CacheLimits limits{.capacity = 60, .batch = 20, .positions = Positions::any};
     const auto check = [&]<class Window>(const Window& window) {
         numbers::Cache<Window> empty{numbers::small, limits, window};
         CHECK(finds_nearest(empty, 40));

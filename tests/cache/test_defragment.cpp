@@ -8,8 +8,8 @@ using namespace cellar;
 using numbers::feed;
 using numbers::Held;
 using numbers::held;
+using numbers::Numbers;
 using numbers::prompt;
-using numbers::Tokens;
 using numbers::Values;
 
 namespace {
@@ -46,12 +46,8 @@ FailingCache scattered(Placement placement) {
 
 std::vector<Held> held_by_all(FailingCache& cache) {
     std::vector<Held> all;
-    for (int s = 0; s < cache.limits().sequences; ++s) {
-        const Tokens probe{{s, 40, -1}};
-        auto pass = numbers::begin(cache, probe);
-        numbers::put(*pass, cache.shape(), probe);
-        for (int layer = 0; layer < layers; ++layer) all.push_back(numbers::seen(cache, *pass, 0, layer));
-    }
+    for (int s = 0; s < cache.limits().sequences; ++s)
+        for (int layer = 0; layer < layers; ++layer) all.push_back(numbers::held(cache, s, layer));
     return all;
 }
 
@@ -86,7 +82,7 @@ TEST_CASE("a defragmentation that fails in any layer changes nothing") {
 
 TEST_CASE("a contiguous batch for which no room can be made changes nothing") {
     FailingCache cache = scattered(Placement::contiguous);
-    const Tokens tokens = prompt(2, 0, Values(12));
-    CHECK(failures_of(cache, [&] { numbers::begin(cache, tokens)->drop(); }) == 2 * layers);
+    const Numbers tokens = prompt(2, 0, Values(12));
+    CHECK(failures_of(cache, [&] { numbers::begin(cache, tokens).value().drop(); }) == 2 * layers);
     CHECK(cache.statistics().fragmentation() == 0);
 }

@@ -52,9 +52,7 @@ std::vector<float> seen(Pass& pass, int query) {
 
 /// What a token of s at p sees.
 std::vector<float> sees(Inputs& memory, int s, int p) {
-    const Position position{p};
-    const Sequence sequence{s};
-    auto pass = memory.begin({{&position, 1}, {&sequence, 1}});
+    auto pass = memory.begin(Tokens{{s}, {p}});
     REQUIRE(pass);
     return seen(*pass, 0);
 }
@@ -83,15 +81,15 @@ TEST_CASE("encoder: a batch of a decoder reads each its own, and takes no cells"
     REQUIRE(put_input(memory, 2, 2, 4, 9)); // all cells are taken
     const std::vector<Position> positions{{9}, {1}, {6}, {7}};
     const std::vector<Sequence> sequences{{2}, {0}, {1}, {1}};
-    const bool flags[] = {true, true, true, true};
-    for (const bool flagged : {false, true}) {
-        auto pass =
-            memory.begin({positions, sequences, flagged ? std::span<const bool>{flags} : std::span<const bool>{}});
+    const std::vector<int> none;
+    const std::vector<int> in_groups{0, 1, 2, 2};
+    for (const std::vector<int>& groups : {none, in_groups}) {
+        auto pass = memory.begin({positions, sequences, groups});
         REQUIRE(pass);
         CHECK(pass->tokens() == 4);
         CHECK(seen(*pass, 0) == Values{9, 10, 11, 12});
         CHECK(seen(*pass, 1) == Values{1, 2, 3, 4});
-        CHECK(seen(*pass, 2) == Values{}); // also if it sees later tokens
+        CHECK(seen(*pass, 2) == Values{}); // also if its group reaches the input
         CHECK(seen(*pass, 3) == Values{5, 6, 7, 8});
         const auto mask = pass->mask<bool>();
         CHECK(mask(1, 0));
@@ -182,7 +180,7 @@ TEST_CASE("encoder: it can resume anywhere") {
     Inputs memory{shape, {.capacity = 4, .batch = 4}};
     CHECK(memory.can_resume({0}, {70}));
     CHECK(memory.resumable_prefix({0}, {70}) == Position{70});
-    CHECK(violation_of([&] { (void)memory.can_resume({0}, {-1}); }) == "resume: position -1, expected 0 or more");
+    CHECK(violation_of([&] { (void)memory.can_resume({0}, {-1}); }) == "can_resume: position -1, expected 0 or more");
     CHECK(violation_of([&] { (void)memory.can_resume({1}, {1}); }) == "sequence 1, expected 0 to 0");
 }
 

@@ -16,8 +16,8 @@ using cellar_test::text;
 namespace {
 
 template <class M>
-Result<void> feed(M& memory, const cellar_test::Tokens& tokens) {
-    auto pass = memory.begin(cellar_test::Batch{tokens});
+Result<void> feed(M& memory, const cellar_test::Text& tokens) {
+    auto pass = memory.begin(cellar_test::batch_of(tokens));
     if (!pass) return pass.error();
     const std::vector<float> rows(tokens.size());
     pass->put(0, rows, rows);

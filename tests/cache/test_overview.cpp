@@ -58,7 +58,7 @@ TEST_CASE("defragmenting brings the cells together and keeps all contents") {
     CHECK(cache.statistics().fragmentation() == 0);
     CHECK(held(cache, 0) == first);
     CHECK(held(cache, 1) == second);
-    CHECK(numbers::begin(cache, prompt(2, 0, {1}))->cells()[0] == 5);
+    CHECK(numbers::begin(cache, prompt(2, 0, {1})).value().cells()[0] == 5);
     const std::string before = numbers::portrait(cache);
     cache.defragment(); // nothing is left to do
     CHECK(numbers::portrait(cache) == before);

@@ -6,8 +6,8 @@
 
 using namespace cellar;
 using numbers::feed;
+using numbers::Numbers;
 using numbers::prompt;
-using numbers::Tokens;
 using numbers::Values;
 
 namespace {
@@ -77,9 +77,9 @@ TEST_CASE("rows of a wrong extent, or for a wrong layer, are a violation") {
           == "put: the keys of layer 0 are [2, 3, 2], expected [2 tokens, 2 heads, 3]");
     CHECK(violation_of([&] { pass->put(1, k, v); })
           == "put: layer 1 shares the memory of layer 0, expected a put to that one");
-    CHECK(violation_of([&] { pass->put(3, k, v); }) == "layer 3, expected 0 to 2");
-    CHECK(violation_of([&] { pass->put(-1, k, v); }) == "layer -1, expected 0 to 2");
-    CHECK(violation_of([&] { static_cast<void>(pass->get(3)); }) == "layer 3, expected 0 to 2");
+    CHECK(violation_of([&] { pass->put(3, k, v); }) == "put: layer 3, expected 0 to 2");
+    CHECK(violation_of([&] { pass->put(-1, k, v); }) == "put: layer -1, expected 0 to 2");
+    CHECK(violation_of([&] { static_cast<void>(pass->get(3)); }) == "keys: layer 3, expected 0 to 2");
     pass->put(2, std::vector<float>(8), std::vector<float>{}); // keys alone
     CHECK(violation_of([&] { pass->put(2, std::vector<float>(8), v); })
           == "put: the values of layer 2 are 4 elements, expected 0 for [2 tokens, 1 heads, 0]");
@@ -115,23 +115,25 @@ TEST_CASE("the history starts and ends at multiples of the padding") {
     numbers::Cache<> cache{numbers::small, {.sequences = 2, .capacity = 9, .batch = 9, .padding = 8}};
     CHECK(cache.cells() == 24);
     feed(cache, prompt(0, 0, Values(9)));
-    CHECK(numbers::begin(cache, prompt(1, 0, {1}))->history() == CellRange{8, 8});
-    CHECK(numbers::begin(cache, prompt(0, 9, {1}))->history() == CellRange{0, 16});
+    CHECK(numbers::begin(cache, prompt(1, 0, {1})).value().history() == CellRange{8, 8});
+    CHECK(numbers::begin(cache, prompt(0, 9, {1})).value().history() == CellRange{0, 16});
     feed(cache, prompt(1, 0, Values(7)));
     auto pass = numbers::begin(cache, prompt(1, 7, {1}));
     CHECK(pass->history() == CellRange{8, 16});
+    numbers::put(*pass, cache.shape(), prompt(1, 7, {1}));
     CHECK(pass->mask().extent(1) == 16);
     CHECK(pass->keys(0).extent(0) == 16);
 }
 
 TEST_CASE("the history is the smallest range that holds what the batch sees") {
-    numbers::Cache<SlidingWindow<2>> cache{numbers::small, {.sequences = 2, .capacity = 100, .batch = 10}};
+    numbers::Cache<SlidingWindow<2>> cache{numbers::small,
+                                           {.sequences = 2, .capacity = 100, .batch = 10, .positions = Positions::any}};
     feed(cache, prompt(0, 0, Values(3)) + prompt(1, 0, Values(3)));
     // In use are cells 0 to 5; a new token comes to cell 6.
-    CHECK(numbers::begin(cache, prompt(0, 3, {1}))->history() == CellRange{2, 5});
-    CHECK(numbers::begin(cache, prompt(1, 3, {1}))->history() == CellRange{5, 2});
-    CHECK(numbers::begin(cache, prompt(1, 50, {1}))->history() == CellRange{6, 1});
-    CHECK(numbers::begin(cache, {{1, 50, 1}, {0, 0, 2}})->history() == CellRange{0, 8});
+    CHECK(numbers::begin(cache, prompt(0, 3, {1})).value().history() == CellRange{2, 5});
+    CHECK(numbers::begin(cache, prompt(1, 3, {1})).value().history() == CellRange{5, 2});
+    CHECK(numbers::begin(cache, prompt(1, 50, {1})).value().history() == CellRange{6, 1});
+    CHECK(numbers::begin(cache, {{1, 50, 1}, {0, 0, 2}}).value().history() == CellRange{0, 8});
 }
 
 TEST_CASE("a dropped pass never happened") {
@@ -140,7 +142,7 @@ TEST_CASE("a dropped pass never happened") {
     const auto before = cache.statistics();
     const auto contents = numbers::held(cache, 0);
     for (const bool explicitly : {true, false}) {
-        const Tokens tokens = prompt(0, 5, {8, 9, 10}) + prompt(1, 1, {11});
+        const Numbers tokens = prompt(0, 5, {8, 9, 10}) + prompt(1, 2, {11});
         auto pass = numbers::begin(cache, tokens);
         numbers::put(*pass, cache.shape(), tokens);
         if (explicitly) pass->drop();
@@ -156,7 +158,7 @@ TEST_CASE("a pass that is over cannot be used, but be dropped again") {
     auto pass = numbers::begin(cache, prompt(0, 0, {1}));
     numbers::put(*pass, cache.shape(), prompt(0, 0, {1}));
     pass->commit();
-    const std::string over = "the pass is over, expected one that was neither committed nor dropped";
+    const std::string over = "the pass is over, expected one that was not committed, dropped or moved from";
     CHECK(violation_of([&] { pass->put(0, Values(2), Values(1)); }) == over);
     CHECK(violation_of([&] { static_cast<void>(pass->get(0)); }) == over);
     CHECK(violation_of([&] { static_cast<void>(pass->mask<bool>()); }) == over);
@@ -168,9 +170,9 @@ TEST_CASE("a pass that is over cannot be used, but be dropped again") {
 
 TEST_CASE("a pass may move, and the cache under it") {
     numbers::Cache<> first{numbers::small, limits};
-    const Tokens tokens = prompt(0, 0, {1, 2});
+    const Numbers tokens = prompt(0, 0, {1, 2});
     auto begun = numbers::begin(first, tokens);
-    const float* const memory = begun->keys(0).data_handle();
+    const float* const memory = begun->in_place(0).keys.data_handle();
     auto pass = std::move(*begun);
     CHECK(violation_of([&] { begun->commit(); }) != "none");
     numbers::Cache<> cache{std::move(first)};
@@ -185,14 +187,16 @@ TEST_CASE("a pass may move, and the cache under it") {
 
 TEST_CASE("memory stays where it is whatever happens") {
     numbers::Cache<> cache{numbers::small, {.sequences = 2, .capacity = 8, .batch = 8}};
-    const float* const keys = cache.reserve(1).keys(0).data_handle();
-    const float* const values = cache.reserve(1).values(0).data_handle();
+    const auto memory = [&] {
+        const auto pass = cache.reserve(1);
+        return std::pair{pass.keys(0).data_handle(), pass.values(0).data_handle()};
+    };
+    const auto before = memory();
     feed(cache, prompt(0, 0, {1, 2, 3, 4}));
     REQUIRE(cache.copy_prefix({0}, {1}, 4));
     REQUIRE(cache.remove({0}, {1}, {2}));
     cache.defragment();
-    CHECK(cache.reserve(8).keys(0).data_handle() == keys);
-    CHECK(cache.reserve(8).values(0).data_handle() == values);
+    CHECK(memory() == before);
 }
 
 TEST_CASE("a reserved pass is the worst case and stores nothing") {
@@ -226,7 +230,10 @@ TEST_CASE("a reserved pass is the worst case and stores nothing") {
 
 TEST_CASE("after a reserve the mask of no pass moves") {
     numbers::Cache<> cache{numbers::small, {.sequences = 2, .capacity = 8, .batch = 4}};
-    const void* const mask = cache.reserve(4).mask().data_handle();
+    const void* const mask = [&] {
+        auto pass = cache.reserve(4);
+        return pass.mask().data_handle();
+    }();
     for (int p = 0; p < 8; p += 4) {
         auto pass = numbers::begin(cache, prompt(0, p, Values(4)));
         CHECK(pass->mask<float>().data_handle() == mask);
@@ -241,5 +248,5 @@ TEST_CASE("visit hands the pass and the layer on") {
     auto pass = numbers::begin(cache, prompt(0, 0, {1, 2}));
     const int found = pass->visit(0, [&](auto& own, int layer) { return &own == &*pass ? layer + 10 : -1; });
     CHECK(found == 10);
-    CHECK(violation_of([&] { pass->visit(99, [](auto&, int) {}); }).starts_with("layer 99, expected"));
+    CHECK(violation_of([&] { pass->visit(99, [](auto&, int) {}); }).starts_with("visit: layer 99, expected"));
 }

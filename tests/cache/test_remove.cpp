@@ -40,7 +40,7 @@ TEST_CASE("removing the middle shifts what follows and turns its keys, not its v
 }
 
 TEST_CASE("removing where nothing lies still closes the gap") {
-    numbers::Cache<> cache{numbers::small, {.capacity = 8, .batch = 8}};
+    numbers::Cache<> cache{numbers::small, {.capacity = 8, .batch = 8, .positions = Positions::any}};
     feed(cache, {{0, 0, 10}, {0, 7, 20}});
     REQUIRE(cache.remove({0}, {2}, {5}));
     CHECK(held(cache, 0) == Held{{10, 10}, {20, 17}});
@@ -93,7 +93,7 @@ TEST_CASE("cells that a remove frees are room for the copies it needs") {
 }
 
 TEST_CASE("a remove that frees one cell and needs one copy fits a full cache") {
-    numbers::Cache<> cache{numbers::small, {.sequences = 2, .capacity = 2, .batch = 4}};
+    numbers::Cache<> cache{numbers::small, {.sequences = 2, .capacity = 2, .batch = 4, .positions = Positions::any}};
     feed(cache, {{0, 0, 10}, {0, 2, 30}});
     REQUIRE(cache.copy_prefix({0}, {1}, 3));
     feed(cache, {{0, 1, 20}, {1, 3, 40}});
@@ -149,6 +149,7 @@ TEST_CASE("a rotary shift leaves keys as if they had been computed at their new 
     pass->commit();
     REQUIRE(cache.remove({0}, {2}, {7}));
     auto after = numbers::begin(cache, prompt(0, 5, {0}));
+    after->put(0, Values(4), Values(1));
     const Cell cells[] = {0, 1, 7, 8, 9};
     for (int p = 0; p < 5; ++p)
         for (std::size_t d = 0; d < 4; ++d)

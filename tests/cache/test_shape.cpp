@@ -5,8 +5,8 @@
 using namespace cellar;
 using numbers::feed;
 using numbers::Held;
+using numbers::Numbers;
 using numbers::prompt;
-using numbers::Tokens;
 
 TEST_CASE("layers may differ, share memory, and have no values") {
     const CacheShape shape{{{2, 4, 3}, {1, 2, 5}, {2, 4, 3, 0}, {1, 6, 0}}};
@@ -16,6 +16,7 @@ TEST_CASE("layers may differ, share memory, and have no values") {
     CHECK(cache.bytes() == 8 * (2 * 4 * 2 + 2 * 3 * 4 + 1 * 2 * 2 + 1 * 5 * 4 + 1 * 6 * 2));
     feed(cache, prompt(0, 0, {1, 2, 3}));
     auto pass = numbers::begin(cache, prompt(0, 3, {4}));
+    numbers::put(*pass, shape, prompt(0, 3, {4}));
     CHECK(pass->keys(0).extent(1) == 2);
     CHECK(pass->keys(1).extent(2) == 2);
     CHECK(pass->values(1).extent(2) == 5);
@@ -26,7 +27,7 @@ TEST_CASE("layers may differ, share memory, and have no values") {
     pass->drop();
     // The keys of memory that two layers read are turned once.
     REQUIRE(cache.remove({0}, {0}, {1}));
-    const Tokens probe{{0, 2, 9}};
+    const Numbers probe{{0, 2, 9}};
     auto after = numbers::begin(cache, probe);
     numbers::put(*after, shape, probe);
     for (const int layer : {0, 1, 2}) CHECK(numbers::seen(cache, *after, 0, layer) == Held{{2, 1}, {3, 2}, {9, 9}});

@@ -4,9 +4,9 @@
 
 using namespace cellar;
 using numbers::feed;
+using numbers::Numbers;
 using numbers::prompt;
 using numbers::sees;
-using numbers::Tokens;
 using numbers::Values;
 using numbers::values;
 
@@ -27,7 +27,7 @@ TEST_CASE("a window forgets at commit and not before") {
 TEST_CASE("a batch longer than the window sees what it must, then is cut to the window") {
     numbers::Cache<SlidingWindow<3>> cache{numbers::small, {.capacity = 20, .batch = 8}};
     feed(cache, prompt(0, 0, {1, 2, 3}));
-    const Tokens tokens = prompt(0, 3, {4, 5, 6, 7, 8});
+    const Numbers tokens = prompt(0, 3, {4, 5, 6, 7, 8});
     auto pass = numbers::begin(cache, tokens);
     numbers::put(*pass, cache.shape(), tokens);
     CHECK(sees(cache, *pass, 0) == Values{2, 3, 4});
@@ -41,7 +41,7 @@ TEST_CASE("retention keeps more than is seen") {
         numbers::small, {.capacity = 30, .batch = 8}, SlidingWindow<>{2, {.retention = 5}}};
     feed(cache, prompt(0, 0, {1, 2, 3, 4, 5, 6, 7}));
     CHECK(values(cache, 0) == Values{3, 4, 5, 6, 7});
-    const Tokens next = prompt(0, 7, {8});
+    const Numbers next = prompt(0, 7, {8});
     auto pass = numbers::begin(cache, next);
     numbers::put(*pass, cache.shape(), next);
     CHECK(sees(cache, *pass, 0) == Values{7, 8});
@@ -51,11 +51,11 @@ TEST_CASE("retention keeps more than is seen") {
 
 TEST_CASE("pinned positions are kept and seen for ever") {
     numbers::Cache<SlidingWindow<2>> cache{
-        numbers::small, {.capacity = 30, .batch = 8}, SlidingWindow<2>{{.sinks = 2}}};
+        numbers::small, {.capacity = 30, .batch = 8, .positions = Positions::any}, SlidingWindow<2>{{.sinks = 2}}};
     feed(cache, prompt(0, 0, {1, 2, 3, 4, 5, 6}));
     CHECK(values(cache, 0) == Values{1, 2, 5, 6});
     CHECK(cache.range({0}) == PositionRange{{0}, {5}});
-    const Tokens next = prompt(0, 6, {7});
+    const Numbers next = prompt(0, 6, {7});
     auto pass = numbers::begin(cache, next);
     numbers::put(*pass, cache.shape(), next);
     CHECK(sees(cache, *pass, 0) == Values{1, 2, 6, 7});
@@ -71,7 +71,7 @@ TEST_CASE("pinned positions are kept and seen for ever") {
 
 TEST_CASE("chunks see from their beginning on") {
     numbers::Cache<ChunkedAttention<4>> cache{numbers::small, {.capacity = 30, .batch = 8}};
-    const Tokens tokens = prompt(0, 0, {1, 2, 3, 4, 5, 6});
+    const Numbers tokens = prompt(0, 0, {1, 2, 3, 4, 5, 6});
     auto pass = numbers::begin(cache, tokens);
     numbers::put(*pass, cache.shape(), tokens);
     CHECK(sees(cache, *pass, 3) == Values{1, 2, 3, 4});
@@ -104,9 +104,9 @@ TEST_CASE("a window that reaches the capacity forgets nothing") {
 }
 
 TEST_CASE("a token that comes too late is not kept") {
-    numbers::Cache<SlidingWindow<2>> cache{numbers::small, {.capacity = 30, .batch = 8}};
+    numbers::Cache<SlidingWindow<2>> cache{numbers::small, {.capacity = 30, .batch = 8, .positions = Positions::any}};
     feed(cache, prompt(0, 0, {1, 2, 3, 4, 5}));
-    const Tokens late{{0, 1, 6}};
+    const Numbers late{{0, 1, 6}};
     auto pass = numbers::begin(cache, late);
     numbers::put(*pass, cache.shape(), late);
     CHECK(sees(cache, *pass, 0) == Values{6});

@@ -13,6 +13,7 @@ public:
     cellar::Result<void> copy_prefix(cellar::Sequence from, cellar::Sequence to, std::int32_t n) {
         return cache_.copy_prefix(from, to, n);
     }
+    cellar::Position next(cellar::Sequence s) const { return cache_.next(s); }
     bool can_resume(cellar::Sequence s, cellar::Position p) const { return cache_.can_resume(s, p); }
     cellar::Position resumable_prefix(cellar::Sequence s, cellar::Position p) const {
         return cache_.resumable_prefix(s, p);

@@ -26,5 +26,6 @@ using Memory = DeviceMemory;
 
 void put(cellar::Cache<cellar::StandardV<float>, cellar::FullCausal, cellar::DisabledShift, ReadsHostMemory>& cache,
          const Rows<Memory>& rows) {
-    cache.reserve(1).put(0, rows, rows);
+    auto pass = cache.reserve(1);
+    pass.put(0, rows, rows);
 }

@@ -102,7 +102,8 @@ private:
         return {.sequences = sequences,
                 .capacity = init["capacity"],
                 .batch = init["max_batch"],
-                .padding = test["cache"]["cache_padding"]};
+                .padding = test["cache"]["cache_padding"],
+                .positions = cellar::Positions::any};
     }
 
     void forward(const json& step) {

@@ -15,23 +15,9 @@ using cellar::Position;
 using cellar::Refusal;
 using cellar::Result;
 using cellar::Sequence;
+using cellar::Tokens;
 
 namespace {
-
-/// A batch that owns its lists.
-struct Tokens {
-    std::vector<Position> positions;
-    std::vector<Sequence> sequences;
-
-    Tokens& add(Sequence s, std::int32_t first, std::int32_t end) {
-        for (std::int32_t p = first; p < end; ++p) {
-            positions.push_back({p});
-            sequences.push_back(s);
-        }
-        return *this;
-    }
-    operator cellar::Batch() const { return {positions, sequences}; }
-};
 
 /// Where a model would work.
 template <class Pass>
@@ -74,7 +60,7 @@ TEST_CASE("windows and retention") {
     // [depth]
     using Small = cellar::Cache<cellar::StandardV<float>, cellar::SlidingWindow<4>>;
     Small small{shape, {.sequences = 1, .capacity = 100, .batch = 16}, cellar::SlidingWindow<4>{{.retention = 6}}};
-    feed(small, Tokens{}.add({0}, 0, 16));                        // the newest token stands at 15
+    feed(small, Tokens{{0}, {0}, 16});                            // the newest token stands at 15
     CHECK(small.range({0}) == cellar::PositionRange{{10}, {15}}); // six are kept
     CHECK(small.can_resume({0}, {13}));                           // three can go: 6 >= 4 + 3 - 1
     CHECK_FALSE(small.can_resume({0}, {12}));                     // four cannot
@@ -88,15 +74,15 @@ TEST_CASE("many sequences with a shared prompt") {
 
     // [prompt]
     const Sequence prompt{8}; // holds the prompt and is never continued
-    feed(cache, Tokens{}.add(prompt, 0, prompt_length));
+    feed(cache, Tokens{prompt, {0}, prompt_length});
     for (std::int32_t user = 0; user < 8; ++user) REQUIRE(cache.copy_prefix(prompt, {user}, prompt_length));
     CHECK(cache.statistics().shared == prompt_length); // one copy of it, nine owners
     // [/prompt]
 
     // [step]
     Tokens step;
-    step.add({0}, prompt_length, prompt_length + 3); // user 0 has just asked something
-    for (std::int32_t user = 1; user < 8; ++user) step.add({user}, prompt_length, prompt_length + 1);
+    step.add({0}, cache.next({0}), 3); // user 0 has just asked something
+    for (std::int32_t user = 1; user < 8; ++user) step.add({user}, cache.next({user}));
     auto pass = cache.begin(step); // one pass for all
     if (!pass) FAIL(cellar::to_string(pass.error()));
     run(*pass);
@@ -136,7 +122,7 @@ TEST_CASE("a long chat") {
 
     for (int i = 0; i < 100; ++i) {
         REQUIRE(make_room(1));
-        REQUIRE(feed(cache, Tokens{}.add({0}, position, position + 1)));
+        REQUIRE(feed(cache, Tokens{{0}, {position}}));
         ++position;
         CHECK(cache.tokens({0}) == position);
         CHECK(cache.range({0}) == cellar::PositionRange{{0}, {position - 1}});
@@ -152,7 +138,7 @@ TEST_CASE("a shift of shared cells") {
     // [shared]
     const Sequence alice{0};
     const Sequence bob{1};
-    feed(cache, Tokens{}.add(alice, 0, 5));
+    feed(cache, Tokens{alice, {0}, 5});
     REQUIRE(cache.copy_prefix(alice, bob, 5));
     CHECK(cache.statistics().shared == 5);
 
@@ -162,17 +148,17 @@ TEST_CASE("a shift of shared cells") {
     CHECK(cache.statistics().shared == 1); // the first token
     // [/shared]
 
-    auto pass = cache.begin(Tokens{}.add(alice, 5, 6));
-    CHECK(pass->keys(0)(4, 1, 3) == 1.0F); // as it was put
+    const auto pass = cache.reserve(1);
+    CHECK(pass.keys(0)(4, 1, 3) == 1.0F); // as it was put
 }
 
 TEST_CASE("the cell map") {
     // [map]
     cellar::Cache<> cache{{1, 2, 4}, {.sequences = 2, .capacity = 8, .batch = 8}};
-    feed(cache, Tokens{}.add({0}, 0, 4));
+    feed(cache, Tokens{{0}, {0}, 4});
     REQUIRE(cache.copy_prefix({0}, {1}, 3));
-    feed(cache, Tokens{}.add({1}, 3, 5));
-    feed(cache, Tokens{}.add({0}, 4, 5));
+    feed(cache, Tokens{{1}, {3}, 2});
+    feed(cache, Tokens{{0}, {4}});
 
     CHECK(cellar::describe(cache)
           == "7 of 16 cells used, 3 shared, longest free run 9, 1024 bytes in 1 layers\n"
@@ -188,11 +174,11 @@ TEST_CASE("the map on the page of concepts") {
         using Window = std::remove_cvref_t<decltype(window)>;
         const cellar::CacheLimits limits{.sequences = 2, .capacity = 5, .batch = 4};
         cellar::Cache<cellar::StandardV<float>, Window> cache{{1, 2, 4}, limits, window};
-        feed(cache, Tokens{}.add({0}, 0, 4));
+        feed(cache, Tokens{{0}, {0}, 4});
         REQUIRE(cache.copy_prefix({0}, {1}, 3));
-        feed(cache, Tokens{}.add({1}, 3, 5));
-        feed(cache, Tokens{}.add({0}, 4, 5));
-        auto pass = cache.begin(Tokens{}.add({0}, 5, 6).add({1}, 5, 6));
+        feed(cache, Tokens{{1}, {3}, 2});
+        feed(cache, Tokens{{0}, {4}});
+        auto pass = cache.begin(Tokens{}.add({0}, {5}).add({1}, {5}));
         const auto mask = pass->template mask<bool>();
         std::string drawn = std::to_string(pass->history().first) + ":";
         for (std::int64_t t = 0; t < 2; ++t) {

@@ -139,13 +139,9 @@ using Mine = cellar::Cache<ByHead<float>, TwoBlocks, cellar::UnrotatedShift, Cou
 // [/cache]
 
 void feed(Mine& cache, std::int32_t first, std::int32_t end) {
-    std::vector<cellar::Position> positions;
     std::vector<float> rows;
-    for (std::int32_t p = first; p < end; ++p) {
-        positions.push_back({p});
-        rows.insert(rows.end(), 4, static_cast<float>(p));
-    }
-    auto pass = cache.begin({positions, std::vector<cellar::Sequence>(positions.size())});
+    for (std::int32_t p = first; p < end; ++p) rows.insert(rows.end(), 4, static_cast<float>(p));
+    auto pass = cache.begin(cellar::Tokens{{0}, {first}, end - first});
     REQUIRE(pass);
     pass->put(0, rows, rows);
     pass->commit();
@@ -165,9 +161,7 @@ TEST_CASE("a cache of one's own policies") {
     REQUIRE(cache.remove({0}, {5}, {7}));
     CHECK(cache.range({0}) == cellar::PositionRange{{4}, {8}});
 
-    const cellar::Position next{9};
-    const cellar::Sequence sequence{0};
-    auto pass = cache.begin({{&next, 1}, {&sequence, 1}});
+    auto pass = cache.begin(cellar::Tokens{{0}, cache.next({0})});
     REQUIRE(pass);
     pass->put(0, std::vector<float>(4, 9.0F), std::vector<float>(4, 9.0F));
     const auto [keys, values, mask] = pass->get<bool>(0);
@@ -191,10 +185,8 @@ TEST_CASE("a shift of one's own turns keys there and back") {
     begun->commit();
     REQUIRE(cache.remove({0}, {0}, {1})); // the second token moves to position 0
 
-    const std::vector<cellar::Position> next{{1}};
-    auto pass = cache.begin({next, std::span{sequences}.first(1)});
-    REQUIRE(pass);
-    const auto keys = pass->keys(0);
+    const auto pass = cache.reserve(1);
+    const auto keys = pass.keys(0);
     const cellar::Cell cell = 1;
     const MirroredRope rope{4};
     for (int pair = 0; pair < 2; ++pair) {

@@ -169,11 +169,8 @@ namespace {
 class Users {
 public:
     Users()
-        : memory_{make_memory({.sequences = users,
-                               .batch = 32,
-                               .rollback = rollback,
-                               .checkpoint_interval = 5,
-                               .checkpoint_bytes = 6 * rwkv::Memory::bytes_per_sequence(shape())})},
+        : memory_{make_memory(
+            {.sequences = users, .batch = 32, .rollback = rollback, .checkpoints = 5, .checkpoint_interval = 5})},
           alone_(users, Alone(1)) {}
 
     /// Some users feed some tokens each, in one mixed batch. One batch in four is dropped.

@@ -28,10 +28,10 @@ Far far() {
 }
 
 template <class M>
-bool feed_all(M& memory, const Tokens& tokens) {
-    numbers::Tokens rows;
+bool feed_all(M& memory, const Text& tokens) {
+    numbers::Numbers rows;
     for (const toy::Token& t : tokens) rows.push_back({t.sequence, t.position, static_cast<float>(t.word)});
-    auto pass = memory.begin(toy::Batch{tokens});
+    auto pass = memory.begin(batch_of(tokens));
     if (!pass) return false;
     numbers::put(pass->template of<Near>(), numbers::small, rows);
     numbers::put(pass->template of<Far>(), numbers::small, rows);
@@ -59,18 +59,18 @@ TEST_CASE("a batch that the states refuse has already taken cells") {
     toy::Memory memory = toy::memory({.unequal = Unequal::refuse});
     REQUIRE(feed(memory, text(0, 0, 3)));
     const std::string before = portrait(memory);
-    const auto refused = [&](const Tokens& tokens) {
-        const auto begun = memory.begin(toy::Batch{tokens});
+    const auto refused = [&](const Text& tokens) {
+        const auto begun = memory.begin(batch_of(tokens));
         REQUIRE_FALSE(begun);
         return begun.error();
     };
-    CHECK(refused(text(1, 0, 2) + text(0, 4, 2)) == Refusal{Reason::not_next, 2});
+    CHECK(refused(text(1, 0, 2) + text(0, 4, 2)) == Refusal{Reason::not_next, 0, {0}, {3}});
     CHECK(portrait(memory) == before);
     CHECK(refused(text(1, 0, 2) + text(0, 3, 1)) == Refusal{Reason::unequal_batch, 2});
     CHECK(portrait(memory) == before);
     CHECK(feed(memory, text(1, 0, 1) + text(0, 3, 1)));
     // What was prepared and refused leaves no trace in the next pass, nor in a reserved one.
-    CHECK(refused(text(2, 1, 1)) == Refusal{Reason::not_next, 2});
+    CHECK(refused(text(2, 1, 1)) == Refusal{Reason::not_next, 0, {2}, {0}});
     memory.reserve(8).drop();
     CHECK(feed(memory, text(2, 0, 1)));
 }
@@ -112,9 +112,8 @@ TEST_CASE("a context shift is impossible with members of several kinds") {
     CHECK(held(caches.member<Far>(), 0) == moved);
 
     // A state has to be fed again from a checkpoint on: what it has seen cannot be taken out of it.
-    Turning memory{
-        3, near(), far(),
-        Recurrent{{1, {{1}}}, {.sequences = 2, .batch = 8, .checkpoint_interval = 2, .checkpoint_bytes = 8 * 16}}};
+    Turning memory{3, near(), far(),
+                   Recurrent{{1, {{1}}}, {.sequences = 2, .batch = 8, .checkpoints = 6, .checkpoint_interval = 2}}};
     REQUIRE(feed_all(memory, text(0, 0, 8, 10)));
     REQUIRE(memory.remove({0}, memory.resumable_prefix({0}, {3}), to_end));
     REQUIRE(feed_all(memory, text(0, 2, 3, 15)));
@@ -125,10 +124,10 @@ TEST_CASE("a context shift is impossible with members of several kinds") {
 TEST_CASE("checkpoints of the states cannot be reached where there are caches, too") {
     // What held them together handed only the verbs on that all of them had.
     toy::Memory memory =
-        toy::memory({.sliding_retention = 20, .rollback = 0, .checkpoint_interval = 4, .checkpoint_bytes = 8 * 16});
+        toy::memory({.sliding_retention = 20, .rollback = 0, .checkpoints = 6, .checkpoint_interval = 4});
     REQUIRE(feed(memory, text(0, 0, 7)));
-    memory.member<Recurrent>().checkpoint({0});
-    memory.member<Recurrent>().schedule({0}, {9});
+    REQUIRE(memory.member<Recurrent>().checkpoint({0}));
+    REQUIRE(memory.member<Recurrent>().schedule({0}, {9}));
     REQUIRE(feed(memory, text(0, 7, 4, 8)));
     for (const int p : {4, 7, 8, 9, 11}) CHECK(memory.can_resume({0}, {p}));
     for (const int p : {5, 6, 10}) CHECK_FALSE(memory.can_resume({0}, {p}));

@@ -39,7 +39,7 @@ Chunked chunked() {
 }
 Recurrent recurrent(int layers) {
     return {StateShape{layers, {{2, 2}}},
-            {.sequences = 2, .batch = batch, .rollback = 2, .checkpoint_interval = 2, .checkpoint_bytes = 64}};
+            {.sequences = 2, .batch = batch, .rollback = 2, .checkpoints = 2, .checkpoint_interval = 2}};
 }
 Encoder encoder(int layers) {
     return {{layers, 1, 2}, {.sequences = 2, .capacity = 16, .batch = batch}};
@@ -67,10 +67,8 @@ struct Work {
 /// Every operation once.
 template <Memory M>
 Result<std::int64_t> use(M memory) {
-    const std::vector<Position> positions{{0}, {1}, {2}, {3}};
-    const std::vector<Sequence> sequences(positions.size());
     memory.reserve(batch).drop();
-    Result<PassOf<M>> pass = memory.begin({positions, sequences});
+    Result<PassOf<M>> pass = memory.begin(Tokens{{0}, memory.next({0}), 4});
     if (!pass) return pass.error();
     for (int layer = 0; layer < memory.layers(); ++layer) pass->visit(layer, Work{});
     pass->commit();

@@ -20,8 +20,19 @@ namespace property::hybrid {
 
 inline Answer answer_of(std::optional<naive::Reason> no) {
     if (!no) return std::nullopt;
-    if (*no == naive::Reason::full) return cellar::Reason::full;
-    return *no == naive::Reason::cannot_shift ? cellar::Reason::cannot_shift : cellar::Reason::batch_too_long;
+    switch (*no) {
+    case naive::Reason::full:
+        return cellar::Reason::full;
+    case naive::Reason::batch_too_long:
+        return cellar::Reason::batch_too_long;
+    case naive::Reason::cannot_shift:
+        return cellar::Reason::cannot_shift;
+    case naive::Reason::not_next:
+        return cellar::Reason::not_next;
+    case naive::Reason::cannot_resume:
+        return cellar::Reason::cannot_resume;
+    }
+    return std::nullopt;
 }
 
 /// A member that has cells, and the tokens in them.
@@ -57,14 +68,12 @@ public:
 
     void check(bool look) final {
         inspector_.check_counts(model_, sequences());
-        if (look) check_contents();
+        if (look) inspector_.check_contents(model_, sequences());
     }
 
     void defragmented() final { inspector_.forget_cells_from(model_.used()); }
 
 protected:
-    virtual void check_contents() = 0;
-
     std::set<int> sequences() const {
         std::set<int> all;
         for (int s = 0; s < model_.setup().sequences; ++s) all.insert(s);
@@ -106,19 +115,17 @@ public:
         inspector_.check_placement(model_, static_cast<int>(batch.size()));
     }
     void check_filled(const Batch& batch, int style, bool filled) override {
-        inspector_.check_pass(open_, batch, style, filled);
+        inspector_.check_pass(open_, batch, style, filled ? static_cast<int>(rows_.layers().size()) : 0);
     }
 
 private:
-    void check_contents() override { inspector_.check_contents(model_, sequences()); }
-
     naive::Model open_{model_};
 };
 
 /// Inputs can be written to it besides.
 class InputSubject : public Subject {
 public:
-    /// Tokens of one sequence at one position are one input. `rows`: of each layer that has a memory of its own.
+    /// Text of one sequence at one position are one input. `rows`: of each layer that has a memory of its own.
     virtual std::optional<naive::Reason> write(const Batch& inputs, const std::vector<std::vector<Rows>>& rows,
                                                int style, bool committed) = 0;
 };
@@ -140,8 +147,8 @@ public:
     void check_begun(const Batch&) override {}
     void check_filled(const Batch& batch, int style, bool) override {
         Batch queries = batch;
-        for (naive::NewToken& t : queries) t.bidirectional = false; // later inputs stay hidden
-        inspector_.check_pass(model_, queries, style, true);
+        for (naive::NewToken& t : queries) t.group = -1; // later inputs stay hidden
+        inspector_.check_pass(model_, queries, style, static_cast<int>(rows_.layers().size()));
     }
 
     void write(const Batch& inputs, int style, bool committed) override {
@@ -157,15 +164,6 @@ public:
     }
 
 private:
-    void check_contents() override {
-        for (const int s : sequences()) {
-            const Batch last{{s, INT_MAX - 1, false, -1}};
-            trace_.expect(!subject_.begin(last), "a pass was refused that looks at s", s);
-            inspector_.check_pass(model_, last, 0, true);
-            subject_.drop();
-        }
-    }
-
     InputSubject& inputs_;
 };
 

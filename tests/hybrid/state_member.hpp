@@ -86,12 +86,12 @@ public:
 
     void checkpoint(int s) override {
         if (model_.setup().checkpoints == 0) return;
-        subject_.memory().checkpoint({s});
+        trace_.expect(subject_.memory().checkpoint({s}).has_value(), "a checkpoint was refused");
         model_.checkpoint(s);
     }
     void schedule(int s, int p) override {
         if (model_.setup().checkpoints == 0 || p <= model_.next(s)) return;
-        subject_.memory().schedule({s}, {p});
+        trace_.expect(subject_.memory().schedule({s}, {p}).has_value(), "a checkpoint was refused");
         model_.schedule(s, p);
     }
 

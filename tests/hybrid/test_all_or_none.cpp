@@ -19,17 +19,17 @@ namespace {
 
 /// The refusal of a begin that changes nothing, and whose member says nothing of it.
 template <class M>
-Refusal begin_refused(M& memory, const Tokens& tokens) {
+Refusal begin_refused(M& memory, const Text& tokens) {
     const std::string before = portrait(memory);
-    const auto begun = memory.begin(toy::Batch{tokens});
+    const auto begun = memory.begin(batch_of(tokens));
     REQUIRE_FALSE(begun);
     CHECK(portrait(memory) == before);
     return begun.error();
 }
 
-/// Tokens at one position: each is a run of its own.
-Tokens group(int sequence, int position, int count) {
-    Tokens tokens;
+/// Text at one position: each is a run of its own.
+Text group(int sequence, int position, int count) {
+    Text tokens;
     for (int i = 0; i < count; ++i) tokens.push_back({sequence, position, 7 * position + i});
     return tokens;
 }
@@ -66,7 +66,7 @@ TEST_CASE("all or none: what a later member refuses, a recurrent one has not pre
     REQUIRE(feed(memory, text(0, 0, 4), 2));
     const auto picture = [&] { return member_portrait(memory.member<0>()) + member_portrait(memory.member<1>()); };
     const std::string before = picture();
-    CHECK(memory.begin(toy::Batch{text(1, 0, 3)}).error() == Refusal{Reason::full, 1});
+    CHECK(memory.begin(batch_of(text(1, 0, 3))).error() == Refusal{Reason::full, 1});
     CHECK(picture() == before);
     memory.reserve(4).drop();
     CHECK(picture() == before);
@@ -84,7 +84,11 @@ using Caches = Hybrid<Repeat<Shifting, ShiftingFull>, Shifting, ShiftingFull>;
 Caches shared_by_two(std::int32_t sliding_capacity, std::int32_t full_capacity) {
     Caches memory{2, Shifting{{1, 1, 2, 1}, {.sequences = 2, .capacity = sliding_capacity, .batch = 6}},
                   ShiftingFull{{1, 1, 2, 1}, {.sequences = 2, .capacity = full_capacity, .batch = 6}}};
-    memory.begin(toy::Batch{text(0, 0, 6)})->commit();
+    auto pass = memory.begin(Tokens{{0}, {0}, 6});
+    const std::vector<float> keys(12);
+    const std::vector<float> values(6);
+    for (int layer = 0; layer < 2; ++layer) pass->visit(layer, [&](auto& own, int i) { own.put(i, keys, values); });
+    pass->commit();
     REQUIRE(memory.copy_prefix({0}, {1}, 6));
     return memory;
 }
@@ -101,14 +105,13 @@ TEST_CASE("all or none: a member without room for the copies of a shift") {
 
 TEST_CASE("all or none: memory runs out in begin and in copy_prefix") {
     using Two = Hybrid<Repeat<Full, Recurrent>, Full, Recurrent>;
-    Two memory{
-        2, Full{{1, 1, 1}, {.sequences = 5, .capacity = 40, .batch = 8}},
-        Recurrent{{1, {{1}}}, {.sequences = 5, .batch = 8, .checkpoint_interval = 2, .checkpoint_bytes = 32 * 16}}};
+    Two memory{2, Full{{1, 1, 1}, {.sequences = 5, .capacity = 40, .batch = 8}},
+               Recurrent{{1, {{1}}}, {.sequences = 5, .batch = 8, .checkpoints = 24, .checkpoint_interval = 2}}};
     const auto picture = [&] { return member_portrait(memory.member<0>()) + member_portrait(memory.member<1>()); };
     int failures = 0;
     for (int p = 0; p < 24; ++p) { // in the end 169 runs and 12 checkpoints, more than one sequence was planned to have
-        const Tokens tokens = group(0, p, 8);
-        const toy::Batch batch{tokens};
+        const Text tokens = group(0, p, 8);
+        const cellar::Tokens batch = batch_of(tokens);
         const std::string before = picture();
         failures += failures_of([&] { (void)memory.begin(batch).has_value(); }, [&] { CHECK(picture() == before); });
         REQUIRE(feed(memory, tokens, 2));
@@ -137,11 +140,11 @@ TEST_CASE("all or none: an exception in the middle of a pass, in every layer") {
     REQUIRE(feed(memory, text(0, 0, 3) + text(1, 0, 2)));
     REQUIRE(memory.copy_prefix({0}, {2}, 3));
     const std::string before = portrait(memory);
-    const Tokens more = text(0, 3, 2) + text(2, 3, 1) + text(1, 2, 3);
+    const Text more = text(0, 3, 2) + text(2, 3, 1) + text(1, 2, 3);
     for (int stop = 0; stop < layers; ++stop) {
         CAPTURE(stop);
         const auto interrupted = [&] {
-            auto pass = memory.begin(toy::Batch{more});
+            auto pass = memory.begin(batch_of(more));
             REQUIRE(pass);
             fill(*pass, more, stop);
             pass->visit(stop, [](auto&, int) { throw std::runtime_error{"interrupted"}; });
@@ -156,33 +159,34 @@ TEST_CASE("all or none: a pass that must not be committed yet, in one member, is
     toy::Memory memory = toy::memory();
     REQUIRE(feed(memory, text(0, 0, 3)));
     const std::string before = portrait(memory);
-    const Tokens more = text(0, 3, 1, 4);
+    const Text more = text(0, 3, 1, 4);
     {
-        auto pass = memory.begin(toy::Batch{more});
+        auto pass = memory.begin(batch_of(more));
         REQUIRE(pass);
         fill(*pass, more, 4); // the recurrent layer is the fifth
-        CHECK(violation_of([&] { pass->commit(); }) == "commit: 0 micro-batches were put in all layers, expected 1");
+        CHECK(violation_of([&] { pass->commit(); })
+              == "commit: layer 5 of the model (layer 2 of member 0) was not put, expected a put of every layer");
         CHECK(memory.member<Full>().tokens({0}) == 4); // still open
         pass->drop();
         CHECK(violation_of([&] { pass->commit(); })
-              == "the pass is over, expected one that was neither committed nor dropped");
+              == "the pass is over, expected one that was not committed, dropped or moved from");
     }
     CHECK(portrait(memory) == before);
     {
-        auto pass = memory.begin(toy::Batch{more});
+        auto pass = memory.begin(batch_of(more));
         fill(*pass, more);
         pass->of<Full>().drop();
         CHECK(violation_of([&] { pass->commit(); })
-              == "the pass is over, expected one that was neither committed nor dropped");
+              == "the pass is over, expected one that was not committed, dropped or moved from");
     }
     CHECK(portrait(memory) == before);
 }
 
 TEST_CASE("all or none: a member that defragments itself before a later one refuses") {
-    toy::Memory memory = toy::memory({.sequences = 2, .placement = Placement::contiguous});
+    toy::Memory memory = toy::memory({.sequences = 2, .full_capacity = 6, .placement = Placement::contiguous});
     for (int p = 0; p < 6; ++p) REQUIRE(feed(memory, text(0, p, 1, p) + text(1, p, 1, p)));
-    REQUIRE(memory.remove({0}, {0}, to_end)); // every other cell is free
-    CHECK(begin_refused(memory, text(0, 2, 8)) == Refusal{Reason::not_next, 2});
-    REQUIRE(feed(memory, text(0, 0, 8)));
+    REQUIRE(memory.remove({0}, {0}, to_end)); // every other cell of the sliding cache is free
+    CHECK(begin_refused(memory, text(0, 0, 8)) == Refusal{Reason::full, 1});
+    REQUIRE(feed(memory, text(0, 0, 6)));
     CHECK(audit(memory.member<Sliding>()).empty());
 }

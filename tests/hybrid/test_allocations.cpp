@@ -45,9 +45,12 @@ TEST_CASE("allocations: decode steps of a hybrid make none, nor does what goes b
                       Full{{2, 1, 1}, {.sequences = sequences, .capacity = 500, .batch = 16}},
                       Recurrent{{1, {{1}}}, {.sequences = sequences, .batch = 16, .rollback = 2}},
                       Inputs{{1, 1, 1}, {.sequences = sequences, .capacity = 8, .batch = 16}}};
-    memory.reserve(16).of<Full>().mask();
-    memory.reserve(16).of<Sliding>().mask();
-    memory.reserve(16).of<Inputs>().mask();
+    {
+        auto pass = memory.reserve(16);
+        pass.of<Full>().mask();
+        pass.of<Sliding>().mask();
+        pass.of<Inputs>().mask();
+    }
     const std::vector<float> rows(sequences, 1.0F);
     std::vector<Position> positions(sequences);
     std::vector<Sequence> all;

@@ -33,7 +33,7 @@ int state_at(const toy::Memory& memory, int s, int p) {
 
 TEST_CASE("hybrid: every layer is led to its member, as its layer there") {
     toy::Memory memory = toy::memory();
-    auto pass = memory.begin(toy::Batch{text(0, 0, 1)});
+    auto pass = memory.begin(batch_of(text(0, 0, 1)));
     REQUIRE(pass);
     CHECK(pass->tokens() == 1);
     CHECK(pass->layers() == layers);
@@ -60,16 +60,16 @@ TEST_CASE("hybrid: a committed pass is in all members, a dropped one in none") {
     CHECK(state_at(memory, 0, 3) == folded(words(3)));
 
     const std::string before = portrait(memory);
-    const Tokens more = text(0, 3, 2, 4);
+    const Text more = text(0, 3, 2, 4);
     {
-        auto pass = memory.begin(toy::Batch{more});
+        auto pass = memory.begin(batch_of(more));
         REQUIRE(pass);
         fill(*pass, more);
         pass->drop();
         CHECK(portrait(memory) == before);
     }
     {
-        auto pass = memory.begin(toy::Batch{more});
+        auto pass = memory.begin(batch_of(more));
         REQUIRE(pass);
         fill(*pass, more, 4);
     }
@@ -114,7 +114,7 @@ TEST_CASE("hybrid: it goes back to where all members can") {
 TEST_CASE("hybrid: where one member goes back to, another may have to go back further") {
     using Two = Hybrid<Repeat<Sliding, Recurrent>, Sliding, Recurrent>;
     Two memory{2, Sliding{{1, 1, 1}, {.capacity = 100, .batch = 6}},
-               Recurrent{{1, {{1}}}, {.batch = 6, .checkpoint_interval = 4, .checkpoint_bytes = 8 * 16}}};
+               Recurrent{{1, {{1}}}, {.batch = 6, .checkpoints = 6, .checkpoint_interval = 4}}};
     REQUIRE(feed(memory, text(0, 0, 6), 2));
     REQUIRE(feed(memory, text(0, 6, 1, 7), 2));                          // tokens 3 to 6, and the states at 4 and 7
     CHECK(memory.member<0>().resumable_prefix({0}, {6}) == Position{6}); // sees 3 to 5
@@ -143,8 +143,8 @@ TEST_CASE("hybrid: fence, bytes, reservation and defragmentation reach all membe
 
 TEST_CASE("hybrid: it can be moved while a pass is open") {
     toy::Memory memory = toy::memory();
-    const Tokens tokens = text(0, 0, 2);
-    auto pass = memory.begin(toy::Batch{tokens});
+    const Text tokens = text(0, 0, 2);
+    auto pass = memory.begin(batch_of(tokens));
     REQUIRE(pass);
     toy::Memory moved = std::move(memory);
     auto moved_pass = std::move(*pass);
@@ -159,10 +159,18 @@ TEST_CASE("hybrid: a member outside of the pattern takes part in everything, and
         using Full::Full;
     };
     Hybrid<Every<2, Full, NoMemory>, Full, Extra> memory{4, Full{{2, 1, 1}, {.capacity = 4}},
-                                                         Extra{{7, 1, 1}, {.capacity = 4}}};
-    auto pass = memory.begin(toy::Batch{text(0, 0, 1)});
+                                                         Extra{{3, 1, 1}, {.capacity = 4}}};
+    auto pass = memory.begin(batch_of(text(0, 0, 1)));
     REQUIRE(pass);
-    pass->of<Extra>().put(6, std::vector<float>{3}, std::vector<float>{3});
+    const std::vector<float> row{3};
+    for (const int layer : {1, 3})
+        pass->visit(layer, [&](auto& own, int i) {
+            if constexpr (requires { own.put(i, row, row); }) own.put(i, row, row);
+        });
+    for (const int layer : {0, 1}) pass->of<Extra>().put(layer, row, row);
+    CHECK(violation_of([&] { pass->commit(); })
+          == "commit: layer 2 of member 1 was not put, expected a put of every layer");
+    pass->of<Extra>().put(2, row, row);
     pass->commit();
     CHECK(memory.member<Extra>().tokens({0}) == 1);
     REQUIRE(memory.remove({0}, {0}, to_end));
@@ -194,11 +202,11 @@ TEST_CASE("hybrid: what it is made of has to fit the pattern") {
 
 TEST_CASE("hybrid: wrong layers, and verbs while a pass is open, are violations") {
     toy::Memory memory = toy::memory();
-    auto pass = memory.begin(toy::Batch{text(0, 0, 1)});
+    auto pass = memory.begin(batch_of(text(0, 0, 1)));
     REQUIRE(pass);
-    CHECK(violation_of([&] { pass->visit(8, [](auto&, int) {}); }) == "layer 8, expected 0 to 7");
-    CHECK(violation_of([&] { pass->visit(-1, [](auto&, int) {}); }) == "layer -1, expected 0 to 7");
-    CHECK(violation_of([&] { (void)memory.begin(toy::Batch{text(0, 0, 1)}).has_value(); })
+    CHECK(violation_of([&] { pass->visit(8, [](auto&, int) {}); }) == "visit: layer 8, expected 0 to 7");
+    CHECK(violation_of([&] { pass->visit(-1, [](auto&, int) {}); }) == "visit: layer -1, expected 0 to 7");
+    CHECK(violation_of([&] { (void)memory.begin(batch_of(text(0, 0, 1))).has_value(); })
           == "begin: a pass is open, expected it to be committed or dropped first");
     CHECK(violation_of([&] { (void)memory.copy_prefix({0}, {1}, 1).has_value(); })
           == "copy_prefix: a pass is open, expected it to be committed or dropped first");

@@ -40,7 +40,7 @@ TEST_CASE("a pattern that is given at run time leads to the same members as one 
     Memory expected = memory();
     AtRunTime found = like_toy();
     for (int layer = 0; layer < layers; ++layer) CHECK(found.place(layer) == Memory::place(layer));
-    const auto both = [&](const Tokens& tokens) {
+    const auto both = [&](const Text& tokens) {
         const bool fed = feed(expected, tokens);
         CHECK(feed(found, tokens) == fed);
         CHECK(portrait(found) == portrait(expected));
@@ -59,7 +59,7 @@ TEST_CASE("a pattern that is given at run time leads to the same members as one 
     both(text(2, 16, 8)); // refused: the full cache has no room
     CHECK(found.bytes() == expected.bytes());
     auto moved = std::move(found);
-    auto pass = moved.begin(Batch{text(1, 7, 1)});
+    auto pass = moved.begin(batch_of(text(1, 7, 1)));
     REQUIRE(pass);
     AtRunTime again = std::move(moved); // the pass goes with it
     fill(*pass, text(1, 7, 1));
@@ -81,12 +81,13 @@ TEST_CASE("members without layers may be left out, and take no part") {
     memory.fence();
     memory.reserve(3).drop();
     CHECK(memory.bytes() == memory.member<Full>().bytes());
-    CHECK(memory.begin(Batch{text(2, 0, 8) + text(1, 2, 1)}).error() == Refusal{Reason::batch_too_long, 1});
+    CHECK(memory.begin(batch_of(text(2, 0, 8) + text(1, 2, 1))).error() == Refusal{Reason::batch_too_long, 1});
     CHECK(violation_of([&] { memory.member<Sliding>(); }) == "member: the hybrid was made without member 0");
-    auto pass = memory.begin(Batch{text(2, 0, 1)});
+    auto pass = memory.begin(batch_of(text(2, 0, 1)));
     REQUIRE(pass);
     CHECK(pass->layers() == 3);
-    CHECK(violation_of([&] { pass->of<Recurrent>(); }) == "of: the hybrid was made without this member");
+    CHECK(violation_of([&] { pass->of<Recurrent>(); })
+          == "of: the hybrid was made without this member, expected one with it");
 }
 
 TEST_CASE("a run-time pattern and members that do not fit together are violations") {

@@ -36,8 +36,8 @@ struct Limits {
     std::int32_t sliding_retention = 8;
     std::int32_t full_capacity = 20;
     std::int32_t rollback = 2;
+    std::int32_t checkpoints = 0;
     std::int32_t checkpoint_interval = 0;
-    std::int64_t checkpoint_bytes = 0; ///< 16 a state
     cellar::Unequal unequal = cellar::Unequal::split;
     cellar::Placement placement = cellar::Placement::scattered;
 };
@@ -52,15 +52,15 @@ inline Memory memory(const Limits& l = {}) {
                             {.sequences = l.sequences,
                              .batch = l.batch,
                              .rollback = l.rollback,
+                             .checkpoints = l.checkpoints,
                              .checkpoint_interval = l.checkpoint_interval,
-                             .checkpoint_bytes = l.checkpoint_bytes,
                              .unequal = l.unequal}}};
 }
 
-using cellar_test::Batch;
+using cellar_test::batch_of;
 using cellar_test::text;
+using cellar_test::Text;
 using cellar_test::Token;
-using cellar_test::Tokens;
 
 inline int folded(int state, int word) {
     return (state * 31 + word * 7 + 1) % 65521;
@@ -73,7 +73,7 @@ inline int folded(const std::vector<int>& words) {
 
 /// One layer's work, whatever its memory.
 struct Work {
-    const Tokens& tokens;
+    const Text& tokens;
 
     template <class Pass>
     void operator()(Pass& pass, int layer) const {
@@ -95,14 +95,14 @@ struct Work {
 };
 
 template <class Pass>
-void fill(Pass& pass, const Tokens& tokens, int end = layers) {
+void fill(Pass& pass, const Text& tokens, int end = layers) {
     for (int layer = 0; layer < end; ++layer) pass.visit(layer, Work{tokens});
 }
 
 /// A committed pass; false if it was refused.
 template <class M>
-bool feed(M& memory, const Tokens& tokens, int end = layers) {
-    auto pass = memory.begin(Batch{tokens});
+bool feed(M& memory, const Text& tokens, int end = layers) {
+    auto pass = memory.begin(batch_of(tokens));
     if (!pass) return false;
     fill(*pass, tokens, end);
     pass->commit();

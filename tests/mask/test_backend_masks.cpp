@@ -34,6 +34,7 @@ TEST_CASE("a backend that writes masks writes one per pass and element, and is t
     const std::vector<Sequence> sequences(2);
     auto pass = cache.begin({positions, sequences});
     REQUIRE(pass);
+    for (const int layer : {0, 1}) pass->mark_put(layer);
     static_cast<void>(pass->get(0));
     static_cast<void>(pass->get(1));
     CHECK(cache.backend().masks == 1);

@@ -70,8 +70,8 @@ struct Work {
 };
 
 template <Memory M>
-Result<void> feed(M& memory, const cellar_test::Tokens& tokens) {
-    Result<PassOf<M>> pass = memory.begin(cellar_test::Batch{tokens});
+Result<void> feed(M& memory, const cellar_test::Text& tokens) {
+    Result<PassOf<M>> pass = memory.begin(cellar_test::batch_of(tokens));
     if (!pass) return pass.error();
     for (int layer = 0; layer < memory.layers(); ++layer) pass->visit(layer, Work{});
     pass->commit();

@@ -67,6 +67,7 @@ public:
         finish(prepare_copy_prefix(from, to, length).value());
         return {};
     }
+    Position next(Sequence s) const { return {length(s)}; }
     bool can_resume(Sequence s, Position p) const { return resumable_prefix(s, p) == p; }
     Position resumable_prefix(Sequence s, Position p) const { return std::min(p, Position{length(s)}); }
     Result<void> remove(Sequence s, Position begin, Position end) {
@@ -144,8 +145,8 @@ struct Work {
 };
 
 template <class M>
-Result<void> feed(M& memory, const cellar_test::Tokens& tokens) {
-    auto pass = memory.begin(cellar_test::Batch{tokens});
+Result<void> feed(M& memory, const cellar_test::Text& tokens) {
+    auto pass = memory.begin(cellar_test::batch_of(tokens));
     if (!pass) return pass.error();
     for (int layer = 0; layer < memory.layers(); ++layer) pass->visit(layer, Work{});
     pass->commit();
@@ -179,7 +180,7 @@ TEST_CASE("a memory of the user's own is a member of a hybrid: all or none") {
     CHECK(lengths(0) == std::pair{3, 3});
     CHECK(memory.resumable_prefix({0}, {100}) == Position{3});
     {
-        auto dropped = memory.begin(cellar_test::Batch{text(0, 3, 1)});
+        auto dropped = memory.begin(cellar_test::batch_of(text(0, 3, 1)));
         REQUIRE(dropped);
     }
     CHECK(lengths(0) == std::pair{3, 3});

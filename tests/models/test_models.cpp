@@ -106,20 +106,16 @@ TEST_CASE("keys without positions do not change when their tokens move") {
     REQUIRE(memory.remove({0}, {0}, {1}));
     CHECK(memory.tokens({0}) == 2);
     CHECK(memory.range({0}) == PositionRange{{0}, {1}});
-    const Position position{2};
-    const Sequence sequence{0};
-    auto pass = memory.begin({{&position, 1}, {&sequence, 1}});
-    REQUIRE(pass);
-    const auto keys = pass->keys(0);
+    const auto pass = memory.reserve(1);
+    const auto keys = pass.keys(0);
     for (int d = 0; d < 128; ++d) CHECK(static_cast<float>(keys(1, 0, d)) == 1.0F);
 }
 
 TEST_CASE("a sliding memory forgets tokens outside its model's window") {
     auto memory = GptOss_20B::make<LayerKind::sliding>({.capacity = 1000, .batch = 200});
-    std::vector<Position> prompt;
-    for (int p = 0; p < 200; ++p) prompt.push_back({p});
-    const std::vector<Sequence> owners(prompt.size(), Sequence{0});
-    memory.begin({prompt, owners})->commit();
+    auto pass = memory.begin(Tokens{{0}, {0}, 200});
+    for (int layer = 0; layer < memory.layers(); ++layer) pass->mark_put(layer);
+    pass->commit();
     CHECK(memory.range({0}) == PositionRange{{200 - 128}, {199}});
 }
 

@@ -3,6 +3,8 @@
 
 #include <climits>
 
+#include <algorithm>
+#include <cstddef>
 #include <map>
 #include <memory>
 #include <optional>
@@ -30,8 +32,8 @@ struct Window {
         if (kind == WindowKind::chunked) return query / size * size;
         return 0;
     }
-    bool visible(int query, int position, bool bidirectional) const {
-        if (position > query && !bidirectional) return false;
+    bool visible(int query, int last, int position) const {
+        if (position > last) return false;
         return position < sinks || position >= oldest_visible(query);
     }
     bool kept(int newest, int position) const {
@@ -51,11 +53,11 @@ using TokenRef = std::shared_ptr<const Token>;
 struct NewToken {
     int sequence = 0;
     int position = 0;
-    bool bidirectional = false;
+    int group = -1; ///< tokens of the same group, 0 or more, see one another
     int value = 0;
 };
 
-enum class Reason { full, batch_too_long, cannot_shift };
+enum class Reason { full, batch_too_long, cannot_shift, not_next, cannot_resume };
 
 struct Setup {
     Window window{};
@@ -63,6 +65,7 @@ struct Setup {
     int capacity = 1;
     int batch = 1;
     int padding = 1;
+    bool consecutive = false; ///< tokens must follow the last one of their sequence
     bool can_shift = false;
     bool rotates_keys = true; ///< false if keys carry no position, so that moving a token does not change its key
     bool is_encoder = false;  ///< inputs of an encoder: moves change no key, and every position can be resumed
@@ -102,6 +105,8 @@ public:
     std::optional<Reason> refuses(const std::vector<NewToken>& batch) const {
         const int n = static_cast<int>(batch.size());
         if (n > setup_.batch) return Reason::batch_too_long;
+        if (setup_.consecutive)
+            if (const auto refused = refuses_positions(batch)) return refused;
         if (used() + n > cells()) return Reason::full;
         return std::nullopt;
     }
@@ -126,10 +131,15 @@ public:
         return done;
     }
 
-    std::vector<TokenRef> visible(const NewToken& query) const {
+    /// What token i of the batch of an open pass sees.
+    std::vector<TokenRef> visible(const std::vector<NewToken>& batch, std::size_t i) const {
+        const NewToken& query = batch.at(i);
+        int last = query.position;
+        for (const NewToken& other : batch)
+            if (query.group >= 0 && other.group == query.group) last = std::max(last, other.position);
         std::vector<TokenRef> seen;
         for (const auto& [position, token] : tokens(query.sequence))
-            if (setup_.window.visible(query.position, position, query.bidirectional)) seen.push_back(token);
+            if (setup_.window.visible(query.position, last, position)) seen.push_back(token);
         return seen;
     }
 
@@ -164,11 +174,23 @@ public:
     bool can_resume(int sequence, int position) const {
         if (setup_.is_encoder) return true;
         for (int p = 0; p < position; ++p)
-            if (setup_.window.visible(position, p, false) && !tokens(sequence).contains(p)) return false;
+            if (setup_.window.visible(position, position, p) && !tokens(sequence).contains(p)) return false;
         return true;
     }
 
 private:
+    std::optional<Reason> refuses_positions(const std::vector<NewToken>& batch) const {
+        std::map<int, int> next; // of the sequences whose tokens were looked at
+        for (const NewToken& t : batch) {
+            const bool is_first = !next.contains(t.sequence);
+            const int expected = is_first ? newest(t.sequence) + 1 : next.at(t.sequence);
+            if (t.position != expected && (is_first || t.position != expected - 1)) return Reason::not_next;
+            if (is_first && !can_resume(t.sequence, t.position)) return Reason::cannot_resume;
+            next[t.sequence] = t.position + 1;
+        }
+        return std::nullopt;
+    }
+
     std::multimap<int, TokenRef>& of(int sequence) { return sequences_.at(static_cast<std::size_t>(sequence)); }
 
     Setup setup_;
@@ -176,8 +198,19 @@ private:
 };
 
 inline std::string to_string(Reason reason) {
-    if (reason == Reason::full) return "full";
-    return reason == Reason::cannot_shift ? "cannot_shift" : "batch_too_long";
+    switch (reason) {
+    case Reason::full:
+        return "full";
+    case Reason::batch_too_long:
+        return "batch_too_long";
+    case Reason::cannot_shift:
+        return "cannot_shift";
+    case Reason::not_next:
+        return "not_next";
+    case Reason::cannot_resume:
+        return "cannot_resume";
+    }
+    return "unknown";
 }
 
 } // namespace naive

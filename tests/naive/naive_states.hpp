@@ -31,13 +31,18 @@ struct StateSetup {
     int batch = 1;
     int rollback = 0;
     int interval = 0;
-    int checkpoints = 0; ///< the number of slots for checkpoints
+    int checkpoints = 0;       ///< that are kept
+    bool keeps_newest = false; ///< and not those that are spread out
     bool refuses_unequal = false;
+
+    /// The slots for checkpoints: those that are kept, and those that a pass can always make.
+    int checkpoint_slots() const { return checkpoints == 0 ? 0 : checkpoints + std::max(1, checkpoints / 3); }
 };
 
 inline std::ostream& operator<<(std::ostream& out, const StateSetup& s) {
     return out << "{sequences " << s.sequences << ", batch " << s.batch << ", rollback " << s.rollback << ", interval "
-               << s.interval << ", checkpoints " << s.checkpoints << (s.refuses_unequal ? ", refuses unequal}" : "}");
+               << s.interval << ", checkpoints " << s.checkpoints << (s.keeps_newest ? ", keeps the newest" : "")
+               << (s.refuses_unequal ? ", refuses unequal}" : "}");
 }
 
 enum class StateReason { batch_too_long, not_next, unequal_batch, cannot_rewind, cannot_cut };
@@ -112,7 +117,7 @@ public:
                 if (is_wanted(s, p)) wanted[s].push_back(p);
             }
         }
-        int room = setup_.checkpoints - static_cast<int>(checkpoints().size());
+        int room = setup_.checkpoint_slots() - static_cast<int>(checkpoints().size());
         for (std::size_t i = 0; i < batch.size(); ++i)
             for (const int s : order)
                 if (i < wanted[s].size() && room-- > 0) points[s][wanted[s][i]] = true;
@@ -127,7 +132,7 @@ public:
             if (std::find(order.begin(), order.end(), w.sequence) == order.end()) order.push_back(w.sequence);
         for (const int s : order) {
             Sequence after = kept(s);
-            StateRef state = after.empty() ? nullptr : after.rbegin()->second.state;
+            StateRef state = after.empty() ? initial_ : after.rbegin()->second.state;
             const int last = all.at(s).rbegin()->first;
             int fed = next(s);
             std::erase_if(after, [&](const auto& k) { return is_expired(k.first, k.second, last); });
@@ -146,9 +151,9 @@ public:
     }
 
     std::optional<StateReason> remove(int s, int begin, int end) {
-        if (begin == end || next(s) <= begin) return std::nullopt;
-        if (end < next(s)) return StateReason::cannot_cut;
-        if (!can_resume(s, begin)) return StateReason::cannot_rewind;
+        if (begin == end) return std::nullopt;
+        if (begin < next(s) && end < next(s)) return StateReason::cannot_cut;
+        if (begin < next(s) && !can_resume(s, begin)) return StateReason::cannot_rewind;
         std::erase_if(own(s), [&](const auto& k) { return k.first > begin; });
         if (begin == 0) scheduled_[static_cast<std::size_t>(s)].clear();
         return std::nullopt;
@@ -171,6 +176,9 @@ public:
         trim(last.state);
     }
 
+    /// Sequences without a state start from this one.
+    void set_initial(StateRef state) { initial_ = std::move(state); }
+
     void schedule(int s, int p) { scheduled_[static_cast<std::size_t>(s)].insert(p); }
 
 private:
@@ -192,7 +200,7 @@ private:
             int before = 0;
             for (const auto& [p, kept] : sequence) {
                 if (!kept.is_checkpoint) continue;
-                if (kept.state == state) positions = std::max(positions, p - before);
+                if (kept.state == state && !setup_.keeps_newest) positions = std::max(positions, p - before);
                 before = p;
             }
         }
@@ -200,8 +208,7 @@ private:
     }
 
     void trim(const StateRef& exempt) {
-        const int max = setup_.checkpoints - std::max(1, setup_.checkpoints / 4);
-        for (auto all = checkpoints(); static_cast<int>(all.size()) > max; all = checkpoints()) {
+        for (auto all = checkpoints(); static_cast<int>(all.size()) > setup_.checkpoints; all = checkpoints()) {
             all.erase(exempt);
             const StateRef dropped = *std::min_element(
                 all.begin(), all.end(), [&](const auto& a, const auto& b) { return worth(a) < worth(b); });
@@ -218,6 +225,7 @@ private:
     StateRef (*fold_)(const StateRef& before, int word);
     std::vector<Sequence> kept_;
     std::vector<std::set<int>> scheduled_;
+    StateRef initial_ = nullptr; ///< zeros
     int clock_ = 0;
 };
 

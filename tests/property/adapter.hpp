@@ -11,7 +11,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <span>
 #include <type_traits>
@@ -23,24 +22,21 @@ namespace property {
 /// A `cellar::Batch` that owns its arrays.
 class OwnedBatch {
 public:
-    explicit OwnedBatch(const std::vector<naive::NewToken>& tokens) : flags_{new bool[tokens.size() + 1]{}} {
-        for (std::size_t i = 0; i < tokens.size(); ++i) {
-            positions_.push_back({tokens[i].position});
-            sequences_.push_back({tokens[i].sequence});
-            flags_[i] = tokens[i].bidirectional;
-            any_ = any_ || flags_[i];
+    explicit OwnedBatch(const std::vector<naive::NewToken>& tokens) {
+        for (const naive::NewToken& t : tokens) {
+            positions_.push_back(t.position);
+            sequences_.push_back(t.sequence);
+            groups_.push_back(t.group);
         }
+        const bool any = std::any_of(groups_.begin(), groups_.end(), [](int group) { return group >= 0; });
+        if (!any) groups_.clear();
     }
-    operator cellar::Batch() const {
-        const std::span<const bool> all{flags_.get(), positions_.size()};
-        return {positions_, sequences_, any_ ? all : std::span<const bool>{}};
-    }
+    operator cellar::Batch() const { return {positions_, sequences_, groups_}; }
 
 private:
-    std::vector<cellar::Position> positions_;
-    std::vector<cellar::Sequence> sequences_;
-    std::unique_ptr<bool[]> flags_;
-    bool any_ = false;
+    std::vector<int> positions_;
+    std::vector<int> sequences_;
+    std::vector<int> groups_;
 };
 
 /// Adapts a memory with cells, which the caller owns, to the suite's interface. `style` picks one of several equivalent
@@ -92,6 +88,12 @@ public:
         if (style % 3 == 2) read_mask_of(pass_->template mask<bool>(), visible);
     }
 
+    std::vector<std::pair<int, int>> visible(int token) override {
+        std::vector<std::pair<int, int>> runs;
+        for (const cellar::CellRange& run : pass_->visible(token)) runs.emplace_back(run.first, run.count);
+        return runs;
+    }
+
     void read(int layer, int column, Rows& rows) const override {
         const cellar::LayerShape& shape = memory_.shape()[layer];
         const auto keys = pass_->keys(layer);
@@ -124,6 +126,14 @@ public:
     int resumable_prefix(int sequence, int position) const override {
         return memory_.resumable_prefix({sequence}, {position}).value;
     }
+    int next(int sequence) const override { return memory_.next({sequence}).value; }
+    std::vector<std::pair<int, int>> cells_of(int sequence) const override {
+        std::vector<std::pair<int, int>> found;
+        memory_.visit_cells({sequence}, [&](cellar::Position p, cellar::Cell cell, int count) {
+            for (int i = 0; i < count; ++i) found.emplace_back(p.value + i, cell + i);
+        });
+        return found;
+    }
     void defragment() override { memory_.defragment(); }
     int tokens(int sequence) const override { return memory_.tokens({sequence}); }
     std::optional<std::pair<int, int>> range(int sequence) const override {
@@ -139,8 +149,18 @@ public:
 
 protected:
     static naive::Reason reason_of(cellar::Refusal refusal) {
-        if (refusal == cellar::Reason::full) return naive::Reason::full;
-        return refusal == cellar::Reason::cannot_shift ? naive::Reason::cannot_shift : naive::Reason::batch_too_long;
+        switch (refusal.reason) {
+        case cellar::Reason::full:
+            return naive::Reason::full;
+        case cellar::Reason::cannot_shift:
+            return naive::Reason::cannot_shift;
+        case cellar::Reason::not_next:
+            return naive::Reason::not_next;
+        case cellar::Reason::cannot_resume:
+            return naive::Reason::cannot_resume;
+        default:
+            return naive::Reason::batch_too_long;
+        }
     }
 
     Memory& memory() { return memory_; }
@@ -223,7 +243,8 @@ inline cellar::CacheLimits limits_of(const Setting& s) {
             .capacity = s.setup.capacity,
             .batch = s.setup.batch,
             .padding = s.setup.padding,
-            .placement = s.contiguous ? cellar::Placement::contiguous : cellar::Placement::scattered};
+            .placement = s.contiguous ? cellar::Placement::contiguous : cellar::Placement::scattered,
+            .positions = s.setup.consecutive ? cellar::Positions::consecutive : cellar::Positions::any};
 }
 
 template <class Cache>

@@ -33,7 +33,7 @@ inline rc::Gen<int> offset() {
 inline rc::Gen<std::vector<RelativeToken>> tokens(int sequences, int max_tokens) {
     const auto token = rc::gen::apply(
         [](int sequence, int offset, int kind) {
-            return RelativeToken{sequence, offset, kind == 7};
+            return RelativeToken{sequence, offset, kind < 6 ? -1 : kind - 6};
         },
         sequence_of(sequences), offset(), rc::gen::inRange(0, 8));
     const auto any = rc::gen::resize(
@@ -96,6 +96,7 @@ inline rc::Gen<Setting> settings(naive::WindowKind kind, int size, bool can_shif
         s.setup.batch = number(1, 6);
         s.setup.padding = 1 << number(0, 3);
         s.setup.can_shift = can_shift;
+        s.setup.consecutive = number(0, 1) == 1;
         s.contiguous = number(0, 1) == 1;
         constexpr int every[] = {1, 1, 4, 20};
         s.inspect_every = every[number(0, 3)];

@@ -47,21 +47,35 @@ void Inspector::check_counts(const naive::Model& model, const std::set<int>& seq
         std::optional<std::pair<int, int>> range;
         if (count > 0) range = {tokens.begin()->first, tokens.rbegin()->first};
         trace_.expect(subject_.range(s) == range, "s", s, " has the wrong range");
+        trace_.expect(subject_.next(s) == model.newest(s) + 1, "next(s", s, ") is ", subject_.next(s));
         check_resume(model, s);
     }
 }
 
 void Inspector::check_contents(const naive::Model& model, const std::set<int>& sequences) {
     std::erase_if(cell_of_, [](const auto& known) { return known.first.use_count() == 1; });
-    if (model.used() == model.cells()) return check_full(model);
     const Counts before = subject_.counts();
-    for (const int s : sequences) {
-        const Batch probe{{s, 0, true, -1}};
-        trace_.expect(!subject_.begin(probe), "the pass that reads s", s, " was refused");
-        check_pass(model.with(probe), probe, 0, false);
-        subject_.drop();
-    }
+    subject_.reserve(1);
+    readable_layers_ = static_cast<int>(rows_.layers().size());
+    for (const int s : sequences) check_contents(model, s);
+    subject_.drop();
     trace_.expect(subject_.counts() == before, "reading sequences changed the counts");
+}
+
+// In a pass that sees all cells.
+void Inspector::check_contents(const naive::Model& model, int s) {
+    std::multimap<int, naive::TokenRef> missing = model.tokens(s);
+    for (const auto& [position, cell] : subject_.cells_of(s)) {
+        Rows rows;
+        subject_.read(0, cell, rows);
+        const int value = RowSource::value_of(rows);
+        auto [token, end] = missing.equal_range(position);
+        while (token != end && token->second->value != value) ++token;
+        trace_.expect(token != end, "s", s, " has token ", value, " at position ", position, " in cell ", cell);
+        check_cell(token->second, cell);
+        missing.erase(token);
+    }
+    trace_.expect(missing.empty(), "s", s, " lost ", missing.size(), " tokens");
 }
 
 void Inspector::check_placement(const naive::Model& model, int tokens) {
@@ -80,8 +94,9 @@ void Inspector::check_placement(const naive::Model& model, int tokens) {
         trace_.expect(cells[i] == expected[i], "token ", i, " is in cell ", cells[i], ", expected ", expected[i]);
 }
 
-void Inspector::check_pass(const naive::Model& open, const Batch& batch, int style, bool filled) {
+void Inspector::check_pass(const naive::Model& open, const Batch& batch, int style, int filled) {
     read_.clear();
+    readable_layers_ = filled;
     std::vector<std::vector<bool>> visible;
     subject_.read_mask(style, visible);
     trace_.expect(visible.size() == batch.size(), "the mask has ", visible.size(), " rows");
@@ -95,7 +110,8 @@ void Inspector::check_pass(const naive::Model& open, const Batch& batch, int sty
         for (std::size_t c = 0; c < visible[i].size(); ++c)
             if (visible[i][c]) row.insert(subject_.history().first + static_cast<int>(c));
         seen.insert(row.begin(), row.end());
-        check_query(open, batch[i], row, filled ? std::set<int>{} : own);
+        check_runs(static_cast<int>(i), row);
+        check_query(open, batch, i, row);
     }
     check_history(seen, open.setup().padding);
 }
@@ -128,22 +144,31 @@ void Inspector::check_history(const std::set<int>& seen, int padding) const {
                   expected.first);
 }
 
-void Inspector::check_query(const naive::Model& open, const naive::NewToken& query, const std::set<int>& cells,
-                            const std::set<int>& unwritten) {
-    const std::vector<naive::TokenRef> visible = open.visible(query);
+/// The runs of visible cells say what the mask says, in the order of memory, and are as long as they can be.
+void Inspector::check_runs(int token, const std::set<int>& cells) const {
+    std::set<int> found;
+    int end = -1;
+    for (const auto& [first, count] : subject_.visible(token)) {
+        trace_.expect(first > end && count > 0, "token ", token, " sees cells [", first, ", ", first + count,
+                      "), expected a run behind cell ", end);
+        end = first + count;
+        for (int cell = first; cell < end; ++cell) found.insert(cell);
+    }
+    trace_.expect(found == cells, "the runs of token ", token, " and its row of the mask differ");
+}
+
+void Inspector::check_query(const naive::Model& open, const Batch& batch, std::size_t i, const std::set<int>& cells) {
+    const naive::NewToken& query = batch[i];
+    const std::vector<naive::TokenRef> visible = open.visible(batch, i);
+    trace_.expect(visible.size() == cells.size(), "the query at ", query.position, " of s", query.sequence, " sees ",
+                  cells.size(), " cells, expected ", visible.size());
+    if (readable_layers_ == 0) return;
     std::set<naive::TokenRef> missing{visible.begin(), visible.end()};
-    std::size_t unread = 0;
     for (const int cell : cells) {
-        if (unwritten.contains(cell)) {
-            ++unread;
-            continue;
-        }
         const naive::TokenRef token = token_in(cell, query, missing);
         trace_.expect(missing.erase(token) == 1, "the query at ", query.position, " of s", query.sequence,
                       " sees token ", token->value, ", which is not visible to it, or sees it twice");
     }
-    trace_.expect(missing.size() == unread, "the query at ", query.position, " of s", query.sequence, " misses ",
-                  missing.size() - unread, " tokens");
 }
 
 /// The token in a cell. It is read and compared once per pass, because all queries see the same memory.
@@ -164,8 +189,7 @@ naive::TokenRef Inspector::token_in(int cell, const naive::NewToken& query, cons
 void Inspector::check_cell(const naive::TokenRef& token, int cell) {
     const int known = cell_of_.try_emplace(token, cell).first->second;
     trace_.expect(known == cell, "token ", token->value, " was in cell ", known, " and is in ", cell);
-    for (std::size_t layer = 0; layer < rows_.layers().size(); ++layer)
-        check_rows(*token, static_cast<int>(layer), cell - subject_.history().first);
+    for (int layer = 0; layer < readable_layers_; ++layer) check_rows(*token, layer, cell - subject_.history().first);
 }
 
 void Inspector::check_rows(const naive::Token& token, int layer, int column) const {
@@ -179,24 +203,6 @@ void Inspector::check_rows(const naive::Token& token, int layer, int column) con
         trace_.expect(std::abs(rows.key[i] - key[i]) <= rows_.tolerance(token), "token ", token.value, ", shifted by ",
                       token.shifted, " in total, has key element ", i, " of layer ", layer, " = ", rows.key[i],
                       ", expected ", key[i]);
-}
-
-/// A full cache has no free cell for a pass that reads. Compares the values of all cells, in any order.
-void Inspector::check_full(const naive::Model& model) {
-    std::multiset<int> expected;
-    std::set<naive::TokenRef> distinct;
-    for (int s = 0; s < model.setup().sequences; ++s)
-        for (const auto& [position, token] : model.tokens(s))
-            if (distinct.insert(token).second) expected.insert(token->value);
-    subject_.reserve(1);
-    std::multiset<int> found;
-    for (int column = 0; column < subject_.history().second; ++column) {
-        Rows rows;
-        subject_.read(0, column, rows);
-        found.insert(RowSource::value_of(rows));
-    }
-    subject_.drop();
-    trace_.expect(found == expected, "a full cache holds wrong values");
 }
 
 /// The cells in use, if all of them are known.

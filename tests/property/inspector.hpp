@@ -6,6 +6,7 @@
 #include "subject.hpp"
 #include "trace.hpp"
 
+#include <cstddef>
 #include <map>
 #include <optional>
 #include <set>
@@ -25,14 +26,15 @@ public:
 
     void check_counts(const naive::Model& model, const std::set<int>& sequences) const;
 
-    /// Compares the contents of these sequences, each through a pass of one token that sees all of it.
+    /// Compares the contents of these sequences.
     void check_contents(const naive::Model& model, const std::set<int>& sequences);
 
     /// Compares the cells of a newly opened pass. `model`: before the pass.
     void check_placement(const naive::Model& model, int tokens);
 
-    /// Compares what the open pass sees. `open`: while it is open. Compares its own rows, too, if `filled`.
-    void check_pass(const naive::Model& open, const Batch& batch, int style, bool filled);
+    /// Compares what the open pass sees. `open`: while it is open. `filled`: the layers that were put, from the first one
+    /// on; only these are read.
+    void check_pass(const naive::Model& open, const Batch& batch, int style, int filled);
 
     /// To be called after a defragmentation. It makes the fewest moves, so tokens in cells below `cell` stay there.
     void forget_cells_from(int cell) {
@@ -42,18 +44,19 @@ public:
 private:
     void check_resume(const naive::Model& model, int s) const;
     void check_history(const std::set<int>& seen, int padding) const;
-    void check_query(const naive::Model& open, const naive::NewToken& query, const std::set<int>& cells,
-                     const std::set<int>& unwritten);
+    void check_query(const naive::Model& open, const Batch& batch, std::size_t i, const std::set<int>& cells);
+    void check_runs(int token, const std::set<int>& cells) const;
+    void check_contents(const naive::Model& model, int s);
     naive::TokenRef token_in(int cell, const naive::NewToken& query, const std::set<naive::TokenRef>& expected);
     void check_cell(const naive::TokenRef& token, int cell);
     void check_rows(const naive::Token& token, int layer, int column) const;
-    void check_full(const naive::Model& model);
     std::optional<std::set<int>> taken_cells(const naive::Model& model) const;
 
     Subject& subject_;
     const RowSource& rows_;
     const Trace& trace_;
     bool contiguous_;
+    int readable_layers_ = 0;
     std::map<naive::TokenRef, int> cell_of_; ///< as far as passes have shown
     std::map<int, naive::TokenRef> read_;    ///< the tokens in the cells that this pass has read
 };

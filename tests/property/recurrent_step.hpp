@@ -17,14 +17,14 @@ struct RelativeToken {
     int offset = 1;
 };
 
-enum class Operation { pass, remove, copy_prefix, checkpoint, schedule, reserve };
+enum class Operation { pass, remove, copy_prefix, checkpoint, schedule, reserve, set_initial };
 
 /// One operation as plain data. Positions count back from the newest token.
 struct Step {
     Operation operation = Operation::pass;
     int sequence = 0;
     int target = 0;
-    int back = 0;   ///< remove: begin; copy_prefix: the length
+    int back = 0;   ///< remove: begin; copy_prefix: the length; set_initial: the values
     int length = 0; ///< remove: number of positions, 0 for all the rest; schedule: how far ahead; reserve: tokens
     int style = 0;  ///< pass: committed or dropped, and how states are read and written
     std::vector<RelativeToken> tokens;
@@ -34,7 +34,8 @@ struct Step {
 };
 
 inline std::ostream& operator<<(std::ostream& out, const Step& step) {
-    constexpr const char* names[] = {"pass", "remove", "copy_prefix", "checkpoint", "schedule", "reserve"};
+    constexpr const char* names[] = {"pass",     "remove",  "copy_prefix", "checkpoint",
+                                     "schedule", "reserve", "set_initial"};
     out << names[static_cast<int>(step.operation)] << " s" << step.sequence << " -> s" << step.target << ", back "
         << step.back << ", length " << step.length << ", style " << step.style << ":";
     for (const RelativeToken& t : step.tokens) out << " s" << t.sequence << '+' << t.offset;
@@ -74,7 +75,8 @@ inline rc::Gen<Step> step(int sequences, int max_tokens) {
                                                             {4, Operation::copy_prefix},
                                                             {2, Operation::checkpoint},
                                                             {2, Operation::schedule},
-                                                            {1, Operation::reserve}});
+                                                            {1, Operation::reserve},
+                                                            {1, Operation::set_initial}});
         s.sequence = *number(0, sequences - 1);
         s.target = *number(0, sequences - 1);
         s.back = *number(0, 12);
@@ -91,7 +93,8 @@ inline rc::Gen<naive::StateSetup> setups() {
         s.sequences = *number(1, 5);
         s.batch = *number(1, 14);
         s.rollback = *number(0, 4);
-        s.checkpoints = *rc::gen::element(0, 2, 3, 4, 5, 9);
+        s.checkpoints = *rc::gen::element(0, 1, 2, 3, 4, 9);
+        s.keeps_newest = *number(0, 3) == 3;
         if (s.checkpoints > 0) s.interval = *number(0, 6);
         s.refuses_unequal = *number(0, 5) == 5;
         return s;

@@ -59,12 +59,10 @@ private:
             return;
         }
         case Operation::checkpoint:
-            if (model_.setup().checkpoints == 0) return;
-            memory_.checkpoint({step.sequence});
+            if (!expect_checkpoints(memory_.checkpoint({step.sequence}))) return;
             return model_.checkpoint(step.sequence);
         case Operation::schedule:
-            if (model_.setup().checkpoints == 0) return;
-            memory_.schedule({step.sequence}, {next + 1 + step.length});
+            if (!expect_checkpoints(memory_.schedule({step.sequence}, {next + 1 + step.length}))) return;
             return model_.schedule(step.sequence, next + 1 + step.length);
         case Operation::reserve: {
             const auto tokens = std::min(step.length, model_.setup().batch);
@@ -74,12 +72,39 @@ private:
             pass.commit();
             return;
         }
+        case Operation::set_initial:
+            return set_initial(step.back);
         }
+    }
+
+    /// Passes on whether a checkpoint was accepted.
+    bool expect_checkpoints(cellar::Result<void> answer) const {
+        const bool accepted = answer.has_value();
+        trace_.expect(accepted == (model_.setup().checkpoints > 0), "a checkpoint was ",
+                      accepted ? "accepted" : "refused");
+        trace_.expect(accepted || answer.error() == cellar::Reason::no_checkpoints, "for another reason");
+        return accepted;
+    }
+
+    /// All tensors of a layer start from words of their own.
+    void set_initial(int first_word) {
+        const naive::StateRef initial = fold(nullptr, first_word);
+        auto number = initial->numbers.begin();
+        for (int layer = 0; layer < recurrent_test::layers; ++layer) {
+            std::vector<float> wide;
+            for (int i = 0; i < recurrent_test::rows * recurrent_test::columns; ++i)
+                wide.push_back(static_cast<float>(*number++));
+            std::vector<cellar::half> small;
+            for (int i = 0; i < recurrent_test::small; ++i) small.emplace_back(static_cast<float>(*number++));
+            memory_.template set_initial<recurrent_test::Wide>(layer, wide);
+            memory_.template set_initial<recurrent_test::Small>(layer, small);
+        }
+        model_.set_initial(initial);
     }
 
     void run_pass(const Step& step) {
         const auto [batch, tokens] = batch_of(step.tokens);
-        auto pass = memory_.begin(recurrent_test::Batch{tokens});
+        auto pass = memory_.begin(recurrent_test::batch_of(tokens));
         expect_answer(pass, model_.refuses(batch));
         if (!pass) return;
         inspector_.check_micro_batches(model_, pass->micro_batches(), batch);

@@ -20,7 +20,8 @@ inline std::ostream& operator<<(std::ostream& out, const Setting& s) {
     return out << "window {size " << w.size << ", retention " << w.retention << ", sinks " << w.sinks
                << "}, limits {sequences " << s.setup.sequences << ", capacity " << s.setup.capacity << ", batch "
                << s.setup.batch << ", padding " << s.setup.padding << (s.contiguous ? ", contiguous" : ", scattered")
-               << "}, inspected every " << s.inspect_every << " steps";
+               << (s.setup.consecutive ? ", consecutive positions" : ", any positions") << "}, inspected every "
+               << s.inspect_every << " steps";
 }
 
 } // namespace property

@@ -55,8 +55,10 @@ inline cellar::StateLimits limits_of(const naive::StateSetup& setup) {
     return {.sequences = setup.sequences,
             .batch = setup.batch,
             .rollback = setup.rollback,
+            .checkpoints = setup.checkpoints,
+            .checkpoint_policy =
+                setup.keeps_newest ? cellar::CheckpointPolicy::newest : cellar::CheckpointPolicy::spread,
             .checkpoint_interval = setup.interval,
-            .checkpoint_bytes = setup.checkpoints * recurrent_test::state_bytes,
             .unequal = setup.refuses_unequal ? cellar::Unequal::refuse : cellar::Unequal::split};
 }
 
@@ -69,7 +71,7 @@ public:
     void check_slots(const naive::States& model) const {
         const naive::StateSetup& setup = model.setup();
         const int kept = setup.sequences * (setup.rollback + 1);
-        const int slots = kept + std::min(kept, setup.batch) + setup.checkpoints;
+        const int slots = kept + std::min(kept, setup.batch) + setup.checkpoint_slots();
         trace_.expect(memory_.slots() == slots, memory_.slots(), " slots, expected ", slots);
     }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <ostream>
+#include <string>
 #include <vector>
 
 namespace property {
@@ -11,7 +12,7 @@ namespace property {
 struct RelativeToken {
     int sequence = 0;
     int offset = 0;
-    bool bidirectional = false;
+    int group = -1; ///< tokens of the same group and sequence see one another
 };
 
 enum class Operation { pass, remove, copy_prefix, fan_out, defragment, reserve };
@@ -35,7 +36,7 @@ inline std::ostream& operator<<(std::ostream& out, const Step& step) {
         out << (step.committed ? "commit" : "drop") << " a pass in style " << step.style << " of";
         for (const RelativeToken& t : step.tokens)
             out << " s" << t.sequence << (t.offset < 0 ? "" : "+") << t.offset
-                << (t.bidirectional ? " (bidirectional)" : "");
+                << (t.group < 0 ? "" : " (group " + std::to_string(t.group) + ")");
         return out;
     case Operation::remove:
         return out << "remove " << step.length << " from s" << step.sequence << ", " << step.back << " back";

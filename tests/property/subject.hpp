@@ -42,6 +42,7 @@ public:
     virtual std::pair<int, int> history() const = 0; ///< first cell, count
     virtual std::vector<int> own_cells() const = 0;
     virtual void read_mask(int style, std::vector<std::vector<bool>>& visible) = 0;
+    virtual std::vector<std::pair<int, int>> visible(int token) = 0; ///< first cell and count of each run
     virtual void read(int layer, int column, Rows& rows) const = 0;
     virtual void commit() = 0;
     virtual void drop() = 0;
@@ -50,6 +51,8 @@ public:
     virtual void copy_prefix(int from, int to, int length) = 0;
     virtual bool can_resume(int sequence, int position) const = 0;
     virtual int resumable_prefix(int sequence, int position) const = 0;
+    virtual int next(int sequence) const = 0;
+    virtual std::vector<std::pair<int, int>> cells_of(int sequence) const = 0; ///< position and cell of each token
     virtual void defragment() = 0;
     virtual int tokens(int sequence) const = 0;
     virtual std::optional<std::pair<int, int>> range(int sequence) const = 0;

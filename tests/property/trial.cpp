@@ -52,8 +52,7 @@ bool Trial::run_pass(const Step& step) {
     const std::vector<naive::NewToken> batch = batch_of(step.tokens);
     trace_.add("  pass({");
     for (const naive::NewToken& t : batch)
-        trace_.add(&t == batch.data() ? "" : ", ", "{s", t.sequence, ", ", t.position,
-                   t.bidirectional ? ", bidirectional}" : "}");
+        trace_.add(&t == batch.data() ? "" : ", ", "{s", t.sequence, ", ", t.position, ", group ", t.group, "}");
     trace_.add("}); // ", step.committed ? "commit" : "drop", ", style ", step.style, "\n");
     const auto refused = model_.refuses(batch);
     expect_answer(subject_.begin(batch), refused);
@@ -63,7 +62,7 @@ bool Trial::run_pass(const Step& step) {
     const int layers = static_cast<int>(rows_.layers().size());
     const int filled = step.committed ? layers : std::min(layers, step.style / 15);
     for (int layer = 0; layer < filled; ++layer) put(layer, batch, step.style);
-    inspector_.check_pass(open, batch, step.style, filled == layers);
+    inspector_.check_pass(open, batch, step.style, filled);
     step.committed ? subject_.commit() : subject_.drop();
     if (step.committed) model_ = open.committed(batch);
     return step.committed;
@@ -117,12 +116,15 @@ void Trial::reserve(int tokens) {
 std::vector<naive::NewToken> Trial::batch_of(const std::vector<RelativeToken>& tokens) {
     std::vector<naive::NewToken> batch;
     std::map<int, int> newest;
+    std::map<std::pair<int, int>, int> groups; // a number for each group of each sequence
     for (const RelativeToken& t : tokens) {
         touched_.insert(t.sequence);
         int& last = newest.try_emplace(t.sequence, model_.newest(t.sequence)).first->second;
         const int position = std::max(0, last + 1 + t.offset);
         if (position >= setting_.positions) continue;
-        batch.push_back({t.sequence, position, t.bidirectional, next_value_++ % 4096});
+        const int group =
+            t.group < 0 ? -1 : groups.try_emplace({t.sequence, t.group}, static_cast<int>(batch.size())).first->second;
+        batch.push_back({t.sequence, position, group, next_value_++ % 4096});
         last = std::max(last, position);
     }
     return batch;

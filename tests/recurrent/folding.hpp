@@ -35,7 +35,7 @@ inline cellar::StateShape shape() {
 /// Bytes of a slot: rows are filled up to 16 bytes.
 inline constexpr std::int64_t state_bytes = layers * (32 + 16);
 
-using cellar_test::Batch;
+using cellar_test::batch_of;
 using cellar_test::text;
 using cellar_test::Token;
 
@@ -113,7 +113,7 @@ void fold(Pass& pass, const std::vector<Token>& tokens, bool in_place = false) {
 /// A committed pass; false if it was refused.
 template <class Memory>
 bool feed(Memory& memory, const std::vector<Token>& tokens, bool in_place = false) {
-    auto pass = memory.begin(Batch{tokens});
+    auto pass = memory.begin(batch_of(tokens));
     if (!pass) return false;
     fold(*pass, tokens, in_place);
     pass->commit();

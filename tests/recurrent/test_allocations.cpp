@@ -15,13 +15,12 @@ namespace {
 
 /// How many times passes of `sequences` sequences allocate, each with one token in a batch or, every third time, two.
 std::int64_t allocations_of(std::int32_t sequences, std::int32_t rollback, std::int32_t interval) {
-    const int kept = 12;
     Folding<> memory{shape(),
                      {.sequences = sequences,
                       .batch = 2 * sequences,
                       .rollback = rollback,
-                      .checkpoint_interval = interval,
-                      .checkpoint_bytes = interval == 0 ? 0 : kept * state_bytes}};
+                      .checkpoints = interval == 0 ? 0 : 9,
+                      .checkpoint_interval = interval}};
     std::vector<int> next(static_cast<std::size_t>(sequences), 0);
     allocations = 0;
     for (int round = 0; round < 400; ++round) {
@@ -30,7 +29,7 @@ std::int64_t allocations_of(std::int32_t sequences, std::int32_t rollback, std::
             int& position = next[static_cast<std::size_t>(s)];
             for (int i = 0; i < 1 + (round + s) % 3 / 2; ++i) tokens.push_back({s, position++, round});
         }
-        const Batch batch{tokens};
+        const cellar::Tokens batch = batch_of(tokens);
         counting = round > 100;
         for (const bool committed : {false, true}) {
             auto pass = memory.begin(batch);

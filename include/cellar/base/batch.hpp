@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <cellar/base/id_span.hpp>
 #include <cellar/base/ids.hpp>
 
 #include <cstdint>
@@ -8,14 +9,25 @@
 
 namespace cellar {
 
-/// The tokens of one forward pass: a position and a sequence for each, in any order, with any mix of sequences. Several
-/// tokens may have the same position, as the patches of an image do. `begin` reads the spans and does not keep them.
+/// Which positions a memory accepts.
+enum class Positions {
+    /// A sequence's tokens follow its last one, in the order of the batch: each token's position is one more than that
+    /// of the token before, or equal to it if both are in the same batch (the patches of an image may share a
+    /// position). Anything else is refused with `not_next`. The first one must find everything it sees, else
+    /// `cannot_resume`.
+    consecutive,
+    any, ///< gaps, and any order
+};
+
+/// The tokens of one forward pass: a position and a sequence for each, with any mix of sequences. `begin` reads the
+/// lists and does not keep them; `Tokens` is a batch with memory of its own. `Positions` says which positions are
+/// accepted.
 struct Batch {
-    std::span<const Position> positions;
-    std::span<const Sequence> sequences;
-    /// Empty, or one flag per token. A flagged token also sees later positions of its sequence, as the tokens of one
-    /// image do.
-    std::span<const bool> bidirectional = {};
+    IdSpan<Position> positions;
+    IdSpan<Sequence> sequences;
+    /// Empty, or a number for each token. Tokens of one sequence with the same number, 0 or more, are a group: they see
+    /// one another, as the tokens of an image do. -1: the token belongs to no group, and sees no later position.
+    std::span<const std::int32_t> groups = {};
 
     std::int32_t tokens() const { return static_cast<std::int32_t>(positions.size()); }
 };

@@ -7,6 +7,7 @@
 #include <concepts>
 #include <cstdio>
 #include <cstdlib>
+#include <source_location>
 #include <string>
 #include <string_view>
 
@@ -17,17 +18,37 @@ namespace cellar {
 struct Violation {
     const char* condition; ///< the source text of the condition that did not hold
     std::string message;   ///< what was given and what was expected
-    const char* file;
+    const char* file;      ///< where the calling code called cellar
     int line;
 };
 
-/// Called for every violation. It may throw or end the process; if it returns, `std::abort` is called.
+/// Called for every violation. It may throw or end the process; if it returns, `std::abort` is called. A violation
+/// found by a destructor, or by another function that is noexcept, ends the process even if the handler throws.
 using ViolationHandler = void (*)(const Violation&);
 
 namespace detail {
 
+/// Where the calling code called the public function that runs now; null outside of one.
+inline thread_local constinit const std::source_location* current_caller = nullptr;
+
+/// Stands at the beginning of public functions: violations that it or anything below it finds name the caller's line.
+class Caller {
+public:
+    explicit Caller(const std::source_location& where) noexcept : outermost_{current_caller == nullptr} {
+        if (outermost_) current_caller = &where;
+    }
+    ~Caller() {
+        if (outermost_) current_caller = nullptr;
+    }
+    Caller(const Caller&) = delete;
+    Caller& operator=(const Caller&) = delete;
+
+private:
+    bool outermost_;
+};
+
 inline void print_violation(const Violation& v) {
-    std::fprintf(stderr, "cellar: %s\n  expected %s at %s:%d\n", v.message.c_str(), v.condition, v.file, v.line);
+    std::fprintf(stderr, "%s:%d: cellar: %s\n  (expected %s)\n", v.file, v.line, v.message.c_str(), v.condition);
 }
 
 inline std::atomic<ViolationHandler> violation_handler{print_violation};
@@ -47,10 +68,13 @@ inline std::string text(Sequence part) {
 
 // The only place that composes a message, and cold: a check that holds costs only its comparison.
 template <class... Parts>
-[[noreturn, gnu::cold, gnu::noinline]] void violated(const char* condition, const char* file, int line,
+[[noreturn, gnu::cold, gnu::noinline]] void violated(const char* condition, const std::source_location& check,
                                                      const Parts&... parts) {
+    const std::source_location where = current_caller != nullptr ? *current_caller : check;
+    current_caller = nullptr; // a handler may throw past the caller's scope, and may call cellar itself
     if (const ViolationHandler handler = violation_handler.load())
-        handler(Violation{condition, (std::string{} + ... + text(parts)), file, line});
+        handler(Violation{condition, (std::string{} + ... + text(parts)), where.file_name(),
+                          static_cast<int>(where.line())});
     std::abort();
 }
 
@@ -66,5 +90,8 @@ inline ViolationHandler set_violation_handler(ViolationHandler handler) {
 
 /// Calls the violation handler unless `condition` holds. The other arguments (text, integers, ids) make up the message;
 /// they are evaluated only if it does not hold.
-#define CELLAR_EXPECTS(condition, ...)                                                                                 \
-    ((condition) ? void() : ::cellar::detail::violated(#condition, __FILE__, __LINE__, __VA_ARGS__))
+#define CELLAR_EXPECTS(condition, ...) CELLAR_EXPECTS_AT(std::source_location::current(), condition, __VA_ARGS__)
+
+/// The same, for functions that know their caller's position in `where`.
+#define CELLAR_EXPECTS_AT(where, condition, ...)                                                                       \
+    ((condition) ? void() : ::cellar::detail::violated(#condition, where, __VA_ARGS__))

@@ -19,13 +19,22 @@ namespace cellar::detail {
     }
 }
 
+inline void expect_groups(const Batch& batch) {
+    CELLAR_EXPECTS(batch.groups.empty() || batch.groups.size() == batch.positions.size(),
+                   "begin: ", batch.groups.size(), " groups, expected none or one for each of ", batch.positions.size(),
+                   " tokens");
+    for (std::size_t i = 0; i < batch.groups.size(); ++i)
+        CELLAR_EXPECTS(batch.groups[i] >= -1 && batch.groups[i] < batch.tokens(), "begin: token ", i, " has group ",
+                       batch.groups[i], ", expected -1 to ", batch.tokens() - 1);
+}
+
 /// Checks what every memory expects of a batch. O(tokens), without a branch per token, because every pass runs it.
 inline void expect_batch(const Batch& batch, std::int32_t sequences) {
     CELLAR_EXPECTS(batch.sequences.size() == batch.positions.size(), "begin: ", batch.sequences.size(),
                    " sequences, expected one for each of ", batch.positions.size(), " positions");
-    CELLAR_EXPECTS(batch.bidirectional.empty() || batch.bidirectional.size() == batch.positions.size(),
-                   "begin: ", batch.bidirectional.size(), " bidirectional flags, expected none or one for each of ",
-                   batch.positions.size(), " tokens");
+    CELLAR_EXPECTS(batch.positions.size() < INT32_MAX, "begin: ", batch.positions.size(), " tokens, expected at most ",
+                   INT32_MAX - 1);
+    if (!batch.groups.empty()) expect_groups(batch);
     const auto ids = static_cast<std::uint32_t>(sequences);
     const auto end = static_cast<std::uint32_t>(to_end.value);
     bool wrong = false;

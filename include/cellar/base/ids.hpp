@@ -28,6 +28,11 @@ struct Sequence {
     constexpr auto operator<=>(const Sequence&) const = default;
 };
 
+/// As the last argument of `remove`: by how many positions the keys of later tokens are rotated back.
+struct RotateBy {
+    std::int32_t positions = 0;
+};
+
 /// The index of the place that holds one token's key and value, the same in every layer.
 using Cell = std::int32_t;
 

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <cellar/base/contract.hpp>
+#include <cellar/base/ids.hpp>
 
 #include <optional>
+#include <source_location>
 #include <string>
 #include <utility>
 
@@ -16,8 +18,10 @@ enum class Reason {
     cannot_shift,   ///< later tokens would have to change position, and the shift policy is `DisabledShift`
     not_next,       ///< a token does not follow its sequence's last one
     unequal_batch,  ///< the sequences have different numbers of tokens, and `Unequal::refuse` was asked for
+    cannot_resume,  ///< the next token would see positions that are no longer kept
     cannot_rewind,  ///< no recurrent state is kept at that position
     cannot_cut,     ///< a recurrent state cannot lose its first tokens or tokens from its middle
+    no_checkpoints, ///< the limits have no room for checkpoints
 };
 
 /// One line for a person.
@@ -33,10 +37,14 @@ constexpr const char* to_string(Reason reason) {
         return "not next: a token does not follow its sequence's last one";
     case Reason::unequal_batch:
         return "unequal batch: the sequences have different numbers of tokens";
+    case Reason::cannot_resume:
+        return "cannot resume: the next token would see positions that are no longer kept";
     case Reason::cannot_rewind:
         return "cannot rewind: no recurrent state is kept at that position";
     case Reason::cannot_cut:
         return "cannot cut: a recurrent state cannot lose its first tokens or tokens from its middle";
+    case Reason::no_checkpoints:
+        return "no checkpoints: the limits have no room for any";
     }
     return "unknown reason";
 }
@@ -45,16 +53,21 @@ constexpr const char* to_string(Reason reason) {
 /// it was. Compares with a `Reason`.
 struct Refusal {
     Reason reason{};
-    int member = -1; ///< in a hybrid, the index of the member that refused; -1 elsewhere
+    int member = -1;       ///< in a hybrid, the index of the member that refused; -1 elsewhere
+    Sequence sequence{-1}; ///< for `not_next` and `cannot_resume`: the sequence concerned
+    Position expected{-1}; ///< for `not_next`: the position that its next token must have
 
     constexpr bool operator==(const Refusal&) const = default;
-    friend constexpr bool operator==(const Refusal& refusal, Reason reason) { return refusal.reason == reason; }
+    friend constexpr bool operator==(const Refusal& refusal, Reason r) { return refusal.reason == r; }
 };
 
 /// One line for a person.
 inline std::string to_string(const Refusal& refusal) {
-    if (refusal.member < 0) return to_string(refusal.reason);
-    return "member " + std::to_string(refusal.member) + ": " + to_string(refusal.reason);
+    std::string line = refusal.member < 0 ? "" : "member " + std::to_string(refusal.member) + ": ";
+    line += to_string(refusal.reason);
+    if (refusal.sequence.value >= 0) line += "; sequence " + std::to_string(refusal.sequence.value);
+    if (refusal.expected.value >= 0) line += " expects position " + std::to_string(refusal.expected.value);
+    return line;
 }
 
 /// A value, or the refusal that explains its absence. The member functions have the names of `std::expected`, which
@@ -63,13 +76,16 @@ template <class T>
 class [[nodiscard]] Result {
 public:
     Result(T value) : value_{std::move(value)} {}
-    Result(Refusal refusal) : refusal_{refusal} {}
-    Result(Reason reason) : refusal_{reason} {}
+    Result(Refusal refusal) : refusal_{refusal} {
+        if (detail::current_caller != nullptr) refused_at_ = *detail::current_caller;
+    }
+    Result(Reason reason) : Result{Refusal{reason}} {}
 
     bool has_value() const noexcept { return value_.has_value(); }
     explicit operator bool() const noexcept { return has_value(); }
 
-    /// The value. Asking a refused result for it is a violation. A temporary result returns its value by move.
+    /// The value. Asking a refused result for it is a violation, which names the operation's line. A temporary result
+    /// returns its value by move.
     T& value() & {
         expect_value();
         return *value_;
@@ -85,20 +101,26 @@ public:
     T& operator*() & { return value(); }
     const T& operator*() const& { return value(); }
     T operator*() && { return std::move(*this).value(); }
-    T* operator->() { return &value(); }
-    const T* operator->() const { return &value(); }
+    T* operator->() & { return &value(); }
+    const T* operator->() const& { return &value(); }
+    /// A value within a temporary result would be gone at the end of the line: a pass that is dropped at once.
+    void operator->() && = delete;
+    void operator->() const&& = delete;
 
     /// The refusal. Asking a result that has a value for it is a violation.
-    Refusal error() const {
-        CELLAR_EXPECTS(!has_value(), "error() was called on a result that has a value");
+    Refusal error(const std::source_location& where = std::source_location::current()) const {
+        CELLAR_EXPECTS_AT(where, !has_value(), "error() was called on a result that has a value");
         return refusal_;
     }
 
 private:
-    void expect_value() const { CELLAR_EXPECTS(has_value(), "a refused result has no value: ", to_string(refusal_)); }
+    void expect_value() const {
+        CELLAR_EXPECTS_AT(refused_at_, has_value(), "a refused result has no value: ", to_string(refusal_));
+    }
 
     std::optional<T> value_;
     Refusal refusal_{};
+    std::source_location refused_at_ = std::source_location::current();
 };
 
 /// Success, or the refusal.
@@ -113,8 +135,8 @@ public:
     explicit operator bool() const noexcept { return has_value(); }
 
     /// The refusal. Asking a result that has none for it is a violation.
-    Refusal error() const {
-        CELLAR_EXPECTS(!has_value(), "error() was called on a result that was not refused");
+    Refusal error(const std::source_location& where = std::source_location::current()) const {
+        CELLAR_EXPECTS_AT(where, !has_value(), "error() was called on a result that was not refused");
         return *refusal_;
     }
 

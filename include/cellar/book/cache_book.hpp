@@ -18,13 +18,14 @@
 
 namespace cellar::detail {
 
-/// How large a book is.
+/// How large a book is, and what it accepts.
 struct BookSize {
     Cell cells = 0;
     std::int32_t sequences = 1;
     std::int32_t batch = 1;        ///< tokens of one pass at most
     std::int32_t padding = 1;      ///< a history starts and ends at multiples of this
     std::int64_t planned_runs = 0; ///< runs of cells that a sequence has room for from the start
+    Positions positions = Positions::any;
 };
 
 /// The book's notes on the open pass. The vectors have room for the largest batch and are never reallocated.
@@ -33,7 +34,8 @@ struct OpenPass {
         const auto n = static_cast<std::size_t>(batch);
         positions.reserve(n);
         sequences.reserve(n);
-        bidirectional.reserve(n);
+        visible_to.reserve(n);
+        group_ends.reserve(n);
         cells.reserve(n);
         distinct_sequences.reserve(n);
     }
@@ -41,23 +43,36 @@ struct OpenPass {
     void start(const Batch& batch) {
         positions.assign(batch.positions.begin(), batch.positions.end());
         sequences.assign(batch.sequences.begin(), batch.sequences.end());
-        bidirectional.assign(batch.bidirectional.begin(), batch.bidirectional.end());
         cells.clear();
         distinct_sequences.clear();
         history = {};
-        open = true;
+        visible_to.clear();
+        if (!batch.groups.empty()) find_groups(batch);
+    }
+
+    // The tokens of a group see up to the last position of the group.
+    void find_groups(const Batch& batch) {
+        group_ends.assign(batch.groups.size(), Position{0});
+        for (std::size_t i = 0; i < batch.groups.size(); ++i)
+            if (batch.groups[i] >= 0) {
+                Position& end = group_ends[static_cast<std::size_t>(batch.groups[i])];
+                end = std::max(end, positions[i] + 1);
+            }
+        for (std::size_t i = 0; i < batch.groups.size(); ++i) {
+            const std::int32_t group = batch.groups[i];
+            visible_to.push_back(group < 0 ? positions[i] + 1 : group_ends[static_cast<std::size_t>(group)]);
+        }
     }
 
     std::int32_t tokens() const { return static_cast<std::int32_t>(positions.size()); }
-    bool is_bidirectional(std::size_t token) const { return !bidirectional.empty() && bidirectional[token] != 0; }
 
     std::vector<Position> positions;
     std::vector<Sequence> sequences;
-    std::vector<std::uint8_t> bidirectional; ///< empty, or one flag per token
-    std::vector<Cell> cells;                 ///< the cell of each token
+    std::vector<Position> visible_to; ///< empty, or for each token the end of the positions that it sees
+    std::vector<Position> group_ends; ///< the end of each group's positions
+    std::vector<Cell> cells;          ///< the cell of each token
     std::vector<Sequence> distinct_sequences;
     CellRange history;
-    bool open = false;
 };
 
 /// The bookkeeping of a cache: passes, retention and visibility. `CellTable` says which sequence owns which cell; the
@@ -74,7 +89,8 @@ public:
         : size_{size},
           window_{window},
           table_{size.cells, size.sequences, size.planned_runs, window.sinks()},
-          pass_{size.batch} {}
+          pass_{size.batch},
+          group_sequences_(static_cast<std::size_t>(size.batch)) {}
 
     const Window& window() const { return window_; }
     const CellTable& table() const { return table_; }
@@ -109,9 +125,14 @@ public:
     /// True if a batch of n tokens would fit, but not in neighbouring cells.
     bool is_too_scattered_for(std::int32_t n) { return table_.is_too_scattered_for(n); }
 
+    /// The position after the last token of s; 0 if it has none.
+    Position next(Sequence s) const { return next(table_.record(s)); }
+
     /// Checks whether a pass can be opened for this batch, and reserves room for it. O(n).
     Result<void> prepare_open(const Batch& batch) {
         if (const Result<void> prepared = prepare_look(batch); !prepared) return prepared;
+        if (size_.positions == Positions::consecutive)
+            if (const Result<void> expected = expect_consecutive(batch); !expected) return expected;
         if (batch.tokens() > table_.free().count()) return Reason::full;
         reserve_runs(batch);
         return {};
@@ -131,9 +152,10 @@ public:
     }
 
     /// Checks whether a read-only pass can be opened for this batch. Its tokens get no cells.
-    Result<void> prepare_look(const Batch& batch) const {
+    Result<void> prepare_look(const Batch& batch) {
         expect_batch(batch, size_.sequences);
         if (batch.tokens() > size_.batch) return Reason::batch_too_long;
+        if (!batch.groups.empty()) expect_groups_of_one_sequence(batch);
         return {};
     }
 
@@ -170,9 +192,51 @@ public:
     }
 
 private:
+    static Position next(const SequenceRecord& r) { return r.runs.empty() ? Position{0} : r.runs.last() + 1; }
+
+    // Each sequence goes on from its last token, and what its next token sees is kept.
+    Result<void> expect_consecutive(const Batch& batch) {
+        if (++batches_ == 0) { // counted through all numbers
+            for (std::int32_t s = 0; s < size_.sequences; ++s) table_.unchecked({s}).batch = 0;
+            batches_ = 1;
+        }
+        for (std::size_t i = 0; i < batch.positions.size(); ++i) {
+            const Position position = batch.positions[i];
+            SequenceRecord& r = table_.unchecked(batch.sequences[i]);
+            if (r.batch == batches_) { // not the sequence's first token in the batch
+                if (position != r.expected && position + 1 != r.expected)
+                    return not_next(batch.sequences[i], r.expected);
+            } else {
+                const Position expected = next(r);
+                if (position != expected) return not_next(batch.sequences[i], expected);
+                if (!can_resume(batch.sequences[i], position))
+                    return Refusal{.reason = Reason::cannot_resume, .sequence = batch.sequences[i]};
+                r.batch = batches_;
+            }
+            r.expected = position + 1;
+        }
+        return {};
+    }
+
+    [[gnu::cold]] static Refusal not_next(Sequence s, Position expected) {
+        return {.reason = Reason::not_next, .sequence = s, .expected = expected};
+    }
+
+    void expect_groups_of_one_sequence(const Batch& batch) {
+        std::fill(group_sequences_.begin(), group_sequences_.end(), Sequence{-1});
+        for (std::size_t i = 0; i < batch.groups.size(); ++i) {
+            if (batch.groups[i] < 0) continue;
+            Sequence& of_group = group_sequences_[static_cast<std::size_t>(batch.groups[i])];
+            if (of_group == Sequence{-1}) of_group = batch.sequences[i];
+            CELLAR_EXPECTS(of_group == batch.sequences[i], "begin: token ", i, " of sequence ", batch.sequences[i],
+                           " is in group ", batch.groups[i], " of sequence ", of_group,
+                           ", expected the tokens of a group to be of one sequence");
+        }
+    }
+
     Position visible_from(std::size_t token) const { return window_.oldest_visible(pass_.positions[token]); }
     Position visible_to(std::size_t token) const {
-        return pass_.is_bidirectional(token) ? to_end : pass_.positions[token] + 1;
+        return pass_.visible_to.empty() ? pass_.positions[token] + 1 : pass_.visible_to[token];
     }
 
     // Enters the tokens into their sequences, if they have cells, and finds the history. Bounds may be taken before all
@@ -181,7 +245,7 @@ private:
         const Sequence* const sequences = pass_.sequences.data();
         const Position* const positions = pass_.positions.data();
         const Cell* const cells = pass_.cells.data();
-        const bool are_simple = !pass_.cells.empty() && pass_.bidirectional.empty();
+        const bool are_simple = !pass_.cells.empty() && pass_.visible_to.empty();
         const std::size_t n = pass_.sequences.size();
         CellBounds visible;
         for (std::size_t i = 0, end = 0; i < n; i = end) {
@@ -238,13 +302,14 @@ private:
 
     void close() {
         for (const Sequence s : pass_.distinct_sequences) table_.unchecked(s).in_pass = false;
-        pass_.open = false;
     }
 
     BookSize size_;
     Window window_;
     CellTable table_;
     OpenPass pass_;
+    std::vector<Sequence> group_sequences_; // scratch memory of expect_groups_of_one_sequence
+    std::uint32_t batches_ = 0;             // counts the calls of expect_consecutive
 };
 
 } // namespace cellar::detail

@@ -71,6 +71,27 @@ public:
         }
     }
 
+    /// Calls `visit(run)` for every run of neighbouring cells, in order.
+    template <class Visit>
+    void for_each_run(Visit visit) const {
+        CellRange run;
+        for_each_word([&](std::int64_t at, Word cells) {
+            while (cells != 0) {
+                const int begin = std::countr_zero(cells);
+                const int count = std::countr_one(cells >> begin);
+                const auto first = static_cast<Cell>(at * word_bits + begin);
+                if (run.count != 0 && run.first + run.count == first) {
+                    run.count += count;
+                } else {
+                    if (run.count != 0) visit(run);
+                    run = {first, count};
+                }
+                cells &= ~bit_range(begin, count);
+            }
+        });
+        if (run.count != 0) visit(run);
+    }
+
     /// Becomes equal to `other`, a set over the same number of cells.
     void assign(const CellSet& other) {
         for (std::int64_t i = 0; i < summaries(); ++i) {

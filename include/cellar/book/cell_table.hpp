@@ -29,7 +29,9 @@ struct alignas(64) SequenceRecord {
 
     PositionRuns runs;
     VisibleCells visible;
-    bool in_pass = false; ///< the sequence has tokens in the open pass
+    Position expected{};     ///< of the next token of batch number `batch`, while that is checked
+    std::uint32_t batch = 0; ///< the last batch that was checked and had tokens of this sequence
+    bool in_pass = false;    ///< the sequence has tokens in the open pass
 };
 
 /// Which sequence owns which cells, and which cells are free. It knows neither windows nor passes; `CacheBook` does.
@@ -135,12 +137,13 @@ public:
     }
 
     /// Decides whether positions [begin, end) of s can be removed and the gap closed, and reserves room for it.
-    Result<Removal> prepare_remove(Sequence s, Position begin, Position end, MovedKeys keys) {
+    /// `delta`: by how many positions keys are rotated.
+    Result<Removal> prepare_remove(Sequence s, Position begin, Position end, MovedKeys keys, std::int32_t delta) {
         CELLAR_EXPECTS(begin.value >= 0 && begin <= end, "remove: positions [", begin, ", ", end,
                        "), expected 0 <= begin <= end");
         PositionRuns& runs = record(s).runs;
         const bool nothing = runs.empty() || runs.last() < begin;
-        Removal removal{.sequence = s, .begin = begin, .end = nothing ? begin : end, .keys = keys};
+        Removal removal{.sequence = s, .begin = begin, .end = nothing ? begin : end, .keys = keys, .delta = delta};
         if (removal.end == begin) return removal;
         if (runs.last() < end) {
             removal.end = to_end;
@@ -232,14 +235,13 @@ private:
     // that other sequences share are copied first, so that those sequences keep theirs.
     void close_gap(SequenceRecord& r, Removal& removal) {
         const Position begin = removal.begin;
-        const std::int32_t delta = begin - removal.end;
         disown(r, begin, removal.end);
         r.runs.close_gap(begin, removal.end);
         r.visible.gap_closed(begin, removal.end);
         if (removal.copies != 0) copy_shared(r, begin, removal.later, removal.plan);
         if (removal.keys != MovedKeys::rotated) return;
         r.runs.for_each(begin, to_end, [&](Position, Cell cell, std::int32_t n) {
-            add_rotation(removal.plan, {cell, n, delta});
+            add_rotation(removal.plan, {cell, n, removal.delta});
         });
     }
 

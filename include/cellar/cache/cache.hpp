@@ -23,6 +23,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <source_location>
 #include <utility>
 
 namespace cellar {
@@ -50,22 +51,25 @@ public:
 
     /// Throws `std::bad_alloc` if there is not enough memory.
     Cache(CacheShape shape, const CacheLimits& limits, const Window& window = Window{}, Shift shift = Shift{},
-          Backend backend = Backend{})
-        : state_{std::make_unique<State>(std::move(shape), limits, window, std::move(shift), std::move(backend))} {}
+          Backend backend = Backend{}, const std::source_location& where = std::source_location::current())
+        : state_{make_state(where, std::move(shape), limits, window, std::move(shift), std::move(backend))} {}
 
-    /// Opens a pass and gives every token a cell. Refuses with `full` or `batch_too_long`. O(tokens * log cells): no
-    /// scan over cells. A token inserted before others of its sequence also moves the runs behind it. Under
-    /// `Placement::contiguous`, defragments first if no free run is long enough.
-    Result<Pass> begin(const Batch& batch) {
+    /// Opens a pass and gives every token a cell. Refuses with `full` or `batch_too_long`, and under
+    /// `Positions::consecutive` with `not_next` or `cannot_resume`. O(tokens * log cells): no scan over cells. A token
+    /// inserted before others of its sequence also moves the runs behind it. Under `Placement::contiguous`, defragments
+    /// first if no free run is long enough.
+    Result<Pass> begin(const Batch& batch, const std::source_location& where = std::source_location::current()) {
+        const detail::Caller caller{where};
         auto prepared = prepare_begin(batch);
         if (!prepared) return prepared.error();
         return finish(*std::move(prepared));
     }
 
     /// A pass of `tokens` tokens that sees all cells and stores nothing, for sizing buffers and capturing graphs: `put`
-    /// only checks extents. It allocates the mask's memory, so that the masks of later passes of at most this many
+    /// only checks extents. Its `mask<T>()` allocates the memory of masks: those of later passes of at most this many
     /// tokens neither allocate nor change address.
-    Pass reserve(std::int32_t tokens) {
+    Pass reserve(std::int32_t tokens, const std::source_location& where = std::source_location::current()) {
+        const detail::Caller caller{where};
         state().expect_no_pass("reserve");
         CELLAR_EXPECTS(tokens >= 0 && tokens <= limits().batch, "reserve: ", tokens, " tokens, expected 0 to ",
                        limits().batch);
@@ -77,34 +81,59 @@ public:
     /// refuses. Nothing happens if both are the same sequence. O(runs of both + 64-cell words they span + cells /
     /// 4096), where a run is neighbouring positions in neighbouring cells. Throws `std::bad_alloc`, with nothing
     /// changed, if `from` has more runs than `to` was planned for and there is no memory for them.
-    Result<void> copy_prefix(Sequence from, Sequence to, std::int32_t length) {
+    Result<void> copy_prefix(Sequence from, Sequence to, std::int32_t length,
+                             const std::source_location& where = std::source_location::current()) {
+        const detail::Caller caller{where};
         auto prepared = prepare_copy_prefix(from, to, length);
         if (!prepared) return prepared.error();
         finish(*std::move(prepared));
         return {};
     }
 
+    /// The position after the last token of s: that of its next one. 0 if it has none.
+    Position next(Sequence s, const std::source_location& where = std::source_location::current()) const {
+        const detail::Caller caller{where};
+        return state().book.next(s);
+    }
+
     /// True if everything that a query at p would see below p is still kept. O(log positions).
-    bool can_resume(Sequence s, Position p) const { return state().book.can_resume(s, p); }
+    bool can_resume(Sequence s, Position p, const std::source_location& where = std::source_location::current()) const {
+        const detail::Caller caller{where};
+        return state().book.can_resume(s, p);
+    }
 
     /// The largest q <= p with can_resume(s, q): where to continue from if p itself is out of reach.
-    Position resumable_prefix(Sequence s, Position p) const { return state().book.resumable_prefix(s, p); }
+    Position resumable_prefix(Sequence s, Position p,
+                              const std::source_location& where = std::source_location::current()) const {
+        const detail::Caller caller{where};
+        return state().book.resumable_prefix(s, p);
+    }
 
     /// Removes positions [begin, end) of s and closes the gap: later tokens move down by end - begin, and their keys
     /// are rotated (enqueued). With `to_end`, nothing is left to move. Shared cells are copied before they are rotated,
     /// so other sequences keep theirs. Refuses with `cannot_shift` if tokens would have to move under `DisabledShift`,
     /// and with `full` if there is no room for the copies. A backend that throws while it moves or rotates keys ends
     /// the process, because bookkeeping and data would disagree.
-    Result<void> remove(Sequence s, Position begin, Position end) {
-        auto prepared = prepare_remove(s, begin, end);
-        if (!prepared) return prepared.error();
-        finish(*std::move(prepared));
-        return {};
+    Result<void> remove(Sequence s, Position begin, Position end,
+                        const std::source_location& where = std::source_location::current()) {
+        const detail::Caller caller{where};
+        return remove(prepare_remove(s, begin, end));
+    }
+
+    /// The same for models whose rotary positions are not the order of their tokens (M-RoPE: the tokens of an image
+    /// move them by less than their number): the keys of later tokens are rotated back by `rotate_by` positions instead
+    /// of end - begin.
+    Result<void>
+    remove(Sequence s, Position begin, Position end, RotateBy rotate_by,
+           const std::source_location& where = std::source_location::current()) requires(rotates_keys<Shift>) {
+        const detail::Caller caller{where};
+        return remove(prepare_remove(s, begin, end, rotate_by));
     }
 
     /// Moves the cells in use to [0, n) with the fewest moves possible (enqueued). Never needed to avoid `full`; it
     /// makes histories shorter and batches contiguous. If a backend throws, the cache is as it was.
-    void defragment() {
+    void defragment(const std::source_location& where = std::source_location::current()) {
+        const detail::Caller caller{where};
         state().expect_no_pass("defragment");
         detail::CellTable& table = state().book.table();
         const detail::Defragmentation defragmentation = table.prepare_defragment();
@@ -116,20 +145,25 @@ public:
     void fence() { state().backend.fence(); }
 
     /// The oldest and the newest kept position of s, if it has tokens.
-    std::optional<PositionRange> range(Sequence s) const {
+    std::optional<PositionRange> range(Sequence s,
+                                       const std::source_location& where = std::source_location::current()) const {
+        const detail::Caller caller{where};
         const detail::PositionRuns& runs = table().record(s).runs;
         if (runs.empty()) return std::nullopt;
         return PositionRange{runs.first(), runs.last()};
     }
 
     /// How many tokens of s are kept.
-    std::int32_t tokens(Sequence s) const { return table().record(s).runs.tokens(); }
+    std::int32_t tokens(Sequence s, const std::source_location& where = std::source_location::current()) const {
+        const detail::Caller caller{where};
+        return table().record(s).runs.tokens();
+    }
 
     /// Calls f(position, cell, count) for the kept tokens of s, in the order of positions: positions [position,
     /// position + count) lie in cells [cell, cell + count). O(runs).
     template <class F>
-    void visit_cells(Sequence s, F&& f) const {
-        table().record(s).runs.for_each({0}, to_end, std::forward<F>(f));
+    void visit_cells(Sequence s, F&& f, const std::source_location& where = std::source_location::current()) const {
+        runs(s, where).for_each({0}, to_end, std::forward<F>(f));
     }
 
     const CacheShape& shape() const { return state().shape; }
@@ -191,16 +225,41 @@ private:
         using enum detail::MovedKeys;
         state().expect_no_pass("remove");
         constexpr detail::MovedKeys keys = !Shift::possible ? refused : rotates_keys<Shift> ? rotated : kept;
-        return state().book.table().prepare_remove(s, begin, end, keys);
+        return state().book.table().prepare_remove(s, begin, end, keys, begin - end);
+    }
+    Result<detail::Removal> prepare_remove(Sequence s, Position begin, Position end, RotateBy rotate_by) {
+        using enum detail::MovedKeys;
+        state().expect_no_pass("remove");
+        CELLAR_EXPECTS(rotate_by.positions >= 0, "remove: rotate by ", rotate_by.positions, ", expected 0 or more");
+        const detail::MovedKeys keys = rotate_by.positions == 0 ? kept : rotated;
+        return state().book.table().prepare_remove(s, begin, end, keys, -rotate_by.positions);
+    }
+    Result<void> remove(Result<detail::Removal> prepared) {
+        if (!prepared) return prepared.error();
+        finish(*std::move(prepared));
+        return {};
     }
     void finish(detail::Removal&& removal) noexcept {
         state().book.table().finish_remove(removal);
         state().carry_out(removal.plan);
     }
 
-    State& state() { return *state_; }
-    const State& state() const { return *state_; }
+    template <class... Parts>
+    static std::unique_ptr<State> make_state(const std::source_location& where, Parts&&... parts) {
+        const detail::Caller caller{where};
+        return std::make_unique<State>(std::forward<Parts>(parts)...);
+    }
+
+    State& state() { return const_cast<State&>(std::as_const(*this).state()); }
+    const State& state() const {
+        CELLAR_EXPECTS(state_ != nullptr, "the cache was moved from, expected one that was not");
+        return *state_;
+    }
     const detail::CellTable& table() const { return state().book.table(); }
+    const detail::PositionRuns& runs(Sequence s, const std::source_location& where) const {
+        const detail::Caller caller{where};
+        return table().record(s).runs;
+    }
 
     std::unique_ptr<State> state_;
 };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <cellar/base/batch.hpp>
 #include <cellar/base/contract.hpp>
 #include <cellar/base/named_only.hpp>
 #include <cellar/window/window.hpp>
@@ -29,6 +30,7 @@ struct CacheLimits {
     std::int32_t batch = 1;   ///< tokens of one pass at most
     std::int32_t padding = 1; ///< a history starts and ends at multiples of this, as the model's kernels require
     Placement placement = Placement::scattered;
+    Positions positions = Positions::consecutive;
 };
 
 namespace detail {

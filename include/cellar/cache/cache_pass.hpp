@@ -8,14 +8,24 @@
 #include <cellar/cache/read_pass.hpp>
 #include <cellar/layout/layer_shape.hpp>
 
+#include <cstddef>
 #include <cstdint>
 #include <iterator>
+#include <source_location>
 #include <span>
+#include <type_traits>
 #include <utility>
 
 namespace cellar {
 
 struct MemoryAccess;
+
+/// The keys and values of a layer.
+template <class Keys, class Values>
+struct LayerRows {
+    Keys keys;
+    Values values;
+};
 
 /// One forward pass over a batch: `put` each layer's keys and values, read them with `get`, then commit. A pass that is
 /// destroyed without `commit` is dropped: the cache is as if it had never begun. One pass may be open at a time; it
@@ -39,35 +49,60 @@ public:
     }
 
     /// Enqueues: stores the batch's keys [tokens, kv_heads, key_dim] and values [tokens, kv_heads, value_dim], which
-    /// hold the stored element type or float. Accepts views with strides (`StridedView`, `std::mdspan`, a Kokkos View)
-    /// and contiguous ranges such as a vector. For a layer that shares another layer's memory, put to that one. A wrong
-    /// extent is a violation.
+    /// hold the stored element type or float. Accepts views with strides (`StridedView`, `std::mdspan`, a Kokkos View),
+    /// contiguous ranges such as a vector, and pointers to contiguous rows. For a layer that shares another layer's
+    /// memory, put to that one. A wrong extent, and rows that are not aligned for their type, are violations.
     template <class K, class V>
-    void put(int layer, const K& k, const V& v) {
-        auto& store = state().store(layer);
+    void put(int layer, const K& k, const V& v, const std::source_location& where = std::source_location::current()) & {
+        const detail::Caller caller{where};
+        const std::size_t index = state().store_index("put", layer);
         const LayerShape& shape = state().shape[layer];
-        CELLAR_EXPECTS(shape.shares < 0, "put: layer ", layer, " shares the memory of layer ", shape.shares,
+        CELLAR_EXPECTS(shape.shares < 0, "put: ", Base::name()(layer), " shares the memory of layer ", shape.shares,
                        ", expected a put to that one");
-        const auto keys = rows("keys", layer, k, shape.kv_heads, shape.key_dim);
-        const auto values = rows("values", layer, v, shape.kv_heads, shape.value_dim);
-        if (!Base::is_reserved()) store.put(state().backend, cells(), keys, values);
+        const auto keys = checked_rows("keys", layer, k, shape.kv_heads, shape.key_dim);
+        const auto values = checked_rows("values", layer, v, shape.kv_heads, shape.value_dim);
+        if (Base::is_reserved()) return;
+        state().stores[index].put(state().backend, cells(), keys, values);
+        state().put.add(index);
     }
+    template <class K, class V>
+    void put(int, const K&, const V&) && = delete; // the pass is dropped at the end of the line
 
     /// Enqueues: uploads the list of this pass's cells to where the kernels of `put` read it; otherwise the first `put`
     /// does that. After it, `put` enqueues kernels only, the same ones for every pass of as many tokens: a graph can
-    /// capture them and replay them in later passes, each after its own `upload_cells`. `reserve` fixes the address.
+    /// capture them and replay them in later passes, each after its own `upload_cells` and with `mark_put` for each
+    /// layer. `reserve` fixes the address.
     void upload_cells() requires(UploadsCells<typename State::Backend>) { state().backend.upload_cells(cells()); }
+
+    /// A layer's keys and values in all cells, [cells of the cache, kv_heads, dim], for kernels that write the batch's
+    /// rows themselves: to `cells()`, and nowhere else. `mark_put` follows.
+    auto in_place(int layer, const std::source_location& where = std::source_location::current()) & {
+        const detail::Caller caller{where};
+        auto& store = state().stores[state().store_index("in_place", layer)];
+        const CellRange all{0, static_cast<std::int32_t>(store.cells())};
+        return LayerRows<decltype(store.keys(all)), decltype(store.values(all))>{store.keys(all), store.values(all)};
+    }
+    void in_place(int) && = delete; // the pass is dropped at the end of the line
+
+    /// Replaces `put` where the layer's keys and values were written by other means: by a replayed graph, or
+    /// `in_place`.
+    void mark_put(int layer, const std::source_location& where = std::source_location::current()) & {
+        const detail::Caller caller{where};
+        state().put.add(state().store_index("mark_put", layer));
+    }
 
     /// Calls f(*this, layer), so that code for a hybrid's passes also works here.
     template <class F>
-    decltype(auto) visit(int layer, F&& f) {
-        state().store(layer); // checks the layer
+    decltype(auto) visit(int layer, F&& f, const std::source_location& where = std::source_location::current()) & {
+        Base::expect_layer("visit", layer, where);
         return std::forward<F>(f)(*this, layer);
     }
 
-    /// Keeps the batch's tokens, and forgets tokens that fell out of the retention. A reserved pass stores nothing. The
-    /// pass is over; its views stay readable until the cache's next operation.
-    void commit() {
+    /// Keeps the batch's tokens, and forgets tokens that fell out of the retention. A layer that was not put is a
+    /// violation. A reserved pass stores nothing. The pass is over; its views stay readable until the cache's next
+    /// operation.
+    void commit(const std::source_location& where = std::source_location::current()) {
+        const detail::Caller caller{where};
         expect_complete();
         finish_commit();
     }
@@ -82,21 +117,48 @@ public:
 private:
     friend struct MemoryAccess;
 
-    CachePass(State& the_state, std::int32_t count, CellRange history, bool reserved)
-        : Base{the_state, count, history, reserved} {}
+    /// The keys and values of a layer.
+    template <class Keys, class Values>
+    struct LayerRows {
+        Keys keys;
+        Values values;
+    };
 
-    void expect_complete() const { state(); }
+    CachePass(State& the_state, std::int32_t count, CellRange history, bool reserved)
+        : Base{the_state, count, history, reserved, true} {}
+
+    int first_missing() const {
+        const State& s = state();
+        if (!Base::must_put()) return -1;
+        const std::size_t missing = s.put.first_missing();
+        return missing == s.stores.size() ? -1 : s.owners[missing];
+    }
+    void expect_complete() const {
+        const int missing = first_missing();
+        CELLAR_EXPECTS(missing < 0, "commit: ", Base::name()(missing), " was not put, expected a put of every layer");
+    }
     void finish_commit() noexcept {
         if (!Base::is_reserved()) state().book.commit();
         Base::close();
+    }
+
+    template <class Rows>
+    auto checked_rows(const char* what, int layer, const Rows& given, int heads, int dim) const {
+        const auto view = rows(what, layer, given, heads, dim);
+        using T = std::remove_pointer_t<decltype(view.pointer)>;
+        CELLAR_EXPECTS(view.size() == 0 || view.pointer != nullptr, "put: the ", what, " of ", Base::name()(layer),
+                       " are a null pointer, expected rows [", tokens(), " tokens, ", heads, " heads, ", dim, "]");
+        CELLAR_EXPECTS(reinterpret_cast<std::uintptr_t>(view.pointer) % alignof(T) == 0, "put: the ", what, " of ",
+                       Base::name()(layer), " are not aligned, expected an address that is a multiple of ", alignof(T));
+        return view;
     }
 
     template <class T>
     auto rows(const char* what, int layer, const StridedView<T, 3>& view, int heads, int dim) const {
         CELLAR_EXPECTS((view.extent(0) == tokens() && view.extent(1) == heads && view.extent(2) == dim)
                            || (dim == 0 && view.size() == 0),
-                       "put: the ", what, " of layer ", layer, " are [", view.extent(0), ", ", view.extent(1), ", ",
-                       view.extent(2), "], expected [", tokens(), " tokens, ", heads, " heads, ", dim, "]");
+                       "put: the ", what, " of ", Base::name()(layer), " are [", view.extent(0), ", ", view.extent(1),
+                       ", ", view.extent(2), "], expected [", tokens(), " tokens, ", heads, " heads, ", dim, "]");
         return view;
     }
 
@@ -113,10 +175,15 @@ private:
         requires(!detail::strided<Range> && requires(const Range& range) { std::data(range), std::size(range); })
     auto rows(const char* what, int layer, const Range& range, int heads, int dim) const {
         const std::int64_t expected = std::int64_t{tokens()} * heads * dim;
-        CELLAR_EXPECTS(static_cast<std::int64_t>(std::size(range)) == expected, "put: the ", what, " of layer ", layer,
-                       " are ", std::size(range), " elements, expected ", expected, " for [", tokens(), " tokens, ",
-                       heads, " heads, ", dim, "]");
+        CELLAR_EXPECTS(static_cast<std::int64_t>(std::size(range)) == expected, "put: the ", what, " of ",
+                       Base::name()(layer), " are ", std::size(range), " elements, expected ", expected, " for [",
+                       tokens(), " tokens, ", heads, " heads, ", dim, "]");
         return contiguous_view(std::data(range), tokens(), heads, dim);
+    }
+
+    template <class T>
+    auto rows(const char*, int, T* first, int heads, int dim) const {
+        return contiguous_view(static_cast<const T*>(first), tokens(), heads, dim);
     }
 };
 

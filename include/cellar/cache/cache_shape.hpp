@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <source_location>
 #include <utility>
 #include <vector>
 
@@ -16,13 +17,20 @@ namespace cellar {
 class CacheShape {
 public:
     /// All layers alike. `value_dim` is `key_dim` unless given.
-    CacheShape(int layers, int kv_heads, int key_dim) : CacheShape{layers, kv_heads, key_dim, key_dim} {}
-    CacheShape(int layers, int kv_heads, int key_dim, int value_dim)
+    CacheShape(int layers, int kv_heads, int key_dim,
+               const std::source_location& where = std::source_location::current())
+        : CacheShape{layers, kv_heads, key_dim, key_dim, where} {}
+    CacheShape(int layers, int kv_heads, int key_dim, int value_dim,
+               const std::source_location& where = std::source_location::current())
         : CacheShape{std::vector<LayerShape>(static_cast<std::size_t>(layers > 0 ? layers : 0),
-                                             LayerShape{kv_heads, key_dim, value_dim})} {}
+                                             LayerShape{kv_heads, key_dim, value_dim}),
+                     where} {}
 
     /// Each layer with its own shape. A layer with `shares` reads the memory of that earlier layer.
-    explicit CacheShape(std::vector<LayerShape> layers) : layers_{std::move(layers)} {
+    explicit CacheShape(std::vector<LayerShape> layers,
+                        const std::source_location& where = std::source_location::current())
+        : layers_{std::move(layers)} {
+        const detail::Caller caller{where};
         CELLAR_EXPECTS(!layers_.empty(), "shape: no layers, expected at least 1");
         for (std::size_t i = 0; i < layers_.size(); ++i) check(i);
     }

@@ -18,6 +18,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <source_location>
 #include <span>
 #include <utility>
 #include <vector>
@@ -50,20 +51,24 @@ public:
     using backend_type = Backend;
 
     /// Throws `std::bad_alloc` if there is not enough memory.
-    EncoderMemory(CacheShape shape, const CacheLimits& limits, Backend backend = Backend{})
-        : cells_{std::move(shape), limits, FullCausal{}, UnrotatedShift{}, std::move(backend)} {
+    EncoderMemory(CacheShape shape, const CacheLimits& limits, Backend backend = Backend{},
+                  const std::source_location& where = std::source_location::current())
+        : cells_{std::move(shape), at_any_position(limits), FullCausal{}, UnrotatedShift{}, std::move(backend), where} {
         positions_.reserve(static_cast<std::size_t>(limits.batch));
         sequences_.reserve(static_cast<std::size_t>(limits.batch));
     }
 
     /// Opens a pass that puts the keys and values of one input. Refuses with `full` or `batch_too_long`.
-    Result<CachePass<Cells>> write(Sequence s, Position p, std::int32_t tokens) {
+    Result<CachePass<Cells>> write(Sequence s, Position p, std::int32_t tokens,
+                                   const std::source_location& where = std::source_location::current()) {
         const EncoderInput input{s, p, tokens};
-        return write({&input, 1});
+        return write({&input, 1}, where);
     }
 
     /// The same for several inputs, whose tokens follow one another.
-    Result<CachePass<Cells>> write(std::span<const EncoderInput> inputs) {
+    Result<CachePass<Cells>> write(std::span<const EncoderInput> inputs,
+                                   const std::source_location& where = std::source_location::current()) {
+        const detail::Caller caller{where};
         std::int64_t tokens = 0;
         for (const EncoderInput& input : inputs) {
             CELLAR_EXPECTS(input.tokens >= 0, "write: an input of ", input.tokens, " tokens, expected 0 or more");
@@ -76,59 +81,76 @@ public:
             positions_.insert(positions_.end(), static_cast<std::size_t>(input.tokens), input.position);
             sequences_.insert(sequences_.end(), static_cast<std::size_t>(input.tokens), input.sequence);
         }
-        return cells_.begin({positions_, sequences_});
+        return cells_.begin({positions_, sequences_}, where);
     }
 
-    /// Opens a pass that reads what a decoder's batch sees. Refuses with `batch_too_long`. `Batch::bidirectional` does
-    /// not make later inputs visible.
-    Result<Pass> begin(const Batch& batch) {
+    /// Opens a pass that reads what a decoder's batch sees, at any positions. Refuses with `batch_too_long`.
+    /// `Batch::groups` do not make later inputs visible.
+    Result<Pass> begin(const Batch& batch, const std::source_location& where = std::source_location::current()) {
+        const detail::Caller caller{where};
         auto prepared = prepare_begin(batch);
         if (!prepared) return prepared.error();
         return finish(*std::move(prepared));
     }
 
     /// A pass of `tokens` tokens that sees all cells, for sizing buffers and capturing graphs; see `Cache::reserve`.
-    Pass reserve(std::int32_t tokens) {
-        cells_.reserve(tokens).drop();
+    Pass reserve(std::int32_t tokens, const std::source_location& where = std::source_location::current()) {
+        cells_.reserve(tokens, where).drop();
         return MemoryAccess::make<Pass>(state(), tokens, CellRange{0, cells()}, true);
     }
 
     /// `to` gives up its own inputs and shares those of `from` at positions below `length`. No data moves, and it never
     /// refuses.
-    Result<void> copy_prefix(Sequence from, Sequence to, std::int32_t length) {
-        return cells_.copy_prefix(from, to, length);
+    Result<void> copy_prefix(Sequence from, Sequence to, std::int32_t length,
+                             const std::source_location& where = std::source_location::current()) {
+        return cells_.copy_prefix(from, to, length, where);
+    }
+
+    /// The position after the newest input of s; 0 if it has none.
+    Position next(Sequence s, const std::source_location& where = std::source_location::current()) const {
+        return cells_.next(s, where);
     }
 
     /// Always true: inputs are never forgotten.
-    bool can_resume(Sequence s, Position p) const { return resumable_prefix(s, p) == p; }
+    bool can_resume(Sequence s, Position p, const std::source_location& where = std::source_location::current()) const {
+        return resumable_prefix(s, p, where) == p;
+    }
 
     /// Always p.
-    Position resumable_prefix(Sequence s, Position p) const {
-        CELLAR_EXPECTS(p.value >= 0, "resume: position ", p, ", expected 0 or more");
-        static_cast<void>(cells_.tokens(s)); // checks the sequence
+    Position resumable_prefix(Sequence s, Position p,
+                              const std::source_location& where = std::source_location::current()) const {
+        static_cast<void>(cells_.can_resume(s, p, where)); // checks s and p
         return p;
     }
 
     /// Drops the inputs at positions [begin, end) of s. Later ones move down by end - begin, together with their
     /// sequence's tokens. Never refuses.
-    Result<void> remove(Sequence s, Position begin, Position end) { return cells_.remove(s, begin, end); }
+    Result<void> remove(Sequence s, Position begin, Position end,
+                        const std::source_location& where = std::source_location::current()) {
+        return cells_.remove(s, begin, end, where);
+    }
 
     /// See `Cache::defragment`.
-    void defragment() { cells_.defragment(); }
+    void defragment(const std::source_location& where = std::source_location::current()) { cells_.defragment(where); }
 
     /// Blocks until all enqueued work is done.
     void fence() { cells_.fence(); }
 
     /// The positions of the oldest and the newest input of s, if it has any.
-    std::optional<PositionRange> range(Sequence s) const { return cells_.range(s); }
+    std::optional<PositionRange> range(Sequence s,
+                                       const std::source_location& where = std::source_location::current()) const {
+        return cells_.range(s, where);
+    }
 
     /// The tokens of all inputs of s.
-    std::int32_t tokens(Sequence s) const { return cells_.tokens(s); }
+    std::int32_t tokens(Sequence s, const std::source_location& where = std::source_location::current()) const {
+        return cells_.tokens(s, where);
+    }
 
     /// See `Cache::visit_cells`. The tokens of an input have one position, so each is a run of its own.
     template <class F>
-    void visit_cells(Sequence s, F&& f) const {
-        cells_.visit_cells(s, std::forward<F>(f));
+    void visit_cells(Sequence s, F&& f, const std::source_location& where = std::source_location::current()) const {
+        cells_.visit_cells(s, std::forward<F>(f), where);
     }
 
     const CacheShape& shape() const { return cells_.shape(); }
@@ -147,14 +169,18 @@ private:
         Batch batch;
     };
 
+    static CacheLimits at_any_position(CacheLimits limits) {
+        limits.positions = Positions::any;
+        return limits;
+    }
+
     auto& state() { return MemoryAccess::state(cells_); }
     const auto& state() const { return MemoryAccess::state(cells_); }
 
     Result<Look> prepare_begin(const Batch& batch) {
         state().expect_no_pass("begin");
-        const Batch without_flags{batch.positions, batch.sequences};
-        if (const Result<void> prepared = state().book.prepare_look(without_flags); !prepared) return prepared.error();
-        return Look{without_flags};
+        if (const Result<void> prepared = state().book.prepare_look(batch); !prepared) return prepared.error();
+        return Look{{batch.positions, batch.sequences}};
     }
     Pass finish(Look&& look) noexcept {
         state().book.look(look.batch);

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <cellar/base/contract.hpp>
 #include <cellar/base/ids.hpp>
 #include <cellar/cache/read_pass.hpp>
 
 #include <cstdint>
+#include <source_location>
 #include <utility>
 
 namespace cellar {
@@ -28,12 +30,13 @@ public:
 
     /// Calls f(*this, layer), so that code for a hybrid's passes also works here.
     template <class F>
-    decltype(auto) visit(int layer, F&& f) {
-        state().store(layer); // checks the layer
+    decltype(auto) visit(int layer, F&& f, const std::source_location& where = std::source_location::current()) & {
+        Base::expect_layer("visit", layer, where);
         return std::forward<F>(f)(*this, layer);
     }
 
-    void commit() {
+    void commit(const std::source_location& where = std::source_location::current()) {
+        const detail::Caller caller{where};
         expect_complete();
         finish_commit();
     }
@@ -46,7 +49,7 @@ private:
     friend struct MemoryAccess;
 
     EncoderPass(State& the_state, std::int32_t count, CellRange history, bool reserved)
-        : Base{the_state, count, history, reserved} {}
+        : Base{the_state, count, history, reserved, false} {}
 
     void expect_complete() const { state(); }
     void finish_commit() noexcept {

@@ -12,9 +12,11 @@
 #include <cellar/memory/memory.hpp>
 #include <cellar/memory/two_phase.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <source_location>
 #include <tuple>
 #include <type_traits>
 #include <utility>
@@ -45,16 +47,18 @@ class Hybrid {
 public:
     /// The memory of a model with `layers` layers. Each member has as many layers as the pattern gives it, and all have
     /// the same number of sequences; anything else is a violation.
-    explicit Hybrid(int layers, Members... members) requires(!at_run_time)
-        : map_{layers}, members_{std::move(members)...} {
-        check_members();
+    explicit Hybrid(int layers, Members... members,
+                    const std::source_location& where = std::source_location::current()) requires(!at_run_time)
+        : map_{make_map(where, layers)}, members_{std::move(members)...} {
+        check_members(where);
     }
 
     /// The same for `RunTimePattern`. `member_of_layer` has the index of a member, or `no_memory`, for each layer of
     /// the model. A member without layers may be left out: `std::nullopt`.
-    explicit Hybrid(const std::vector<int>& member_of_layer, std::optional<Members>... members) requires(at_run_time)
-        : map_{member_of_layer}, members_{std::move(members)...} {
-        check_members();
+    explicit Hybrid(const std::vector<int>& member_of_layer, std::optional<Members>... members,
+                    const std::source_location& where = std::source_location::current()) requires(at_run_time)
+        : map_{make_map(where, member_of_layer)}, members_{std::move(members)...} {
+        check_members(where);
     }
 
     int layers() const { return map_.layers(); }
@@ -70,34 +74,49 @@ public:
     }
 
     /// Opens a pass in all members. If one refuses, none is opened. Costs what it costs the members.
-    Result<Pass> begin(const Batch& batch) {
+    Result<Pass> begin(const Batch& batch, const std::source_location& where = std::source_location::current()) {
+        const detail::Caller caller{where};
         auto prepared = prepare_begin(batch);
         if (!prepared) return prepared.error();
         return finish(*std::move(prepared));
     }
 
     /// A pass of `tokens` tokens in all members that stores nothing, for sizing buffers and capturing graphs.
-    Pass reserve(std::int32_t tokens) {
+    Pass reserve(std::int32_t tokens, const std::source_location& where = std::source_location::current()) {
+        const detail::Caller caller{where};
         const auto open = [&](auto& m) { return m ? std::optional{m->reserve(tokens)} : std::nullopt; };
         return std::apply([&](auto&... m) { return make_pass(tokens, Passes{open(m)...}); }, members_);
     }
 
     /// `to` gives up what it has and shares what all members keep of `from` below position `length`. No data moves.
     /// Refuses with `cannot_rewind` if a recurrent member keeps no state there.
-    Result<void> copy_prefix(Sequence from, Sequence to, std::int32_t length) {
+    Result<void> copy_prefix(Sequence from, Sequence to, std::int32_t length,
+                             const std::source_location& where = std::source_location::current()) {
+        const detail::Caller caller{where};
         auto prepared = prepare_copy_prefix(from, to, length);
         if (!prepared) return prepared.error();
         finish(*std::move(prepared));
         return {};
     }
 
+    /// The position of the next token of s: the largest of what the members answer.
+    Position next(Sequence s, const std::source_location& where = std::source_location::current()) const {
+        const detail::Caller caller{where};
+        Position next{0};
+        for_each([&](const auto& m) { next = std::max(next, m.next(s)); });
+        return next;
+    }
+
     /// True if all members can resume there.
-    bool can_resume(Sequence s, Position p) const {
+    bool can_resume(Sequence s, Position p, const std::source_location& where = std::source_location::current()) const {
+        const detail::Caller caller{where};
         return std::apply([&](const auto&... m) { return ((!m || m->can_resume(s, p)) && ...); }, members_);
     }
 
     /// The largest q <= p with can_resume(s, q). Asks the members in turn until they agree.
-    Position resumable_prefix(Sequence s, Position p) const {
+    Position resumable_prefix(Sequence s, Position p,
+                              const std::source_location& where = std::source_location::current()) const {
+        const detail::Caller caller{where};
         while (true) {
             const Position before = p;
             for_each([&](const auto& m) { p = m.resumable_prefix(s, p); });
@@ -107,15 +126,23 @@ public:
 
     /// Removes positions [begin, end) of s in all members, and closes the gap. Refuses as the members do: a recurrent
     /// one only goes back, to a position where it keeps a state.
-    Result<void> remove(Sequence s, Position begin, Position end) {
-        auto prepared = prepare_remove(s, begin, end);
-        if (!prepared) return prepared.error();
-        finish(*std::move(prepared));
-        return {};
+    Result<void> remove(Sequence s, Position begin, Position end,
+                        const std::source_location& where = std::source_location::current()) {
+        const detail::Caller caller{where};
+        return remove(prepare_remove(s, begin, end));
+    }
+
+    /// The same, and members that rotate keys rotate those of later tokens back by `rotate_by` positions; see
+    /// `Cache::remove`.
+    Result<void> remove(Sequence s, Position begin, Position end, RotateBy rotate_by,
+                        const std::source_location& where = std::source_location::current()) {
+        const detail::Caller caller{where};
+        return remove(prepare_remove(s, begin, end, rotate_by));
     }
 
     /// Defragments all members that have cells.
-    void defragment() {
+    void defragment(const std::source_location& where = std::source_location::current()) {
+        const detail::Caller caller{where};
         for_each([](auto& m) {
             if constexpr (requires { m.defragment(); }) m.defragment();
         });
@@ -185,6 +212,15 @@ private:
     Result<Remove> prepare_remove(Sequence s, Position begin, Position end) {
         return prepare<Remove>([&](auto& m) { return MemoryAccess::prepare_remove(m, s, begin, end); }, indices);
     }
+    Result<Remove> prepare_remove(Sequence s, Position begin, Position end, RotateBy rotate_by) {
+        return prepare<Remove>([&](auto& m) { return MemoryAccess::prepare_remove(m, s, begin, end, rotate_by); },
+                               indices);
+    }
+    Result<void> remove(Result<Remove> prepared) {
+        if (!prepared) return prepared.error();
+        finish(*std::move(prepared));
+        return {};
+    }
     void finish(Remove&& removal) noexcept { finish_all(std::move(removal), indices); }
 
     static constexpr std::index_sequence_for<Members...> indices{};
@@ -252,7 +288,14 @@ private:
         std::apply([&](const auto&... m) { (call(m), ...); }, members_);
     }
 
-    void check_members() {
+    template <class Layers>
+    static Map make_map(const std::source_location& where, const Layers& layers) {
+        const detail::Caller caller{where};
+        return Map{layers};
+    }
+
+    void check_members(const std::source_location& where) {
+        const detail::Caller caller{where};
         int member = 0;
         std::apply([&](const auto&... m) { (check(m, member++), ...); }, members_);
         CELLAR_EXPECTS(sequences_ > 0, "hybrid: no member, expected at least one");

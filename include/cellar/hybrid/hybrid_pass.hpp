@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <source_location>
 #include <tuple>
 #include <utility>
 
@@ -33,23 +34,26 @@ public:
     /// must return the same type for all members. For a layer without memory it gets a `NoMemory` in place of a pass,
     /// and i counts such layers.
     template <class F>
-    decltype(auto) visit(int layer, F&& f) {
-        CELLAR_EXPECTS(layer >= 0 && layer < layers(), "layer ", layer, ", expected 0 to ", layers() - 1);
-        return visit_from<Map::next_used(0)>(map_.place(layer), f);
+    decltype(auto) visit(int layer, F&& f, const std::source_location& where = std::source_location::current()) & {
+        CELLAR_EXPECTS_AT(where, layer >= 0 && layer < layers(), "visit: layer ", layer, ", expected 0 to ",
+                          layers() - 1);
+        return visit_from<Map::next_used(0)>(map_.place(layer), layer, f);
     }
 
     /// The pass of one member; for one that the pattern has no layers for, say. Commit and drop the whole, not this.
     template <class Member>
-    auto& of() {
+    auto& of(const std::source_location& where = std::source_location::current()) & {
         static_assert(detail::times_among<Member, Members...> == 1, "the hybrid has no such member");
         auto& pass = std::get<detail::index_among<Member, Members...>()>(passes_);
-        CELLAR_EXPECTS(pass.has_value(), "of: the hybrid was made without this member");
+        CELLAR_EXPECTS_AT(where, pass.has_value(), "of: the hybrid was made without this member, expected one with it");
         return *pass;
     }
 
     /// Keeps the batch's tokens, in all members. If one of the passes must not be committed yet, that violation comes
     /// before any is committed.
-    void commit() {
+    void commit(const std::source_location& where = std::source_location::current()) {
+        const detail::Caller caller{where};
+        name_missing_layers(std::index_sequence_for<Members...>{});
         expect_complete();
         finish_commit();
     }
@@ -73,6 +77,20 @@ private:
         };
         std::apply([&](const auto&... pass) { (check(pass), ...); }, passes_);
     }
+    // For the messages of the members' passes.
+    template <std::size_t... I>
+    void name_missing_layers(std::index_sequence<I...>) {
+        const auto name = [&](auto& pass, int member) {
+            if constexpr (requires { MemoryAccess::first_missing(*pass); }) {
+                if (!pass) return;
+                const int missing = MemoryAccess::first_missing(*pass);
+                int layer = 0;
+                while (layer < layers() && map_.place(layer) != LayerPlace{member, missing}) ++layer;
+                MemoryAccess::set_name(*pass, member, layer < layers() ? missing : -1, layer);
+            }
+        };
+        (name(std::get<I>(passes_), static_cast<int>(I)), ...);
+    }
     void finish_commit() noexcept {
         for_each([](auto& pass) { MemoryAccess::finish_commit(pass); });
     }
@@ -86,14 +104,16 @@ private:
     }
 
     template <int I, class F>
-    decltype(auto) visit_from(LayerPlace place, F& f) {
+    decltype(auto) visit_from(LayerPlace place, int layer, F& f) {
         constexpr int next = Map::next_used(I + 1);
         if constexpr (next <= Map::members)
-            if (place.member != I) return visit_from<next>(place, f);
+            if (place.member != I) return visit_from<next>(place, layer, f);
         if constexpr (I == Map::members) {
             return f(no_memory_, place.layer);
         } else {
-            return f(*std::get<static_cast<std::size_t>(I)>(passes_), place.layer);
+            auto& pass = *std::get<static_cast<std::size_t>(I)>(passes_);
+            MemoryAccess::set_name(pass, I, place.layer, layer);
+            return f(pass, place.layer);
         }
     }
 

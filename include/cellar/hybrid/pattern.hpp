@@ -213,7 +213,10 @@ public:
         explicit Reference(const Table* table) : table_{table} {}
         const Table* table_;
     };
-    Reference reference() const { return Reference{table_.get()}; }
+    Reference reference() const {
+        CELLAR_EXPECTS(table_ != nullptr, "the hybrid was moved from, expected one that was not");
+        return Reference{table_.get()};
+    }
 
 private:
     std::unique_ptr<const Table> table_; // at a fixed address, because passes point to it

@@ -71,6 +71,10 @@ concept has_copy_prefix = requires(M& m, Sequence from, Sequence to, std::int32_
     { m.copy_prefix(from, to, length) } -> std::same_as<Result<void>>;
 };
 template <class M>
+concept has_next = requires(const M& m, Sequence s) {
+    { m.next(s) } -> std::same_as<Position>;
+};
+template <class M>
 concept has_can_resume = requires(const M& m, Sequence s, Position p) {
     { m.can_resume(s, p) } -> std::same_as<bool>;
 };
@@ -108,6 +112,7 @@ concept has_sequences = requires(const M& m) {
 ///   buffers.
 /// - `copy_prefix(from, to, length)`: `to` shares what is kept of `from` below position `length` (`Result<void>`).
 /// - `remove(s, begin, end)`: removes positions [begin, end) of s (`Result<void>`).
+/// - `next(s)`: the position of the next token of s.
 /// - `can_resume(s, p)`, `resumable_prefix(s, p)`: where s can go on from.
 /// - `fence()`: blocks until all enqueued work is done. `bytes()`: the size of what is stored.
 /// - `layers()`, `sequences()`: how many it was made for.
@@ -119,7 +124,7 @@ concept Memory =
     std::movable<M> && !std::copyable<M>
     && detail::has_begin<M> && MemoryPass<PassOf<M>> && detail::has_reserve<M>
     && detail::has_copy_prefix<M> && detail::has_remove<M>
-    && detail::has_can_resume<M> && detail::has_resumable_prefix<M>
+    && detail::has_next<M> && detail::has_can_resume<M> && detail::has_resumable_prefix<M>
     && detail::can_wait<M> && detail::has_bytes<M> && detail::has_layers<M> && detail::has_sequences<M>;
 // clang-format on
 

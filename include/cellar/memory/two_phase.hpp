@@ -28,6 +28,15 @@ struct MemoryAccess {
     static auto prepare_remove(M& m, Sequence s, Position begin, Position end) {
         return m.prepare_remove(s, begin, end);
     }
+    /// A memory that rotates keys also takes a `RotateBy`; others ignore it.
+    template <class M>
+    static auto prepare_remove(M& m, Sequence s, Position begin, Position end, RotateBy rotate_by) {
+        if constexpr (requires { m.prepare_remove(s, begin, end, rotate_by); }) {
+            return m.prepare_remove(s, begin, end, rotate_by);
+        } else {
+            return m.prepare_remove(s, begin, end);
+        }
+    }
     template <class M, class Prepared>
     static auto finish(M& m, Prepared&& prepared) noexcept(noexcept(m.finish(std::forward<Prepared>(prepared)))) {
         return m.finish(std::forward<Prepared>(prepared));
@@ -40,6 +49,18 @@ struct MemoryAccess {
     template <class Pass>
     static void finish_commit(Pass& pass) noexcept {
         pass.finish_commit();
+    }
+
+    /// For messages about the passes of cellar's own memories: the first layer that was not put, or -1.
+    template <class Pass>
+        requires requires(const Pass& pass) {
+            pass.first_missing();
+        }
+    static int first_missing(const Pass& pass) { return pass.first_missing(); }
+    /// For messages: which layer of the model is visited.
+    template <class Pass>
+    static void set_name(Pass& pass, int member, int own, int model) {
+        if constexpr (requires { pass.name(); }) pass.name() = {member, own, model};
     }
 
     /// For the passes of cellar's own memories: a pass whose constructor is private.

@@ -18,6 +18,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <source_location>
 #include <span>
 #include <utility>
 
@@ -52,8 +53,9 @@ public:
     using backend_type = Backend;
 
     /// Throws `std::bad_alloc` if there is not enough memory.
-    RecurrentMemory(StateShape shape, const StateLimits& limits, Backend backend = Backend{})
-        : state_{std::make_unique<State>(std::move(shape), limits, std::move(backend))} {}
+    RecurrentMemory(StateShape shape, const StateLimits& limits, Backend backend = Backend{},
+                    const std::source_location& where = std::source_location::current())
+        : state_{make_state(where, std::move(shape), limits, std::move(backend))} {}
 
     /// Bytes of one slot: one sequence's state in all layers, with rows padded to multiples of 16.
     static constexpr std::int64_t bytes_per_sequence(const StateShape& shape) {
@@ -61,10 +63,12 @@ public:
     }
 
     /// Opens a pass. Every sequence of the batch gets a free slot for each state it will keep; a new sequence starts
-    /// from zeros (enqueued). Refuses with `batch_too_long`; with `not_next` if the positions of a sequence do not
-    /// continue from its state in ascending order without gaps (equal positions are allowed within a batch, not across
-    /// batches); and, under `Unequal::refuse`, with `unequal_batch`. O(tokens + rollback).
-    Result<Pass> begin(const Batch& batch) {
+    /// from zeros, or what `set_initial` said (enqueued). Refuses with `batch_too_long`; with `not_next` if the
+    /// positions of a sequence do not continue from its state in ascending order without gaps (equal positions are
+    /// allowed within a batch, not across batches); and, under `Unequal::refuse`, with `unequal_batch`. O(tokens +
+    /// rollback).
+    Result<Pass> begin(const Batch& batch, const std::source_location& where = std::source_location::current()) {
+        const detail::Caller caller{where};
         auto prepared = prepare_begin(batch);
         if (!prepared) return prepared.error();
         return finish(*std::move(prepared));
@@ -72,7 +76,8 @@ public:
 
     /// A pass of `tokens` tokens, spread over all sequences, for sizing buffers and capturing graphs. It reads and
     /// writes free slots, and stores nothing.
-    Pass reserve(std::int32_t tokens) {
+    Pass reserve(std::int32_t tokens, const std::source_location& where = std::source_location::current()) {
+        const detail::Caller caller{where};
         state().expect_no_pass("reserve");
         CELLAR_EXPECTS(tokens >= 0 && tokens <= limits().batch, "reserve: ", tokens, " tokens, expected 0 to ",
                        limits().batch);
@@ -83,7 +88,9 @@ public:
     /// `to` gives up its own states and shares those that `from` keeps up to position `length`. No data moves. Nothing
     /// happens if both are the same sequence. Refuses with `cannot_rewind` if `from` is longer than `length` and keeps
     /// no state there. O(states kept).
-    Result<void> copy_prefix(Sequence from, Sequence to, std::int32_t length) {
+    Result<void> copy_prefix(Sequence from, Sequence to, std::int32_t length,
+                             const std::source_location& where = std::source_location::current()) {
+        const detail::Caller caller{where};
         auto prepared = prepare_copy_prefix(from, to, length);
         if (!prepared) return prepared.error();
         finish(*std::move(prepared));
@@ -91,46 +98,78 @@ public:
     }
 
     /// True if a state is kept that has seen exactly the tokens below p; always true for 0.
-    bool can_resume(Sequence s, Position p) const { return table().can_resume(s, p); }
+    bool can_resume(Sequence s, Position p, const std::source_location& where = std::source_location::current()) const {
+        const detail::Caller caller{where};
+        return table().can_resume(s, p);
+    }
 
     /// The largest q <= p with can_resume(s, q). O(log states kept).
-    Position resumable_prefix(Sequence s, Position p) const { return table().resumable_prefix(s, p); }
+    Position resumable_prefix(Sequence s, Position p,
+                              const std::source_location& where = std::source_location::current()) const {
+        const detail::Caller caller{where};
+        return table().resumable_prefix(s, p);
+    }
 
     /// Removes positions [begin, end) of s. An empty range, or one behind the last token, changes nothing. If the range
     /// reaches the last token, s goes back to `begin`; refuses with `cannot_rewind` if no state is kept there
     /// (`resumable_prefix` says where one is). Otherwise refuses with `cannot_cut`: a state cannot lose its first
     /// tokens or tokens from its middle. O(states kept).
-    Result<void> remove(Sequence s, Position begin, Position end) {
+    Result<void> remove(Sequence s, Position begin, Position end,
+                        const std::source_location& where = std::source_location::current()) {
+        const detail::Caller caller{where};
         auto prepared = prepare_remove(s, begin, end);
         if (!prepared) return prepared.error();
         finish(*std::move(prepared));
         return {};
     }
 
-    /// Keeps the current state of s as a checkpoint while `StateLimits::checkpoint_bytes` has room for it. When there
-    /// are too many, those are dropped first without which the fewest positions would have to be computed again; among
-    /// equals, the oldest.
-    void checkpoint(Sequence s) {
+    /// Keeps the current state of s as a checkpoint. When there are more than `StateLimits::checkpoints`, the policy
+    /// says which one is dropped. Refuses with `no_checkpoints` if the limits allow none. Does nothing if s is empty.
+    Result<void> checkpoint(Sequence s, const std::source_location& where = std::source_location::current()) {
+        const detail::Caller caller{where};
         state().expect_no_pass("checkpoint");
-        state().book.table().checkpoint(s);
+        return state().book.table().checkpoint(s);
     }
 
     /// Asks for a checkpoint ahead of time: the pass that brings s to position p keeps its state there, which splits
-    /// the batch there. Forgotten when s becomes empty or a copy of another sequence.
-    void schedule(Sequence s, Position p) {
+    /// the batch there. Forgotten when s becomes empty or a copy of another sequence. Refuses with `no_checkpoints` if
+    /// the limits allow none.
+    Result<void> schedule(Sequence s, Position p, const std::source_location& where = std::source_location::current()) {
+        const detail::Caller caller{where};
         state().expect_no_pass("schedule");
-        state().book.table().schedule(s, p);
+        return state().book.table().schedule(s, p);
+    }
+
+    /// Sequences that have no state yet start from these values, instead of zeros, in one tensor of a layer:
+    /// [extents...], contiguous host memory. Blocks. The first call allocates memory for all tensors and layers, of
+    /// `bytes_per_sequence` at most.
+    template <class Tag>
+    void set_initial(int layer, std::span<const typename Tag::element_type> values,
+                     const std::source_location& where = std::source_location::current()) {
+        const detail::Caller caller{where};
+        state().expect_no_pass("set_initial");
+        state().expect_layer("set_initial", layer);
+        state().store.template set_initial<Tag>(state().backend, shape(), layer, values);
+        state().book.set_start_source(state().store.start_source());
     }
 
     /// The position of the next token of s.
-    Position next(Sequence s) const { return table().states(s).next(); }
+    Position next(Sequence s, const std::source_location& where = std::source_location::current()) const {
+        const detail::Caller caller{where};
+        return table().states(s).next();
+    }
 
     /// All states that s keeps, in ascending order; the last is its current one. Valid until the next operation that is
     /// not const.
-    std::span<const KeptState> kept(Sequence s) const { return table().states(s).all(); }
+    std::span<const KeptState> kept(Sequence s,
+                                    const std::source_location& where = std::source_location::current()) const {
+        const detail::Caller caller{where};
+        return table().states(s).all();
+    }
 
     /// The current state of s. Asking for that of an empty sequence is a violation.
-    StateHandle state(Sequence s) const {
+    StateHandle state(Sequence s, const std::source_location& where = std::source_location::current()) const {
+        const detail::Caller caller{where};
         CELLAR_EXPECTS(!kept(s).empty(), "state: sequence ", s, " has no state, expected one with tokens");
         return handle(kept(s).back());
     }
@@ -141,14 +180,12 @@ public:
     /// One tensor of a state, in place, [extents...]. Using a handle whose state is gone is a violation, even if its
     /// slot holds another state by now.
     template <class Tag>
-    auto view(int layer, StateHandle handle) const {
-        CELLAR_EXPECTS(layer >= 0 && layer < shape().layers(), "layer ", layer, ", expected 0 to ",
-                       shape().layers() - 1);
-        const detail::SlotTable& slots = table().slots();
-        CELLAR_EXPECTS(handle.slot >= 0 && handle.slot < slots.slots(), "view: slot ", handle.slot, ", expected 0 to ",
-                       slots.slots() - 1);
-        CELLAR_EXPECTS(slots.is_current(handle), "view: the state in slot ", handle.slot, " is gone: generation ",
-                       handle.generation, ", the slot is at ", slots.generation(handle.slot));
+    auto view(int layer, StateHandle handle,
+              const std::source_location& where = std::source_location::current()) const {
+        const detail::Caller caller{where};
+        state().expect_layer("view", layer);
+        CELLAR_EXPECTS(table().slots().is_current(handle), "view: generation ", handle.generation,
+                       " of the state in slot ", handle.slot, " is not kept, expected a handle to a kept state");
         const auto all = state_->store.template in_slots<Tag>(shape(), layer);
         StridedView<const typename Tag::element_type, Tag::rank> view;
         view.pointer = all.pointer + handle.slot * all.stride(0);
@@ -202,11 +239,11 @@ private:
         if (const Result<void> prepared = state().book.prepare_open(batch); !prepared) return prepared.error();
         return Begin{batch.tokens()};
     }
-    // A backend may throw while it fills slots with zeros.
+    // A backend may throw while it fills slots.
     Pass finish(Begin&& begin) {
         state().book.open();
         Pass pass = MemoryAccess::make<Pass>(state(), begin.tokens, false);
-        if (const auto starts = state().book.starts(); !starts.empty()) state().store.zero(state().backend, starts);
+        if (const auto starts = state().book.starts(); !starts.empty()) state().store.start(state().backend, starts);
         return pass;
     }
 
@@ -230,8 +267,17 @@ private:
         state().book.table().finish_remove(removal.sequence, removal.begin, removal.end);
     }
 
-    State& state() { return *state_; }
-    const State& state() const { return *state_; }
+    template <class... Parts>
+    static std::unique_ptr<State> make_state(const std::source_location& where, Parts&&... parts) {
+        const detail::Caller caller{where};
+        return std::make_unique<State>(std::forward<Parts>(parts)...);
+    }
+
+    State& state() { return const_cast<State&>(std::as_const(*this).state()); }
+    const State& state() const {
+        CELLAR_EXPECTS(state_ != nullptr, "the memory was moved from, expected one that was not");
+        return *state_;
+    }
     const detail::StateTable& table() const { return state().book.table(); }
 
     std::unique_ptr<State> state_;

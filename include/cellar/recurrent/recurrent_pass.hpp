@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cellar/base/contract.hpp>
+#include <cellar/memory/layer_name.hpp>
 #include <cellar/recurrent/detail/memory_state.hpp>
 #include <cellar/recurrent/micro_batch.hpp>
 
@@ -9,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
+#include <source_location>
 #include <span>
 #include <utility>
 
@@ -36,7 +38,8 @@ public:
           reserved_{other.reserved_},
           layer_{other.layer_},
           micro_batch_{other.micro_batch_},
-          done_{other.done_} {}
+          done_{other.done_},
+          name_{other.name_} {}
     RecurrentPass& operator=(RecurrentPass&&) = delete;
     ~RecurrentPass() { drop(); }
 
@@ -44,13 +47,19 @@ public:
 
     /// The micro-batches that the batch is split into. One, if all sequences have the same number of tokens and no
     /// state within the batch is kept.
-    std::span<const MicroBatch> micro_batches() const { return state().book.micro_batches(); }
+    std::span<const MicroBatch>
+    micro_batches(const std::source_location& where = std::source_location::current()) const& {
+        const detail::Caller caller{where};
+        return state().book.micro_batches();
+    }
 
     /// One tensor of the micro-batch's states, [micro_batch.sequences(), extents...], contiguous memory of the backend,
     /// to be changed in place. The first call for a layer and micro-batch enqueues one copy of all its tensors. The
     /// view is valid until the first call for another layer or micro-batch.
     template <class Tag>
-    auto get(int layer, const MicroBatch& micro_batch) {
+    auto get(int layer, const MicroBatch& micro_batch,
+             const std::source_location& where = std::source_location::current()) & {
+        const detail::Caller caller{where};
         expect_next("get", layer, micro_batch);
         if (layer_ != layer || micro_batch_ != micro_batch.index()) {
             layer_ = layer;
@@ -61,10 +70,12 @@ public:
     }
 
     /// Enqueues one copy of all tensors that `get` returned, as they are now, to the targets.
-    void put(int layer, const MicroBatch& micro_batch) {
+    void put(int layer, const MicroBatch& micro_batch,
+             const std::source_location& where = std::source_location::current()) & {
+        const detail::Caller caller{where};
         expect_next("put", layer, micro_batch);
         CELLAR_EXPECTS(layer_ == layer && micro_batch_ == micro_batch.index(), "put: micro-batch ", micro_batch.index(),
-                       " of layer ", layer, ", expected what `get` was last called for: micro-batch ", micro_batch_,
+                       " of ", name_(layer), ", expected what `get` was last called for: micro-batch ", micro_batch_,
                        " of layer ", layer_);
         state().store.store(state().backend, layer, micro_batch.stores());
         finish(layer);
@@ -73,26 +84,41 @@ public:
     /// One tensor of all slots, in place, [slots, extents...], for kernels that take indices. They read
     /// `micro_batch.sources()` and write `micro_batch.targets()`, and nothing else: other slots belong to other states.
     template <class Tag>
-    auto slots(int layer) {
-        expect_layer(layer);
+    auto slots(int layer, const std::source_location& where = std::source_location::current()) & {
+        const detail::Caller caller{where};
+        state().expect_layer("slots", layer);
         return state().store.template in_slots<Tag>(state().shape, layer);
     }
 
     /// Replaces `put` where states were written in place: all tensors of all targets are written, or enqueued to be.
-    void mark_written(int layer, const MicroBatch& micro_batch) {
+    void mark_written(int layer, const MicroBatch& micro_batch,
+                      const std::source_location& where = std::source_location::current()) & {
+        const detail::Caller caller{where};
         expect_next("mark_written", layer, micro_batch);
         finish(layer);
     }
 
     /// Calls f(*this, layer), so that code for a hybrid's passes also works here.
     template <class F>
-    decltype(auto) visit(int layer, F&& f) {
-        expect_layer(layer);
+    decltype(auto) visit(int layer, F&& f, const std::source_location& where = std::source_location::current()) & {
+        {
+            const detail::Caller caller{where};
+            state().expect_layer("visit", layer);
+        }
         return std::forward<F>(f)(*this, layer);
     }
 
-    /// Makes the new states those of their sequences. A reserved pass stores nothing.
-    void commit() {
+    // A pass that is a temporary is dropped at the end of the line.
+    void micro_batches() const&& = delete;
+    template <class Tag>
+    void get(int, const MicroBatch&) && = delete;
+    template <class Tag>
+    void slots(int) && = delete;
+
+    /// Makes the new states those of their sequences. A layer with a micro-batch that was not put is a violation. A
+    /// reserved pass stores nothing.
+    void commit(const std::source_location& where = std::source_location::current()) {
+        const detail::Caller caller{where};
         expect_complete();
         finish_commit();
     }
@@ -114,14 +140,24 @@ private:
     }
 
     State& state() const {
-        CELLAR_EXPECTS(state_ != nullptr, "the pass is over, expected one that was neither committed nor dropped");
+        CELLAR_EXPECTS(state_ != nullptr,
+                       "the pass is over, expected one that was not committed, dropped or moved from");
         return *state_;
     }
 
+    detail::LayerName& name() { return name_; }
+
+    int first_missing() const {
+        const auto& done = state().done_in_layer;
+        const auto expected = std::ssize(micro_batches());
+        if (reserved_ || done_ == std::int64_t{state().shape.layers()} * expected) return -1;
+        const auto missing = std::find_if(done.begin(), done.end(), [=](std::int32_t n) { return n != expected; });
+        return static_cast<int>(missing - done.begin());
+    }
     void expect_complete() const {
-        const auto expected = std::int64_t{state().shape.layers()} * static_cast<std::int64_t>(micro_batches().size());
-        CELLAR_EXPECTS(reserved_ || done_ == expected, "commit: ", done_,
-                       " micro-batches were put in all layers, expected ", expected);
+        const int missing = first_missing();
+        CELLAR_EXPECTS(missing < 0, "commit: ", state().done_in_layer[static_cast<std::size_t>(missing)],
+                       " micro-batches of ", name_(missing), " were put, expected ", micro_batches().size());
     }
     void finish_commit() noexcept {
         if (reserved_) return drop();
@@ -134,17 +170,12 @@ private:
         state_ = nullptr;
     }
 
-    void expect_layer(int layer) const {
-        CELLAR_EXPECTS(layer >= 0 && layer < state().shape.layers(), "layer ", layer, ", expected 0 to ",
-                       state().shape.layers() - 1);
-    }
-
     void expect_next(const char* operation, int layer, const MicroBatch& micro_batch) const {
-        expect_layer(layer);
+        state().expect_layer(operation, layer);
         const std::int32_t next = state().done_in_layer[static_cast<std::size_t>(layer)];
         CELLAR_EXPECTS(next < std::ssize(micro_batches())
                            && micro_batch == micro_batches()[static_cast<std::size_t>(next)],
-                       operation, ": micro-batch ", micro_batch.index(), " of layer ", layer, ", expected ", next,
+                       operation, ": micro-batch ", micro_batch.index(), " of ", name_(layer), ", expected ", next,
                        " of ", micro_batches().size(), ", in ascending order and each once");
     }
 
@@ -160,6 +191,7 @@ private:
     int layer_ = -1; // of the last fetch
     std::int32_t micro_batch_ = -1;
     std::int64_t done_ = 0; // micro-batches put, in all layers
+    detail::LayerName name_;
 };
 
 } // namespace cellar

@@ -13,16 +13,26 @@ enum class Unequal {
     refuse, ///< `begin` refuses with `unequal_batch`
 };
 
+/// Which checkpoints stay when there are too many.
+enum class CheckpointPolicy {
+    /// Those without which the most positions would have to be computed again; among equals, the newest.
+    spread,
+    newest, ///< those that were made last
+};
+
 /// How much a recurrent memory holds. Slots: sequences * (rollback + 1) for the states that sequences keep; as many
-/// again, or `batch` if that is less, for the states that a pass writes; and those of checkpoints.
+/// again, or `batch` if that is less, for the states that a pass writes; and checkpoints + max(1, checkpoints / 3), if
+/// there are checkpoints.
 struct StateLimits {
     NamedOnly named_only{};
     std::int32_t sequences = 1; ///< sequences are numbered 0 to sequences - 1
     std::int32_t batch = 1;     ///< tokens of one pass at most
     std::int32_t rollback = 0;  ///< how many of a sequence's last tokens can be taken back; costs as many micro-batches
+    /// States kept as checkpoints, of all sequences together. Each takes `RecurrentMemory::bytes_per_sequence`. One
+    /// pass makes as many as there are free slots, the newest of each sequence first: at least max(1, checkpoints / 3).
+    std::int32_t checkpoints = 0;
+    CheckpointPolicy checkpoint_policy = CheckpointPolicy::spread;
     std::int32_t checkpoint_interval = 0; ///< a checkpoint at every multiple of this position; 0: no automatic ones
-    /// Memory for checkpoints. A quarter of it, but at least one state, is kept free for those that a pass writes.
-    std::int64_t checkpoint_bytes = 0;
     Unequal unequal = Unequal::split;
 };
 

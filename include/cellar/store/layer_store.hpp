@@ -67,9 +67,11 @@ public:
 
     /// The keys of a range of cells, in place: [range.count, kv_heads, key_dim], with the layout's strides.
     auto keys(CellRange range) const { return key_mapping_.view(keys_.data(), range); }
+    auto keys(CellRange range) { return key_mapping_.view(keys_.data(), range); }
 
     /// The values of a range of cells, in place: [range.count, kv_heads, value_dim], with the layout's strides.
     auto values(CellRange range) const { return value_mapping_.view(values_.data(), range); }
+    auto values(CellRange range) { return value_mapping_.view(values_.data(), range); }
 
     /// Enqueues.
     void move(Backend& backend, std::span<const Move> moves) {

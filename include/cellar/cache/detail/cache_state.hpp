@@ -12,6 +12,7 @@
 #include <cellar/store/layer_store.hpp>
 
 #include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <utility>
@@ -34,9 +35,43 @@ BookSize book_size(const CacheLimits& limits, const Window& resolved) {
     const Cell cells = checked_cells(limits, resolved);
     const std::int64_t own = resolved.cells(1, planned_capacity(limits), limits.batch);
     const std::int64_t share = (std::int64_t{cells} + limits.sequences - 1) / limits.sequences;
-    return {cells, limits.sequences, limits.batch, limits.padding,
-            std::min(own, share + limits.batch) + 2 * std::int64_t{limits.batch} + 2};
+    return {.cells = cells,
+            .sequences = limits.sequences,
+            .batch = limits.batch,
+            .padding = limits.padding,
+            .planned_runs = std::min(own, share + limits.batch) + 2 * std::int64_t{limits.batch} + 2,
+            .positions = limits.positions};
 }
+
+/// The cells that each token of a pass sees, as runs in the order of memory.
+struct VisibleRuns {
+    std::vector<CellRange> runs;
+    std::vector<std::size_t> ends; ///< one for each token: the end of its runs
+    bool known = false;            ///< of the open pass
+};
+
+/// The layers that the open pass has put, a bit each.
+class PutLayers {
+public:
+    explicit PutLayers(std::size_t layers) : words_((layers + 63) / 64) {}
+
+    void clear() { std::fill(words_.begin(), words_.end(), std::uint64_t{0}); }
+    void add(std::size_t layer) { words_[layer / 64] |= bit(layer); }
+    bool contains(std::size_t layer) const { return (words_[layer / 64] & bit(layer)) != 0; }
+
+    /// The first layer that is missing; the number of layers, if none is.
+    std::size_t first_missing() const {
+        std::size_t layer = 0;
+        for (std::size_t i = 0; i < words_.size() && layer == 64 * i; ++i)
+            layer += static_cast<std::size_t>(std::countr_one(words_[i]));
+        return layer;
+    }
+
+private:
+    static std::uint64_t bit(std::size_t layer) { return std::uint64_t{1} << (layer % 64); }
+
+    std::vector<std::uint64_t> words_;
+};
 
 /// The parts of a cache, at a fixed address: the cache may move while a pass points here. Bookkeeping and data meet
 /// here, and plans go from one to the other.
@@ -52,9 +87,35 @@ struct CacheState {
         : CacheState{std::move(the_shape), expect_valid(the_limits), resolved_window(the_limits, window),
                      std::move(the_shift), std::move(the_backend),   Resolved{}} {}
 
-    Store& store(int layer) {
-        CELLAR_EXPECTS(layer >= 0 && layer < shape.layers(), "layer ", layer, ", expected 0 to ", shape.layers() - 1);
-        return stores[store_of[static_cast<std::size_t>(layer)]];
+    CacheState(const CacheState&) = delete;
+    CacheState& operator=(const CacheState&) = delete;
+    ~CacheState() {
+        CELLAR_EXPECTS(!pass_open, "a cache is destroyed while a pass is open, expected it to be committed or dropped "
+                                   "first");
+    }
+
+    /// The index of a layer's store.
+    std::size_t store_index(const char* operation, int layer) const {
+        CELLAR_EXPECTS(layer >= 0 && layer < shape.layers(), operation, ": layer ", layer, ", expected 0 to ",
+                       shape.layers() - 1);
+        return store_of[static_cast<std::size_t>(layer)];
+    }
+
+    void begin_pass() {
+        pass_open = true;
+        put.clear();
+        visible.known = false;
+    }
+
+    /// Finds the cells that the tokens of the open pass see.
+    void find_visible() {
+        visible.runs.clear();
+        visible.ends.clear();
+        book.for_each_visible_row([&](std::int64_t, const CellSet& cells) {
+            cells.for_each_run([&](CellRange run) { visible.runs.push_back(run); });
+            visible.ends.push_back(visible.runs.size());
+        });
+        visible.known = true;
     }
 
     void expect_no_pass(const char* operation) const {
@@ -70,9 +131,8 @@ struct CacheState {
         }
     }
 
-    /// Room for the masks, of any element type, of passes of `tokens` tokens that see all cells.
+    /// Room for what the backend needs for passes of `tokens` tokens that see all cells.
     void reserve(std::int64_t tokens) {
-        mask.template reserve<float>(backend, tokens, book.table().cells());
         if constexpr (WritesMasks<Backend>) backend.reserve(tokens, book.table().cells());
     }
 
@@ -91,6 +151,8 @@ struct CacheState {
     std::vector<int> owners;           // the indices of those layers
     std::vector<std::size_t> store_of; // layer -> index into stores
     MaskBuffer<Backend> mask;
+    PutLayers put; // by index into stores
+    VisibleRuns visible;
     bool pass_open = false;
 
 private:
@@ -103,7 +165,8 @@ private:
           shift{std::move(the_shift)},
           backend{std::move(the_backend)},
           book{book_size(limits, window), window},
-          mask{backend} {
+          mask{backend},
+          put{static_cast<std::size_t>(shape.layers())} {
         stores.reserve(static_cast<std::size_t>(shape.layers()));
         for (int layer = 0; layer < shape.layers(); ++layer) {
             const LayerShape& own = shape[layer];
@@ -114,6 +177,8 @@ private:
             }
             store_of.push_back(own.shares < 0 ? stores.size() - 1 : store_of[static_cast<std::size_t>(own.shares)]);
         }
+        put = PutLayers{stores.size()};
+        visible.ends.reserve(static_cast<std::size_t>(limits.batch));
     }
 
     void check_shift(int layer) const {

@@ -3,6 +3,7 @@
 
 #include <cellar/base/batch.hpp>
 #include <cellar/base/ids.hpp>
+#include <cellar/base/result.hpp>
 #include <cellar/base/slot_copy.hpp>
 
 #include <algorithm>
@@ -50,18 +51,19 @@ public:
     /// Indices into the batch, sequence by sequence.
     std::span<const std::int32_t> tokens() const { return tokens_; }
 
-    /// Groups a batch. Returns false, with no group, if the positions of a sequence do not continue from
+    /// Groups a batch. Refuses with `not_next`, with no group, if the positions of a sequence do not continue from
     /// `next(sequence)` in ascending order without gaps.
     template <class Next>
-    bool group(const Batch& batch, Next next) {
+    Result<void> group(const Batch& batch, Next next) {
         clear();
         for (std::size_t i = 0; i < batch.positions.size(); ++i) {
-            if (count(batch.sequences[i], batch.positions[i], next)) continue;
+            const Position expected = count(batch.sequences[i], batch.positions[i], next);
+            if (expected == Position{-1}) continue;
             clear();
-            return false;
+            return Refusal{.reason = Reason::not_next, .sequence = batch.sequences[i], .expected = expected};
         }
         sort_tokens(batch);
-        return true;
+        return {};
     }
 
     /// Groups as for a batch of this many tokens, spread evenly over the first sequences.
@@ -94,21 +96,24 @@ public:
 private:
     static constexpr std::int32_t none = -1;
 
+    /// Counts a token. Returns -1, or the position that it should have.
     template <class Next>
-    bool count(Sequence sequence, Position p, Next next) {
+    Position count(Sequence sequence, Position p, Next next) {
+        constexpr Position fits{-1};
         std::int32_t& index = index_of_[static_cast<std::size_t>(sequence.value)];
         if (index == none) {
-            if (next(sequence) != p) return false;
+            const Position expected = next(sequence);
+            if (expected != p) return expected;
             index = static_cast<std::int32_t>(all_.size());
             all_.push_back({.sequence = sequence, .from = p, .next = p + 1, .tokens = 1});
-            return true;
+            return fits;
         }
         BatchSequence& s = all_[static_cast<std::size_t>(index)];
         ++s.tokens;
-        if (p + 1 == s.next) return true;
-        if (p != s.next) return false;
+        if (p + 1 == s.next) return fits;
+        if (p != s.next) return s.next;
         s.next = p + 1;
-        return true;
+        return fits;
     }
 
     void sort_tokens(const Batch& batch) {

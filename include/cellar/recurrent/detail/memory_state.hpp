@@ -25,21 +25,24 @@ struct RecurrentMemoryState {
     RecurrentMemoryState(StateShape the_shape, const StateLimits& limits, Backend the_backend)
         : shape{std::move(the_shape)},
           backend{std::move(the_backend)},
-          book{limits, checkpoints(shape, limits)},
+          book{limits},
           store{backend, shape, book.table().slots().slots(), limits.sequences},
           done_in_layer(static_cast<std::size_t>(shape.layers())) {}
+
+    RecurrentMemoryState(const RecurrentMemoryState&) = delete;
+    RecurrentMemoryState& operator=(const RecurrentMemoryState&) = delete;
+    ~RecurrentMemoryState() {
+        CELLAR_EXPECTS(!pass_open, "a recurrent memory is destroyed while a pass is open, expected it to be committed "
+                                   "or dropped first");
+    }
 
     void expect_no_pass(const char* operation) const {
         CELLAR_EXPECTS(!pass_open, operation, ": a pass is open, expected it to be committed or dropped first");
     }
 
-    static Slot checkpoints(const StateShape& shape, const StateLimits& limits) {
-        CELLAR_EXPECTS(limits.checkpoint_bytes >= 0, "limits: ", limits.checkpoint_bytes,
-                       " checkpoint_bytes, expected 0 or more");
-        const std::int64_t count = limits.checkpoint_bytes / Store::slot_bytes(shape);
-        CELLAR_EXPECTS(count <= INT32_MAX, "limits: checkpoint_bytes has room for ", count,
-                       " states, expected at most ", INT32_MAX);
-        return static_cast<Slot>(count);
+    void expect_layer(const char* operation, int layer) const {
+        CELLAR_EXPECTS(layer >= 0 && layer < shape.layers(), operation, ": layer ", layer, ", expected 0 to ",
+                       shape.layers() - 1);
     }
 
     StateShape shape;

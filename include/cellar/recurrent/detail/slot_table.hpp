@@ -25,7 +25,8 @@ public:
     Slot checkpoints() const { return checkpoints_; }
 
     bool is_current(StateHandle handle) const {
-        return handle.slot >= 0 && handle.slot < slots() && generation(handle.slot) == handle.generation;
+        return handle.slot >= 0 && handle.slot < slots() && record(handle.slot).kept > 0
+               && generation(handle.slot) == handle.generation;
     }
     /// Increases each time the slot becomes free.
     std::int64_t generation(Slot slot) const { return record(slot).generation; }

@@ -6,6 +6,7 @@
 #include <cellar/base/expect_batch.hpp>
 #include <cellar/base/ids.hpp>
 #include <cellar/base/result.hpp>
+#include <cellar/base/slot_copy.hpp>
 #include <cellar/recurrent/detail/batch_sequences.hpp>
 #include <cellar/recurrent/detail/micro_batches.hpp>
 #include <cellar/recurrent/detail/slot_table.hpp>
@@ -33,9 +34,8 @@ namespace cellar::detail {
 /// Costs, with n tokens in the batch: `open`, `commit` and `drop` are O(n + rollback); a checkpoint is O(states kept).
 class StateBook {
 public:
-    /// `checkpoints`: the number of slots for checkpoints.
-    StateBook(const StateLimits& limits, Slot checkpoints)
-        : table_{limits, count_slots(limits, checkpoints), checkpoints},
+    explicit StateBook(const StateLimits& limits)
+        : table_{limits, count_slots(limits)},
           batch_sequences_{limits.sequences, limits.batch},
           micro_batches_{limits.sequences, limits.batch} {
         kept_points_.reserve(static_cast<std::size_t>(limits.batch));
@@ -48,8 +48,10 @@ public:
 
     std::span<const MicroBatch> micro_batches() const { return micro_batches_.all(); }
 
-    /// The slots to fill with zeros before the open pass reads them: those of sequences without a state.
+    /// Where sequences without a state start: copies from `start_source` to their slots, before the open pass reads
+    /// them.
     std::span<const SlotCopy> starts() const { return starts_; }
+    void set_start_source(Slot source) { start_source_ = source; }
 
     /// Checks whether a pass can be opened for this batch, and reserves room for it.
     Result<void> prepare_open(const Batch& batch) {
@@ -59,7 +61,7 @@ public:
         const std::int64_t room = std::min<std::int64_t>(batch.tokens(), max);
         for (const Sequence s : batch.sequences) table_.reserve(s, static_cast<std::int32_t>(room));
         const auto next = [&](Sequence s) { return table_.states(s).next(); };
-        if (!batch_sequences_.group(batch, next)) return Reason::not_next;
+        if (const Result<void> grouped = batch_sequences_.group(batch, next); !grouped) return grouped;
         if (limits().unequal == Unequal::refuse && !is_equal()) {
             batch_sequences_.clear();
             return Reason::unequal_batch;
@@ -75,7 +77,7 @@ public:
         for (BatchSequence& s : batch_sequences_.all()) {
             const auto states = table_.states(s.sequence).all();
             if (states.empty()) {
-                starts_.push_back({zero_slot, kept_points_of(s).front().slot});
+                starts_.push_back({start_source_, kept_points_of(s).front().slot});
             } else {
                 s.source = states.back().slot;
             }
@@ -97,7 +99,7 @@ public:
 
     void commit() noexcept {
         for (const BatchSequence& s : batch_sequences_.all()) table_.advance(s, kept_points_of(s));
-        if (has_checkpoint()) table_.trim(zero_slot);
+        if (has_checkpoint()) table_.trim();
         clear();
     }
 
@@ -108,18 +110,18 @@ public:
     }
 
 private:
-    static Slot count_slots(const StateLimits& limits, Slot checkpoints) {
+    static Slot count_slots(const StateLimits& limits) {
         CELLAR_EXPECTS(limits.sequences > 0, "limits: ", limits.sequences, " sequences, expected at least 1");
         CELLAR_EXPECTS(limits.batch > 0, "limits: a batch of ", limits.batch, ", expected at least 1");
         CELLAR_EXPECTS(limits.rollback >= 0, "limits: a rollback of ", limits.rollback, ", expected 0 or more");
         CELLAR_EXPECTS(limits.checkpoint_interval >= 0, "limits: a checkpoint_interval of ", limits.checkpoint_interval,
                        ", expected 0 or more");
-        CELLAR_EXPECTS(limits.checkpoint_interval == 0 || checkpoints > 0,
-                       "limits: a checkpoint_interval without checkpoint_bytes, expected room for checkpoints");
-        CELLAR_EXPECTS(checkpoints != 1, "limits: checkpoint_bytes has room for one state, expected none or at least "
-                                         "two: one that is kept, and one that a pass writes");
+        CELLAR_EXPECTS(limits.checkpoints >= 0, "limits: ", limits.checkpoints, " checkpoints, expected 0 or more");
+        CELLAR_EXPECTS(limits.checkpoint_interval == 0 || limits.checkpoints > 0, "limits: a checkpoint_interval of ",
+                       limits.checkpoint_interval, " and no checkpoints, expected at least 1");
         const std::int64_t kept = std::int64_t{limits.sequences} * (std::int64_t{limits.rollback} + 1);
-        const std::int64_t slots = kept + std::min<std::int64_t>(limits.batch, kept) + checkpoints;
+        const std::int64_t slots =
+            kept + std::min<std::int64_t>(limits.batch, kept) + StateTable::checkpoint_slots(limits);
         CELLAR_EXPECTS(slots <= INT32_MAX, "limits: ", slots, " slots, expected at most ", INT32_MAX);
         return static_cast<Slot>(slots);
     }
@@ -188,6 +190,7 @@ private:
     MicroBatches micro_batches_;
     std::vector<KeptPoint> kept_points_; // sequence by sequence, in ascending order
     std::vector<SlotCopy> starts_;
+    Slot start_source_ = zero_slot;
 };
 
 } // namespace cellar::detail

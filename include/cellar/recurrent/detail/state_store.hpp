@@ -73,8 +73,16 @@ struct StateMemory {
         return max;
     }
 
-    std::vector<Buffer> layers; ///< each [slots, stride]
-    Buffer gathered;            ///< [sequences, elements]
+    std::vector<Buffer> allocate_initial(Backend& backend, const StateShape& shape, int tensor) const {
+        std::vector<Buffer> all;
+        for (int layer = 0; layer < shape.layers(); ++layer)
+            all.push_back(backend.template allocate<Element>(shape.extents(layer, tensor).elements()));
+        return all;
+    }
+
+    std::vector<Buffer> layers;  ///< each [slots, stride]
+    std::vector<Buffer> initial; ///< each [elements]: what sequences start from; none if that is zeros
+    Buffer gathered;             ///< [sequences, elements]
 };
 
 template <class States, BackendPolicy Backend>
@@ -101,7 +109,7 @@ public:
     }
 
     StateStore(Backend& backend, const StateShape& shape, Slot slots, std::int32_t sequences)
-        : StateStore{backend, shape, slots, sequences, std::make_integer_sequence<int, count>{}} {}
+        : StateStore{backend, checked(shape), slots, sequences, std::make_integer_sequence<int, count>{}} {}
 
     Slot slots() const { return slots_; }
 
@@ -109,6 +117,7 @@ public:
         const auto of = [](const auto& memory) {
             std::int64_t elements = memory.gathered.size();
             for (const auto& layer : memory.layers) elements += layer.size();
+            for (const auto& layer : memory.initial) elements += layer.size();
             return elements * static_cast<std::int64_t>(sizeof(*memory.gathered.data()));
         };
         return std::apply([&](const auto&... memories) { return (of(memories) + ...); }, memories_);
@@ -141,8 +150,22 @@ public:
         backend.copy_slots(of_layer(stores_, layer), copies);
     }
 
-    /// Enqueues, for all layers at once: fills the slots of `starts` with zeros.
-    void zero(Backend& backend, std::span<const SlotCopy> starts) { backend.copy_slots(in_place_, starts); }
+    /// Enqueues, for all layers at once: fills slots with what sequences start from. All copies are from
+    /// `start_source()`.
+    void start(Backend& backend, std::span<const SlotCopy> starts) { backend.copy_slots(starts_, starts); }
+
+    Slot start_source() const { return has_initial_ ? 0 : zero_slot; }
+
+    /// Sequences start from these values in one tensor of a layer. Blocks. The first call allocates.
+    template <class Tag>
+    void set_initial(Backend& backend, const StateShape& shape, int layer,
+                     std::span<const typename Tag::element_type> values) {
+        const std::int64_t elements = shape.extents(layer, index_of<Tag>()).elements();
+        CELLAR_EXPECTS(static_cast<std::int64_t>(values.size()) == elements, "set_initial: ", values.size(),
+                       " values, expected ", elements);
+        if (!has_initial_) allocate_initial(backend, shape, std::make_integer_sequence<int, count>{});
+        backend.copy_from_host(values, memory_of<Tag>().initial[static_cast<std::size_t>(layer)], 0);
+    }
 
 private:
     static constexpr int count = sizeof...(Tags);
@@ -152,6 +175,11 @@ private:
                std::integer_sequence<int, I...>)
         : slots_{slots}, memories_{StateMemory<Tags, Backend>{backend, shape, I, slots, sequences}...} {
         for (int layer = 0; layer < shape.layers(); ++layer) (add_rows<Tags>(shape, layer, I), ...);
+    }
+
+    static const StateShape& checked(const StateShape& shape) {
+        static_cast<void>(slot_bytes(shape));
+        return shape;
     }
 
     template <class Tag>
@@ -179,10 +207,26 @@ private:
         auto& memory = memory_of<Tag>();
         fetches_.push_back(memory.rows(layer, extents, true));
         stores_.push_back(memory.rows(layer, extents, false));
-        SlotRows in_place = fetches_.back();
-        in_place.to = stores_.back().to;
-        in_place.to_stride = in_place.from_stride;
-        in_place_.push_back(in_place);
+        SlotRows start = stores_.back();
+        start.from = nullptr;
+        start.from_stride = 0;
+        starts_.push_back(start);
+    }
+
+    template <int... I>
+    void allocate_initial(Backend& backend, const StateShape& shape, std::integer_sequence<int, I...>) {
+        std::tuple all{std::get<static_cast<std::size_t>(I)>(memories_).allocate_initial(backend, shape, I)...};
+        ((std::get<static_cast<std::size_t>(I)>(memories_).initial =
+              std::move(std::get<static_cast<std::size_t>(I)>(all))),
+         ...);
+        for (int layer = 0; layer < shape.layers(); ++layer) (start_from_initial<Tags>(layer, I), ...);
+        has_initial_ = true;
+    }
+    template <class Tag>
+    void start_from_initial(int layer, int tensor) {
+        const auto at = static_cast<std::size_t>(layer);
+        starts_[at * count + static_cast<std::size_t>(tensor)].from =
+            reinterpret_cast<const std::byte*>(memory_of<Tag>().initial[at].data());
     }
 
     static std::span<const SlotRows> of_layer(const std::vector<SlotRows>& rows, int layer) {
@@ -194,7 +238,8 @@ private:
     // The rows of each tensor, layer by layer. Buffers never move, so the addresses stay valid.
     std::vector<SlotRows> fetches_;
     std::vector<SlotRows> stores_;
-    std::vector<SlotRows> in_place_;
+    std::vector<SlotRows> starts_;
+    bool has_initial_ = false;
 };
 
 } // namespace cellar::detail

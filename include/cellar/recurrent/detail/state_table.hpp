@@ -4,6 +4,7 @@
 #include <cellar/base/contract.hpp>
 #include <cellar/base/ids.hpp>
 #include <cellar/base/result.hpp>
+#include <cellar/base/slot_copy.hpp>
 #include <cellar/recurrent/detail/batch_sequences.hpp>
 #include <cellar/recurrent/detail/kept_states.hpp>
 #include <cellar/recurrent/detail/slot_table.hpp>
@@ -22,10 +23,14 @@ namespace cellar::detail {
 /// `reserve` and the `prepare` functions allocate, before they change anything visible.
 class StateTable {
 public:
-    /// `checkpoints`: the number of slots for checkpoints.
-    StateTable(const StateLimits& limits, Slot slots, Slot checkpoints)
+    /// The slots for checkpoints: those that are kept, and room for those that a pass writes.
+    static constexpr std::int64_t checkpoint_slots(const StateLimits& limits) {
+        const std::int64_t kept = limits.checkpoints;
+        return kept == 0 ? 0 : kept + std::max<std::int64_t>(1, kept / 3);
+    }
+
+    StateTable(const StateLimits& limits, Slot slots)
         : limits_{limits},
-          checkpoints_{checkpoints},
           slots_{slots},
           records_(static_cast<std::size_t>(limits.sequences)),
           use_(static_cast<std::size_t>(slots)) {
@@ -41,7 +46,7 @@ public:
     const KeptStates& states(Sequence s) const { return record(s).states; }
 
     /// The slots that a pass may use for new checkpoints.
-    Slot checkpoints_free() const { return checkpoints_ - slots_.checkpoints(); }
+    Slot checkpoints_free() const { return static_cast<Slot>(checkpoint_slots(limits_)) - slots_.checkpoints(); }
 
     /// True if a state is kept that has seen exactly the tokens below p; always true for 0.
     bool can_resume(Sequence s, Position p) const { return resumable_prefix(s, p) == p; }
@@ -65,9 +70,10 @@ public:
     }
 
     void finish_remove(Sequence s, Position begin, Position end) noexcept {
-        if (begin == end || states(s).next() <= begin) return;
-        record(s).states.truncate(begin, slots_);
-        if (begin == Position{0}) record(s).scheduled.clear();
+        if (begin == end) return;
+        Record& r = record(s);
+        if (begin < r.states.next()) r.states.truncate(begin, slots_);
+        if (begin == Position{0}) r.scheduled.clear();
     }
 
     /// Checks whether `to` can share the states of `from` up to position `length`, and reserves room for them.
@@ -88,21 +94,23 @@ public:
     }
 
     /// Makes the current state of s a checkpoint; others may be dropped for it. Does nothing if s has no state.
-    void checkpoint(Sequence s) {
-        expect_budget("checkpoint");
+    Result<void> checkpoint(Sequence s) {
         KeptStates& own = record(s).states;
+        if (limits_.checkpoints == 0) return Reason::no_checkpoints;
         own.mark_current(slots_);
         if (!own.all().empty()) trim(own.all().back().slot);
+        return {};
     }
 
     /// The pass that brings s to position p, or past it, keeps a checkpoint there.
-    void schedule(Sequence s, Position p) {
-        expect_budget("schedule");
+    Result<void> schedule(Sequence s, Position p) {
         Record& r = record(s);
         CELLAR_EXPECTS(p > r.states.next(), "schedule: position ", p, ", expected more than ", r.states.next(),
                        ", the position of the next token");
+        if (limits_.checkpoints == 0) return Reason::no_checkpoints;
         const auto at = std::lower_bound(r.scheduled.begin(), r.scheduled.end(), p);
         if (at == r.scheduled.end() || *at != p) r.scheduled.insert(at, p);
+        return {};
     }
 
     /// The last position up to p at which a checkpoint of s is wanted; 0 if there is none.
@@ -127,10 +135,9 @@ public:
         r.scheduled.erase(r.scheduled.begin(), reached);
     }
 
-    /// Drops the least useful checkpoints, but not `spared`, until enough slots are free for new ones.
-    void trim(Slot spared) {
-        const Slot max = checkpoints_ - std::max(1, checkpoints_ / 4);
-        while (slots_.checkpoints() > std::max(max, 0)) forget_least_useful(spared);
+    /// Drops the checkpoints that the policy values least, but not `spared`, until no more than the limit are left.
+    void trim(Slot spared = zero_slot) {
+        while (slots_.checkpoints() > limits_.checkpoints) forget_least_useful(spared);
     }
 
 private:
@@ -144,11 +151,6 @@ private:
         return records_[static_cast<std::size_t>(s.value)];
     }
     Record& record(Sequence s) { return const_cast<Record&>(std::as_const(*this).record(s)); }
-
-    void expect_budget(const char* operation) const {
-        CELLAR_EXPECTS(checkpoints_ > 0, operation,
-                       ": StateLimits::checkpoint_bytes is 0, expected room for checkpoints");
-    }
 
     /// Calls `visit(checkpoint, use)` for all. The use of a checkpoint is how many more positions would have to be
     /// computed again without it: those since the sequence's previous checkpoint.
@@ -168,7 +170,8 @@ private:
     void forget_least_useful(Slot spared) {
         const auto use = [&](Slot slot) -> std::int32_t& { return use_[static_cast<std::size_t>(slot)]; };
         for_each_checkpoint([&](const KeptState& c, std::int32_t) { use(c.slot) = 0; });
-        for_each_checkpoint([&](const KeptState& c, std::int32_t n) { use(c.slot) = std::max(use(c.slot), n); });
+        if (limits_.checkpoint_policy == CheckpointPolicy::spread)
+            for_each_checkpoint([&](const KeptState& c, std::int32_t n) { use(c.slot) = std::max(use(c.slot), n); });
         Slot least = spared;
         for_each_checkpoint([&](const KeptState& c, std::int32_t) {
             if (c.slot == spared) return;
@@ -179,7 +182,6 @@ private:
     }
 
     StateLimits limits_;
-    Slot checkpoints_;
     SlotTable slots_;
     std::vector<Record> records_;
     std::vector<std::int32_t> use_; // by slot; scratch memory of forget_least_useful

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The cells that a token sees, as runs.
+#include "../violations.hpp"
+#include "numbers.hpp"
+
+#include <cmath>
+#include <limits>
+
+using namespace cellar;
+using numbers::feed;
+using numbers::prompt;
+using numbers::Values;
+
+namespace {
+
+std::vector<CellRange> runs_of(std::span<const CellRange> runs) {
+    return {runs.begin(), runs.end()};
+}
+
+} // namespace
+
+TEST_CASE("visible cells are runs in the order of memory, for each token of the batch") {
+    numbers::Cache<> cache{numbers::small, {.sequences = 3, .capacity = 6, .batch = 8}};
+    for (int p = 0; p < 3; ++p) feed(cache, {{0, p, 1}, {1, p, 2}, {2, p, 3}}); // cells 0 to 8, in turn
+    REQUIRE(cache.remove({1}, {0}, to_end));                                    // 1, 4 and 7 are free
+    auto pass = numbers::begin(cache, prompt(0, 3, {4, 5}) + prompt(1, 0, {6}));
+    REQUIRE(pass);
+    // The batch has no run of three cells below 9.
+    CHECK(runs_of(pass->visible(0)) == std::vector<CellRange>{{0, 1}, {3, 1}, {6, 1}, {9, 1}});
+    CHECK(runs_of(pass->visible(1)) == std::vector<CellRange>{{0, 1}, {3, 1}, {6, 1}, {9, 2}});
+    CHECK(runs_of(pass->visible(2)) == std::vector<CellRange>{{11, 1}});
+    CHECK(violation_of([&] { (void)pass->visible(3); }) == "visible: token 3, expected 0 to 2");
+    CHECK(violation_of([&] { (void)pass->visible(-1); }) == "visible: token -1, expected 0 to 2");
+}
+
+TEST_CASE("runs that touch are one run, over the borders of words") {
+    numbers::Cache<> cache{numbers::small, {.capacity = 300, .batch = 300}};
+    for (int p = 0; p < 200; p += 50) feed(cache, prompt(0, p, Values(50)));
+    auto pass = numbers::begin(cache, prompt(0, 200, {1}));
+    CHECK(runs_of(pass->visible(0)) == std::vector<CellRange>{{0, 201}});
+}
+
+TEST_CASE("a window with sinks and a token of a group see what the mask says") {
+    numbers::Cache<SlidingWindow<3>> cache{
+        numbers::small, {.capacity = 30, .batch = 12}, SlidingWindow<3>{{.sinks = 2}}};
+    auto pass = numbers::begin(cache, prompt(0, 0, Values(6)) + numbers::Numbers{{0, 6, 1, 0}, {0, 7, 2, 0}});
+    CHECK(runs_of(pass->visible(5)) == std::vector<CellRange>{{0, 2}, {3, 3}});
+    CHECK(runs_of(pass->visible(6)) == std::vector<CellRange>{{0, 2}, {4, 4}});
+    CHECK(runs_of(pass->visible(7)) == std::vector<CellRange>{{0, 2}, {5, 3}});
+}
+
+TEST_CASE("a reserved pass sees all cells, and an encoder's pass only inputs") {
+    numbers::Cache<> cache{numbers::small, {.capacity = 6, .batch = 2}};
+    auto reserved = cache.reserve(2);
+    CHECK(runs_of(reserved.visible(1)) == std::vector<CellRange>{{0, 6}});
+    reserved.drop();
+    EncoderMemory<> inputs{{1, 1, 1}, {.capacity = 6, .batch = 4}};
+    auto written = inputs.write({0}, {2}, 3).value();
+    CHECK(runs_of(written.visible(0)) == std::vector<CellRange>{{0, 3}});
+    written.put(0, Values(3), Values(3));
+    written.commit();
+    auto pass = inputs.begin(Tokens{{0}, {1}, 2}).value();
+    CHECK(runs_of(pass.visible(0)).empty());
+    CHECK(runs_of(pass.visible(1)) == std::vector<CellRange>{{0, 3}});
+}
+
+TEST_CASE("runs are those of the pass that is open") {
+    numbers::Cache<> cache{numbers::small, {.sequences = 2, .capacity = 6, .batch = 4}};
+    for (int p = 0; p < 4; ++p) {
+        auto pass = numbers::begin(cache, prompt(p % 2, p / 2, {1}));
+        CHECK(pass->visible(0).size() == static_cast<std::size_t>(p / 2 + 1));
+        numbers::put(*pass, cache.shape(), prompt(p % 2, p / 2, {1}));
+        pass->commit();
+    }
+}
+
+TEST_CASE("a NaN of one user does not reach others who read visible cells") {
+    Cache<> cache{{1, 1, 1}, {.sequences = 2, .capacity = 4, .batch = 4}};
+    const float nan = std::numeric_limits<float>::quiet_NaN();
+    for (int p = 0; p < 3; ++p) {
+        auto pass = cache.begin(Tokens{{0}, {p}}.add({1}, {p})).value();
+        pass.put(0, Values{nan, 1}, Values{nan, 2});
+        const auto [keys, values, mask] = pass.get(0);
+        float through_mask = 0; // weights of 0 for what is hidden
+        for (int c = 0; c < pass.history().count; ++c) through_mask += std::exp(mask(1, c)) * values(c, 0, 0);
+        CHECK(std::isnan(through_mask));
+        float through_runs = 0;
+        for (const CellRange& run : pass.visible(1))
+            for (Cell c = run.first; c < run.first + run.count; ++c)
+                through_runs += values(c - pass.history().first, 0, 0);
+        CHECK(through_runs == static_cast<float>(2 * (p + 1)));
+        pass.commit();
+    }
+}
