@@ -41,6 +41,7 @@ int main() {
     const cellar::Position position{3}; // of the next token
     auto next = memory.begin({{&position, 1}, {&text, 1}});
     expect(next.has_value());
+    next->put(0, std::vector<float>{1, 0}, std::vector<float>{1, 0});
     const auto keys = next->keys(0); // the fifth token is still in cell 4, but at position 2
     expect(std::abs(keys(4, 0, 0) - static_cast<float>(std::cos(2 * frequency))) < 1e-6F);
     expect(std::abs(keys(4, 0, 1) - static_cast<float>(std::sin(2 * frequency))) < 1e-6F);

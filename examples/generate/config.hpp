@@ -40,7 +40,7 @@ struct Config {
     int queries_per_key() const { return num_attention_heads / num_key_value_heads; }
 };
 
-/// Says what is inconsistent in a config. Empty if nothing is.
+/// Describes the first inconsistency of a config. Empty if there is none.
 inline std::string contradiction(const Config& c) {
     if (c.num_attention_heads % c.num_key_value_heads != 0) {
         return std::to_string(c.num_attention_heads) + " attention heads cannot share "

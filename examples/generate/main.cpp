@@ -98,7 +98,7 @@ decltype(auto) timed(double& seconds, Work work) {
     return work();
 }
 
-/// Generates a text and prints each byte at once.
+/// Generates a text and prints each byte immediately.
 class Writer {
 public:
     Writer(llama::Session& session, const Options& o, llama::Report& report)
@@ -154,7 +154,7 @@ private:
     std::vector<int> tried_;
 };
 
-/// Opens the report before the work, so that a wrong path fails at once.
+/// Opens the report before the work, so that a wrong path fails early.
 std::ofstream open_for_writing(const std::string& path) {
     std::ofstream file;
     if (path.empty()) return file;

@@ -11,7 +11,7 @@
 
 namespace llama {
 
-/// What a forward pass needs of a memory.
+/// The memory as a forward pass needs it.
 class LayerMemory {
 public:
     virtual ~LayerMemory() = default;
@@ -54,8 +54,8 @@ public:
     virtual cellar::Result<void> begin(int first, int tokens) = 0;
     virtual void commit() = 0;
 
-    /// Removes positions [begin, end). Later tokens move down. Recurrent layers refuse with `cannot_cut` what is not at
-    /// the end, and with `cannot_rewind` more than the rollback.
+    /// Removes positions [begin, end). Later tokens move down. A model with recurrent layers refuses to remove tokens
+    /// from the middle (`cannot_cut`), and to remove more of the newest tokens than the rollback (`cannot_rewind`).
     virtual cellar::Result<void> remove(int begin, int end) = 0;
 
     virtual const TextLimits& limits() const = 0;

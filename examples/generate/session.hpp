@@ -16,7 +16,7 @@ namespace llama {
 
 struct SessionOptions {
     int sinks = 4;          ///< first tokens that stay when the text outgrows the context
-    int check_interval = 1; ///< `check` compares the logits after every so many tokens
+    int check_interval = 1; ///< distance in tokens of the logits that `check` compares
 };
 
 /// Compares the logits with a memory to those without one.

@@ -164,7 +164,7 @@ TEST_CASE("memory: a refused operation changes no member, and the rollback keeps
         const llama::TextLimits limits{.context = 16, .batch = 8, .rollback = 3};
         const auto memory = llama::make_memory(config, limits, {.element = "half"});
         CHECK(memory->use().recurrent.layers == config.layers(llama::LayerKind::recurrent));
-        CHECK(memory->use().recurrent.cells == 2 * 4); // kept ones, and as many for a pass
+        CHECK(memory->use().recurrent.cells == 2 * 4); // twice the kept ones, because a pass writes new ones
         CHECK(memory->use().recurrent.cells_used == 0);
         CHECK(memory->use().sliding.cells == 5 + 3 + 8);
         llama::Llama model{RandomWeights{9}(config)};
