@@ -51,6 +51,7 @@ int main() {
     cellar::Cache<> fixed{shape, limits}; // DisabledShift: positions cannot change
     auto other = fixed.begin({positions, sequences});
     expect(other.has_value());
+    other->put(0, k, k);
     other->commit();
     expect(fixed.remove(text, {1}, {3}).error() == cellar::Reason::cannot_shift);
     expect(fixed.tokens(text) == 5);                             // nothing has changed

@@ -71,8 +71,8 @@ int main() {
                   {.sequences = 3,
                    .batch = 8,
                    .rollback = 2,              // the newest two tokens can be removed
-                   .checkpoint_interval = 4,   // states at 4, 8, ... are kept as checkpoints,
-                   .checkpoint_bytes = 4096}}; // as many as fit into these bytes
+                   .checkpoints = 16,          // keeps up to 16 checkpoints,
+                   .checkpoint_interval = 4}}; // at positions 4, 8, ...
     // [/memory]
 
     const cellar::Sequence alice{0};

@@ -5,6 +5,7 @@
 #include <cellar/cellar.hpp>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdio>
 #include <random>
@@ -103,13 +104,13 @@ void softmax(std::vector<float>& x) {
 
 // [attention]
 /// softmax(queries * keys^T / sqrt(dim)) * values, for each token over the cells that it sees.
-template <class Rows, class Mask>
-Matrix attend(const Matrix& queries, const Rows& keys, const Rows& values, const Mask& mask) {
+template <class Rows, class Visible>
+Matrix attend(const Matrix& queries, const Rows& keys, const Rows& values, int first_cell, Visible visible) {
     Matrix out{queries.rows, heads * dim};
     for (int token = 0; token < queries.rows; ++token) {
-        std::vector<int> cells; // visible ones; the others may hold anything, even NaN
-        for (int cell = 0; cell < keys.extent(0); ++cell)
-            if (mask(token, cell) == 0) cells.push_back(cell);
+        std::vector<int> cells; // as indices into the views, which begin with first_cell
+        for (const cellar::CellRange run : visible(token))
+            for (int i = 0; i < run.count; ++i) cells.push_back(run.first + i - first_cell);
         for (int head = 0; head < heads; ++head) {
             const int kv_head = head * kv_heads / heads;
             const float scale = 1 / std::sqrt(static_cast<float>(dim));
@@ -146,16 +147,15 @@ Matrix run(const Model& model, const std::vector<int>& tokens, int first, auto a
 // [forward]
 /// Runs the next tokens of the text. Returns the logits after the last one.
 std::vector<float> forward(const Model& model, Cache& cache, const std::vector<int>& tokens) {
-    const int first = cache.tokens({0});
-    std::vector<cellar::Position> positions;
-    for (int i = 0; i < static_cast<int>(tokens.size()); ++i) positions.push_back({first + i});
-    const std::vector<cellar::Sequence> sequences(tokens.size()); // all of them sequence 0
-    auto pass = cache.begin({positions, sequences});              // (2) a position and a sequence for each token
+    const cellar::Sequence text{0};
+    const cellar::Position first = cache.next(text);
+    auto pass = cache.begin(cellar::Tokens{text, first, static_cast<int>(tokens.size())}); // (2) opens a pass
     if (!pass) throw std::runtime_error{to_string(pass.error())};
-    const Matrix logits = run(model, tokens, first, [&](int layer, const auto& q, const auto& k, const auto& v) {
-        pass->put(layer, k.values, v.values);               // (3) stores keys and values of these tokens
-        const auto [keys, values, mask] = pass->get(layer); // (4) views of those of the whole text
-        return attend(q, keys, values, mask);               // (5) your attention
+    const Matrix logits = run(model, tokens, first.value, [&](int layer, const auto& q, const auto& k, const auto& v) {
+        pass->put(layer, k.values, v.values);                              // (3) stores keys and values of these tokens
+        const auto keys = pass->keys(layer), values = pass->values(layer); // (4) views of those of the whole text
+        const auto visible = [&](int token) { return pass->visible(token); }; // (5) runs of cells that a token sees
+        return attend(q, keys, values, pass->history().first, visible);
     });
     pass->commit(); // (6) keeps the tokens
     return {logits.values.end() - vocabulary, logits.values.end()};
@@ -165,7 +165,7 @@ std::vector<float> forward(const Model& model, Cache& cache, const std::vector<i
 Matrix run_without_cache(const Model& model, const std::vector<int>& text) {
     return run(model, text, 0, [](int, const auto& q, const auto& k, const auto& v) {
         const auto rows = [](auto& x) { return cellar::contiguous_view(x.values.data(), x.rows, kv_heads, dim); };
-        return attend(q, rows(k), rows(v), [](int token, int cell) { return cell <= token ? 0.0F : -INFINITY; });
+        return attend(q, rows(k), rows(v), 0, [](int token) { return std::array{cellar::CellRange{0, token + 1}}; });
     });
 }
 

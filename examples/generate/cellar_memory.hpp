@@ -42,18 +42,18 @@ public:
 
     // [pass]
     cellar::Result<void> begin(int first, int tokens) override {
-        positions_.clear();
-        for (int i = 0; i < tokens; ++i) positions_.push_back({first + i});
-        sequences_.assign(positions_.size(), text);
-        auto pass = memory_.begin({positions_, sequences_});
+        first_ = first;
+        batch_.clear();
+        batch_.add(text, {first}, tokens);
+        auto pass = memory_.begin(batch_);
         if (!pass) return pass.error();
         pass_.emplace(*std::move(pass));
         return {};
     }
 
     void attend(int layer, Matrix& queries, Matrix& keys, const Matrix& values, Matrix& out) override {
-        rotary_.rotate(queries, positions_.front().value);
-        rotary_.rotate(keys, positions_.front().value);
+        rotary_.rotate(queries, first_);
+        rotary_.rotate(keys, first_);
         const auto rows = compute_.upload(queries, keys, values);
         pass_->visit(layer, [&](auto& pass, int index) {
             if constexpr (requires { pass.mask(); }) {
@@ -131,7 +131,9 @@ private:
     std::optional<Sliding> sliding() const {
         if (!has(LayerKind::sliding_attention)) return std::nullopt;
         const cellar::WindowOptions options{.retention = config_.sliding_window + limits_.rollback};
-        return Sliding{shape(LayerKind::sliding_attention), cache_limits(),
+        cellar::CacheLimits limits = cache_limits();
+        limits.positions = cellar::Positions::any; // a removal may move forgotten positions into the window: a gap
+        return Sliding{shape(LayerKind::sliding_attention), limits,
                        cellar::SlidingWindow<>{config_.sliding_window, options}, shift(), compute_.backend()};
     }
 
@@ -167,8 +169,8 @@ private:
     Compute compute_;
     Memory memory_;
     std::optional<cellar::PassOf<Memory>> pass_; // after memory_, because it must not outlive it
-    std::vector<cellar::Position> positions_;    // of the batch
-    std::vector<cellar::Sequence> sequences_;
+    cellar::Tokens batch_;
+    int first_ = 0; // position of the batch
     std::int64_t evicted_ = 0;
 };
 

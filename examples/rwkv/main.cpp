@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <exception>
 #include <iostream>
+#include <iterator>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -36,30 +37,22 @@ void declare(CLI::App& app, Options& o) {
 class Texts {
 public:
     Texts(const rwkv::Rwkv& model, const Options& o)
-        : model_{model}, memory_{rwkv::state_shape(model.config()), limits(o)}, texts_{o.prompts} {
-        for (std::size_t s = 0; s < texts_.size(); ++s) {
-            for (const char c : texts_[s]) add(s, static_cast<unsigned char>(c));
-        }
+        : model_{model}, memory_{rwkv::state_shape(model.config()), limits(o)}, texts_(o.prompts.size()) {
+        for (std::size_t i = 0; i < texts_.size(); ++i) append(i, o.prompts[i]);
     }
 
     /// Feeds the new tokens of all texts in one pass, then appends the most likely byte to each text.
     void grow() {
-        auto pass = memory_.begin({positions_, sequences_});
+        auto pass = memory_.begin(batch_);
         if (!pass) throw std::runtime_error{"the memory refused a pass: " + to_string(pass.error())};
         const rwkv::Matrix logits = rwkv::forward(model_, *pass, tokens_);
         pass->commit();
-        std::vector<int> next(texts_.size());
-        for (std::size_t i = 0; i < tokens_.size(); ++i) { // the last token of a sequence decides
-            Eigen::Index best = 0;
-            logits.row(static_cast<Eigen::Index>(i)).maxCoeff(&best);
-            next[static_cast<std::size_t>(sequences_[i].value)] = static_cast<int>(best);
-        }
+        batch_.clear();
         tokens_.clear();
-        positions_.clear();
-        sequences_.clear();
-        for (std::size_t s = 0; s < texts_.size(); ++s) {
-            texts_[s] += static_cast<char>(next[s]);
-            add(s, next[s]);
+        for (std::size_t i = 0; i < texts_.size(); ++i) {
+            Eigen::Index best = 0;
+            logits.row(last_token_[i]).maxCoeff(&best);
+            append(i, std::string(1, static_cast<char>(best)));
         }
     }
 
@@ -72,20 +65,21 @@ private:
         return {.sequences = static_cast<std::int32_t>(o.prompts.size()), .batch = static_cast<std::int32_t>(batch)};
     }
 
-    void add(std::size_t s, int token) {
-        const cellar::Sequence sequence{static_cast<std::int32_t>(s)};
-        const bool continues = !sequences_.empty() && sequences_.back() == sequence;
-        positions_.push_back(continues ? positions_.back() + 1 : memory_.next(sequence));
-        sequences_.push_back(sequence);
-        tokens_.push_back(token);
+    /// Appends to a text and to the next batch.
+    void append(std::size_t i, const std::string& bytes) {
+        const cellar::Sequence sequence{static_cast<std::int32_t>(i)};
+        batch_.add(sequence, memory_.next(sequence), static_cast<std::int32_t>(bytes.size()));
+        for (const char c : bytes) tokens_.push_back(static_cast<unsigned char>(c));
+        last_token_[i] = std::ssize(tokens_) - 1;
+        texts_[i] += bytes;
     }
 
     const rwkv::Rwkv& model_;
     rwkv::Memory memory_;
     std::vector<std::string> texts_;
-    std::vector<int> tokens_; // the next batch
-    std::vector<cellar::Position> positions_;
-    std::vector<cellar::Sequence> sequences_;
+    cellar::Tokens batch_; // the next one
+    std::vector<int> tokens_;
+    std::vector<Eigen::Index> last_token_ = std::vector<Eigen::Index>(texts_.size()); // of each text, in the batch
 };
 
 int run(const Options& o) {
