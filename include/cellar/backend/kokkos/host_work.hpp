@@ -29,7 +29,7 @@ struct InPieces {
 /// Calls `piece(begin, end)` for ranges that make up [0, cells). Small work is done by the calling thread.
 template <class ExecutionSpace, class Piece>
 void in_pieces(const ExecutionSpace& space, std::int64_t cells, std::int64_t bytes_per_cell, const Piece& piece) {
-    constexpr std::int64_t min_bytes_per_thread = 32 * 1024;
+    constexpr std::int64_t min_bytes_per_thread = std::int64_t{32} * 1024;
     constexpr std::int64_t whole = WideBlocks::cells;
     const std::int64_t max = std::int64_t{2} * space.concurrency();
     const std::int64_t wanted = std::min(max, cells * bytes_per_cell / min_bytes_per_thread);
