@@ -12,6 +12,15 @@ using numbers::prompt;
 using numbers::Values;
 using numbers::values;
 
+namespace {
+
+template <class C>
+concept takes_rotate_by = requires(C& cache) {
+    cache.remove(Sequence{}, Position{}, Position{}, RotateBy{});
+};
+
+} // namespace
+
 TEST_CASE("removing the end only drops") {
     numbers::Cache<> cache{numbers::small, {.sequences = 2, .capacity = 8, .batch = 8}};
     feed(cache, prompt(0, 0, {1, 2, 3, 4}) + prompt(1, 0, {5}));
@@ -172,4 +181,25 @@ TEST_CASE("keys without positions move as they are, and stay shared") {
     REQUIRE(cache.remove({1}, {3}, {4}));
     CHECK(held(cache, 1) == Held{{10, 10}, {20, 20}, {30, 30}, {50, 50}});
     CHECK(held(cache, 0) == Held{{30, 30}, {40, 40}, {50, 50}});
+}
+
+TEST_CASE("keys behind an image are rotated by less than its tokens") {
+    numbers::Cache<> cache{numbers::small, {.sequences = 3, .capacity = 8, .batch = 8}};
+    // An image of three tokens, at 1 to 3, moved the rotary positions behind it by two.
+    feed(cache, prompt(0, 0, {10, 20, 30, 40, 50, 60}));
+    REQUIRE(cache.copy_prefix({0}, {1}, 6));
+    REQUIRE(cache.copy_prefix({0}, {2}, 6));
+    REQUIRE(cache.remove({0}, {1}, {4}, RotateBy{2}));
+    CHECK(held(cache, 0) == Held{{10, 10}, {50, 48}, {60, 58}});
+    CHECK(cache.next({0}) == Position{3});
+    CHECK(cache.statistics().free == 24 - 8);
+    // Keys that are not rotated stay shared.
+    REQUIRE(cache.remove({1}, {1}, {4}, RotateBy{0}));
+    CHECK(held(cache, 1) == Held{{10, 10}, {50, 50}, {60, 60}});
+    CHECK(cache.statistics().free == 24 - 8);
+    CHECK(held(cache, 2) == Held{{10, 10}, {20, 20}, {30, 30}, {40, 40}, {50, 50}, {60, 60}});
+    CHECK(violation_of([&] { (void)cache.remove({0}, {0}, {1}, RotateBy{-1}); })
+          == "remove: rotate by -1, expected 0 or more");
+    static_assert(takes_rotate_by<numbers::Cache<>>);
+    static_assert(!takes_rotate_by<Cache<>>);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // A RopeShift without frequencies would not rotate keys.
-// error: RopeShift
+// error: give the frequencies: RopeShift<>{rope_frequencies(
 #include <cellar/shift/rope_shift.hpp>
 
 #ifdef CORRECTED

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // A window without a width in its type needs one at run time.
-// error: SlidingWindow
+// error: give the width: SlidingWindow<>{4096}
 #include <cellar/window/sliding_window.hpp>
 
 #ifdef CORRECTED

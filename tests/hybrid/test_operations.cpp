@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "../cache/numbers.hpp"
 #include "../violations.hpp"
 #include "toy.hpp"
 
@@ -220,4 +221,24 @@ TEST_CASE("a refusal of a hybrid names the member") {
     CHECK(to_string(refused) == "member 1: full: fewer cells are free than the operation needs");
     CHECK(violation_of([&] { Result<int>{refused}.value(); })
           == "a refused result has no value: member 1: full: fewer cells are free than the operation needs");
+}
+
+TEST_CASE("hybrid: keys are rotated back by what is said, in the members that rotate keys") {
+    using Rotating = Cache<StandardV<float>, FullCausal, numbers::Adding>;
+    using Plain = Cache<StandardV<float>, FullCausal, UnrotatedShift>;
+    Hybrid<Repeat<Rotating, Plain>, Rotating, Plain> memory{2, Rotating{numbers::small, {.capacity = 8, .batch = 8}},
+                                                            Plain{numbers::small, {.capacity = 8, .batch = 8}}};
+    const auto tokens = numbers::prompt(0, 0, {10, 20, 30, 40, 50});
+    auto pass = memory.begin(Tokens{{0}, {0}, 5}).value();
+    for (int layer = 0; layer < 2; ++layer)
+        pass.visit(layer, [&](auto& own, int) { numbers::put(own, numbers::small, tokens); });
+    pass.commit();
+    REQUIRE(memory.remove({0}, {1}, {4}, RotateBy{2}));
+    CHECK(numbers::held(memory.member<0>(), 0) == numbers::Held{{10, 10}, {50, 48}});
+    CHECK(numbers::held(memory.member<1>(), 0) == numbers::Held{{10, 10}, {50, 50}});
+    CHECK(memory.next({0}) == Position{2});
+    // A recurrent member refuses, as it does without.
+    toy::Memory with_states = toy::memory();
+    REQUIRE(feed(with_states, text(0, 0, 4)));
+    CHECK(with_states.remove({0}, {1}, {2}, RotateBy{0}).error() == Refusal{Reason::cannot_shift, 0});
 }

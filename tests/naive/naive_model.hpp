@@ -143,7 +143,8 @@ public:
         return seen;
     }
 
-    std::optional<Reason> remove(int sequence, int begin, int end) {
+    /// `rotate_by`: by how much later keys are rotated back; -1 for as much as their tokens move.
+    std::optional<Reason> remove(int sequence, int begin, int end, int rotate_by = -1) {
         if (begin == end) return std::nullopt;
         Model next = *this;
         next.of(sequence).clear();
@@ -151,13 +152,14 @@ public:
             if (position < begin) next.of(sequence).emplace(position, token);
             if (position < end) continue;
             const int by = begin - end;
-            if (setup_.is_encoder || (setup_.can_shift && !setup_.rotates_keys)) {
+            if (setup_.is_encoder || (setup_.can_shift && (!setup_.rotates_keys || rotate_by == 0))) {
                 next.of(sequence).emplace(position + by, token);
                 continue;
             }
             if (!setup_.can_shift) return Reason::cannot_shift;
-            next.of(sequence).emplace(position + by, std::make_shared<const Token>(
-                                                         Token{token->value, token->shifted + by, token->shifts + 1}));
+            const int shifted = token->shifted + (rotate_by < 0 ? by : -rotate_by);
+            next.of(sequence).emplace(position + by,
+                                      std::make_shared<const Token>(Token{token->value, shifted, token->shifts + 1}));
         }
         if (next.used() > cells()) return Reason::full;
         *this = std::move(next);

@@ -115,8 +115,13 @@ public:
         leave();
     }
 
-    std::optional<naive::Reason> remove(int sequence, int begin, int end) override {
-        const auto done = memory_.remove({sequence}, {begin}, {end});
+    bool can_rotate_by() const override { return rotates; }
+    std::optional<naive::Reason> remove(int sequence, int begin, int end, int rotate_by) override {
+        const auto done = [&] {
+            if constexpr (rotates)
+                if (rotate_by >= 0) return memory_.remove({sequence}, {begin}, {end}, cellar::RotateBy{rotate_by});
+            return memory_.remove({sequence}, {begin}, {end});
+        }();
         return done ? std::nullopt : std::optional{reason_of(done.error())};
     }
     void copy_prefix(int from, int to, int length) override {
@@ -174,6 +179,7 @@ protected:
 
 private:
     static constexpr bool writes = requires(const Pass& pass) { pass.cells(); };
+    static constexpr bool rotates = requires(Memory & m) { m.remove({}, {}, {}, cellar::RotateBy{}); };
 
     void open(Pass pass) { join(own_.emplace(std::move(pass))); }
 

@@ -74,8 +74,8 @@ inline rc::Gen<Step> step(int sequences, int max_tokens) {
         if (operation == Operation::fan_out)
             return rc::gen::apply(build, sequence_of(sequences), number(sequences + 1), number(20), rc::gen::just(0),
                                   rc::gen::just(0), none);
-        return rc::gen::apply(build, sequence_of(sequences), sequence_of(sequences), number(20), number(10),
-                              rc::gen::just(0), none);
+        return rc::gen::apply(build, sequence_of(sequences), sequence_of(sequences), number(20), number(10), number(8),
+                              none);
     });
 }
 

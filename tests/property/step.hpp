@@ -21,12 +21,12 @@ enum class Operation { pass, remove, copy_prefix, fan_out, defragment, reserve }
 /// from the newest token, so that a step keeps its meaning when earlier steps are left out.
 struct Step {
     Operation operation = Operation::pass;
-    int sequence = 0;                  ///< remove, copy_prefix, fan_out: the source
-    int target = 0;                    ///< copy_prefix: the target; fan_out: how many sequences
-    int back = 0;                      ///< remove: begin; copies: the length; counted back from the end
-    int length = 0;                    ///< remove: number of positions, below 0 for all the rest; reserve: tokens
-    bool committed = true;             ///< pass: false if it is dropped
-    int style = 0;                     ///< pass: how rows are put, and which mask is read
+    int sequence = 0;      ///< remove, copy_prefix, fan_out: the source
+    int target = 0;        ///< copy_prefix: the target; fan_out: how many sequences
+    int back = 0;          ///< remove: begin; copies: the length; counted back from the end
+    int length = 0;        ///< remove: number of positions, below 0 for all the rest; reserve: tokens
+    bool committed = true; ///< pass: false if it is dropped
+    int style = 0;         ///< pass: how rows are put, and which mask is read; remove: from 4 on, `RotateBy{style - 4}`
     std::vector<RelativeToken> tokens; ///< pass
 };
 
@@ -39,7 +39,8 @@ inline std::ostream& operator<<(std::ostream& out, const Step& step) {
                 << (t.group < 0 ? "" : " (group " + std::to_string(t.group) + ")");
         return out;
     case Operation::remove:
-        return out << "remove " << step.length << " from s" << step.sequence << ", " << step.back << " back";
+        return out << "remove " << step.length << " from s" << step.sequence << ", " << step.back << " back, style "
+                   << step.style;
     case Operation::copy_prefix:
         return out << "copy s" << step.sequence << " except the last " << step.back << " to s" << step.target;
     case Operation::fan_out:

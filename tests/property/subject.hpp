@@ -47,7 +47,9 @@ public:
     virtual void commit() = 0;
     virtual void drop() = 0;
 
-    virtual std::optional<naive::Reason> remove(int sequence, int begin, int end) = 0;
+    virtual bool can_rotate_by() const = 0;
+    /// `rotate_by`: -1 for the usual.
+    virtual std::optional<naive::Reason> remove(int sequence, int begin, int end, int rotate_by) = 0;
     virtual void copy_prefix(int from, int to, int length) = 0;
     virtual bool can_resume(int sequence, int position) const = 0;
     virtual int resumable_prefix(int sequence, int position) const = 0;

@@ -71,9 +71,11 @@ bool Trial::run_pass(const Step& step) {
 bool Trial::run_remove(const Step& step) {
     const int begin = std::max(0, model_.newest(step.sequence) + 1 - step.back);
     const int end = step.length < 0 ? INT_MAX : begin + step.length;
-    trace_.add("  remove(s", step.sequence, ", ", begin, ", ", end == INT_MAX ? "to_end" : std::to_string(end), ");\n");
-    const auto answer = subject_.remove(step.sequence, begin, end);
-    const auto refused = model_.remove(step.sequence, begin, end);
+    const int rotate_by = subject_.can_rotate_by() ? std::max(-1, step.style - 4) : -1;
+    trace_.add("  remove(s", step.sequence, ", ", begin, ", ", end == INT_MAX ? "to_end" : std::to_string(end),
+               rotate_by < 0 ? "" : ", RotateBy{" + std::to_string(rotate_by) + "}", ");\n");
+    const auto answer = subject_.remove(step.sequence, begin, end, rotate_by);
+    const auto refused = model_.remove(step.sequence, begin, end, rotate_by);
     expect_answer(answer, refused);
     return !refused;
 }

@@ -196,3 +196,48 @@ TEST_CASE("overview: layers of different extents") {
     for (int s = 0; s < 2; ++s)
         CHECK(static_cast<float>(memory.view<Small>(1, memory.state({s}))(39)) == static_cast<float>(100 * s + 39));
 }
+
+TEST_CASE("initial states: sequences without a state start from given values, and nothing else changes") {
+    Folding<> memory{shape(), {.sequences = 3, .batch = 8, .rollback = 1}};
+    const std::int64_t bytes = memory.bytes();
+    REQUIRE(feed(memory, text(0, 0, 2)));
+    const std::vector<float> wide(rows * columns, 7.0F);
+    const std::vector<cellar::half> few(small, cellar::half{3.0F});
+    memory.set_initial<Wide>(0, wide);
+    memory.set_initial<Small>(1, few);
+    CHECK(memory.bytes() == bytes + layers * (rows * columns * 4 + small * 2));
+    CHECK(holds(memory, 0, 2, words(2)));
+    REQUIRE(feed(memory, text(0, 2, 1, 3)));
+    CHECK(holds(memory, 0, 3, words(3)));
+
+    auto pass = memory.begin(batch_of(text(1, 0, 1))).value();
+    const cellar::MicroBatch& micro_batch = pass.micro_batches()[0];
+    CHECK(pass.get<Wide>(0, micro_batch)(0, 2, 1) == 7);
+    CHECK(static_cast<float>(pass.get<Small>(0, micro_batch)(0, 0)) == 0);
+    pass.put(0, micro_batch);
+    CHECK(pass.get<Wide>(1, micro_batch)(0, 2, 1) == 0); // not given: zeros
+    CHECK(static_cast<float>(pass.get<Small>(1, micro_batch)(0, 2)) == 3);
+    pass.put(1, micro_batch);
+    pass.commit();
+
+    // Cleared, a sequence starts from them again; and from zeros, if that is what is given.
+    REQUIRE(memory.remove({1}, {0}, to_end));
+    memory.set_initial<Wide>(0, std::vector<float>(rows * columns));
+    memory.set_initial<Small>(1, std::vector<cellar::half>(small));
+    REQUIRE(feed(memory, text(1, 0, 2)));
+    CHECK(holds(memory, 1, 2, words(2)));
+    CHECK(violation_of([&] { memory.set_initial<Wide>(2, wide); }) == "set_initial: layer 2, expected 0 to 1");
+    CHECK(violation_of([&] { memory.set_initial<Wide>(0, std::vector<float>(5)); })
+          == "set_initial: 5 values, expected 6");
+    auto open = memory.begin(batch_of(text(2, 0, 1)));
+    CHECK(violation_of([&] { memory.set_initial<Wide>(0, wide); }).find("a pass is open") != std::string::npos);
+}
+
+TEST_CASE("a token that does not follow is refused, with what was expected") {
+    Folding<> memory{shape(), {.sequences = 2, .batch = 8}};
+    REQUIRE(feed(memory, text(1, 0, 3)));
+    const auto refusal = [&](const cellar_test::Text& tokens) { return memory.begin(batch_of(tokens)).error(); };
+    CHECK(refusal(text(0, 0, 1) + text(1, 4, 1)) == cellar::Refusal{Reason::not_next, -1, {1}, {3}});
+    CHECK(refusal(text(0, 0, 2) + text(0, 3, 1)) == cellar::Refusal{Reason::not_next, -1, {0}, {2}});
+    CHECK(memory.next({1}) == Position{3});
+}

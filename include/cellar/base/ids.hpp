@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#if __cplusplus < 202002L
+#error "cellar is written in C++20: compile with -std=c++20 or newer"
+#endif
+
 #include <cellar/base/function.hpp>
 
 #include <compare>

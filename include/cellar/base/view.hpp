@@ -17,8 +17,8 @@ struct StridedView {
     using value_type = std::remove_cv_t<T>;
 
     T* pointer = nullptr;
-    std::int64_t extents[Rank] = {};
-    std::int64_t strides[Rank] = {};
+    std::int64_t extents[std::size_t{Rank}] = {};
+    std::int64_t strides[std::size_t{Rank}] = {};
 
     CELLAR_FUNCTION static constexpr int rank() { return Rank; }
     CELLAR_FUNCTION constexpr T* data_handle() const { return pointer; }
@@ -44,7 +44,7 @@ struct StridedView {
     template <class... Indices>
         requires(sizeof...(Indices) == Rank)
     CELLAR_FUNCTION constexpr T& operator()(Indices... indices) const {
-        const std::int64_t at[Rank] = {static_cast<std::int64_t>(indices)...};
+        const std::int64_t at[std::size_t{Rank}] = {static_cast<std::int64_t>(indices)...};
         std::int64_t offset = 0;
         for (int r = 0; r < Rank; ++r) offset += at[r] * strides[r];
         return pointer[offset];

@@ -227,7 +227,8 @@ private:
         constexpr detail::MovedKeys keys = !Shift::possible ? refused : rotates_keys<Shift> ? rotated : kept;
         return state().book.table().prepare_remove(s, begin, end, keys, begin - end);
     }
-    Result<detail::Removal> prepare_remove(Sequence s, Position begin, Position end, RotateBy rotate_by) {
+    Result<detail::Removal> prepare_remove(Sequence s, Position begin, Position end,
+                                           RotateBy rotate_by) requires(rotates_keys<Shift>) {
         using enum detail::MovedKeys;
         state().expect_no_pass("remove");
         CELLAR_EXPECTS(rotate_by.positions >= 0, "remove: rotate by ", rotate_by.positions, ", expected 0 or more");

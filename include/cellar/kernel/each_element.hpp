@@ -4,6 +4,7 @@
 #include <cellar/base/function.hpp>
 #include <cellar/kernel/divisor.hpp>
 
+#include <cstddef>
 #include <cstdint>
 
 namespace cellar::detail::kernel {
@@ -46,7 +47,7 @@ public:
 private:
     template <int N>
     CELLAR_FUNCTION void apply_along(std::int32_t fastest, std::int32_t head, std::int32_t begin) const {
-        Value values[N];
+        Value values[std::size_t{N}];
         for (int k = 0; k < N; ++k) values[k] = kernel_.read(cell(fastest, begin + k), head, dim(fastest, begin + k));
         for (int k = 0; k < N; ++k) kernel_.write(cell(fastest, begin + k), head, dim(fastest, begin + k), values[k]);
     }

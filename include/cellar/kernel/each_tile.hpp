@@ -5,6 +5,7 @@
 #include <cellar/kernel/divisor.hpp>
 #include <cellar/kernel/each_element.hpp>
 
+#include <cstddef>
 #include <cstdint>
 
 namespace cellar::detail::kernel {
@@ -66,7 +67,7 @@ private:
     template <bool IsWhole>
     CELLAR_FUNCTION void read(const Tile& tile, const Team& team, Value* shared) const {
         for (int thread = team.team_rank(); thread < threads; thread += team.team_size()) {
-            Value values[strip];
+            Value values[std::size_t{strip}];
             for (int k = 0; k < strip; ++k) {
                 const Place at = place<ReadsAlongDims>(tile, thread, k);
                 if (IsWhole || is_within(at)) values[k] = kernel_.read(at.cell, tile.head, at.d);

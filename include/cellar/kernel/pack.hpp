@@ -4,6 +4,7 @@
 #include <cellar/base/function.hpp>
 #include <cellar/base/view.hpp>
 
+#include <cstddef>
 #include <cstdint>
 #include <type_traits>
 
@@ -12,7 +13,7 @@ namespace cellar::detail::kernel {
 /// N neighbouring elements, which a thread reads and writes at once. Kernels treat packs like elements.
 template <class E, int N>
 struct alignas(N * sizeof(E)) Pack {
-    E elements[N];
+    E elements[std::size_t{N}];
 
     Pack() = default;
 

@@ -7,6 +7,7 @@
 #include <cellar/layout/mapping.hpp>
 #include <cellar/shift/shift.hpp>
 
+#include <cstddef>
 #include <cstdint>
 
 namespace cellar::detail::kernel {
@@ -66,7 +67,7 @@ struct RotatePacks {
 private:
     /// The factors of N pairs, which are read at once.
     struct alignas(N * sizeof(Factor) % 16 == 0 ? 16 : alignof(Factor)) Factors {
-        Factor factors[N];
+        Factor factors[std::size_t{N}];
     };
 
     CELLAR_FUNCTION static Element& at(Value& value, int k) { return value.packs[k / N].elements[k % N]; }

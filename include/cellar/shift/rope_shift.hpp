@@ -63,6 +63,8 @@ public:
     explicit RopeShift(const std::vector<double>& frequencies, int begin = 0)
         : RopeShift{std::vector<std::vector<double>>(1, frequencies), begin, Private{}} {}
 
+    RopeShift() = delete; // give the frequencies: RopeShift<>{rope_frequencies(rotary_dim, base)}
+
     /// Frequencies for each layer; an empty list for a layer without rotary embeddings.
     static RopeShift per_layer(std::vector<std::vector<double>> frequencies, int begin = 0) {
         return {std::move(frequencies), begin, Private{}};
@@ -79,10 +81,17 @@ public:
 private:
     struct Private {};
 
+    // Of a head; so that twice the pairs and the first element make an int.
+    static constexpr int max_elements = 1 << 28;
+
     RopeShift(std::vector<std::vector<double>> frequencies, int begin, Private)
         : frequencies_{std::move(frequencies)}, begin_{begin} {
         CELLAR_EXPECTS(!frequencies_.empty(), "RopeShift: no layer, expected at least one");
-        CELLAR_EXPECTS(begin >= 0, "RopeShift: the first rotary element is ", begin, ", expected 0 or more");
+        CELLAR_EXPECTS(begin >= 0 && begin < max_elements, "RopeShift: the first rotary element is ", begin,
+                       ", expected 0 to ", max_elements - 1);
+        for (const std::vector<double>& layer : frequencies_)
+            CELLAR_EXPECTS(layer.size() < max_elements, "RopeShift: ", layer.size(),
+                           " frequencies, expected fewer than ", std::size_t{max_elements});
     }
 
     const std::vector<double>& frequencies(int layer) const {

@@ -23,6 +23,8 @@ public:
     constexpr explicit ChunkedAttention(std::int32_t size, WindowOptions options = {}) requires(Size == dynamic_width)
         : ChunkedAttention{size, options.sinks, detail::Retention{options.retention}} {}
 
+    ChunkedAttention() requires(Size == dynamic_width) = delete; // give the size: ChunkedAttention<>{8192}
+
     constexpr std::int32_t size() const { return size_; }
 
     constexpr Position oldest_visible(Position p) const { return p - p.value % size_; }

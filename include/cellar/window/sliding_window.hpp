@@ -23,6 +23,8 @@ public:
     constexpr explicit SlidingWindow(std::int32_t width, WindowOptions options = {}) requires(Width == dynamic_width)
         : SlidingWindow{width, options.sinks, detail::Retention{options.retention}} {}
 
+    SlidingWindow() requires(Width == dynamic_width) = delete; // give the width: SlidingWindow<>{4096}
+
     constexpr std::int32_t width() const { return width_; }
 
     constexpr Position oldest_visible(Position p) const { return {p.value < width_ ? 0 : p.value - width_ + 1}; }

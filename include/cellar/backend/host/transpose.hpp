@@ -39,7 +39,8 @@ template <int Done, class Row, std::size_t... I>
 void interleave(Row (&rows)[sizeof...(I)], std::index_sequence<I...> all) {
     constexpr int n = sizeof...(I);
     if constexpr (Done < n) {
-        const Row zipped[n] = {zip<static_cast<int>(I) % 2 * n / 2>(rows[I / 2], rows[I / 2 + n / 2], all)...};
+        const Row zipped[std::size_t{n}] = {
+            zip<static_cast<int>(I) % 2 * n / 2>(rows[I / 2], rows[I / 2 + n / 2], all)...};
         ((rows[I] = zipped[I]), ...);
         interleave<Done * 2>(rows, all);
     }

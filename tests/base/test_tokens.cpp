@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Batches: lists of ids in several types, and the builder.
+#include <cellar/base/batch.hpp>
+#include <cellar/base/tokens.hpp>
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <type_traits>
+#include <vector>
+
+using namespace cellar;
+
+namespace {
+
+std::vector<std::int32_t> numbers_of(IdSpan<Position> ids) {
+    std::vector<std::int32_t> numbers;
+    for (const Position p : ids) numbers.push_back(p.value);
+    return numbers;
+}
+std::vector<std::int32_t> positions_of(const Batch& batch) {
+    return numbers_of(batch.positions);
+}
+std::vector<std::int32_t> sequences_of(const Batch& batch) {
+    std::vector<std::int32_t> numbers;
+    for (const Sequence s : batch.sequences) numbers.push_back(s.value);
+    return numbers;
+}
+std::vector<std::int32_t> groups_of(const Batch& batch) {
+    return {batch.groups.begin(), batch.groups.end()};
+}
+
+using List = std::vector<std::int32_t>;
+
+} // namespace
+
+TEST_CASE("a list of ids reads arrays of the id and of plain integers") {
+    const std::vector<Position> ids{{4}, {5}, {9}};
+    const std::vector<int> integers{4, 5, 9};
+    const std::array<int, 3> array{4, 5, 9};
+    const Position plain[] = {{4}, {5}, {9}};
+    CHECK(numbers_of(ids) == List{4, 5, 9});
+    CHECK(numbers_of(integers) == List{4, 5, 9});
+    CHECK(numbers_of(array) == List{4, 5, 9});
+    CHECK(numbers_of(plain) == List{4, 5, 9});
+    CHECK(numbers_of(std::span{ids}.subspan(1)) == List{5, 9});
+    CHECK(numbers_of({integers.data(), 2}) == List{4, 5});
+    CHECK(numbers_of({}).empty());
+    const IdSpan<Position> list = integers;
+    CHECK(list.size() == 3);
+    CHECK_FALSE(list.empty());
+    CHECK(list[2] == Position{9});
+    CHECK(*std::max_element(list.begin(), list.end()) == Position{9});
+    CHECK(list.end() - list.begin() == 3);
+    static_assert(!std::is_convertible_v<std::vector<Sequence>, IdSpan<Position>>);
+    static_assert(!std::is_convertible_v<std::vector<long>, IdSpan<Position>>);
+    static_assert(!std::is_convertible_v<std::vector<bool>, IdSpan<Position>>);
+}
+
+TEST_CASE("a batch is built from plain lists") {
+    const std::vector<int> positions{7, 0};
+    const std::vector<int> sequences{1, 2};
+    const Batch batch{positions, sequences};
+    CHECK(batch.tokens() == 2);
+    CHECK(positions_of(batch) == List{7, 0});
+    CHECK(sequences_of(batch) == List{1, 2});
+    CHECK(batch.groups.empty());
+}
+
+TEST_CASE("a builder makes batches of several sequences") {
+    const Tokens one{{3}, {5}};
+    CHECK(positions_of(one) == List{5});
+    CHECK(sequences_of(one) == List{3});
+    CHECK(groups_of(one).empty());
+
+    Tokens tokens;
+    CHECK(tokens.size() == 0);
+    tokens.add({0}, {2}, 3).add({1}, {0});
+    CHECK(tokens.size() == 4);
+    CHECK(positions_of(tokens) == List{2, 3, 4, 0});
+    CHECK(sequences_of(tokens) == List{0, 0, 0, 1});
+    tokens.add_at({1}, {1}, 2);
+    CHECK(positions_of(tokens) == List{2, 3, 4, 0, 1, 1});
+    CHECK(groups_of(tokens).empty());
+    tokens.clear();
+    CHECK(tokens.size() == 0);
+    CHECK(positions_of(tokens.add({4}, {8})) == List{8});
+    CHECK(Tokens{{0}, {0}, 0}.size() == 0);
+}
+
+TEST_CASE("each group of a builder has its own number, and other tokens have none") {
+    Tokens tokens;
+    tokens.add({0}, {0}, 2).add_group({0}, {2}, 3).add({1}, {0}).add_group({0}, {5}, 2).add({0}, {7});
+    const List groups = groups_of(tokens);
+    REQUIRE(groups.size() == 9);
+    CHECK(groups[0] == -1);
+    CHECK(groups[1] == -1);
+    CHECK(groups[2] >= 0);
+    CHECK(groups[2] == groups[3]);
+    CHECK(groups[3] == groups[4]);
+    CHECK(groups[5] == -1);
+    CHECK(groups[6] >= 0);
+    CHECK(groups[6] != groups[2]);
+    CHECK(groups[6] == groups[7]);
+    CHECK(groups[8] == -1);
+    for (const std::int32_t group : groups) CHECK(group < tokens.size());
+    CHECK(groups_of(Tokens{}.add_group({0}, {0}, 1)) == List{0});
+    tokens.clear();
+    CHECK(groups_of(tokens.add({0}, {0})).empty());
+}

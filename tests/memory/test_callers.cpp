@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Violations name the line of the calling code, not one of cellar's.
+#include <cellar/cellar.hpp>
+
+#include <doctest/doctest.h>
+
+#include <source_location>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+using namespace cellar;
+
+namespace {
+
+struct Place {
+    std::string file;
+    int line;
+};
+
+/// Where the violation lies that `call` ends in.
+template <class Call>
+Place place_of(Call call) {
+    const ViolationHandler before = set_violation_handler([](const Violation& v) { throw Place{v.file, v.line}; });
+    Place place{"no violation", 0};
+    try {
+        call();
+    } catch (const Place& thrown) {
+        place = thrown;
+    }
+    set_violation_handler(before);
+    return place;
+}
+
+/// `call` stands on the line of this call.
+template <class Call>
+void check_here(Call call, const std::source_location& here = std::source_location::current()) {
+    const Place place = place_of(call);
+    CHECK(place.file == here.file_name());
+    CHECK(place.line == static_cast<int>(here.line()));
+}
+
+struct Sum : StateTensor<1> {};
+
+using Recurrent = RecurrentMemory<States<Sum>>;
+using Both = Hybrid<Repeat<Cache<>, Recurrent>, Cache<>, Recurrent>;
+
+const CacheLimits limits{.sequences = 2, .capacity = 8, .batch = 4};
+const Tokens wrong{{5}, {0}};
+const Tokens one{{0}, {0}};
+const std::vector<float> row{1};
+const std::vector<float> long_row{1, 2};
+
+template <Memory M>
+void check_operations(M& m) {
+    check_here([&] { (void)m.begin(wrong); });
+    check_here([&] { (void)m.reserve(5); });
+    check_here([&] { (void)m.copy_prefix({0}, {5}, 1); });
+    check_here([&] { (void)m.remove({5}, {0}, {1}); });
+    check_here([&] { (void)m.next({5}); });
+    check_here([&] { (void)m.can_resume({5}, {1}); });
+    check_here([&] { (void)m.resumable_prefix({5}, {1}); });
+}
+
+} // namespace
+
+TEST_CASE("violations name the caller's line: what all memories can do") {
+    Cache<> cache{{1, 1, 1}, limits};
+    EncoderMemory<> encoder{{1, 1, 1}, limits};
+    Recurrent recurrent{{1, {{1}}}, {.sequences = 2, .batch = 4}};
+    Both both{2, Cache<>{{1, 1, 1}, limits}, Recurrent{{1, {{1}}}, {.sequences = 2, .batch = 4}}};
+    check_operations(cache);
+    check_operations(encoder);
+    check_operations(recurrent);
+    check_operations(both);
+}
+
+TEST_CASE("violations name the caller's line: constructors") {
+    check_here([&] { (void)CacheShape{0, 1, 1}; });
+    check_here([&] { (void)CacheShape{{{1, 0, 1}}}; });
+    check_here([&] { Cache<>({1, 1, 1}, {.sequences = 0, .capacity = 1}); });
+    check_here([&] { EncoderMemory<>({1, 1, 1}, {.capacity = 0}); });
+    check_here([&] { Recurrent({1, {{1}}}, {.batch = 0}); });
+    check_here([&] { Both(3, Cache<>{{1, 1, 1}, limits}, Recurrent{{1, {{1}}}, {.sequences = 2, .batch = 4}}); });
+}
+
+TEST_CASE("violations name the caller's line: caches and their passes") {
+    Cache<> cache{{2, 1, 1}, limits};
+    check_here([&] { (void)cache.range({5}); });
+    check_here([&] { (void)cache.tokens({5}); });
+    check_here([&] { cache.visit_cells({5}, [](Position, Cell, int) {}); });
+    auto pass = cache.begin(one).value();
+    check_here([&] { cache.defragment(); });
+    check_here([&] { pass.put(0, long_row, row); });
+    check_here([&] { pass.put(2, row, row); });
+    check_here([&] { pass.mark_put(2); });
+    check_here([&] { (void)pass.in_place(2); });
+    check_here([&] { (void)pass.keys(0); });
+    check_here([&] { (void)pass.values(0); });
+    check_here([&] { (void)pass.get(0); });
+    check_here([&] { (void)pass.visible(1); });
+    check_here([&] { pass.visit(2, [](auto&, int) {}); });
+    check_here([&] { pass.commit(); });
+    pass.drop();
+    check_here([&] { (void)pass.mask(); });
+    EncoderMemory<> encoder{{1, 1, 1}, limits};
+    check_here([&] { (void)encoder.write({0}, {0}, -1); });
+    check_here([&] { (void)encoder.write({5}, {0}, 1); });
+    auto reading = encoder.begin(one).value();
+    check_here([&] { encoder.defragment(); });
+    check_here([&] { (void)reading.keys(1); });
+    check_here([&] { reading.visit(1, [](auto&, int) {}); });
+    reading.commit();
+    check_here([&] { reading.commit(); });
+}
+
+TEST_CASE("violations name the caller's line: recurrent memories and their passes") {
+    Recurrent memory{{1, {{1}}}, {.sequences = 2, .batch = 4, .checkpoints = 1}};
+    check_here([&] { (void)memory.checkpoint({5}); });
+    check_here([&] { (void)memory.schedule({0}, {0}); });
+    check_here([&] { (void)memory.kept({5}); });
+    check_here([&] { (void)memory.state({0}); });
+    check_here([&] { (void)memory.view<Sum>(0, {}); });
+    check_here([&] { memory.set_initial<Sum>(0, long_row); });
+    auto pass = memory.begin(one).value();
+    const MicroBatch micro_batch = pass.micro_batches()[0];
+    check_here([&] { (void)pass.get<Sum>(1, micro_batch); });
+    check_here([&] { pass.put(0, micro_batch); });
+    check_here([&] { (void)pass.slots<Sum>(1); });
+    check_here([&] { pass.mark_written(1, micro_batch); });
+    check_here([&] { pass.visit(1, [](auto&, int) {}); });
+    check_here([&] { pass.commit(); });
+    pass.drop();
+    check_here([&] { (void)pass.micro_batches(); });
+}
+
+TEST_CASE("violations name the caller's line: hybrids, and work within visit") {
+    Both memory{2, Cache<>{{1, 1, 1}, limits}, Recurrent{{1, {{1}}}, {.sequences = 2, .batch = 4}}};
+    check_here([&] { (void)memory.remove({5}, {0}, {1}, RotateBy{1}); });
+    auto pass = memory.begin(one).value();
+    check_here([&] { memory.defragment(); });
+    check_here([&] { pass.visit(2, [](auto&, int) {}); });
+    check_here([&] { pass.commit(); });
+    int line = 0;
+    const Place place = place_of([&] {
+        pass.visit(0, [&](auto& own, int layer) {
+            line = __LINE__ + 1;
+            if constexpr (requires { own.put(layer, long_row, row); }) own.put(layer, long_row, row);
+        });
+    });
+    CHECK(place.line == line);
+}
+
+TEST_CASE("violations name the caller's line: values and errors that are not there") {
+    const Result<int> refused{Reason::full};
+    const Result<int> value{3};
+    check_here([&] { (void)value.error(); });
+    check_here([&] { (void)Result<void>{}.error(); });
+    // A refused operation that is taken for done: the line of the operation.
+    Cache<> cache{{1, 1, 1}, {.capacity = 1, .batch = 4}};
+    const int line = __LINE__ + 1;
+    auto pass = cache.begin(Tokens{{0}, {0}, 4});
+    const Place place = place_of([&] { pass->commit(); });
+    CHECK(place.line == line);
+    CHECK(std::string_view{place.file}.ends_with("test_callers.cpp"));
+}
+
+TEST_CASE("a violation that is thrown does not stick to later ones") {
+    Cache<> cache{{1, 1, 1}, limits};
+    for (int i = 0; i < 2; ++i) {
+        check_here([&] { (void)cache.next({5}); });
+        check_here([&] { CELLAR_EXPECTS(false, "of its own"); });
+    }
+    // A handler may call cellar itself.
+    static Cache<>* inside = nullptr;
+    inside = &cache;
+    const ViolationHandler before = set_violation_handler([](const Violation& v) {
+        if (inside->next({0}) == Position{0}) throw Place{v.file, v.line};
+    });
+    CHECK_THROWS_AS((void)cache.next({5}), Place);
+    set_violation_handler(before);
+}
