@@ -68,7 +68,8 @@ TEST_CASE("a window that takes as many cells as the whole context or a batch for
 }
 
 TEST_CASE("a refused begin has already evicted what fell out of the window") {
-    numbers::Cache<SlidingWindow<2>> cache{numbers::small, {.sequences = 1, .capacity = 20, .batch = 4, .positions = Positions::any}};
+    numbers::Cache<SlidingWindow<2>> cache{numbers::small,
+                                           {.sequences = 1, .capacity = 20, .batch = 4, .positions = Positions::any}};
     feed(cache, prompt(0, 0, {1, 2}));
     const Numbers late{{0, 1, 3}, {0, 1, 4}, {0, 1, 5}, {0, 1, 6}}; // equal positions: all are kept
     feed(cache, late);

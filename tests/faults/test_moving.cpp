@@ -18,12 +18,9 @@ namespace {
 /// Cells [0, cells) in use by two sequences by turns as `pattern` says ('.': free), each token the number of its cell.
 numbers::Cache<> pattern(const std::string& owners, Placement placement = Placement::scattered) {
     const int cells = static_cast<int>(owners.size());
-    numbers::Cache<> cache{numbers::small,
-                           {.sequences = 3,
-                            .capacity = cells,
-                            .batch = 3 * cells,
-                            .placement = placement,
-                            .positions = Positions::any}};
+    numbers::Cache<> cache{
+        numbers::small,
+        {.sequences = 3, .capacity = cells, .batch = 3 * cells, .placement = placement, .positions = Positions::any}};
     Numbers tokens;
     int next[3] = {};
     for (int c = 0; c < cells; ++c) {
