@@ -47,8 +47,6 @@ bool check(bool holds, const char* what) {
 } // namespace
 
 int main() {
-    const std::vector<cellar::Position> positions{{0}, {1}, {2}, {3}, {4}};
-    const std::vector<cellar::Sequence> sequences(5);
     bool finite = true;
 
     // [readme]
@@ -61,8 +59,10 @@ int main() {
                   cellar::SlidingWindow<4096>{},
                   cellar::RopeShift<cellar::Neox>{cellar::rope_frequencies(dim)}};
 
-    auto pass = memory.begin({positions, sequences}); // one entry per token
-    if (!pass) return 1;                              // refused, for example Reason::full: nothing has changed
+    const cellar::Sequence alice{0};
+    const cellar::Sequence bob{1};
+    auto pass = memory.begin(cellar::Tokens{alice, memory.next(alice), 5}); // the next five tokens of this sequence
+    if (!pass) return 1; // refused, for example Reason::full: nothing has changed
     for (int layer = 0; layer < layers; ++layer) {
         const auto rows = project(pass->tokens(), layer);    // q, k and v of your model
         pass->put(layer, rows, rows);                        // k and v: [tokens, heads, dim]
@@ -71,14 +71,14 @@ int main() {
     }
     pass->commit(); // a pass that is not committed changes nothing
 
-    const auto shared = memory.copy_prefix({0}, {1}, 4); // sequence 1 shares four tokens; no data moves
-    const auto removed = memory.remove({1}, {1}, {3});   // removes two of them from sequence 1; the last moves down
+    const auto shared = memory.copy_prefix(alice, bob, 4); // shares the first four tokens; no data moves
+    const auto removed = memory.remove(bob, {1}, {3});     // removes two of them; the last one moves to 1
     // [/readme]
 
     bool good = check(finite, "a finite output for every token");
     good = check(shared.has_value(), "a shared prefix") && good;
     good = check(removed.has_value(), "room for the shift") && good;
-    good = check(memory.tokens({0}) == 5 && memory.tokens({1}) == 2, "five tokens and two") && good;
+    good = check(memory.tokens(alice) == 5 && memory.tokens(bob) == 2, "five tokens and two") && good;
     good = check(memory.statistics().shared == 1, "position 0 is still shared") && good;
     return good ? 0 : 1;
 }

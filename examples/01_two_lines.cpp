@@ -18,39 +18,42 @@ int main() {
     // [/cache]
 
     // [prompt]
-    const std::vector<cellar::Position> positions{{0}, {1}, {2}};
-    const std::vector<cellar::Sequence> sequences(3);  // all of them sequence 0
+    const cellar::Sequence text{0};
     const std::vector<float> k(3 * heads * dim, 1.0F); // from your model: [tokens, heads, dim]
     const std::vector<float> v(3 * heads * dim, 2.0F);
 
-    auto pass = memory.begin({positions, sequences});
-    expect(pass.has_value()); // else pass.error() has the reason
+    auto pass = memory.begin(cellar::Tokens{text, {0}, 3}); // three tokens, at positions 0, 1 and 2
+    expect(pass.has_value());                               // else pass.error() has the reason
     pass->put(0, k, v);
-    auto [keys, values, mask] = pass->get(0);
+    const auto keys = pass->keys(0); // [history, heads, dim]
+    const auto values = pass->values(0);
     expect(keys.extent(0) == 3 && keys(2, 1, 2) == 1.0F && values(0, 0, 0) == 2.0F);
-    expect(mask(1, 0) == 0 && mask(1, 1) == 0); // token 1 sees token 0 and itself,
-    expect(std::isinf(mask(1, 2)));             // but no later token
-    pass->commit();
     // [/prompt]
 
+    // [visible]
+    // Token 1 of the batch sees token 0 and itself, but no later token.
+    for (const cellar::CellRange run : pass->visible(1)) expect(run == cellar::CellRange{.first = 0, .count = 2});
+    const auto mask = pass->mask(); // the same as a matrix: [tokens, history]
+    expect(mask(1, 0) == 0 && mask(1, 1) == 0);
+    expect(std::isinf(mask(1, 2)));
+    pass->commit();
+    // [/visible]
+
     // [next]
-    const cellar::Position position{3};
-    const cellar::Sequence sequence{0};
-    auto next = memory.begin({{&position, 1}, {&sequence, 1}});
+    auto next = memory.begin(cellar::Tokens{text, memory.next(text)}); // one token, at position 3
     expect(next.has_value());
     next->put(0, std::vector<float>(heads * dim, 5.0F), std::vector<float>(heads * dim, 6.0F));
     expect(next->keys(0).extent(0) == 4); // the history: the prompt and the new token
     expect(next->keys(0)(3, 0, 0) == 5.0F);
     next->commit();
-    expect(memory.tokens(sequence) == 4);
+    expect(memory.tokens(text) == 4);
     // [/next]
 
     // [dropped]
     {
-        const cellar::Position later{4};
-        auto dropped = memory.begin({{&later, 1}, {&sequence, 1}});
+        auto dropped = memory.begin(cellar::Tokens{text, memory.next(text)});
         expect(dropped.has_value());
     } // not committed: nothing has changed
-    expect(memory.tokens(sequence) == 4);
+    expect(memory.tokens(text) == 4);
     // [/dropped]
 }

@@ -4,7 +4,6 @@
 #include "expect.hpp"
 #include <cellar/cellar.hpp>
 
-#include <cmath>
 #include <vector>
 
 namespace {
@@ -28,8 +27,7 @@ int main() {
     // [/cache]
 
     // [share]
-    const std::vector<cellar::Position> prompt{{0}, {1}, {2}, {3}};
-    feed(memory, {prompt, std::vector<cellar::Sequence>(4, alice)}, {10, 11, 12, 13});
+    feed(memory, cellar::Tokens{alice, {0}, 4}, {10, 11, 12, 13});
 
     expect(memory.copy_prefix(alice, bob, 3).has_value()); // bob shares the first three tokens; no data moves
     expect(memory.tokens(bob) == 3);
@@ -39,16 +37,16 @@ int main() {
 
     // [batch]
     // A pass may mix sequences. Each token continues its own sequence.
-    const std::vector<cellar::Position> positions{{4}, {3}};
-    const std::vector<cellar::Sequence> sequences{alice, bob};
-    auto pass = memory.begin({positions, sequences});
+    auto pass = memory.begin(cellar::Tokens{}.add(alice, memory.next(alice)).add(bob, memory.next(bob)));
     expect(pass.has_value());
     pass->put(0, std::vector<float>{14, 23}, std::vector<float>{14, 23});
-    const auto [keys, values, mask] = pass->get(0);
-    float seen[2] = {0, 0}; // sum of the keys that each token sees
+    const auto keys = pass->keys(0);
+    const cellar::Cell first = pass->history().first; // the cell of keys(0, ...)
+    float seen[2] = {0, 0};                           // sum of the keys that each token sees
     for (int token = 0; token < 2; ++token)
-        for (int cell = 0; cell < keys.extent(0); ++cell)
-            if (mask(token, cell) == 0) seen[token] += keys(cell, 0, 0);
+        for (const cellar::CellRange run : pass->visible(token))
+            for (cellar::Cell cell = run.first; cell < run.first + run.count; ++cell)
+                seen[token] += keys(cell - first, 0, 0);
     expect(seen[0] == 10 + 11 + 12 + 13 + 14); // alice
     expect(seen[1] == 10 + 11 + 12 + 23);      // bob
     pass->commit();

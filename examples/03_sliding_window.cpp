@@ -11,9 +11,8 @@ namespace {
 /// Feeds tokens 0 to n - 1 of sequence 0, one by one.
 template <class Memory>
 void feed(Memory& memory, int n) {
-    const cellar::Sequence sequence{0};
-    for (cellar::Position position{0}; position.value < n; position = position + 1) {
-        auto pass = memory.begin({{&position, 1}, {&sequence, 1}});
+    for (int position = 0; position < n; ++position) {
+        auto pass = memory.begin(cellar::Tokens{{0}, {position}});
         expect(pass.has_value());
         pass->put(0, std::vector<float>{1}, std::vector<float>{1});
         pass->commit();

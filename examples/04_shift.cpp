@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// Removes tokens from the middle of a text. Later tokens move down, and their keys are rotated.
+// Removes tokens from the middle of a text. Later tokens move down, and their keys are rotated to match.
 #include "expect.hpp"
 #include <cellar/cellar.hpp>
 
@@ -8,8 +8,6 @@
 #include <vector>
 
 int main() {
-    const std::vector<cellar::Position> positions{{0}, {1}, {2}, {3}, {4}};
-    const std::vector<cellar::Sequence> sequences(5);
     const cellar::Sequence text{0};
     const cellar::CacheLimits limits{.capacity = 8, .batch = 5};
     const cellar::CacheShape shape{1, 1, 2};
@@ -18,9 +16,9 @@ int main() {
     // A head of two elements is one rotary pair. Every key is (1, 0), rotated by position * frequency.
     const double frequency = 0.5;
     std::vector<float> k;
-    for (const cellar::Position p : positions) {
-        k.push_back(static_cast<float>(std::cos(p.value * frequency)));
-        k.push_back(static_cast<float>(std::sin(p.value * frequency)));
+    for (int position = 0; position < 5; ++position) {
+        k.push_back(static_cast<float>(std::cos(position * frequency)));
+        k.push_back(static_cast<float>(std::sin(position * frequency)));
     }
     // [/keys]
 
@@ -28,7 +26,7 @@ int main() {
     using Shift = cellar::RopeShift<cellar::Neox>;
     cellar::Cache<cellar::StandardV<float>, cellar::FullCausal, Shift> memory{shape, limits, cellar::FullCausal{},
                                                                               Shift{{frequency}}};
-    auto pass = memory.begin({positions, sequences});
+    auto pass = memory.begin(cellar::Tokens{text, {0}, 5});
     expect(pass.has_value());
     pass->put(0, k, k);
     pass->commit();
@@ -38,8 +36,7 @@ int main() {
     // [/remove]
 
     // [rotated]
-    const cellar::Position position{3}; // of the next token
-    auto next = memory.begin({{&position, 1}, {&text, 1}});
+    auto next = memory.begin(cellar::Tokens{text, memory.next(text)}); // at position 3
     expect(next.has_value());
     next->put(0, std::vector<float>{1, 0}, std::vector<float>{1, 0});
     const auto keys = next->keys(0); // the fifth token is still in cell 4, but at position 2
@@ -49,7 +46,7 @@ int main() {
 
     // [refusal]
     cellar::Cache<> fixed{shape, limits}; // DisabledShift: positions cannot change
-    auto other = fixed.begin({positions, sequences});
+    auto other = fixed.begin(cellar::Tokens{text, {0}, 5});
     expect(other.has_value());
     other->put(0, k, k);
     other->commit();

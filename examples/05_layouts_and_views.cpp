@@ -12,8 +12,7 @@ namespace {
 constexpr int heads = 2;
 constexpr int dim = 4;
 constexpr int tokens = 3;
-const std::vector<cellar::Position> positions{{0}, {1}, {2}};
-const std::vector<cellar::Sequence> sequences(tokens);
+const cellar::Tokens batch{{0}, {0}, tokens};
 const cellar::CacheLimits limits{.capacity = 8, .batch = tokens};
 
 } // namespace
@@ -25,8 +24,8 @@ int main() {
     // [permuted]
     cellar::Cache<cellar::StandardV<float>> standard{{1, heads, dim}, limits};
     cellar::Cache<cellar::PermutedV<cellar::half>> permuted{{1, heads, dim}, limits};
-    auto a = standard.begin({positions, sequences});
-    auto b = permuted.begin({positions, sequences});
+    auto a = standard.begin(batch);
+    auto b = permuted.begin(batch);
     expect(a && b);
     a->put(0, k, k);
     b->put(0, k, k); // rounds floats to the element type of the cache
@@ -49,7 +48,7 @@ int main() {
     const cellar::StridedView<const float, 3> keys{&fused[heads * dim], {tokens, heads, dim}, {row, dim, 1}};
     const cellar::StridedView<const float, 3> values{&fused[2 * heads * dim], {tokens, heads, dim}, {row, dim, 1}};
     cellar::Cache<> memory{{1, heads, dim}, limits};
-    auto pass = memory.begin({positions, sequences});
+    auto pass = memory.begin(batch);
     pass->put(0, keys, values);
     expect(pass->keys(0)(2, 1, 3) == fused[2 * row + heads * dim + dim + 3]);
     pass->commit();

@@ -83,25 +83,19 @@ int main() {
 
     const cellar::Sequence alice{0};
     const cellar::Sequence bob{1};
-    const auto positions = [](int first, int count) {
-        std::vector<cellar::Position> list;
-        for (int i = 0; i < count; ++i) list.push_back({first + i});
-        return list;
-    };
-    const auto of = [](cellar::Sequence s, std::size_t count) { return std::vector<cellar::Sequence>(count, s); };
 
-    expect(feed(memory, {positions(0, 6), of(alice, 6)}, {1, 2, 3, 4, 5, 6}));
+    expect(feed(memory, cellar::Tokens{alice, {0}, 6}, {1, 2, 3, 4, 5, 6}));
     expect(sum(memory, alice) == 21);
 
     // [fork]
     expect(memory.copy_prefix(alice, bob, 6).has_value()); // cells and states are shared, nothing is copied
-    expect(feed(memory, {positions(6, 1), of(bob, 1)}, {100}));
+    expect(feed(memory, cellar::Tokens{bob, {6}}, {100}));
     expect(sum(memory, bob) == 121 && sum(memory, alice) == 21);
     // [/fork]
 
     // [rollback]
-    expect(feed(memory, {positions(6, 3), of(alice, 3)}, {7, 8, 9})); // a draft of three tokens
-    expect(memory.can_resume(alice, {7}));                            // all members can resume at 7
+    expect(feed(memory, cellar::Tokens{alice, {6}, 3}, {7, 8, 9})); // a draft of three tokens
+    expect(memory.can_resume(alice, {7}));                          // all members can resume at 7
     expect(memory.remove(alice, {7}, cellar::to_end).has_value());
     expect(sum(memory, alice) == 28); // only the first token of the draft is kept
     // [/rollback]
@@ -112,10 +106,10 @@ int main() {
     expect(removed.error() == cellar::Refusal{cellar::Reason::cannot_rewind, 2}); // the states refuse,
     expect(memory.member<Full>().tokens(alice) == 7);                             // so the caches remove nothing
 
-    const auto refused = memory.begin({positions(7, 8), of(alice, 8)});
+    const auto refused = memory.begin(cellar::Tokens{alice, {7}, 8});
     expect(refused.error() == cellar::Reason::full && refused.error().member == 1);
     expect(cellar::to_string(refused.error()) == "member 1: full: fewer cells are free than the operation needs");
     // [/refusals]
-    expect(feed(memory, {positions(7, 1), of(alice, 1)}, {10}));
+    expect(feed(memory, cellar::Tokens{alice, {7}}, {10}));
     expect(sum(memory, alice) == 38);
 }
