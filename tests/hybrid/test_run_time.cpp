@@ -17,7 +17,9 @@ using cellar::Refusal;
 
 namespace {
 
+// [type]
 using AtRunTime = cellar::Hybrid<cellar::RunTimePattern, Sliding, Full, Recurrent>;
+// [/type]
 static_assert(cellar::TwoPhaseMemory<AtRunTime>);
 
 Sliding sliding(int layers) {
@@ -68,7 +70,9 @@ TEST_CASE("a pattern that is given at run time leads to the same members as one 
 }
 
 TEST_CASE("members without layers may be left out, and take no part") {
-    AtRunTime memory{{1, no_memory, 1}, std::nullopt, full(2, 5), std::nullopt};
+    // [list]
+    AtRunTime memory{{1, no_memory, 1}, std::nullopt, full(2, 5), std::nullopt}; // layer 1 has no memory
+    // [/list]
     CHECK(memory.layers() == 3);
     CHECK(memory.sequences() == 3);
     REQUIRE(feed(memory, text(0, 0, 8), 3));
