@@ -67,6 +67,7 @@ void decode(DeviceCache& cache, int position, const Rows& rows, Graph& graph) {
     } else {
         if (!graph.is_captured()) graph.capture(stream, put);
         graph.launch(stream);
+        for (int layer = 0; layer < layers; ++layer) pass->mark_put(layer); // the graph wrote them
     }
     pass->commit();
 }
