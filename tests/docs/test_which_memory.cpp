@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+// The code of docs/which-memory.md.
+#include <cellar/cellar.hpp>
+#include <cellar/models/models.hpp>
+
+#include <doctest/doctest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <type_traits>
+#include <vector>
+
+using namespace cellar;
+
+namespace {
+
+constexpr int layers = 4;
+constexpr int heads = 2;
+constexpr int dim = 4;
+const CacheLimits limits{.sequences = 2, .capacity = 16, .batch = 4};
+
+} // namespace
+
+TEST_CASE("full attention with rotary positions") {
+    // [full]
+    using Shift = RopeShift<Neox>; // Interleaved for checkpoints that pair neighbours, such as Meta's and llama2.c's
+    using Llama = Cache<StandardV<bf16>, FullCausal, Shift>;
+    Llama llama{{layers, heads, dim}, limits, {}, Shift{llama3_scaled(rope_frequencies(dim, 500000.0), {})}};
+    // [/full]
+    static_assert(std::is_same_v<models::Llama31_8B::Memory<>, Llama>);
+    CHECK(llama.cells() == 32);
+    // [no-shift]
+    using Plain = Cache<StandardV<bf16>>; // no tokens are removed from the middle: no frequencies needed
+    // [/no-shift]
+    CHECK(Plain{{layers, heads, dim}, limits}.cells() == 32);
+}
+
+TEST_CASE("windows") {
+    // [sliding]
+    using Mistral = Cache<StandardV<bf16>, SlidingWindow<4096>, RopeShift<Neox>>;
+    // [/sliding]
+    static_assert(std::is_same_v<models::Mistral_7B::Memory<>, Mistral>);
+    // [alternating]
+    using Local = Cache<StandardV<bf16>, SlidingWindow<4096>, RopeShift<Neox>>;
+    using Global = Cache<StandardV<bf16>, FullCausal, RopeShift<Neox>>;
+    using Gemma2 = Hybrid<Repeat<Local, Global>, Local, Global>;
+    using Gemma3 = Hybrid<Repeat<Times<5, Local>, Global>, Local, Global>; // with a window of 1024 or 512
+    // [/alternating]
+    static_assert(std::is_same_v<models::Gemma2_9B::Memory<>, Gemma2>);
+    static_assert(Gemma3::place(5) == LayerPlace{.member = 1, .layer = 0});
+    // [chunked]
+    using Chunked = Cache<StandardV<bf16>, ChunkedAttention<8192>, RopeShift<Interleaved>>;
+    using NoPositions = Cache<StandardV<bf16>, FullCausal, UnrotatedShift>; // keys without rotary positions
+    using Llama4 = Hybrid<Every<4, NoPositions, Chunked>, Chunked, NoPositions>;
+    // [/chunked]
+    static_assert(Llama4::place(3) == LayerPlace{.member = 1, .layer = 0});
+}
+
+TEST_CASE("latent attention, shared layers and layers of several shapes") {
+    // [mla]
+    constexpr int latent = 512;
+    constexpr int rotary = 64;
+    // One head, whose key is the latent and the rotary part behind it. There are no values: attention reads the latent.
+    using Mla = Cache<StandardV<bf16>, FullCausal, RopeShift<Interleaved>>;
+    Mla mla{{layers, 1, latent + rotary, 0}, limits, {}, RopeShift<Interleaved>{rope_frequencies(rotary), latent}};
+    // [/mla]
+    auto pass = mla.begin(Tokens{{0}, {0}}).value();
+    const std::vector<float> rows(latent + rotary, 1.0F);
+    // [mla-put]
+    for (int layer = 0; layer < layers; ++layer) pass.put(layer, rows, std::vector<float>{}); // no values
+    // [/mla-put]
+    pass.commit();
+    CHECK(mla.shape()[0].value_dim == 0);
+
+    // [shared]
+    // Layers 0 and 1 have memory. Layer 2 reads that of layer 0, layer 3 that of layer 1: a model puts to 0 and 1 only.
+    const CacheShape shape{std::vector<LayerShape>{{.kv_heads = 2, .key_dim = 4, .value_dim = 4},
+                                                   {.kv_heads = 1, .key_dim = 8, .value_dim = 8},
+                                                   {.kv_heads = 2, .key_dim = 4, .value_dim = 4, .shares = 0},
+                                                   {.kv_heads = 1, .key_dim = 8, .value_dim = 8, .shares = 1}}};
+    Cache<> cache{shape, limits};
+    // [/shared]
+    CHECK(cache.bytes() == 32 * (2 * 2 * 4 + 2 * 8) * 4);
+}
+
+TEST_CASE("encoder and decoder") {
+    // [encoder]
+    using Self = Cache<StandardV<half>, FullCausal, UnrotatedShift>; // learned or relative positions: nothing to rotate
+    using Cross = EncoderMemory<StandardV<half>>;
+    using Whisper = Hybrid<Repeat<Self>, Self, Cross>; // every decoder layer reads both
+    Whisper whisper{layers, Self{{layers, heads, dim}, limits}, Cross{{layers, heads, dim}, limits}};
+    // [/encoder]
+    CHECK(whisper.sequences() == 2);
+}
+
+TEST_CASE("states") {
+    // [states]
+    struct Conv : StateTensor<2> {}; // [width - 1, channels]
+    struct Ssm : StateTensor<3> {};  // [heads, head_dim, states]
+    using Mamba2 = RecurrentMemory<States<Conv, Ssm>>;
+    Mamba2 mamba{StateShape{layers, {{3, 8}, {heads, dim, 4}}}, {.sequences = 2, .batch = 4, .rollback = 1}};
+    // [/states]
+    CHECK(mamba.slots() > 0);
+
+    // [initial]
+    struct Maximum : StateTensor<1> {}; // of the exponents seen so far: it starts from a very small number, not from 0
+    struct Sums : StateTensor<2> {};
+    using Rwkv4 = RecurrentMemory<States<Maximum, Sums>>;
+    Rwkv4 rwkv{StateShape{layers, {{8}, {2, 8}}}, {.sequences = 2, .batch = 4}};
+    for (int layer = 0; layer < layers; ++layer) rwkv.set_initial<Maximum>(layer, std::vector<float>(8, -1e30F));
+    // [/initial]
+    auto pass = rwkv.begin(Tokens{{0}, {0}}).value();
+    CHECK(pass.get<Maximum>(2, pass.micro_batches()[0])(0, 5) == -1e30F);
+}
+
+TEST_CASE("hybrids") {
+    struct Conv : StateTensor<2> {};
+    struct Delta : StateTensor<3> {};
+    // [hybrid]
+    using Attention = Cache<StandardV<bf16>, FullCausal, RopeShift<Neox>>;
+    using Recurrent = RecurrentMemory<States<Conv, Delta>>;
+    using Qwen3Next = Hybrid<Every<4, Attention, Recurrent>, Attention, Recurrent>; // layers 3, 7, 11, ... attend
+    // [/hybrid]
+    static_assert(Qwen3Next::place(3).member == 0 && Qwen3Next::place(4).member == 1);
+
+    // [both]
+    // Every layer attends and has a state: a pattern names one member for a layer, and the pass has the other.
+    using FalconH1 = Hybrid<Repeat<Attention>, Attention, Recurrent>;
+    FalconH1 falcon{layers, Attention{{layers, heads, dim}, limits, {}, RopeShift<Neox>{rope_frequencies(dim)}},
+                    Recurrent{StateShape{layers, {{3, 8}, {heads, dim, 4}}}, {.sequences = 2, .batch = 4}}};
+    auto pass = falcon.begin(Tokens{{0}, {0}, 3}).value();
+    auto& attention = pass.of<Attention>(); // put, keys, values, visible of every layer
+    auto& states = pass.of<Recurrent>();    // micro_batches, get, put of every layer
+    // [/both]
+    const std::vector<float> rows(3 * heads * dim, 1.0F);
+    for (int layer = 0; layer < layers; ++layer) {
+        attention.put(layer, rows, rows);
+        for (const MicroBatch& micro_batch : states.micro_batches()) {
+            (void)states.get<Conv>(layer, micro_batch);
+            states.put(layer, micro_batch);
+        }
+    }
+    pass.commit();
+    CHECK(falcon.next({0}) == Position{3});
+}
