@@ -25,8 +25,8 @@
 
 namespace cellar {
 
-/// What an encoder made of one input (an image, a recording). All its tokens stand at one position of the sequence, and
-/// the sequence's tokens from that position on see them.
+/// The tokens that an encoder computes from one input (an image, a recording). All of them stand at one position of the
+/// sequence, and the sequence's tokens from that position on see them.
 struct EncoderInput {
     Sequence sequence{};
     Position position{};
@@ -36,8 +36,8 @@ struct EncoderInput {
 /// The keys and values of cross attention: written once per input, and visible to every token of its sequence from the
 /// input's position on. Inputs accumulate, as the images of a conversation do; `remove` drops them.
 ///
-/// In `CacheLimits`, the capacity counts tokens of inputs. The batch limits both what one pass writes and the tokens of
-/// a decoder's batch that reads.
+/// In `CacheLimits`, the capacity counts tokens of inputs. The batch limits the tokens that one pass writes, and also
+/// the tokens of a decoder's batch that reads. `positions` has no meaning: inputs and readers may stand at any position.
 ///
 /// The constructor allocates all memory for keys and values; its addresses never change. Every operation does all it
 /// says, or refuses and leaves the memory as it was. Movable, not copyable. One thread may use it at a time.
@@ -84,7 +84,7 @@ public:
         return cells_.begin({positions_, sequences_}, where);
     }
 
-    /// Opens a pass that reads what a decoder's batch sees, at any positions. Refuses with `batch_too_long`.
+    /// Opens a pass that reads the inputs a decoder's batch sees, at any positions. Refuses with `batch_too_long`.
     /// `Batch::groups` do not make later inputs visible.
     Result<Pass> begin(const Batch& batch, const std::source_location& where = std::source_location::current()) {
         const detail::Caller caller{where};

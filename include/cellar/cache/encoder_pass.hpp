@@ -13,10 +13,10 @@ namespace cellar {
 
 struct MemoryAccess;
 
-/// What the tokens of a decoder's batch read of an encoder's inputs: each token sees the inputs of its own sequence at
-/// its position or before. The pass takes no cells and stores nothing, so committing and dropping are the same.
+/// Reads an encoder's inputs for a decoder's batch: each token sees the inputs of its own sequence at its position or
+/// before. The pass takes no cells and stores nothing, so committing and dropping are the same.
 ///
-/// The history is empty if no sequence of the batch has inputs. For a token that sees no input, all of it is hidden.
+/// The history is empty if no token of the batch sees an input. For a token that sees none, all of it is hidden.
 template <class Memory>
 class [[nodiscard]] EncoderPass : public ReadPass<Memory> {
     using Base = ReadPass<Memory>;

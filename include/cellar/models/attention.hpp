@@ -3,14 +3,14 @@
 
 #include <cellar/models/description.hpp>
 
-// Models whose layers all attend, in one and the same way. Where a config.json is named, it was read as quoted by
-// https://github.com/Lightning-AI/litgpt, litgpt/config.py.
+// Models whose layers all have the same kind of attention. The numbers of a config.json named here were read from
+// https://github.com/Lightning-AI/litgpt, litgpt/config.py, which quotes it.
 
 namespace cellar::models {
 
-// https://huggingface.co/meta-llama/Llama-3.1-8B, config.json; the scaling also in the publisher's code,
-// https://github.com/meta-llama/llama-models, models/llama3/model.py. Llama 3 is the same without it. The publisher's
-// own checkpoints pair neighbours.
+// https://huggingface.co/meta-llama/Llama-3.1-8B, config.json. The scaling is also in the publisher's code,
+// https://github.com/meta-llama/llama-models, models/llama3/model.py. Llama 3 is the same without the scaling. The
+// publisher's own checkpoints pair neighbouring elements.
 inline constexpr Rope llama31_rope{.pairing = Pairing::neox, .dims = 128, .base = 500000.0, .scaling = Llama3Scaling{}};
 inline constexpr Description llama31_8b{
     .name = "Llama 3.1 8B",
@@ -27,8 +27,8 @@ inline constexpr Description llama31_70b{
     .full = {.shape = {8, 128, 128}, .rope = llama31_rope},
 };
 
-// https://huggingface.co/mistralai/Mistral-7B-v0.1, config.json. Versions 0.2 and 0.3 see all tokens, with a base of
-// 1000000.
+// https://huggingface.co/mistralai/Mistral-7B-v0.1, config.json. Versions 0.2 and 0.3 have full attention and a base
+// of 1000000.
 inline constexpr Description mistral_7b{
     .name = "Mistral 7B v0.1",
     .layers = 32,
@@ -52,9 +52,9 @@ inline constexpr Description phi4{
     .full = {.shape = {10, 128, 128}, .rope = {.pairing = Pairing::neox, .dims = 128, .base = 250000.0}},
 };
 
-// https://github.com/deepseek-ai/DeepSeek-V3, inference/configs/config_671B.json and inference/model.py: of each token
-// one latent of 512 elements is kept, from which attention reads keys and values both, and 64 elements of rotary key
-// behind it. Its prediction layer is not counted.
+// https://github.com/deepseek-ai/DeepSeek-V3, inference/configs/config_671B.json and inference/model.py. Each token has
+// one latent of 512 elements, which serves as key and value, followed by 64 elements of rotary key. The prediction layer
+// is not counted.
 inline constexpr Description deepseek_v3{
     .name = "DeepSeek-V3",
     .layers = 61,

@@ -71,7 +71,7 @@ struct Description {
     std::string_view pattern{}; ///< the kinds of the layers, repeated from the first layer on: "SSSSSF"
     Attention sliding{};
     Attention full{};
-    StateDescription state[3]{}; ///< a convolution's tail has the inputs it needs besides the newest one
+    StateDescription state[3]{}; ///< of a convolution: the inputs that it needs besides the newest one
 
     constexpr LayerKind kind(int layer) const {
         CELLAR_EXPECTS(layer >= 0 && layer < layers, "layer ", layer, ", expected 0 to ", layers - 1);

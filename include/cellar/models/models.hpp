@@ -23,7 +23,7 @@
 #include <utility>
 #include <vector>
 
-/// Published models (docs/models.md): what they remember, the memory types for it, and their sizes.
+/// Published models (docs/models.md): what each layer remembers, the memory types, and their sizes.
 namespace cellar::models {
 
 namespace detail {
@@ -110,9 +110,9 @@ constexpr std::int64_t bytes_per_sequence(const Description& model) {
            + model.count(LayerKind::recurrent) * model.state_elements() * std::int64_t{sizeof(State)};
 }
 
-/// The value of `bytes` for a model's memories with these limits. Beyond the two above, it counts room for a batch
-/// beside each window; a second state for each sequence in a batch, because a pass does not overwrite what it reads
-/// (without rollback and checkpoints); and gathered rows for the states of one layer.
+/// The value of `bytes` for a model's memories with these limits, without rollback and checkpoints. It also counts room
+/// for a batch in addition to each window; a second state for each sequence of a batch, because a pass does not
+/// overwrite the state that it reads; and gathered rows for the states of one layer.
 template <LayoutPolicy Layout = StandardV<bf16>, Element State = float>
 constexpr std::int64_t total_bytes(const Description& model, const CacheLimits& limits) {
     const std::int64_t slots = limits.sequences + std::min(limits.batch, limits.sequences);
