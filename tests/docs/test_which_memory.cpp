@@ -87,12 +87,16 @@ TEST_CASE("latent attention, shared layers and layers of several shapes") {
 
 TEST_CASE("encoder and decoder") {
     // [encoder]
-    using Self = Cache<StandardV<half>, FullCausal, UnrotatedShift>; // learned or relative positions: nothing to rotate
+    using Self = Cache<StandardV<half>>; // Whisper adds positions to its inputs: stored tokens cannot move
     using Cross = EncoderMemory<StandardV<half>>;
     using Whisper = Hybrid<Repeat<Self>, Self, Cross>; // every decoder layer reads both
     Whisper whisper{layers, Self{{layers, heads, dim}, limits}, Cross{{layers, heads, dim}, limits}};
+
+    using RelativeSelf = Cache<StandardV<half>, FullCausal, UnrotatedShift>; // T5: positions are a bias
+    using T5 = Hybrid<Repeat<RelativeSelf>, RelativeSelf, Cross>;
     // [/encoder]
     CHECK(whisper.sequences() == 2);
+    static_assert(Memory<T5>);
 }
 
 TEST_CASE("states") {
