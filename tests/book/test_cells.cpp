@@ -11,6 +11,7 @@
 #include <bit>
 #include <cstdint>
 #include <random>
+#include <set>
 #include <vector>
 
 using namespace cellar;
@@ -164,8 +165,9 @@ TEST_CASE("cell set: lowest cell, highest cell and bits agree with a plain vecto
     for (const Cell cells : {1, 64, 65, 4096, 5000}) {
         CAPTURE(cells);
         Random random{std::mt19937{static_cast<unsigned>(cells)}};
-        CellSet set{cells};
-        CellSet copy{cells};
+        CellSetMemory memory{cells, 2};
+        CellSet set{memory, 0};
+        CellSet copy{memory, 1};
         Flags model(static_cast<std::size_t>(cells));
         for (int step = 0; step < 1000; ++step) {
             const int first = random(0, cells - 1);
@@ -184,11 +186,14 @@ TEST_CASE("cell set: lowest cell, highest cell and bits agree with a plain vecto
             const CellBounds bounds = lowest < 0 ? CellBounds{} : CellBounds{lowest, cells - 1 - from_end};
             if (random(0, 1) == 0) REQUIRE(set.bounds() == bounds);
             REQUIRE(set.contains(first) == value);
-            const Word bits = set.bits_from(first);
-            for (int i = 0; i < 64; ++i) {
-                const bool expected = first + i < cells && model[static_cast<std::size_t>(first + i)];
-                REQUIRE((bits >> i & 1) == (expected ? 1U : 0U));
-            }
+            int behind = first; // the first cell that was not visited
+            set.for_each_64({first, random(1, cells - first)}, [&](Word bits) {
+                for (int i = 0; i < 64; ++i) {
+                    const bool expected = behind + i < cells && model[static_cast<std::size_t>(behind + i)];
+                    REQUIRE((bits >> i & 1) == (expected ? 1U : 0U));
+                }
+                behind += 64;
+            });
             if (step % 50 == 0) {
                 Flags held(static_cast<std::size_t>(cells));
                 set.for_each_word([&](std::int64_t at, Word word) {
@@ -204,7 +209,82 @@ TEST_CASE("cell set: lowest cell, highest cell and bits agree with a plain vecto
         }
         set.clear();
         CHECK(set.bounds().empty());
-        CHECK(set.bits_from(0) == 0);
+        CHECK_FALSE(set.contains(0));
+        copy.clear();
+        CHECK(memory.blocks().taken() == 0);
+        CHECK(memory.branches().taken() == 0);
+    }
+}
+
+TEST_CASE("cell sets: memory follows the cells, and serves other sets once it is given back") {
+    constexpr Cell cells = 1 << 20;
+    Random random{std::mt19937{12}};
+    CellSetMemory memory{cells, 3, 0};
+    CHECK_FALSE(memory.is_complete());
+    std::vector<CellSet> sets;
+    std::vector<std::set<Cell>> models(3);
+    for (int i = 0; i < 3; ++i) sets.emplace_back(memory, i);
+    for (int step = 0; step < 3000; ++step) {
+        const auto i = static_cast<std::size_t>(random(0, 2));
+        const Cell cell = random(0, 3) * 8192 + random(0, 3) * 512 + random(0, 40);
+        const int choice = random(0, 9);
+        if (choice == 0) {
+            memory.blocks().reserve(sets[i].block_count());
+            memory.branches().reserve(sets[i].branch_count());
+            sets[(i + 1) % 3].assign(sets[i]);
+            models[(i + 1) % 3] = models[i];
+        } else if (choice == 1 && random(0, 20) == 0) {
+            sets[i].clear();
+            models[i].clear();
+        } else if (choice < 6) {
+            memory.blocks().reserve(1);
+            memory.branches().reserve(1);
+            sets[i].add(cell);
+            models[i].insert(cell);
+        } else {
+            sets[i].remove_word(word_of(cell), Word{1} << bit_of(cell));
+            models[i].erase(cell);
+        }
+        std::int64_t blocks = 0;
+        std::int64_t branches = 0;
+        for (std::size_t k = 0; k < 3; ++k) {
+            std::set<Cell> held;
+            sets[k].for_each_word([&](std::int64_t at, Word word) {
+                for (; word != 0; word &= word - 1) held.insert(static_cast<Cell>(at * 64 + std::countr_zero(word)));
+            });
+            REQUIRE(held == models[k]);
+            std::set<Cell> of_blocks;
+            std::set<Cell> of_branches;
+            for (const Cell c : models[k]) {
+                of_blocks.insert(c / 512);
+                of_branches.insert(c / 8192);
+            }
+            REQUIRE(sets[k].block_count() == static_cast<std::int64_t>(of_blocks.size()));
+            REQUIRE(sets[k].branch_count() == static_cast<std::int64_t>(of_branches.size()));
+            blocks += sets[k].block_count();
+            branches += sets[k].branch_count();
+        }
+        REQUIRE(memory.blocks().taken() == blocks);
+        REQUIRE(memory.branches().taken() == branches);
+    }
+}
+
+TEST_CASE("cell sets: no cells lie in more blocks and branches than are reserved for them") {
+    Random random{std::mt19937{13}};
+    for (int trial = 0; trial < 2000; ++trial) {
+        const Cell cells = random(1, 40000);
+        CellSetMemory memory{cells, 1};
+        CellSet set{memory, 0};
+        std::int64_t runs = 0;
+        std::int64_t tokens = 0;
+        for (Cell first = random(0, 600); first < cells; ++runs) {
+            const int n = std::min(cells - first, random(0, 1) == 0 ? 1 : random(1, 1500));
+            set.add(first, n);
+            tokens += n;
+            first += n + random(1, random(0, 1) == 0 ? 3 : 12000);
+        }
+        REQUIRE(set.block_count() <= memory.max_blocks(tokens, runs));
+        REQUIRE(set.branch_count() <= memory.max_branches(tokens, runs));
     }
 }
 
@@ -215,15 +295,16 @@ TEST_CASE("cell set: assign makes it equal to another set of many cells or few")
             if (a.contains(c) != b.contains(c)) return false;
         return a.bounds() == b.bounds();
     };
-    CellSet all{cells};
+    CellSetMemory memory{cells, 5};
+    CellSet all{memory, 0};
     all.add(0, cells);
-    CellSet some{cells};
+    CellSet some{memory, 1};
     some.add(70, 5000);
-    CellSet few{cells};
+    CellSet few{memory, 2};
     few.add(7, 1);
     few.add(8000, 3);
-    CellSet none{cells};
-    CellSet changed{cells};
+    CellSet none{memory, 3};
+    CellSet changed{memory, 4};
     for (CellSet* next : {&some, &all, &few, &all, &none, &all, &some, &few}) {
         changed.assign(*next);
         CHECK(equal(changed, *next));

@@ -222,7 +222,8 @@ TEST_CASE("visible cells: after every slide, the set agrees with the definition"
         constexpr Cell cells = 4096;
         const std::int32_t sinks = random(0, 1) * random(1, 6);
         Mirror mirror;
-        VisibleCells visible{cells, sinks};
+        CellSetMemory memory{cells, 1};
+        VisibleCells visible{memory, 0, sinks};
         std::int32_t from = 0;
         std::int32_t to = 0;
         for (int step = 0; step < 60; ++step) {
@@ -283,7 +284,8 @@ TEST_CASE("visible cells: after every slide, the set agrees with the definition"
 TEST_CASE("visible cells: after a query among the sinks, the next query sees all sinks") {
     PositionRuns runs{8};
     runs.insert({0}, 0, 4);
-    VisibleCells visible{64, 4};
+    CellSetMemory memory{64, 1};
+    VisibleCells visible{memory, 0, 4};
     visible.slide(runs, {0}, {2});
     CHECK_FALSE(visible.follow(runs, {4}, 4, {0}));
     visible.appended({4}, 4, 1);

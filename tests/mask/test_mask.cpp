@@ -19,8 +19,8 @@ struct Random {
     int operator()(int min, int max) { return std::uniform_int_distribution<int>{min, max}(engine); }
 };
 
-CellSet random_set(Cell cells, Random& random) {
-    CellSet set{cells};
+CellSet random_set(CellSetMemory& memory, Cell cells, Random& random) {
+    CellSet set{memory, 0};
     for (int i = 0; i < 60; ++i) set.add(random(0, cells - 9), random(1, 8));
     return set;
 }
@@ -30,13 +30,14 @@ template <class T>
 void check_rows(T untouched) {
     constexpr Cell cells = 500;
     Random random{std::mt19937{7}};
-    const CellSet set = random_set(cells, random);
+    CellSetMemory memory{cells, 1};
+    const CellSet set = random_set(memory, cells, random);
     for (int trial = 0; trial < 500; ++trial) {
         const int first = random(0, cells - 1);
         const CellRange history{first, random(0, cells - first)};
         // Not a vector of T, because std::vector<bool> packs its elements.
-        std::vector<std::uint8_t> memory((static_cast<std::size_t>(history.count) + 1) * sizeof(T));
-        T* const row = reinterpret_cast<T*>(memory.data());
+        std::vector<std::uint8_t> bytes((static_cast<std::size_t>(history.count) + 1) * sizeof(T));
+        T* const row = reinterpret_cast<T*>(bytes.data());
         row[history.count] = untouched;
         write_mask_row(set, history, row);
         for (std::int32_t i = 0; i < history.count; ++i) {
@@ -58,7 +59,8 @@ TEST_CASE("a row has the right value for each cell of the history, and nothing b
 TEST_CASE("a row of bits has the right bit for each cell of the history") {
     constexpr Cell cells = 500;
     Random random{std::mt19937{8}};
-    const CellSet set = random_set(cells, random);
+    CellSetMemory memory{cells, 1};
+    const CellSet set = random_set(memory, cells, random);
     for (int trial = 0; trial < 500; ++trial) {
         const int first = random(0, cells - 1);
         const CellRange history{first, random(0, cells - first)};

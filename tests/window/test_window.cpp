@@ -48,7 +48,7 @@ TEST_CASE("window: every policy obeys the laws, before and after it is resolved"
 }
 
 TEST_CASE("sliding window: a token sees as many tokens as the width, itself included") {
-    const SlidingWindow<4> window;
+    const SlidingWindow<4> window{};
     CHECK(window.oldest_visible({0}) == Position{0});
     CHECK(window.oldest_visible({3}) == Position{0});
     CHECK(window.oldest_visible({4}) == Position{1});
@@ -87,7 +87,7 @@ TEST_CASE("window: there are cells for what is kept and for a batch") {
 }
 
 TEST_CASE("chunked attention: a token sees from the start of its chunk") {
-    const ChunkedAttention<4> window;
+    const ChunkedAttention<4> window{};
     CHECK(window.oldest_visible({3}) == Position{0});
     CHECK(window.oldest_visible({4}) == Position{4});
     CHECK(window.oldest_visible({7}) == Position{4});

@@ -28,17 +28,17 @@ using ViolationHandler = void (*)(const Violation&);
 
 namespace detail {
 
-/// Where the calling code called the public function that runs now; null outside of one.
-inline thread_local constinit const std::source_location* current_caller = nullptr;
+/// Where the calling code called the public function that runs now; line 0 outside of one.
+inline thread_local constinit std::source_location current_caller{};
 
 /// Stands at the beginning of public functions: violations that it or anything below it finds name the caller's line.
 class Caller {
 public:
-    explicit Caller(const std::source_location& where) noexcept : outermost_{current_caller == nullptr} {
-        if (outermost_) current_caller = &where;
+    explicit Caller(const std::source_location& where) noexcept : outermost_{current_caller.line() == 0} {
+        if (outermost_) current_caller = where;
     }
     ~Caller() {
-        if (outermost_) current_caller = nullptr;
+        if (outermost_) current_caller = {};
     }
     Caller(const Caller&) = delete;
     Caller& operator=(const Caller&) = delete;
@@ -70,8 +70,8 @@ inline std::string text(Sequence part) {
 template <class... Parts>
 [[noreturn, gnu::cold, gnu::noinline]] void violated(const char* condition, const std::source_location& check,
                                                      const Parts&... parts) {
-    const std::source_location where = current_caller != nullptr ? *current_caller : check;
-    current_caller = nullptr; // a handler may throw past the caller's scope, and may call cellar itself
+    const std::source_location where = current_caller.line() != 0 ? current_caller : check;
+    current_caller = {}; // a handler may throw past the caller's scope, and may call cellar itself
     if (const ViolationHandler handler = violation_handler.load())
         handler(Violation{condition, (std::string{} + ... + text(parts)), where.file_name(),
                           static_cast<int>(where.line())});

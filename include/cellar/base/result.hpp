@@ -77,7 +77,7 @@ class [[nodiscard]] Result {
 public:
     Result(T value) : value_{std::move(value)} {}
     Result(Refusal refusal) : refusal_{refusal} {
-        if (detail::current_caller != nullptr) refused_at_ = *detail::current_caller;
+        if (detail::current_caller.line() != 0) refused_at_ = detail::current_caller;
     }
     Result(Reason reason) : Result{Refusal{reason}} {}
 

@@ -134,13 +134,7 @@ public:
         if (size_.positions == Positions::consecutive)
             if (const Result<void> expected = expect_consecutive(batch); !expected) return expected;
         if (batch.tokens() > table_.free().count()) return Reason::full;
-        reserve_runs(batch);
         return {};
-    }
-
-    /// Reserves room in the runs of the batch's sequences.
-    void reserve_runs(const Batch& batch) {
-        for (const Sequence s : batch.sequences) table_.unchecked(s).runs.reserve(2 * std::int64_t{batch.tokens()} + 1);
     }
 
     /// Opens the pass that was prepared: the batch's tokens get cells, and belong to their sequences until `commit` or
@@ -156,6 +150,7 @@ public:
         expect_batch(batch, size_.sequences);
         if (batch.tokens() > size_.batch) return Reason::batch_too_long;
         if (!batch.groups.empty()) expect_groups_of_one_sequence(batch);
+        table_.prepare_tokens(batch.sequences);
         return {};
     }
 

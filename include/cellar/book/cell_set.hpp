@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include <cellar/base/zeroed.hpp>
+#include <cellar/book/cell_set_memory.hpp>
 #include <cellar/book/words.hpp>
 
 #include <algorithm>
 #include <bit>
+#include <cstddef>
 #include <cstdint>
 
 namespace cellar::detail {
@@ -23,12 +24,21 @@ struct CellBounds {
     bool operator==(const CellBounds&) const = default;
 };
 
-/// A set of cells: a bitmap, with a summary of one bit for each non-zero word. Adding or removing n neighbouring cells
-/// is O(n / 64). Clearing is O(cells / 4096) plus the non-zero words. The lowest and the highest cell are tracked.
-/// Memory is touched only where a cell has been in the set.
+/// A set of cells: a bitmap in blocks of 512 cells, below a tree of two levels. Adding or removing n neighbouring cells
+/// is O(n / 64). Visiting and clearing cost O(blocks with a cell), plus O(cells / 8192) between the lowest and the
+/// highest cell, which are tracked.
+///
+/// Members that add cells need blocks and branches that were reserved in the memory.
 class CellSet {
+    using Block = CellSetMemory::Blocks::Node;
+    using Branch = CellSetMemory::Branches::Node;
+    static constexpr std::int64_t block_words = CellSetMemory::block_words;
+    static constexpr std::int64_t branch_blocks = CellSetMemory::branch_blocks;
+    static constexpr std::int64_t branch_words = block_words * branch_blocks;
+
 public:
-    explicit CellSet(Cell cells) : word_count_{words_for(cells)}, words_{word_count_ + words_for(word_count_)} {}
+    /// Set number `index` of `memory`, which must outlive it.
+    CellSet(CellSetMemory& memory, std::int32_t index) : memory_{&memory}, root_{memory.root(index)} {}
 
     void add(Cell cell) {
         set(word_of(cell), Word{1} << bit_of(cell));
@@ -47,15 +57,26 @@ public:
         within_.include({lowest_of(at, cells), highest_of(at, cells)});
     }
 
+    /// Cells that are not in the set are ignored.
     void remove_word(std::int64_t at, Word cells) {
-        words_[at] &= ~cells;
-        if (words_[at] == 0) summary(word_of(at)) &= ~(Word{1} << bit_of(at));
+        std::uint32_t& branch = root_[at / branch_words];
+        std::uint32_t& block = branches()[branch].values[child_of(at)];
+        if (block == 0) return;
+        Word& word = blocks()[block].values[at % block_words];
+        word &= ~cells;
+        if (word == 0 && blocks()[block].empty()) {
+            give_block(block);
+            if (branches()[branch].empty()) give_branch(branch);
+        }
         if (at == word_of(within_.lowest) || at == word_of(within_.highest)) is_tight_ = false;
     }
 
     void clear() {
-        for_each_word([&](std::int64_t at, Word) { words_[at] = 0; });
-        for (std::int64_t i = 0; i < summaries(); ++i) summary(i) = 0;
+        for_each_root([&](std::int64_t i) {
+            for (std::uint32_t& block : branches()[root_[i]].values)
+                if (block != 0) give_block(block);
+            give_branch(root_[i]);
+        });
         within_ = {};
         is_tight_ = true;
     }
@@ -63,12 +84,13 @@ public:
     /// Calls `visit(word, cells)` for every non-zero word, in order. The visit may remove its cells.
     template <class Visit>
     void for_each_word(Visit visit) const {
-        for (std::int64_t i = 0; i < summaries(); ++i) {
-            for (Word rest = summary(i); rest != 0; rest &= rest - 1) {
-                const std::int64_t at = i * 64 + std::countr_zero(rest);
-                visit(at, words_[at]);
+        for_each_root([&](std::int64_t i) {
+            const Branch branch = branches()[root_[i]]; // a copy, because the visit may give it back
+            for (std::int64_t child = 0; child < branch_blocks; ++child) {
+                const std::int64_t at = i * branch_words + child * block_words;
+                if (branch.values[static_cast<std::size_t>(child)] != 0) visit_block(at, visit);
             }
-        }
+        });
     }
 
     /// Calls `visit(run)` for every run of neighbouring cells, in order.
@@ -92,22 +114,37 @@ public:
         if (run.count != 0) visit(run);
     }
 
-    /// Becomes equal to `other`, a set over the same number of cells.
-    void assign(const CellSet& other) {
-        for (std::int64_t i = 0; i < summaries(); ++i) {
-            const Word used = summary(i) | other.summary(i);
-            const Word* const from = other.words_.data() + i * 64;
-            Word* const to = words_.data() + i * 64;
-            if (used == ~Word{0}) {
-                std::copy(from, from + 64, to);
-            } else {
-                for (Word rest = used; rest != 0; rest &= rest - 1)
-                    to[std::countr_zero(rest)] = from[std::countr_zero(rest)];
-            }
-            summary(i) = other.summary(i);
+    /// Calls `visit(bits)` for the cells from `range.first` on, 64 at a time, until the range is covered. The last bits
+    /// may reach beyond it; cells that do not exist are not in the set.
+    template <class Visit>
+    void for_each_64(CellRange range, Visit visit) const {
+        const std::int64_t shift = bit_of(range.first);
+        std::int64_t at = word_of(range.first);
+        const Block* block = &block_of(at);
+        for (std::int32_t done = 0; done < range.count; done += word_bits) {
+            const Word low = block->values[in_block(at)] >> shift;
+            if (++at % block_words == 0) block = at < memory_->words() ? &block_of(at) : &blocks()[0];
+            visit(shift == 0 ? low : low | block->values[in_block(at)] << (word_bits - shift));
         }
+    }
+
+    /// Becomes equal to `other`, another set of the same memory.
+    void assign(const CellSet& other) {
+        clear();
+        other.for_each_root([&](std::int64_t i) {
+            root_[i] = branches().take();
+            for (std::size_t child = 0; child < branch_blocks; ++child) {
+                const std::uint32_t from = branches()[other.root_[i]].values[child];
+                if (from == 0) continue;
+                const std::uint32_t block = blocks().take();
+                blocks()[block] = blocks()[from];
+                branches()[root_[i]].values[child] = block;
+            }
+        });
         within_ = other.within_;
         is_tight_ = other.is_tight_;
+        block_count_ = other.block_count_;
+        branch_count_ = other.branch_count_;
     }
 
     /// O(1), except after the lowest or the highest cell was removed: then the search continues from there.
@@ -116,26 +153,71 @@ public:
         return within_;
     }
 
-    bool contains(Cell cell) const { return (words_[cell / 64] >> (cell % 64) & 1) != 0; }
+    bool contains(Cell cell) const { return (word(word_of(cell)) >> bit_of(cell) & 1) != 0; }
 
-    /// The 64 cells from `first` on as bits; cells beyond the last are not in the set.
-    Word bits_from(Cell first) const {
-        const std::int64_t at = first / 64;
-        const int shift = first % 64;
-        const Word low = words_[at] >> shift;
-        if (shift == 0 || at + 1 >= word_count_) return low;
-        return low | words_[at + 1] << (64 - shift);
-    }
+    /// What the set has taken from its memory.
+    std::int64_t block_count() const { return block_count_; }
+    std::int64_t branch_count() const { return branch_count_; }
 
 private:
-    static Cell lowest_of(std::int64_t at, Word cells) { return static_cast<Cell>(at * 64 + std::countr_zero(cells)); }
+    static std::size_t child_of(std::int64_t at) { return static_cast<std::size_t>(at / block_words % branch_blocks); }
+    static std::size_t in_block(std::int64_t at) { return static_cast<std::size_t>(at % block_words); }
+
+    static Cell lowest_of(std::int64_t at, Word cells) {
+        return static_cast<Cell>(at * word_bits + std::countr_zero(cells));
+    }
     static Cell highest_of(std::int64_t at, Word cells) {
-        return static_cast<Cell>(at * 64 + 63 - std::countl_zero(cells));
+        return static_cast<Cell>(at * word_bits + word_bits - 1 - std::countl_zero(cells));
     }
 
+    CellSetMemory::Blocks& blocks() const { return memory_->blocks(); }
+    CellSetMemory::Branches& branches() const { return memory_->branches(); }
+
+    // A block that does not exist reads as node 0, which is empty.
+    const Block& block_of(std::int64_t at) const {
+        return blocks()[branches()[root_[at / branch_words]].values[child_of(at)]];
+    }
+    Word word(std::int64_t at) const { return block_of(at).values[in_block(at)]; }
+
     void set(std::int64_t at, Word cells) {
-        words_[at] |= cells;
-        summary(word_of(at)) |= Word{1} << bit_of(at);
+        std::uint32_t& branch = root_[at / branch_words];
+        if (branch == 0) {
+            branch = branches().take();
+            ++branch_count_;
+        }
+        std::uint32_t& block = branches()[branch].values[child_of(at)];
+        if (block == 0) {
+            block = blocks().take();
+            ++block_count_;
+        }
+        blocks()[block].values[in_block(at)] |= cells;
+    }
+
+    void give_block(std::uint32_t& block) {
+        blocks().give(block);
+        block = 0;
+        --block_count_;
+    }
+
+    void give_branch(std::uint32_t& branch) {
+        branches().give(branch);
+        branch = 0;
+        --branch_count_;
+    }
+
+    template <class Visit>
+    void visit_block(std::int64_t at, Visit& visit) const {
+        const Block block = block_of(at); // a copy, because the visit may give it back
+        for (std::int64_t i = 0; i < block_words; ++i)
+            if (const Word cells = block.values[in_block(i)]; cells != 0) visit(at + i, cells);
+    }
+
+    template <class Visit>
+    void for_each_root(Visit visit) const {
+        if (within_.empty()) return;
+        const std::int64_t last = word_of(within_.highest) / branch_words;
+        for (std::int64_t i = word_of(within_.lowest) / branch_words; i <= last; ++i)
+            if (root_[i] != 0) visit(i);
     }
 
     void tighten() {
@@ -144,35 +226,38 @@ private:
     }
 
     Cell find_lowest() const {
-        const std::int64_t first = word_of(within_.lowest);
-        if (words_[first] != 0) return lowest_of(first, words_[first]);
-        for (std::int64_t i = word_of(first); i < summaries(); ++i) {
-            if (summary(i) == 0) continue;
-            const std::int64_t at = i * 64 + std::countr_zero(summary(i));
-            return lowest_of(at, words_[at]);
+        std::int64_t at = word_of(within_.lowest);
+        for (const std::int64_t last = word_of(within_.highest); at <= last;) {
+            if (const Word cells = word(at); cells != 0) return lowest_of(at, cells);
+            const std::int64_t empty = empty_words(at);
+            at = (at / empty + 1) * empty;
         }
         return CellBounds{}.lowest;
     }
 
     Cell find_highest() const {
-        const std::int64_t last = word_of(within_.highest);
-        if (words_[last] != 0) return highest_of(last, words_[last]);
-        for (std::int64_t i = word_of(last); i >= 0; --i) {
-            if (summary(i) == 0) continue;
-            const std::int64_t at = i * 64 + 63 - std::countl_zero(summary(i));
-            return highest_of(at, words_[at]);
+        std::int64_t at = word_of(within_.highest);
+        for (const std::int64_t first = word_of(within_.lowest); at >= first;) {
+            if (const Word cells = word(at); cells != 0) return highest_of(at, cells);
+            const std::int64_t empty = empty_words(at);
+            at = at / empty * empty - 1;
         }
         return CellBounds{}.highest;
     }
 
-    std::int64_t summaries() const { return words_.size() - word_count_; }
-    Word& summary(std::int64_t i) { return words_[word_count_ + i]; }
-    Word summary(std::int64_t i) const { return words_[word_count_ + i]; }
+    // How many words around the empty word `at` are known to be empty: those of its branch, or block, or itself.
+    std::int64_t empty_words(std::int64_t at) const {
+        const std::uint32_t branch = root_[at / branch_words];
+        if (branch == 0) return branch_words;
+        return branches()[branch].values[child_of(at)] == 0 ? block_words : 1;
+    }
 
-    std::int64_t word_count_;
-    ZeroedArray<Word> words_; // the bitmap, then the summary
-    CellBounds within_;       // contains all cells
-    bool is_tight_ = true;    // within_ is exact
+    CellSetMemory* memory_;
+    std::uint32_t* root_; // the numbers of branches, for 8192 cells each; 0: none
+    CellBounds within_;   // contains all cells
+    std::int32_t block_count_ = 0;
+    std::int32_t branch_count_ = 0;
+    bool is_tight_ = true; // within_ is exact
 };
 
 } // namespace cellar::detail

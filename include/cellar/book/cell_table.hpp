@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <cellar/base/batch.hpp>
 #include <cellar/base/contract.hpp>
 #include <cellar/base/plan.hpp>
 #include <cellar/base/result.hpp>
@@ -15,6 +16,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <numeric>
 #include <span>
 #include <utility>
@@ -24,14 +26,15 @@ namespace cellar::detail {
 
 /// The cells of one sequence. Two cache lines, because a pass reads a record for every token.
 struct alignas(64) SequenceRecord {
-    SequenceRecord(Cell cells, std::int64_t planned_runs, std::int32_t sinks)
-        : runs{planned_runs}, visible{cells, sinks} {}
+    SequenceRecord(std::int64_t planned_runs, CellSetMemory& sets, std::int32_t index, std::int32_t sinks)
+        : runs{planned_runs}, visible{sets, index, sinks} {}
 
     PositionRuns runs;
     VisibleCells visible;
-    Position expected{};     ///< of the next token of batch number `batch`, while that is checked
-    std::uint32_t batch = 0; ///< the last batch that was checked and had tokens of this sequence
-    bool in_pass = false;    ///< the sequence has tokens in the open pass
+    Position expected{};              ///< of the next token of batch number `batch`, while that is checked
+    std::uint32_t batch = 0;          ///< the last batch that was checked and had tokens of this sequence
+    std::int32_t tokens_in_batch = 0; ///< scratch memory of `CellTable::reserve`
+    bool in_pass = false;             ///< the sequence has tokens in the open pass
 };
 
 /// Which sequence owns which cells, and which cells are free. It knows neither windows nor passes; `CacheBook` does.
@@ -43,9 +46,12 @@ public:
     /// `planned_runs`: the runs that each sequence has room for from the start; `sinks`: first positions that are
     /// always visible.
     CellTable(Cell cells, std::int32_t sequences, std::int64_t planned_runs, std::int32_t sinks)
-        : cells_{cells}, free_{cells}, owners_{cells, sequences} {
+        : cells_{cells},
+          free_{cells},
+          owners_{cells, sequences},
+          sets_{std::make_unique<CellSetMemory>(cells, sequences)} {
         sequences_.reserve(static_cast<std::size_t>(sequences));
-        for (std::int32_t s = 0; s < sequences; ++s) sequences_.emplace_back(cells, planned_runs, sinks);
+        for (std::int32_t s = 0; s < sequences; ++s) sequences_.emplace_back(planned_runs, *sets_, s, sinks);
     }
 
     Cell cells() const { return cells_; }
@@ -62,6 +68,14 @@ public:
     SequenceRecord& record(Sequence s) { return const_cast<SequenceRecord&>(std::as_const(*this).record(s)); }
     /// The same without a check, for sequences of a checked batch.
     SequenceRecord& unchecked(Sequence s) { return sequences_[static_cast<std::size_t>(s.value)]; }
+
+    /// Reserves room for tokens of these sequences, one for each mention, and for any query of them. O(n).
+    void prepare_tokens(IdSpan<Sequence> sequences) {
+        const auto n = static_cast<std::int64_t>(sequences.size());
+        bool has_room = sets_->is_complete();
+        for (const Sequence s : sequences) has_room = has_room && unchecked(s).runs.has_room(runs_for(n));
+        if (!has_room) reserve_each(sequences);
+    }
 
     /// Takes n free cells, in ascending order: the lowest run of n, else the n lowest. They count as owned from now on;
     /// `enter` names the owner. `taken` is empty before. O(n log cells).
@@ -120,7 +134,11 @@ public:
         CELLAR_EXPECTS(length >= 0, "copy_prefix: the length is ", length, ", expected 0 or more");
         const SequenceRecord& source = record(from);
         SequenceRecord& target = record(to);
-        if (from != to) target.runs.reserve(source.runs.runs() - target.runs.runs() + 2);
+        if (from == to) return;
+        target.runs.reserve(source.runs.runs() - target.runs.runs() + 2);
+        if (sets_->is_complete()) return;
+        sets_->blocks().reserve(source.visible.cells().block_count());
+        sets_->branches().reserve(source.visible.cells().branch_count());
     }
 
     /// `to` gives up its own cells and shares those of `from` below position `length`. No data moves. Nothing happens
@@ -193,6 +211,35 @@ public:
     }
 
 private:
+    // The runs that n tokens can add to a sequence.
+    static std::int64_t runs_for(std::int64_t n) { return 2 * n + 1; }
+
+    // The same as prepare_tokens, with no more room for a sequence than its own tokens need.
+    void reserve_each(IdSpan<Sequence> sequences) {
+        const struct Count {
+            ~Count() { // also if there is no memory
+                for (const Sequence s : sequences) table.unchecked(s).tokens_in_batch = 0;
+            }
+            CellTable& table;
+            IdSpan<Sequence> sequences;
+        } count{*this, sequences};
+        auto blocks = static_cast<std::int64_t>(sequences.size());
+        std::int64_t branches = blocks;
+        for (const Sequence s : sequences) ++unchecked(s).tokens_in_batch;
+        for (const Sequence s : sequences) {
+            SequenceRecord& r = unchecked(s);
+            const std::int32_t tokens = std::exchange(r.tokens_in_batch, 0);
+            if (tokens == 0) continue; // not its first mention
+            r.runs.reserve(runs_for(tokens));
+            const CellSet& set = r.visible.cells();
+            blocks += sets_->max_blocks(r.runs.tokens(), r.runs.runs()) - set.block_count();
+            branches += sets_->max_branches(r.runs.tokens(), r.runs.runs()) - set.branch_count();
+        }
+        if (sets_->is_complete()) return;
+        sets_->blocks().reserve(blocks);
+        sets_->branches().reserve(branches);
+    }
+
     void forget(SequenceRecord& r, Position from, Position to) {
         disown(r, from, to);
         r.runs.erase(from, to);
@@ -287,6 +334,7 @@ private:
     Cell cells_;
     FreeCells free_;
     OwnerCount owners_;
+    std::unique_ptr<CellSetMemory> sets_; // at a fixed address, for the records
     std::vector<SequenceRecord> sequences_;
 };
 

@@ -26,6 +26,9 @@ public:
     Position first() const { return {runs_[0].position}; }
     Position last() const { return {runs_.back().last()}; }
 
+    /// True if `more` runs can be added.
+    bool has_room(std::int64_t more) const { return runs_.has_room(more); }
+
     /// Makes room for `more` runs. Allocates only if that is more than was planned for.
     void reserve(std::int64_t more) { runs_.reserve(more); }
 

@@ -45,9 +45,12 @@ public:
 
     void push_back(const Run& run) { *end_++ = run; }
 
+    /// True if `more` runs can be added.
+    bool has_room(std::int64_t more) const { return more <= limit_ - end_; }
+
     /// Makes room for `more` runs. Allocates only if that is more than was planned for.
     void reserve(std::int64_t more) {
-        if (more <= limit_ - end_) return;
+        if (has_room(more)) return;
         if (size() + more > planned()) return reallocate(2 * (size() + more));
         std::copy(begin_, end_, storage_.get());
         stand_at(storage_.get(), size());

@@ -13,7 +13,8 @@ namespace cellar::detail {
 /// next, only the cells whose visibility changes are touched.
 class VisibleCells {
 public:
-    VisibleCells(Cell cells, std::int32_t sinks) : set_{cells}, sinks_{sinks} {}
+    /// Set number `index` of `memory`, which needs room for the blocks of all the sequence's cells.
+    VisibleCells(CellSetMemory& memory, std::int32_t index, std::int32_t sinks) : set_{memory, index}, sinks_{sinks} {}
 
     const CellSet& cells() const { return set_; }
     CellBounds bounds() { return set_.bounds(); }

@@ -206,7 +206,7 @@ private:
         auto& book = state().book;
         if (limits().placement == Placement::contiguous && book.is_too_scattered_for(begin.batch.tokens())) {
             defragment();
-            book.reserve_runs(begin.batch);
+            book.table().prepare_tokens(begin.batch.sequences);
         }
         book.open(begin.batch);
         return MemoryAccess::make<Pass>(state(), begin.batch.tokens(), book.pass().history, false);

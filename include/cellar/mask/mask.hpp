@@ -58,19 +58,24 @@ void write_mask_word(Word bits, T* out, std::index_sequence<Byte...>) {
 template <class T>
 void write_mask_row(const CellSet& visible, CellRange history, T* row) {
     constexpr std::make_index_sequence<8> bytes;
-    std::int32_t done = 0;
-    for (; done + 64 <= history.count; done += 64)
-        write_mask_word(visible.bits_from(history.first + done), row + done, bytes);
-    if (done == history.count) return;
-    T rest[64];
-    write_mask_word(visible.bits_from(history.first + done), rest, bytes);
-    std::memcpy(row + done, rest, static_cast<std::size_t>(history.count - done) * sizeof(T));
+    std::int32_t left = history.count;
+    visible.for_each_64(history, [&](Word bits) {
+        if (left >= 64) {
+            write_mask_word(bits, row, bytes);
+            row += 64;
+            left -= 64;
+        } else {
+            T rest[64];
+            write_mask_word(bits, rest, bytes);
+            std::memcpy(row, rest, static_cast<std::size_t>(left) * sizeof(T));
+        }
+    });
 }
 
 /// Writes the row as bits, 64 cells per word, from the first cell of `history` on. Bits beyond it are unspecified.
 /// O(history / 64).
 inline void write_mask_bits(const CellSet& visible, CellRange history, std::uint64_t* row) {
-    for (std::int32_t done = 0; done < history.count; done += 64) *row++ = visible.bits_from(history.first + done);
+    visible.for_each_64(history, [&](Word bits) { *row++ = bits; });
 }
 
 } // namespace cellar::detail

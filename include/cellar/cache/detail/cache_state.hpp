@@ -29,17 +29,20 @@ Cell checked_cells(const CacheLimits& limits, const Window& resolved) {
     return static_cast<Cell>(cells);
 }
 
-/// The size of a cache's book. A sequence gets room for the runs of its share of the pool, plus those of a pass.
+/// The size of a cache's book. A sequence gets room for the runs of its share of the pool, plus those of a pass, up to
+/// 64 MB for all sequences; beyond that, preparing a pass reserves more.
 template <WindowPolicy Window>
 BookSize book_size(const CacheLimits& limits, const Window& resolved) {
     const Cell cells = checked_cells(limits, resolved);
     const std::int64_t own = resolved.cells(1, planned_capacity(limits), limits.batch);
     const std::int64_t share = (std::int64_t{cells} + limits.sequences - 1) / limits.sequences;
+    constexpr std::int64_t planned_in_all = (std::int64_t{64} << 20) / std::int64_t{2 * sizeof(PositionRun)};
     return {.cells = cells,
             .sequences = limits.sequences,
             .batch = limits.batch,
             .padding = limits.padding,
-            .planned_runs = std::min(own, share + limits.batch) + 2 * std::int64_t{limits.batch} + 2,
+            .planned_runs = std::min(std::min(own, share + limits.batch) + 2 * std::int64_t{limits.batch} + 2,
+                                     planned_in_all / limits.sequences + 1),
             .positions = limits.positions};
 }
 

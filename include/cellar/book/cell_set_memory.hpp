@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <cellar/base/zeroed.hpp>
+#include <cellar/book/words.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <utility>
+
+namespace cellar::detail {
+
+/// Numbered nodes of one cache line each. Node 0 always exists and is empty. Only `reserve` allocates; it may move the
+/// nodes, so references end there.
+template <class Value>
+class NodePool {
+public:
+    struct alignas(64) Node {
+        std::array<Value, 64 / sizeof(Value)> values;
+
+        bool empty() const {
+            Value any = 0;
+            for (const Value value : values) any |= value;
+            return any == 0;
+        }
+    };
+
+    explicit NodePool(std::int64_t planned) : nodes_{1 + planned} {}
+
+    Node& operator[](std::uint32_t node) { return nodes_[node]; }
+    const Node& operator[](std::uint32_t node) const { return nodes_[node]; }
+
+    /// Afterwards, `take` can be called `more` times. Throws `std::bad_alloc`, with nothing changed.
+    void reserve(std::int64_t more) {
+        const std::int64_t left = nodes_.size() - used_ + given_;
+        if (more > left) grow(more - left);
+    }
+
+    /// An empty node.
+    std::uint32_t take() {
+        if (given_ == 0) return static_cast<std::uint32_t>(used_++);
+        const auto node = static_cast<std::uint32_t>(last_given_);
+        last_given_ = std::exchange(nodes_[node].values[0], Value{0});
+        --given_;
+        return node;
+    }
+
+    /// Gives back a node that `take` returned.
+    void give(std::uint32_t node) {
+        nodes_[node] = {};
+        nodes_[node].values[0] = std::exchange(last_given_, Value{node}); // a list through the nodes themselves
+        ++given_;
+    }
+
+    /// How many nodes were taken and not given back.
+    std::int64_t taken() const { return used_ - 1 - given_; }
+
+private:
+    [[gnu::noinline, gnu::cold]] void grow(std::int64_t more) {
+        ZeroedArray<Node> larger{std::max(nodes_.size() + more, 2 * nodes_.size())};
+        std::memcpy(static_cast<void*>(larger.data()), nodes_.data(), static_cast<std::size_t>(used_) * sizeof(Node));
+        nodes_ = std::move(larger);
+    }
+
+    ZeroedArray<Node> nodes_;
+    std::int64_t used_ = 1;  // nodes from here on were never taken
+    std::int64_t given_ = 0; // nodes that were given back
+    Value last_given_ = 0;
+};
+
+/// The memory of a number of sets over the same cells. A set takes 64 bytes for each block of 512 cells that it has
+/// cells in, 64 for each 16 neighbouring blocks, and 4 for every 8192 cells of the pool.
+class CellSetMemory {
+public:
+    static constexpr std::int64_t block_words = 8;
+    static constexpr std::int64_t branch_blocks = 16;
+    using Blocks = NodePool<Word>;            ///< of 512 cells each
+    using Branches = NodePool<std::uint32_t>; ///< the numbers of 16 blocks each
+
+    /// `planned`: the most blocks, and the most branches, to plan with from the start. The operating system commits
+    /// them as they are used.
+    CellSetMemory(Cell cells, std::int32_t sets, std::int64_t planned = default_plan)
+        : words_{words_for(cells)},
+          blocks_per_set_{quotient_up(words_, block_words)},
+          branches_per_set_{quotient_up(blocks_per_set_, branch_blocks)},
+          is_complete_{sets * blocks_per_set_ <= planned},
+          roots_{sets * branches_per_set_},
+          blocks_{std::min(sets * blocks_per_set_, planned)},
+          branches_{std::min(sets * branches_per_set_, planned)} {}
+
+    std::int64_t words() const { return words_; }
+    std::uint32_t* root(std::int32_t set) { return roots_.data() + set * branches_per_set_; }
+    Blocks& blocks() { return blocks_; }
+    Branches& branches() { return branches_; }
+
+    /// True if all sets have room for all cells from the start: nothing needs to be reserved.
+    bool is_complete() const { return is_complete_; }
+
+    /// The most blocks that so many cells lie in, if they are so many runs of neighbours.
+    std::int64_t max_blocks(std::int64_t cells, std::int64_t runs) const {
+        return std::min({cells, 2 * runs + cells / (block_words * word_bits), blocks_per_set_});
+    }
+    /// The most branches that these blocks lie below.
+    std::int64_t max_branches(std::int64_t cells, std::int64_t runs) const {
+        return std::min({cells, 2 * runs + cells / (branch_blocks * block_words * word_bits), branches_per_set_});
+    }
+
+private:
+    static constexpr std::int64_t default_plan = std::int64_t{1} << 20; // 64 MB
+    static constexpr std::int64_t quotient_up(std::int64_t n, std::int64_t unit) { return (n + unit - 1) / unit; }
+
+    std::int64_t words_;
+    std::int64_t blocks_per_set_;
+    std::int64_t branches_per_set_;
+    bool is_complete_;
+    ZeroedArray<std::uint32_t> roots_;
+    Blocks blocks_;
+    Branches branches_;
+};
+
+} // namespace cellar::detail
