@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Faults of other caches around windows, resuming, refusals and dropped passes, each as its symptom.
+// Faults that other caches had with windows, resuming, refusals and dropped passes. Each test shows that cellar does not
+// have the fault; comments describe the fault.
 #include "../cache/numbers.hpp"
 
 using namespace cellar;
@@ -11,8 +12,8 @@ using numbers::sees;
 using numbers::Values;
 using numbers::values;
 
-TEST_CASE("no room although other sequences hold cells beyond their window") {
-    // Only the sequences of a batch were trimmed; idle ones kept a window and a batch.
+TEST_CASE("idle sequences hold no cells beyond their retention") {
+    // The fault: only the sequences of a batch were trimmed. Idle ones kept a window and a batch.
     constexpr int sequences = 4;
     numbers::Cache<SlidingWindow<4>> cache{numbers::small, {.sequences = sequences, .capacity = 100, .batch = 16}};
     for (int s = 0; s < sequences; ++s) feed(cache, prompt(s, 0, Values(16)));
@@ -21,7 +22,7 @@ TEST_CASE("no room although other sequences hold cells beyond their window") {
         for (int s = 0; s < sequences; ++s) feed(cache, prompt(s, 16 * round, Values(16)));
 }
 
-TEST_CASE("resuming allowed although part of the window is gone") {
+TEST_CASE("a sequence cannot be resumed where part of the window is gone") {
     numbers::Cache<SlidingWindow<4>> cache{numbers::small, {.capacity = 100, .batch = 16}};
     feed(cache, prompt(0, 0, Values(12)));
     REQUIRE(cache.range({0}) == PositionRange{{8}, {11}});
@@ -31,7 +32,7 @@ TEST_CASE("resuming allowed although part of the window is gone") {
     CHECK(cache.can_resume({0}, {12}));
 }
 
-TEST_CASE("resuming allowed beyond the end of the sequence") {
+TEST_CASE("a sequence cannot be resumed beyond its end") {
     numbers::Cache<SlidingWindow<4>> cache{numbers::small, {.sequences = 2, .capacity = 100, .batch = 16}};
     feed(cache, prompt(0, 0, Values(12)));
     CHECK(!cache.can_resume({0}, {13}));
@@ -39,7 +40,7 @@ TEST_CASE("resuming allowed beyond the end of the sequence") {
     CHECK(!cache.can_resume({1}, {1}));
 }
 
-TEST_CASE("dropping the stop token breaks resuming with parallel sequences") {
+TEST_CASE("a sequence resumes after its stop token is dropped, among several sequences") {
     numbers::Cache<SlidingWindow<4>> cache{numbers::small, {.sequences = 2, .capacity = 100, .batch = 16}};
     feed(cache, prompt(0, 0, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9}) + prompt(1, 0, Values(3)));
     REQUIRE(cache.can_resume({0}, {9}));
@@ -50,8 +51,8 @@ TEST_CASE("dropping the stop token breaks resuming with parallel sequences") {
     CHECK(sees(cache, *pass, 0) == Values{6, 7, 8, 90});
 }
 
-TEST_CASE("a stripped answer forces the whole prompt to be computed again") {
-    // Only the window itself was kept; a longer retention lets a conversation go back further.
+TEST_CASE("a longer retention lets a conversation go back further than the window") {
+    // The fault: only the window was kept, so a prompt was computed again after a change near its end.
     numbers::Cache<SlidingWindow<>> cache{
         numbers::small, {.capacity = 100, .batch = 40}, SlidingWindow<>{4, {.retention = 20}}};
     feed(cache, prompt(0, 0, Values(40)));
@@ -62,12 +63,12 @@ TEST_CASE("a stripped answer forces the whole prompt to be computed again") {
     CHECK(sees(cache, *pass, 0).size() == 4);
 }
 
-TEST_CASE("a window that takes as many cells as the whole context or a batch for each sequence") {
+TEST_CASE("a window takes cells for what is kept and for one batch") {
     const CacheLimits limits{.sequences = 8, .capacity = 4096, .batch = 512};
     CHECK(numbers::Cache<SlidingWindow<128>>{numbers::small, limits}.cells() == 8 * 129 + 512);
 }
 
-TEST_CASE("a refused begin has already evicted what fell out of the window") {
+TEST_CASE("a refused begin evicts nothing") {
     numbers::Cache<SlidingWindow<2>> cache{numbers::small,
                                            {.sequences = 1, .capacity = 20, .batch = 4, .positions = Positions::any}};
     feed(cache, prompt(0, 0, {1, 2}));
@@ -78,8 +79,8 @@ TEST_CASE("a refused begin has already evicted what fell out of the window") {
     CHECK(numbers::portrait(cache) == before);
 }
 
-TEST_CASE("a failed pass loses what its tokens would have pushed out") {
-    // The roll-back restored the cells that were written, not those that had been purged for them.
+TEST_CASE("a dropped pass evicts nothing") {
+    // The fault: undoing the pass restored the written cells, but not those that had been purged for them.
     numbers::Cache<SlidingWindow<3>> cache{numbers::small, {.sequences = 2, .capacity = 30, .batch = 8}};
     feed(cache, prompt(0, 0, {1, 2, 3, 4}) + prompt(1, 0, {5, 6, 7}));
     const auto first = held(cache, 0);
@@ -94,7 +95,7 @@ TEST_CASE("a failed pass loses what its tokens would have pushed out") {
     CHECK(cache.can_resume({1}, {3}));
 }
 
-TEST_CASE("a prompt after the window has wrapped does not see what is in its window") {
+TEST_CASE("every token of a prompt sees its whole window, after any number of passes") {
     numbers::Cache<SlidingWindow<4>> cache{numbers::small, {.capacity = 100, .batch = 6}};
     int position = 0;
     for (const int length : {3, 6, 1, 5, 2, 6, 6, 1}) {
@@ -114,15 +115,15 @@ TEST_CASE("a prompt after the window has wrapped does not see what is in its win
     }
 }
 
-TEST_CASE("earlier positions vanish when a token is written out of order") {
-    // Writing a position made everything below it go, so that positions stayed free of gaps.
+TEST_CASE("a token written out of order removes no other") {
+    // The fault: writing a position removed all lower ones, to keep positions free of gaps.
     numbers::Cache<> cache{numbers::small, {.capacity = 20, .batch = 8, .positions = Positions::any}};
     feed(cache, prompt(0, 0, {1, 2, 3, 4}));
     feed(cache, {{0, 6, 5}, {0, 2, 6}, {0, 4, 7}});
     CHECK(values(cache, 0) == Values{1, 2, 3, 4, 5, 6, 7});
 }
 
-TEST_CASE("a fully cached prompt leaves nothing to do and crashes") {
+TEST_CASE("a prompt that is kept completely leaves an empty batch, which is accepted") {
     numbers::Cache<> cache{numbers::small, {.capacity = 8, .batch = 8}};
     feed(cache, prompt(0, 0, {1, 2, 3}));
     CHECK(cache.can_resume({0}, {3}));
@@ -130,7 +131,7 @@ TEST_CASE("a fully cached prompt leaves nothing to do and crashes") {
     CHECK(values(cache, 0) == Values{1, 2, 3});
 }
 
-TEST_CASE("an empty batch takes a cell or is refused as full") {
+TEST_CASE("an empty batch takes no cell, and a full cache accepts it") {
     numbers::Cache<> cache{numbers::small, {.capacity = 3, .batch = 3}};
     feed(cache, {});
     CHECK(cache.statistics().free == 3);
@@ -141,12 +142,12 @@ TEST_CASE("an empty batch takes a cell or is refused as full") {
     CHECK(pass->keys(0).extent(0) == 0);
 }
 
-TEST_CASE("a batch longer than announced reaches the memory") {
+TEST_CASE("a batch longer than the limit is refused") {
     numbers::Cache<SlidingWindow<2>> cache{numbers::small, {.sequences = 1, .capacity = 100, .batch = 4}};
     CHECK(numbers::begin(cache, prompt(0, 0, Values(5))).error() == Reason::batch_too_long);
 }
 
-TEST_CASE("a context smaller than a batch breaks the cache") {
+TEST_CASE("a capacity smaller than the batch is allowed") {
     numbers::Cache<> cache{numbers::small, {.capacity = 4, .batch = 16}};
     CHECK(numbers::begin(cache, prompt(0, 0, Values(5))).error() == Reason::full);
     feed(cache, prompt(0, 0, Values(4)));
@@ -155,7 +156,7 @@ TEST_CASE("a context smaller than a batch breaks the cache") {
     feed(sliding, prompt(0, 0, Values(4)));
 }
 
-TEST_CASE("reserving a pass takes cells away") {
+TEST_CASE("a reserved pass takes no cells") {
     numbers::Cache<> cache{numbers::small, {.sequences = 2, .capacity = 4, .batch = 8}};
     for (int i = 0; i < 10; ++i) cache.reserve(8).commit();
     CHECK(cache.statistics().free == 8);
@@ -164,8 +165,8 @@ TEST_CASE("reserving a pass takes cells away") {
     CHECK(cache.tokens({0}) == 8);
 }
 
-TEST_CASE("the reserved pass is not the worst case") {
-    // Its mask was made without the conversion that real passes need, so memory ran out later.
+TEST_CASE("no pass has a larger mask than the reserved one") {
+    // The fault: the reserved mask lacked the conversion that real passes need, so memory ran out later.
     numbers::Cache<> cache{numbers::small, {.sequences = 2, .capacity = 50, .batch = 8, .padding = 32}};
     const void* memory = nullptr;
     {
@@ -184,8 +185,8 @@ TEST_CASE("the reserved pass is not the worst case") {
     }
 }
 
-TEST_CASE("the second image of a conversation makes tokens of the next pass see one another") {
-    // The list of such rows was kept by position, which is not unique, and leaked into later passes.
+TEST_CASE("a group holds for its own pass and sequence only") {
+    // The fault: such tokens were listed by position, which is not unique, and the list applied to later passes.
     numbers::Cache<> cache{numbers::small, {.sequences = 2, .capacity = 20, .batch = 8}};
     const Numbers image{{0, 0, 1, 0}, {0, 1, 2, 0}, {1, 0, 3}, {1, 1, 4}};
     auto pass = numbers::begin(cache, image);

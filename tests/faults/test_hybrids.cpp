@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Faults of other memories of several kinds, each as its symptom.
+// Faults of other memories with several kinds of layers. Each test shows that cellar does not have the fault; comments
+// describe the fault.
 #include "../cache/numbers.hpp"
 #include "../hybrid/toy.hpp"
 
@@ -14,7 +15,7 @@ using namespace toy;
 
 namespace {
 
-/// Members whose keys can be turned.
+/// Members with keys that can be rotated.
 using Near = numbers::Cache<SlidingWindow<4>>;
 using Far = numbers::Cache<>;
 using Caches = Hybrid<Repeat<Near, Far>, Near, Far>;
@@ -54,8 +55,8 @@ using numbers::Held;
 
 } // namespace
 
-TEST_CASE("a batch that the states refuse has already taken cells") {
-    // The caches came first, and kept what they had given.
+TEST_CASE("a batch that the states refuse takes no cells") {
+    // The fault: the caches came first, and kept the cells that they had given.
     toy::Memory memory = toy::memory({.unequal = Unequal::refuse});
     REQUIRE(feed(memory, text(0, 0, 3)));
     const std::string before = portrait(memory);
@@ -69,14 +70,14 @@ TEST_CASE("a batch that the states refuse has already taken cells") {
     CHECK(refused(text(1, 0, 2) + text(0, 3, 1)) == Refusal{Reason::unequal_batch, 2});
     CHECK(portrait(memory) == before);
     CHECK(feed(memory, text(1, 0, 1) + text(0, 3, 1)));
-    // What was prepared and refused leaves no trace in the next pass, nor in a reserved one.
+    // A refused batch leaves no trace in the next pass, nor in a reserved one.
     CHECK(refused(text(2, 1, 1)) == Refusal{Reason::not_next, 0, {2}, {0}});
     memory.reserve(8).drop();
     CHECK(feed(memory, text(2, 0, 1)));
 }
 
-TEST_CASE("tokens removed from the middle live on in the state") {
-    // The states agreed and did nothing, or refused when the caches had moved on.
+TEST_CASE("a removal that the states refuse changes no cache") {
+    // The fault: the states agreed and did nothing, or refused after the caches had changed.
     Turning memory{3, near(), far(), Recurrent{{1, {{1}}}, {.sequences = 2, .batch = 8, .rollback = 2}}};
     REQUIRE(feed_all(memory, text(0, 0, 6)));
     const std::string before = picture(memory);
@@ -91,8 +92,8 @@ TEST_CASE("tokens removed from the middle live on in the state") {
     CHECK(memory.member<2>().next({1}) == Position{4});
 }
 
-TEST_CASE("dropping the first tokens empties the state, and the caches keep the others") {
-    // A sequence from the beginning on was taken for all of it.
+TEST_CASE("the first tokens alone cannot be removed, from states or from caches") {
+    // The fault: a range from the beginning was taken for the whole sequence.
     Turning memory{3, near(), far(), Recurrent{{1, {{1}}}, {.sequences = 2, .batch = 8}}};
     REQUIRE(feed_all(memory, text(0, 0, 6)));
     const std::string before = picture(memory);
@@ -103,7 +104,7 @@ TEST_CASE("dropping the first tokens empties the state, and the caches keep the 
     CHECK(memory.member<2>().kept({0}).empty());
 }
 
-TEST_CASE("a context shift is impossible with members of several kinds") {
+TEST_CASE("several caches shift together, and states are fed again from a checkpoint") {
     Caches caches{2, near(), far()};
     REQUIRE(feed_all(caches, text(0, 0, 8, 10)));
     REQUIRE(caches.remove({0}, {1}, {4}));
@@ -111,7 +112,7 @@ TEST_CASE("a context shift is impossible with members of several kinds") {
     CHECK(held(caches.member<Near>(), 0) == moved);
     CHECK(held(caches.member<Far>(), 0) == moved);
 
-    // A state has to be fed again from a checkpoint on: what it has seen cannot be taken out of it.
+    // A state cannot forget tokens. It goes back to a checkpoint and is fed from there.
     Turning memory{3, near(), far(),
                    Recurrent{{1, {{1}}}, {.sequences = 2, .batch = 8, .checkpoints = 6, .checkpoint_interval = 2}}};
     REQUIRE(feed_all(memory, text(0, 0, 8, 10)));
@@ -121,8 +122,8 @@ TEST_CASE("a context shift is impossible with members of several kinds") {
     CHECK(held(memory.member<Far>(), 0) == Held{{10, 10}, {11, 11}, {15, 15}, {16, 16}, {17, 17}});
 }
 
-TEST_CASE("checkpoints of the states cannot be reached where there are caches, too") {
-    // What held them together handed only the verbs on that all of them had.
+TEST_CASE("a hybrid goes back to the checkpoints of its states") {
+    // The fault: the wrapper forwarded only operations that all members had.
     toy::Memory memory =
         toy::memory({.sliding_retention = 20, .rollback = 0, .checkpoints = 6, .checkpoint_interval = 4});
     REQUIRE(feed(memory, text(0, 0, 7)));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Faults of other caches around copies, shifts, placement and defragmentation, each as its symptom.
+// Faults that other caches had with copies, shifts, placement and defragmentation. Each test shows that cellar does not
+// have the fault; comments describe the fault.
 #include "../cache/numbers.hpp"
 #include "../violations.hpp"
 
@@ -15,7 +16,7 @@ using numbers::values;
 
 namespace {
 
-/// Cells [0, cells) in use by two sequences by turns as `pattern` says ('.': free), each token the number of its cell.
+/// A cache whose cells belong to sequences 0 and 1 as `owners` says ('.': free). Each token is the number of its cell.
 numbers::Cache<> pattern(const std::string& owners, Placement placement = Placement::scattered) {
     const int cells = static_cast<int>(owners.size());
     numbers::Cache<> cache{
@@ -35,7 +36,7 @@ numbers::Cache<> pattern(const std::string& owners, Placement placement = Placem
 
 } // namespace
 
-TEST_CASE("copying a sequence onto itself erases it") {
+TEST_CASE("copying a sequence onto itself changes nothing") {
     numbers::Cache<> cache{numbers::small, {.sequences = 2, .capacity = 8, .batch = 8}};
     feed(cache, prompt(0, 0, {1, 2, 3}));
     REQUIRE(cache.copy_prefix({0}, {0}, 3));
@@ -43,19 +44,19 @@ TEST_CASE("copying a sequence onto itself erases it") {
     CHECK(values(cache, 0) == Values{1, 2, 3});
 }
 
-TEST_CASE("a copied prefix is added to what the target had") {
+TEST_CASE("a copied prefix replaces the target") {
     numbers::Cache<> cache{numbers::small, {.sequences = 2, .capacity = 8, .batch = 8}};
     feed(cache, prompt(0, 0, {1, 2}) + prompt(1, 0, {3, 4, 5}));
     REQUIRE(cache.copy_prefix({0}, {1}, 2));
     CHECK(values(cache, 1) == Values{1, 2});
-    REQUIRE(cache.copy_prefix({0}, {1}, 2)); // twice: nothing is counted twice
+    REQUIRE(cache.copy_prefix({0}, {1}, 2)); // again: no owner counts twice
     CHECK(cache.tokens({1}) == 2);
     REQUIRE(cache.remove({1}, {0}, to_end));
     REQUIRE(cache.remove({0}, {0}, to_end));
     CHECK(cache.statistics().free == cache.cells());
 }
 
-TEST_CASE("copying and removing over and over leaks cells") {
+TEST_CASE("many rounds of copies and removals leak no cells") {
     numbers::Cache<> cache{numbers::small, {.sequences = 4, .capacity = 8, .batch = 8}};
     for (int round = 0; round < 100; ++round) {
         feed(cache, prompt(0, 0, Values(6)));
@@ -67,7 +68,7 @@ TEST_CASE("copying and removing over and over leaks cells") {
     }
 }
 
-TEST_CASE("a later pass overwrites cells that another sequence still reads") {
+TEST_CASE("no pass overwrites cells that another sequence keeps") {
     numbers::Cache<SlidingWindow<2>> cache{numbers::small, {.sequences = 3, .capacity = 40, .batch = 4}};
     feed(cache, prompt(0, 0, {1, 2, 3}));
     REQUIRE(cache.copy_prefix({0}, {1}, 3));
@@ -78,7 +79,7 @@ TEST_CASE("a later pass overwrites cells that another sequence still reads") {
     CHECK(values(cache, 1) == Values{1, 2, 3});
 }
 
-TEST_CASE("a new sequence sees what the previous owner left in its cells") {
+TEST_CASE("a new sequence does not see rows of a cell's previous owner") {
     numbers::Cache<> cache{numbers::small, {.sequences = 2, .capacity = 4, .batch = 8}};
     feed(cache, prompt(0, 0, {1, 2, 3, 4, 5, 6, 7, 8}));
     REQUIRE(cache.remove({0}, {0}, to_end));
@@ -88,7 +89,7 @@ TEST_CASE("a new sequence sees what the previous owner left in its cells") {
     CHECK(sees(cache, *pass, 0) == Values{9});
 }
 
-TEST_CASE("a refused remove leaves the sequence half renumbered") {
+TEST_CASE("a refused remove changes nothing") {
     numbers::Cache<> cache{numbers::small, {.sequences = 2, .capacity = 4, .batch = 8}};
     feed(cache, prompt(0, 0, {10, 20, 30, 40, 50, 60}));
     REQUIRE(cache.copy_prefix({0}, {1}, 6));
@@ -106,7 +107,7 @@ TEST_CASE("a refused remove leaves the sequence half renumbered") {
     CHECK(numbers::portrait(rigid) == unshifted);
 }
 
-TEST_CASE("a remove is refused for want of a shift although nothing follows the range") {
+TEST_CASE("without a shift, a range at the end can be removed") {
     Cache<> cache{CacheShape{1, 1, 2, 1}, {.capacity = 8, .batch = 8}};
     feed(cache, prompt(0, 0, {1, 2, 3}));
     CHECK(cache.remove({0}, {1}, {3}));
@@ -114,7 +115,7 @@ TEST_CASE("a remove is refused for want of a shift although nothing follows the 
     CHECK(values(cache, 0) == Values{1});
 }
 
-TEST_CASE("an end of minus one removes nothing or everything") {
+TEST_CASE("an end of -1 is a violation") {
     numbers::Cache<> cache{numbers::small, {.capacity = 8, .batch = 8}};
     feed(cache, prompt(0, 0, {1, 2, 3}));
     CHECK(violation_of([&] { static_cast<void>(cache.remove({0}, {1}, {-1})); })
@@ -122,7 +123,7 @@ TEST_CASE("an end of minus one removes nothing or everything") {
     CHECK(values(cache, 0) == Values{1, 2, 3});
 }
 
-TEST_CASE("shifting one sequence moves the keys of others that share its cells") {
+TEST_CASE("shifting one sequence leaves the keys of others that share its cells") {
     numbers::Cache<> cache{numbers::small, {.sequences = 3, .capacity = 8, .batch = 8}};
     feed(cache, prompt(0, 0, {10, 20, 30, 40}));
     REQUIRE(cache.copy_prefix({0}, {1}, 4));
@@ -131,12 +132,12 @@ TEST_CASE("shifting one sequence moves the keys of others that share its cells")
     CHECK(held(cache, 0) == Held{{10, 10}, {20, 20}, {30, 30}, {40, 40}});
     CHECK(held(cache, 1) == Held{{30, 28}, {40, 38}});
     CHECK(held(cache, 2) == Held{{10, 10}, {20, 20}, {30, 30}});
-    REQUIRE(cache.remove({0}, {0}, {1})); // now 30 is shared with one, 40 with nobody
+    REQUIRE(cache.remove({0}, {0}, {1})); // 30 is shared with sequence 2, 40 is not shared
     CHECK(held(cache, 0) == Held{{20, 19}, {30, 29}, {40, 39}});
     CHECK(held(cache, 2) == Held{{10, 10}, {20, 20}, {30, 30}});
 }
 
-TEST_CASE("shifting a whole context runs out of memory half-way") {
+TEST_CASE("a whole context can be shifted at once") {
     constexpr int tokens = 5000;
     numbers::Cache<> cache{numbers::small, {.capacity = tokens, .batch = tokens}};
     Numbers all;
@@ -152,7 +153,7 @@ TEST_CASE("shifting a whole context runs out of memory half-way") {
     CHECK(right);
 }
 
-TEST_CASE("fragmentation refuses a batch or forces a defragmentation") {
+TEST_CASE("a batch fits into scattered cells without a defragmentation") {
     numbers::Cache<> cache = pattern("0.0.0.0.0.0.0.0.");
     const Numbers tokens = prompt(1, 0, {31, 32, 33, 34, 35, 36, 37, 38});
     auto first = numbers::begin(cache, tokens);
@@ -160,11 +161,11 @@ TEST_CASE("fragmentation refuses a batch or forces a defragmentation") {
     numbers::put(*first, cache.shape(), tokens);
     CHECK(sees(cache, *first, 7) == Values{31, 32, 33, 34, 35, 36, 37, 38});
     first->commit();
-    CHECK(values(cache, 0) == Values{0, 2, 4, 6, 8, 10, 12, 14}); // read from where they were
+    CHECK(values(cache, 0) == Values{0, 2, 4, 6, 8, 10, 12, 14}); // in the same cells as before
 }
 
-TEST_CASE("one defragmentation is not enough to make room") {
-    // Moves were limited in number, and the cache gave up after one round.
+TEST_CASE("one defragmentation makes all free cells neighbours") {
+    // The fault: the number of moves was limited, and the cache gave up after one round.
     std::string owners;
     for (int i = 0; i < 1000; ++i) owners += "0.1.";
     numbers::Cache<> cache = pattern(owners, Placement::contiguous);
@@ -174,8 +175,8 @@ TEST_CASE("one defragmentation is not enough to make room") {
     CHECK(pass->cells().back() - pass->cells().front() == free - 1);
 }
 
-TEST_CASE("a defragmentation swaps rows or loses them") {
-    // Neighbouring moves were joined in the wrong order, or although a hole lay between them.
+TEST_CASE("a defragmentation keeps all rows and their positions") {
+    // The fault: neighbouring moves were joined in the wrong order, or across a hole.
     for (const std::string owners :
          {"0.00", "00.0.00", ".00", "..00", "0..00.0", "0...0000", "01.01.01", ".0.1.0.1.0", "....01", "0.0.0.0.000",
           "00.1100.11", "0.......1", "..01..10..01..", "000...111"}) {
@@ -185,7 +186,7 @@ TEST_CASE("a defragmentation swaps rows or loses them") {
         cache.defragment();
         CHECK(held(cache, 0) == before[0]);
         CHECK(held(cache, 1) == before[1]);
-        for (const int s : {0, 1}) // also in the order of their positions
+        for (const int s : {0, 1}) // position by position
             for (int p = 0; p < cache.tokens({s}); ++p) {
                 auto pass = numbers::begin(cache, {{s, p, 0}});
                 numbers::put(*pass, cache.shape(), {{s, p, 0}});
@@ -196,7 +197,7 @@ TEST_CASE("a defragmentation swaps rows or loses them") {
     }
 }
 
-TEST_CASE("after a defragmentation the history still points to the old cells") {
+TEST_CASE("after a defragmentation the history is that of the new cells") {
     numbers::Cache<SlidingWindow<3>> cache{numbers::small, {.sequences = 2, .capacity = 40, .batch = 20}};
     feed(cache, prompt(0, 0, Values(12)) + prompt(1, 0, {1, 2, 3}));
     REQUIRE(cache.remove({0}, {0}, to_end));
@@ -208,7 +209,7 @@ TEST_CASE("after a defragmentation the history still points to the old cells") {
     CHECK(sees(cache, *pass, 0) == Values{2, 3, 4});
 }
 
-TEST_CASE("more sequences than fit into one machine word") {
+TEST_CASE("more sequences than bits in a word can share a cell") {
     constexpr int sequences = 300;
     numbers::Cache<> cache{numbers::small, {.sequences = sequences, .capacity = 4, .batch = 8}};
     feed(cache, prompt(0, 0, {10, 20, 30}));
@@ -223,7 +224,7 @@ TEST_CASE("more sequences than fit into one machine word") {
     CHECK(cache.statistics().free == 4 * sequences - 3);
 }
 
-TEST_CASE("memory is taken late and runs out in the middle of a conversation") {
+TEST_CASE("all memory is taken by the constructor") {
     numbers::Cache<> cache{numbers::small, {.sequences = 2, .capacity = 16, .batch = 8}};
     const std::int64_t bytes = cache.bytes();
     CHECK(bytes == std::int64_t{cache.cells()} * 3 * 4);

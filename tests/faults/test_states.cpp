@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Faults of other recurrent memories, each as its symptom.
+// Faults of other recurrent memories. Each test shows that cellar does not have the fault; comments describe the fault.
 #include "../recurrent/folding.hpp"
 #include "../violations.hpp"
 #include <cellar/backend/host.hpp>
@@ -21,7 +21,7 @@ cellar::StateLimits with_checkpoints(int count, int interval, int sequences = 3)
 
 } // namespace
 
-TEST_CASE("a new sequence goes on from the state that the last owner of its slot left") {
+TEST_CASE("a new sequence starts from zeros in a used slot") {
     Folding<> memory{shape(), {.sequences = 2, .batch = 8}};
     for (int round = 0; round < 5; ++round) {
         for (const int s : {0, 1}) REQUIRE(feed(memory, text(s, 0, 3, 10 * s + round)));
@@ -30,7 +30,7 @@ TEST_CASE("a new sequence goes on from the state that the last owner of its slot
     }
 }
 
-TEST_CASE("a token fed twice, or left out, goes into the state unnoticed") {
+TEST_CASE("a token that is fed twice or left out is refused") {
     Folding<> memory{shape(), {.sequences = 2, .batch = 8}};
     REQUIRE(feed(memory, text(0, 0, 3)));
     for (const auto& tokens : {text(0, 2, 1), text(0, 4, 1), text(0, 3, 2) + text(0, 6, 1), text(1, 1, 1)})
@@ -39,7 +39,7 @@ TEST_CASE("a token fed twice, or left out, goes into the state unnoticed") {
     CHECK(memory.kept({1}).empty());
 }
 
-TEST_CASE("a reserved pass takes slots away, or writes where a state lies") {
+TEST_CASE("a reserved pass takes no slots and changes no state") {
     Folding<> memory{shape(), {.sequences = 3, .batch = 8, .rollback = 1}};
     for (int s = 0; s < 3; ++s) REQUIRE(feed(memory, text(s, 0, 3, 10 * s)));
     const auto before = memory.statistics();
@@ -59,8 +59,8 @@ TEST_CASE("a reserved pass takes slots away, or writes where a state lies") {
     }
 }
 
-TEST_CASE("a checkpoint is kept that some layers never wrote") {
-    // What was restored later was of different tokens in different layers.
+TEST_CASE("a pass with an unwritten layer cannot be committed") {
+    // The fault: a restored state came from different tokens in different layers.
     Folding<> memory{shape(), {.sequences = 1, .batch = 6, .rollback = 1}};
     const auto tokens = text(0, 0, 3);
     auto pass = memory.begin(batch_of(tokens));
@@ -75,7 +75,7 @@ TEST_CASE("a checkpoint is kept that some layers never wrote") {
     CHECK(holds(memory, 0, 3, words(3)));
 }
 
-TEST_CASE("going back to a shared state and on from there overwrites it for the others") {
+TEST_CASE("going back to a shared state leaves it to the other sequences") {
     Folding<> memory{shape(), with_checkpoints(3, 4)};
     REQUIRE(feed(memory, text(0, 0, 6)));
     REQUIRE(memory.copy_prefix({0}, {1}, 6));
@@ -90,8 +90,8 @@ TEST_CASE("going back to a shared state and on from there overwrites it for the 
     CHECK(holds(memory, 0, 4, words(4)));
 }
 
-TEST_CASE("a new sequence goes back to a stranger's checkpoint") {
-    // Checkpoints belonged to slots, and stayed when these got another owner.
+TEST_CASE("a new sequence has no checkpoints of others") {
+    // The fault: checkpoints belonged to slots, and stayed when a slot got another owner.
     Folding<> memory{shape(), with_checkpoints(6, 4)};
     REQUIRE(feed(memory, text(0, 0, 9)));
     REQUIRE(memory.remove({0}, {0}, to_end));
@@ -105,7 +105,7 @@ TEST_CASE("a new sequence goes back to a stranger's checkpoint") {
     CHECK(memory.statistics().checkpoints == 0);
 }
 
-TEST_CASE("a copy of an empty sequence leaves the target its old checkpoints") {
+TEST_CASE("a copy of an empty sequence clears the target's checkpoints") {
     Folding<> memory{shape(), with_checkpoints(6, 4)};
     REQUIRE(feed(memory, text(1, 0, 9)));
     REQUIRE(memory.schedule({1}, {10}));
@@ -115,30 +115,30 @@ TEST_CASE("a copy of an empty sequence leaves the target its old checkpoints") {
     CHECK(memory.resumable_prefix({1}, {9}) == Position{0});
     REQUIRE(feed(memory, text(1, 0, 3, 70)));
     CHECK(memory.resumable_prefix({1}, {9}) == Position{3});
-    REQUIRE(feed(memory, text(1, 3, 8, 73))); // 10 was asked for by a text that is gone
+    REQUIRE(feed(memory, text(1, 3, 8, 73))); // the schedule for 10 went with the old text
     CHECK(kept(memory, 1) == std::vector<int>{4, 8, 11});
 }
 
-TEST_CASE("a copied prefix shares a state that is too far ahead") {
+TEST_CASE("a prefix is copied only where a state is kept") {
     Folding<> memory{shape(), {.sequences = 2, .batch = 16, .rollback = 1}};
     REQUIRE(feed(memory, text(0, 0, 6)));
     REQUIRE(feed(memory, text(1, 0, 2, 40)));
     const auto before = memory.statistics();
     CHECK(memory.copy_prefix({0}, {1}, 4).error() == Reason::cannot_rewind);
-    CHECK(memory.copy_prefix({0}, {0}, 4).has_value()); // onto itself: nothing
+    CHECK(memory.copy_prefix({0}, {0}, 4).has_value()); // onto itself: changes nothing
     CHECK(memory.statistics() == before);
     CHECK(kept(memory, 0) == std::vector<int>{5, 6});
     CHECK(holds(memory, 1, 2, words(2, 40)));
     REQUIRE(memory.copy_prefix({0}, {1}, 5));
     CHECK(holds(memory, 1, 5, words(5)));
     CHECK(memory.next({1}) == Position{5});
-    REQUIRE(memory.copy_prefix({0}, {1}, 100)); // more than there is: all
+    REQUIRE(memory.copy_prefix({0}, {1}, 100)); // longer than the source: all of it
     CHECK(holds(memory, 1, 6, words(6)));
     REQUIRE(memory.copy_prefix({0}, {1}, 0));
     CHECK(memory.kept({1}).empty());
 }
 
-TEST_CASE("going back to where no state is kept silently goes back further") {
+TEST_CASE("going back to where no state is kept is refused") {
     Folding<> memory{shape(), with_checkpoints(6, 4)};
     REQUIRE(feed(memory, text(0, 0, 10)));
     for (const int p : {1, 3, 5, 7, 9}) {
@@ -148,24 +148,24 @@ TEST_CASE("going back to where no state is kept silently goes back further") {
     CHECK(memory.resumable_prefix({0}, {7}) == Position{4});
 }
 
-TEST_CASE("a pass between choosing a checkpoint and going back to it puts another one in its place") {
-    // Going back took two steps, and the first only remembered where the checkpoint was.
+TEST_CASE("a pass between choosing a checkpoint and going back to it restores no other state") {
+    // The fault: going back took two calls, and the first one only noted the place of the checkpoint.
     Folding<> memory{shape(), with_checkpoints(2, 4)};
     REQUIRE(feed(memory, text(0, 0, 6)));
     const Position chosen = memory.resumable_prefix({0}, {5});
     REQUIRE(chosen == Position{4});
     REQUIRE(feed(memory, text(1, 0, 4, 50)));
-    REQUIRE(memory.remove({0}, chosen, to_end)); // there was room for both
+    REQUIRE(memory.remove({0}, chosen, to_end)); // both checkpoints had room
     CHECK(holds(memory, 0, 4, words(4)));
 
     REQUIRE(feed(memory, text(0, 4, 2, 5)));
     for (int p = 4; p < 40; p += 12) REQUIRE(feed(memory, text(1, p, 12, 50 + p)));
-    CHECK(memory.remove({0}, chosen, to_end).error() == Reason::cannot_rewind); // it had to go
+    CHECK(memory.remove({0}, chosen, to_end).error() == Reason::cannot_rewind); // it was dropped for newer ones
     CHECK(holds(memory, 0, 6, words(6)));
 }
 
-TEST_CASE("after going back the next checkpoint comes late") {
-    // The interval was counted from a checkpoint that was gone.
+TEST_CASE("after going back, checkpoints are made at the same positions") {
+    // The fault: the interval was counted from a checkpoint that was gone.
     cellar::StateLimits limits = with_checkpoints(12, 4, 1);
     limits.rollback = 5;
     Folding<> memory{shape(), limits};
@@ -175,8 +175,8 @@ TEST_CASE("after going back the next checkpoint comes late") {
     for (const int p : {4, 8, 12, 16, 20, 24}) CHECK(holds(memory, 0, p, words(p)));
 }
 
-TEST_CASE("a long prompt is fed again from its beginning, although most of it is known") {
-    // The only state was the one behind the prompt, of which another had but a micro_batch.
+TEST_CASE("a long prompt resumes from a checkpoint within it") {
+    // The fault: the only kept state was at the end of the prompt, and the new prompt had only its beginning.
     Folding<> memory{shape(), {.sequences = 2, .batch = 2000, .checkpoints = 15, .checkpoint_interval = 128}};
     REQUIRE(feed(memory, text(0, 0, 2000)));
     const Position known = memory.resumable_prefix({0}, {1900});
@@ -185,14 +185,14 @@ TEST_CASE("a long prompt is fed again from its beginning, although most of it is
     CHECK(holds(memory, 1, 1792, words(1792)));
 }
 
-TEST_CASE("what was generated has no checkpoint, only what came in prompts") {
+TEST_CASE("generated tokens get checkpoints, too") {
     Folding<> memory{shape(), with_checkpoints(6, 4)};
     REQUIRE(feed(memory, text(0, 0, 6)));
     for (int p = 6; p < 18; ++p) REQUIRE(feed(memory, text(0, p, 1, p + 1)));
     CHECK(kept(memory, 0) == std::vector<int>{4, 8, 12, 16, 18});
 }
 
-TEST_CASE("a cancelled prompt leaks its checkpoints, or loses those from before") {
+TEST_CASE("a cancelled prompt keeps the earlier checkpoints and leaks none") {
     Folding<> memory{shape(), with_checkpoints(15, 4)};
     REQUIRE(feed(memory, text(0, 0, 5)));
     REQUIRE(memory.schedule({0}, {7}));
@@ -209,32 +209,32 @@ TEST_CASE("a cancelled prompt leaks its checkpoints, or loses those from before"
     CHECK(kept(memory, 0) == std::vector<int>{4, 7, 8, 10});
 }
 
-TEST_CASE("a sequence that ends before a scheduled checkpoint leaks it") {
+TEST_CASE("a sequence that ends before a scheduled checkpoint leaks none") {
     Folding<> memory{shape(), with_checkpoints(3, 0)};
     REQUIRE(feed(memory, text(0, 0, 3)));
     REQUIRE(memory.schedule({0}, {5}));
     REQUIRE(memory.schedule({0}, {9}));
-    REQUIRE(feed(memory, text(0, 3, 3, 4))); // the first is taken
+    REQUIRE(feed(memory, text(0, 3, 3, 4))); // the checkpoint at 5 is made
     CHECK(memory.statistics().checkpoints == 1);
     REQUIRE(memory.remove({0}, {0}, to_end));
     CHECK(memory.statistics().used == 0);
     CHECK(memory.statistics().checkpoints == 0);
 }
 
-TEST_CASE("checkpoints pin more memory than is counted for them") {
-    // Each was a piece of the memory of a whole pass.
+TEST_CASE("checkpoints take no more memory than is counted") {
+    // The fault: each checkpoint was a view that kept the memory of a whole pass alive.
     Folding<> memory{shape(), with_checkpoints(6, 4, 2)};
     for (int p = 0; p < 320; p += 16) {
         REQUIRE(feed(memory, text(0, p, 16, p + 1) + text(1, p, 16, p + 1)));
         const auto all = memory.statistics();
         CHECK(all.checkpoints <= 6);
-        CHECK(all.used <= 2 + all.checkpoints); // with the current states
+        CHECK(all.used <= 2 + all.checkpoints); // two for the current states
     }
-    CHECK(memory.bytes() <= (2 * 2 + 8) * state_bytes + 2 * state_bytes); // for all slots, and what `get` fills
+    CHECK(memory.bytes() <= (2 * 2 + 8) * state_bytes + 2 * state_bytes); // all slots, and the rows that `get` fills
 }
 
-TEST_CASE("a state that is summed up in halves stands still") {
-    struct Sum : cellar::StateTensor<1> {}; // as it is declared without a thought
+TEST_CASE("a state is a float by default, and large sums keep growing") {
+    struct Sum : cellar::StateTensor<1> {}; // the default element type
     cellar::RecurrentMemory<cellar::States<Sum>> memory{cellar::StateShape{1, {{1}}}, {}};
     for (int p = 0; p < 5000; ++p) {
         auto pass = memory.begin(batch_of(text(0, p, 1)));
@@ -246,7 +246,7 @@ TEST_CASE("a state that is summed up in halves stands still") {
     CHECK(memory.view<Sum>(0, memory.state({0}))(0) == 5000);
 }
 
-TEST_CASE("a state is given back twice, unnoticed") {
+TEST_CASE("a state is not freed twice") {
     Folding<> memory{shape(), {.sequences = 2, .batch = 8}};
     REQUIRE(feed(memory, text(0, 0, 3)));
     REQUIRE(memory.copy_prefix({0}, {1}, 3));
