@@ -14,14 +14,14 @@
 #include <utility>
 #include <vector>
 
-/// Caches in which a token is a number x: in every layer all elements of its key and of its value are x.
+/// Caches whose tokens are numbers: all elements of the key and the value of token x are x, in every layer.
 namespace numbers {
 
 struct Token {
     int sequence;
     int position;
     float x;
-    int group = -1; ///< tokens of one group see one another
+    int group = -1; ///< as in `Batch::groups`
 };
 using Numbers = std::vector<Token>;
 using Values = std::vector<float>;
@@ -52,7 +52,7 @@ auto begin(Cache& cache, const Numbers& tokens) {
     return cache.begin({positions, sequences, groups});
 }
 
-/// Writes the batch's rows in all layers that have a memory.
+/// Puts the batch's rows in all layers that have memory of their own.
 template <class Pass>
 void put(Pass& pass, const cellar::CacheShape& shape, const Numbers& tokens) {
     for (int layer = 0; layer < shape.layers(); ++layer) {
@@ -67,7 +67,7 @@ void put(Pass& pass, const cellar::CacheShape& shape, const Numbers& tokens) {
     }
 }
 
-/// A whole pass that must not be refused.
+/// Commits a pass, which must not be refused.
 template <class Cache>
 void feed(Cache& cache, const Numbers& tokens) {
     auto pass = begin(cache, tokens);
@@ -76,7 +76,7 @@ void feed(Cache& cache, const Numbers& tokens) {
     pass->commit();
 }
 
-/// What one token of an open pass sees, own row included if it was put.
+/// The rows that a token of an open pass sees, in ascending order.
 template <class L, class W, class S, class B, class Pass>
 Held seen(const cellar::Cache<L, W, S, B>&, Pass& pass, int query, int layer = 0) {
     const auto [keys, values, mask] = pass.get(layer);
@@ -95,13 +95,13 @@ inline Values values_of(const Held& held) {
     return values;
 }
 
-/// The values that one token of an open pass sees.
+/// The values that a token of an open pass sees, in ascending order.
 template <class Cache, class Pass>
 Values sees(const Cache& cache, Pass& pass, int query) {
     return values_of(seen(cache, pass, query));
 }
 
-/// All that a sequence holds.
+/// The rows of all tokens of a sequence.
 template <class Cache>
 Held held(Cache& cache, int sequence, int layer = 0) {
     const auto all_cells = cache.reserve(1);
@@ -121,7 +121,7 @@ Values values(Cache& cache, int sequence) {
     return values_of(held(cache, sequence));
 }
 
-/// Everything that can be seen of a cache from outside, with the content of all its cells.
+/// Everything that can be observed of a cache, the keys of all cells included.
 template <class Cache>
 std::string portrait(Cache& cache) {
     std::string all = cellar::describe(cache);
@@ -134,7 +134,7 @@ std::string portrait(Cache& cache) {
     return all;
 }
 
-/// A shift that adds the delta to every element of a key: turned keys stay readable.
+/// A shift that adds the delta to every element of a key, so that shifted keys stay readable.
 struct Adding {
     static constexpr bool possible = true;
 

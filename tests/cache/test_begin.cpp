@@ -58,7 +58,7 @@ TEST_CASE("tokens at equal positions see each other") {
     CHECK(sees(cache, *pass, 1) == Values{1, 2, 3, 4, 5, 6, 7});
 }
 
-TEST_CASE("the tokens of a group see one another, and no later group") {
+TEST_CASE("the tokens of a group see one another and no later group") {
     numbers::Cache<> cache{numbers::small, {.sequences = 2, .capacity = 9, .batch = 9}};
     // Text, an image of three tokens, text, an image of two tokens, and another sequence.
     const Numbers tokens{{0, 0, 1},    {0, 1, 2, 5}, {0, 2, 3, 5}, {0, 3, 4, 5}, {0, 4, 5},
@@ -79,7 +79,7 @@ TEST_CASE("the tokens of a group see one another, and no later group") {
     CHECK(sees(cache, *next, 0) == Values{1, 2, 3, 4, 5, 6, 7, 10});
 }
 
-TEST_CASE("a token of a group looks back no further than others") {
+TEST_CASE("a group does not extend the window backwards") {
     numbers::Cache<SlidingWindow<2>> cache{numbers::small, {.capacity = 20, .batch = 8}};
     const Numbers tokens{{0, 0, 1}, {0, 1, 2}, {0, 2, 3, 1}, {0, 3, 4, 1}, {0, 4, 5}};
     auto pass = numbers::begin(cache, tokens);
@@ -88,12 +88,12 @@ TEST_CASE("a token of a group looks back no further than others") {
     CHECK(sees(cache, *pass, 3) == Values{3, 4});
 }
 
-TEST_CASE("a batch goes to the lowest run of cells, or else to the lowest cells") {
+TEST_CASE("a batch gets the lowest run of cells, else the lowest cells") {
     numbers::Cache<> cache{numbers::small, {.sequences = 3, .capacity = 4, .batch = 6}};
     feed(cache, prompt(0, 0, {1, 2}) + prompt(1, 0, {3}) + prompt(2, 0, {4, 5, 6}));
     REQUIRE(cache.remove({0}, {0}, to_end));
     REQUIRE(cache.remove({2}, {0}, {2}));
-    // In use are cells 2 and 5; free are 0 and 1, 3 and 4, 6 to 11.
+    // Cells 2 and 5 are in use; 0 and 1, 3 and 4, and 6 to 11 are free.
     CHECK(cells_of(numbers::begin(cache, prompt(0, 0, {7, 8})).value().cells()) == std::vector<Cell>{0, 1});
     CHECK(cells_of(numbers::begin(cache, prompt(0, 0, {7, 8, 9})).value().cells()) == std::vector<Cell>{6, 7, 8});
     feed(cache, prompt(0, 0, {7, 8, 9, 10}));
@@ -101,7 +101,7 @@ TEST_CASE("a batch goes to the lowest run of cells, or else to the lowest cells"
           == std::vector<Cell>{0, 1, 3, 4, 10});
 }
 
-TEST_CASE("contiguous placement defragments itself, and only when it must") {
+TEST_CASE("contiguous placement defragments only if no run is long enough") {
     const CacheLimits limits{.sequences = 3, .capacity = 4, .batch = 6, .placement = Placement::contiguous};
     numbers::Cache<> cache{numbers::small, limits};
     feed(cache, prompt(0, 0, {1, 2}) + prompt(1, 0, {3}) + prompt(2, 0, {4, 5, 6}));
@@ -131,7 +131,7 @@ TEST_CASE("a refused begin changes nothing") {
     CHECK(numbers::begin(cache, prompt(0, 5, {7})).error() == Reason::full);
 }
 
-TEST_CASE("no batch is refused while enough cells are free, however they lie") {
+TEST_CASE("no batch is refused while enough cells are free, however scattered") {
     numbers::Cache<> cache{numbers::small, {.sequences = 2, .capacity = 8, .batch = 8}};
     for (int p = 0; p < 8; ++p) feed(cache, {{0, p, 1}, {1, p, 2}});
     REQUIRE(cache.remove({0}, {0}, to_end));
@@ -140,7 +140,7 @@ TEST_CASE("no batch is refused while enough cells are free, however they lie") {
     CHECK(numbers::begin(cache, prompt(0, 8, {9})).error() == Reason::full);
 }
 
-TEST_CASE("an empty batch is a pass with an empty history, also in a full cache") {
+TEST_CASE("an empty batch gives a pass with an empty history, even in a full cache") {
     numbers::Cache<> cache{numbers::small, {.capacity = 4, .batch = 4}};
     feed(cache, prompt(0, 0, {1, 2, 3, 4}));
     auto pass = numbers::begin(cache, {});
@@ -157,7 +157,7 @@ TEST_CASE("an empty batch is a pass with an empty history, also in a full cache"
     CHECK(cache.tokens({0}) == 4);
 }
 
-TEST_CASE("a broken batch is a violation that names what was given and expected") {
+TEST_CASE("an invalid batch is a violation that names the given and the expected values") {
     numbers::Cache<> cache{numbers::small, {.sequences = 2, .capacity = 4, .batch = 4}};
     feed(cache, prompt(0, 0, {1}));
     const std::string before = numbers::portrait(cache);
@@ -191,7 +191,7 @@ TEST_CASE("a broken batch is a violation that names what was given and expected"
     CHECK(numbers::portrait(cache) == before);
 }
 
-TEST_CASE("while a pass is open every other verb is a violation") {
+TEST_CASE("while a pass is open, every other operation is a violation") {
     numbers::Cache<> cache{numbers::small, {.sequences = 2, .capacity = 4, .batch = 4}};
     feed(cache, prompt(0, 0, {1, 2}));
     const std::string before = numbers::portrait(cache);

@@ -11,7 +11,7 @@ using numbers::prompt;
 using numbers::Values;
 using numbers::values;
 
-TEST_CASE("a copied prefix is shared, takes no cells, and is continued apart") {
+TEST_CASE("a copied prefix is shared, takes no cells, and both sequences continue separately") {
     numbers::Cache<> cache{numbers::small, {.sequences = 3, .capacity = 6, .batch = 6}};
     feed(cache, prompt(0, 0, {1, 2, 3, 4}));
     CHECK(cache.copy_prefix({0}, {1}, 2));
@@ -25,7 +25,7 @@ TEST_CASE("a copied prefix is shared, takes no cells, and is continued apart") {
     CHECK(values(cache, 2) == Values{});
 }
 
-TEST_CASE("a copy replaces what the target had, and frees it") {
+TEST_CASE("a copy replaces the target and frees its cells") {
     numbers::Cache<> cache{numbers::small, {.sequences = 2, .capacity = 6, .batch = 6}};
     feed(cache, prompt(0, 0, {1, 2}) + prompt(1, 0, {3, 4, 5, 6}));
     REQUIRE(cache.copy_prefix({0}, {1}, 2));
@@ -38,7 +38,7 @@ TEST_CASE("a copy replaces what the target had, and frees it") {
     CHECK(cache.statistics().shared == 0);
 }
 
-TEST_CASE("a copy longer than its source is the whole source, and one of nothing is nothing") {
+TEST_CASE("a copy longer than its source is the whole source, and a copy of length 0 is empty") {
     numbers::Cache<> cache{numbers::small, {.sequences = 2, .capacity = 6, .batch = 6}};
     feed(cache, prompt(0, 0, {1, 2}));
     REQUIRE(cache.copy_prefix({0}, {1}, 100));
@@ -58,7 +58,7 @@ TEST_CASE("a copy onto itself changes nothing, whatever its length") {
     CHECK(numbers::portrait(cache) == before);
 }
 
-TEST_CASE("a copy chooses positions, not tokens in the order in which they came") {
+TEST_CASE("a copy takes tokens by position, not by order of arrival") {
     numbers::Cache<> cache{numbers::small, {.sequences = 2, .capacity = 8, .batch = 6, .positions = Positions::any}};
     feed(cache, {{0, 5, 1}, {0, 0, 2}, {0, 3, 3}, {0, 3, 4}});
     REQUIRE(cache.copy_prefix({0}, {1}, 4));
@@ -66,7 +66,7 @@ TEST_CASE("a copy chooses positions, not tokens in the order in which they came"
     CHECK(cache.range({1}) == PositionRange{{0}, {3}});
 }
 
-TEST_CASE("copies of what a window has kept") {
+TEST_CASE("a copy has only the tokens that a window has kept") {
     numbers::Cache<SlidingWindow<2>> cache{numbers::small, {.sequences = 2, .capacity = 30, .batch = 6}};
     feed(cache, prompt(0, 0, {1, 2, 3, 4, 5}));
     REQUIRE(cache.copy_prefix({0}, {1}, 4));
@@ -78,7 +78,7 @@ TEST_CASE("copies of what a window has kept") {
     CHECK(values(cache, 1) == Values{3, 4, 6});
 }
 
-TEST_CASE("broken copies are violations") {
+TEST_CASE("invalid copies are violations") {
     numbers::Cache<> cache{numbers::small, {.sequences = 2, .capacity = 6, .batch = 6}};
     CHECK(violation_of([&] { (void)cache.copy_prefix({0}, {2}, 1); }) == "sequence 2, expected 0 to 1");
     CHECK(violation_of([&] { (void)cache.copy_prefix({-1}, {0}, 1); }) == "sequence -1, expected 0 to 1");
@@ -86,7 +86,7 @@ TEST_CASE("broken copies are violations") {
           == "copy_prefix: the length is -1, expected 0 or more");
 }
 
-TEST_CASE("a sequence can be resumed where all that would be seen is kept") {
+TEST_CASE("a sequence can be resumed where everything visible is kept") {
     numbers::Cache<SlidingWindow<3>> cache{numbers::small, {.sequences = 2, .capacity = 30, .batch = 12}};
     CHECK(cache.can_resume({0}, {0}));
     CHECK(!cache.can_resume({0}, {1}));
@@ -101,7 +101,7 @@ TEST_CASE("a sequence can be resumed where all that would be seen is kept") {
     CHECK(cache.can_resume({0}, {0}));
 }
 
-TEST_CASE("beyond its end a sequence can be resumed only where nothing below would be seen") {
+TEST_CASE("beyond its end, a sequence can be resumed only where a token sees nothing before itself") {
     numbers::Cache<SlidingWindow<1>> one{numbers::small, {.capacity = 30, .batch = 12}};
     feed(one, prompt(0, 0, Values(3)));
     for (int p = 0; p < 10; ++p) CHECK(one.can_resume({0}, {p}));
@@ -113,7 +113,7 @@ TEST_CASE("beyond its end a sequence can be resumed only where nothing below wou
     for (int p = 0; p < 10; ++p) CHECK(chunks.can_resume({0}, {p}) == (p <= 4 || p == 8));
 }
 
-TEST_CASE("a missing position in between prevents resuming behind it") {
+TEST_CASE("a sequence cannot be resumed where a missing position would be visible") {
     numbers::Cache<> cache{numbers::small, {.capacity = 30, .batch = 12, .positions = Positions::any}};
     feed(cache, {{0, 0, 1}, {0, 1, 2}, {0, 3, 3}, {0, 4, 4}});
     CHECK(cache.can_resume({0}, {2}));
@@ -123,7 +123,7 @@ TEST_CASE("a missing position in between prevents resuming behind it") {
     CHECK(cache.can_resume({0}, {5}));
 }
 
-TEST_CASE("questions about sequences that are none are violations") {
+TEST_CASE("queries about unknown sequences are violations") {
     numbers::Cache<> cache{numbers::small, {.sequences = 2, .capacity = 6, .batch = 6}};
     CHECK(violation_of([&] { static_cast<void>(cache.can_resume({2}, {0})); }) == "sequence 2, expected 0 to 1");
     CHECK(violation_of([&] { static_cast<void>(cache.can_resume({0}, {-1})); })
@@ -134,7 +134,7 @@ TEST_CASE("questions about sequences that are none are violations") {
 
 namespace {
 
-/// True if the nearest prefix is the one that asking for every shorter one finds.
+/// True if `resumable_prefix` equals a search with `can_resume`.
 template <class Cache>
 bool finds_nearest(const Cache& cache, int most) {
     int nearest = 0;
@@ -148,7 +148,7 @@ bool finds_nearest(const Cache& cache, int most) {
 
 } // namespace
 
-TEST_CASE("the longest prefix from which a sequence can be resumed") {
+TEST_CASE("resumable_prefix is the largest position that can be resumed") {
     const numbers::Numbers gaps{{0, 0, 1},  {0, 1, 2},  {0, 2, 3},  {0, 9, 4},
                                 {0, 11, 5}, {0, 12, 6}, {0, 13, 7}, {0, 30, 8}};
     const CacheLimits limits{.capacity = 60, .batch = 20, .positions = Positions::any};
@@ -180,7 +180,7 @@ TEST_CASE("the longest prefix from which a sequence can be resumed") {
             if (random() % 8 != 0) feed(some, {{0, p, 1}});
         CHECK(finds_nearest(some, 30));
     }
-    // A gap is passed over in one step, however long.
+    // A gap takes one step, however long it is.
     numbers::Cache<SlidingWindow<>> short_one{numbers::small, limits, SlidingWindow<>{4, {.retention = 60}}};
     feed(short_one, gaps);
     CHECK(short_one.resumable_prefix({0}, to_end) == Position{14});

@@ -14,7 +14,7 @@ using numbers::Values;
 
 namespace {
 
-/// Its moves fail when it is told to, half done.
+/// A backend whose moves throw half-way, after `moves_left` that succeed.
 struct Failing : HostBackend {
     static constexpr int never = 1 << 30;
     static inline int moves_left = never;
@@ -31,7 +31,7 @@ using FailingCache = Cache<StandardV<float>, FullCausal, numbers::Adding, Failin
 
 constexpr int layers = 3;
 
-/// Sequences 0 and 1 in every other pair of cells of 32, two of these shared.
+/// 32 cells; sequences 0 and 1 use every other pair of cells, and share two pairs.
 FailingCache scattered(Placement placement) {
     FailingCache cache{CacheShape{layers, 1, 2, 1},
                        {.sequences = 4, .capacity = 8, .batch = 32, .placement = placement}};
@@ -51,16 +51,17 @@ std::vector<Held> held_by_all(FailingCache& cache) {
     return all;
 }
 
-/// Calls `verb` with ever later moves failing, until it succeeds: until then nothing may change. How often it failed.
-template <class Verb>
-int failures_of(FailingCache& cache, Verb verb) {
+/// Repeats `operation` with the first move failing, then the second, and so on, until it succeeds. A failure must change
+/// nothing. Returns the number of failures.
+template <class Operation>
+int failures_of(FailingCache& cache, Operation operation) {
     const std::vector<Held> before = held_by_all(cache);
     const std::string map = describe(cache);
     for (int failures = 0;; ++failures) {
         Failing::moves_left = failures;
         bool failed = false;
         try {
-            verb();
+            operation();
         } catch (const std::runtime_error&) {
             failed = true;
         }
@@ -80,7 +81,7 @@ TEST_CASE("a defragmentation that fails in any layer changes nothing") {
     CHECK(cache.statistics().fragmentation() == 0);
 }
 
-TEST_CASE("a contiguous batch for which no room can be made changes nothing") {
+TEST_CASE("a contiguous batch whose defragmentation fails changes nothing") {
     FailingCache cache = scattered(Placement::contiguous);
     const Numbers tokens = prompt(2, 0, Values(12));
     CHECK(failures_of(cache, [&] { numbers::begin(cache, tokens).value().drop(); }) == 2 * layers);

@@ -50,7 +50,7 @@ std::vector<float> seen(Pass& pass, int query) {
     return found;
 }
 
-/// What a token of s at p sees.
+/// The values that a token of s at p sees.
 std::vector<float> sees(Inputs& memory, int s, int p) {
     auto pass = memory.begin(Tokens{{s}, {p}});
     REQUIRE(pass);
@@ -74,7 +74,7 @@ TEST_CASE("encoder: a token sees the inputs of its sequence from their position 
     CHECK(memory.tokens({0}) == 5);
 }
 
-TEST_CASE("encoder: a batch of a decoder reads each its own, and takes no cells") {
+TEST_CASE("encoder: each token of a decoder's batch reads its sequence's inputs, and takes no cell") {
     Inputs memory{shape, {.sequences = 3, .capacity = 4, .batch = 4}};
     REQUIRE(put_input(memory, 0, 0, 4, 1));
     REQUIRE(put_input(memory, 1, 7, 4, 5));
@@ -89,7 +89,7 @@ TEST_CASE("encoder: a batch of a decoder reads each its own, and takes no cells"
         CHECK(pass->tokens() == 4);
         CHECK(seen(*pass, 0) == Values{9, 10, 11, 12});
         CHECK(seen(*pass, 1) == Values{1, 2, 3, 4});
-        CHECK(seen(*pass, 2) == Values{}); // also if its group reaches the input
+        CHECK(seen(*pass, 2) == Values{}); // even if its group reaches the input
         CHECK(seen(*pass, 3) == Values{5, 6, 7, 8});
         const auto mask = pass->mask<bool>();
         CHECK(mask(1, 0));
@@ -100,7 +100,7 @@ TEST_CASE("encoder: a batch of a decoder reads each its own, and takes no cells"
     }
 }
 
-TEST_CASE("encoder: several inputs in one pass, and one earlier than what is there") {
+TEST_CASE("encoder: one pass writes several inputs, even at earlier positions") {
     Inputs memory{shape, {.sequences = 2, .capacity = 8, .batch = 6}};
     REQUIRE(put_input(memory, 0, 9, 2, 90));
     const EncoderInput inputs[] = {{{1}, {0}, 2}, {{0}, {4}, 3}, {{1}, {0}, 1}};
@@ -127,7 +127,7 @@ TEST_CASE("encoder: sequences without inputs have an empty history") {
     CHECK(pass->mask().size() == 0);
 }
 
-TEST_CASE("encoder: a written pass that is dropped, or refused, changes nothing") {
+TEST_CASE("encoder: a write that is dropped or refused changes nothing") {
     Inputs memory{shape, {.sequences = 2, .capacity = 4, .batch = 6}};
     REQUIRE(put_input(memory, 0, 0, 4, 1));
     { auto pass = memory.write({1}, {2}, 3); }
@@ -157,7 +157,7 @@ TEST_CASE("encoder: a copied prefix shares the inputs below its length") {
     CHECK(sees(memory, 1, 9) == Values{10, 11, 20, 21});
 }
 
-TEST_CASE("encoder: removed positions take their inputs along, later ones move down and are not copied") {
+TEST_CASE("encoder: a removal drops inputs, and later ones move down without copies") {
     Inputs memory{shape, {.sequences = 2, .capacity = 4, .batch = 4}};
     REQUIRE(put_input(memory, 0, 1, 1, 10));
     REQUIRE(put_input(memory, 0, 4, 2, 20));
@@ -166,7 +166,7 @@ TEST_CASE("encoder: removed positions take their inputs along, later ones move d
     REQUIRE(memory.remove({0}, {3}, {6}));
     CHECK(sees(memory, 0, 4) == Values{10});
     CHECK(sees(memory, 0, 5) == Values{10, 30, 31, 32});
-    CHECK(sees(memory, 1, 7) == Values{10, 20, 21}); // the other keeps what it had
+    CHECK(sees(memory, 1, 7) == Values{10, 20, 21}); // the other sequence keeps its inputs
     CHECK(sees(memory, 1, 8) == Values{10, 20, 21, 30, 31, 32});
     CHECK(memory.statistics().shared == 4);
     CHECK(audit(memory).empty());
@@ -176,7 +176,7 @@ TEST_CASE("encoder: removed positions take their inputs along, later ones move d
     CHECK(memory.tokens({0}) == 0);
 }
 
-TEST_CASE("encoder: it can resume anywhere") {
+TEST_CASE("encoder: a sequence can be resumed anywhere") {
     Inputs memory{shape, {.capacity = 4, .batch = 4}};
     CHECK(memory.can_resume({0}, {70}));
     CHECK(memory.resumable_prefix({0}, {70}) == Position{70});
@@ -184,7 +184,7 @@ TEST_CASE("encoder: it can resume anywhere") {
     CHECK(violation_of([&] { (void)memory.can_resume({1}, {1}); }) == "sequence 1, expected 0 to 0");
 }
 
-TEST_CASE("encoder: reservation, defragmentation, bytes") {
+TEST_CASE("encoder: reserve, defragment and bytes work as in a cache") {
     Inputs memory{shape, {.sequences = 2, .capacity = 4, .batch = 4}};
     CHECK(memory.bytes() == std::int64_t{layers} * 8 * 2 * 4);
     {
@@ -205,7 +205,7 @@ TEST_CASE("encoder: reservation, defragmentation, bytes") {
     memory.fence();
 }
 
-TEST_CASE("encoder: outside of the pattern of a hybrid") {
+TEST_CASE("encoder: a hybrid can have it outside of its pattern") {
     using Text = Cache<>;
     using Model = Hybrid<Repeat<Text>, Text, Inputs>;
     Model model{1, Text{{1, 1, 1}, {.capacity = 8, .batch = 4}}, Inputs{shape, {.capacity = 6, .batch = 4}}};

@@ -30,7 +30,7 @@ using Sliding = Cache<StandardV<float>, SlidingWindow<4>>;
 
 } // namespace
 
-TEST_CASE("the pool is sequences * capacity, or what is asked for") {
+TEST_CASE("the pool has sequences * capacity cells, or the given number") {
     CHECK(Full{{1, 1, 1}, {.sequences = 3, .capacity = 10}}.cells() == 30);
     CHECK(Full{{1, 1, 1}, {.sequences = 256, .cells = 1024}}.cells() == 1024);
     CHECK(Full{{1, 1, 1}, {.sequences = 256, .cells = 1000, .padding = 64}}.cells() == 1024);
@@ -40,7 +40,7 @@ TEST_CASE("the pool is sequences * capacity, or what is asked for") {
     CHECK(Sliding{{1, 1, 1}, {.sequences = 3, .capacity = 100, .cells = 9, .batch = 7}}.cells() == 9);
 }
 
-TEST_CASE("one sequence may use the whole pool, as long as the others leave it") {
+TEST_CASE("one sequence may use the whole pool while the others are empty") {
     Full cache{{1, 1, 1}, {.sequences = 8, .cells = 20, .batch = 20}};
     REQUIRE(feed(cache, text(5, 0, 20)));
     CHECK(feed(cache, text(0, 0, 1)).error() == Reason::full);
@@ -48,8 +48,8 @@ TEST_CASE("one sequence may use the whole pool, as long as the others leave it")
     CHECK(feed(cache, text(0, 0, 1)));
 }
 
-TEST_CASE("with a window and a pool below the worst case, full is possible and changes nothing") {
-    // Each of 4 sequences keeps 5 tokens: 20 cells would do, beside a batch of 4.
+TEST_CASE("with a window, a pool below the default may be full, which changes nothing") {
+    // Each of 4 sequences keeps 5 tokens. With a batch of 4, the default would be 24 cells.
     Sliding cache{{1, 1, 1}, {.sequences = 4, .capacity = 100, .cells = 14, .batch = 4}};
     for (int round = 0; round < 5; ++round)
         for (int s = 0; s < 2; ++s) REQUIRE(feed(cache, text(s, 4 * round, 4)));
@@ -58,14 +58,14 @@ TEST_CASE("with a window and a pool below the worst case, full is possible and c
     const Statistics before = cache.statistics();
     CHECK(feed(cache, text(3, 0, 1)).error() == Reason::full);
     CHECK(cache.statistics() == before);
-    // What the window has passed is given back: the next batch of sequence 2 needs no more than it frees.
+    // A removal makes room, and so does a commit: the window forgets tokens of sequence 2.
     REQUIRE(cache.remove({1}, {0}, to_end));
     CHECK(feed(cache, text(2, 4, 4)));
     CHECK(cache.tokens({2}) == 5);
     CHECK(feed(cache, text(3, 0, 1)));
 }
 
-TEST_CASE("a pool without a capacity keeps everything only if retention fills it") {
+TEST_CASE("without a capacity, a window keeps everything only if the retention fills the pool") {
     Sliding cache{{1, 1, 1}, {.cells = 100, .batch = 4}};
     for (int p = 0; p < 80; p += 4) REQUIRE(feed(cache, text(0, p, 4)));
     CHECK(cache.tokens({0}) == 4);
@@ -73,7 +73,7 @@ TEST_CASE("a pool without a capacity keeps everything only if retention fills it
     CHECK(small.window().oldest_kept({50}) == Position{0});
 }
 
-TEST_CASE("a window that was resolved for one cache is resolved anew for another") {
+TEST_CASE("a window resolved for one cache is resolved again for another") {
     const Cache<StandardV<float>, SlidingWindow<>> a{{1, 1, 1}, {.capacity = 4}, SlidingWindow<>{5}};
     CHECK(a.window().oldest_kept({300}) == Position{0});
     Cache<StandardV<float>, SlidingWindow<>> b{{1, 1, 1}, {.capacity = 400, .batch = 10}, a.window()};
@@ -83,14 +83,14 @@ TEST_CASE("a window that was resolved for one cache is resolved anew for another
     CHECK(c.window().oldest_kept({300}) == Position{295});
 }
 
-TEST_CASE("sizes agree with the pool") {
+TEST_CASE("cache_bytes equals the bytes of a cache") {
     const CacheLimits limits{.sequences = 256, .cells = 1024};
     const Full cache{{2, 3, 4}, limits};
     CHECK(cache_bytes<StandardV<float>>(2, {3, 4, 4}, limits) == cache.bytes());
     CHECK(cache.bytes() == 2 * 2 * 1024 * 12 * 4);
 }
 
-TEST_CASE("limits that cannot be are violations") {
+TEST_CASE("impossible limits are violations") {
     const auto message = [](const CacheLimits& limits) {
         return violation_of([&] { const Full cache{{1, 1, 1}, limits}; });
     };

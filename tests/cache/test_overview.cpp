@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Defragmentation, statistics and the map for people.
+// Defragmentation, statistics and `describe`.
 #include "../violations.hpp"
 #include "numbers.hpp"
 
@@ -13,7 +13,7 @@ using numbers::Values;
 namespace {
 
 /// Cells: 0 of s0, 1 free, 2 of s0 and s1, 3 to 5 free, 6 and 7 of s1.
-numbers::Cache<> torn() {
+numbers::Cache<> scattered() {
     numbers::Cache<> cache{numbers::small, {.sequences = 3, .capacity = 4, .batch = 8}};
     feed(cache, {{0, 0, 10}, {2, 0, 20}, {0, 1, 30}, {2, 1, 40}, {2, 2, 50}, {2, 3, 60}});
     REQUIRE(cache.copy_prefix({0}, {1}, 2));
@@ -26,7 +26,7 @@ numbers::Cache<> torn() {
 } // namespace
 
 TEST_CASE("statistics count cells, sequences and tokens") {
-    const numbers::Cache<> cache = torn();
+    const numbers::Cache<> cache = scattered();
     const Statistics s = cache.statistics();
     CHECK(s.cells == 12);
     CHECK(s.sequences == 2);
@@ -39,7 +39,7 @@ TEST_CASE("statistics count cells, sequences and tokens") {
     CHECK(s.fragmentation() == doctest::Approx(1 - s.longest_free_run / 7.0));
 }
 
-TEST_CASE("the fragmentation of an empty, a full and a torn cache") {
+TEST_CASE("fragmentation is 0 in an empty and a full cache, and above 0 in a scattered one") {
     numbers::Cache<> cache{numbers::small, {.capacity = 8, .batch = 8}};
     CHECK(cache.statistics().fragmentation() == 0);
     feed(cache, prompt(0, 0, Values(8)));
@@ -50,8 +50,8 @@ TEST_CASE("the fragmentation of an empty, a full and a torn cache") {
     CHECK(cache.statistics().fragmentation() == 0.5);
 }
 
-TEST_CASE("defragmenting brings the cells together and keeps all contents") {
-    numbers::Cache<> cache = torn();
+TEST_CASE("a defragmentation packs the cells and keeps all rows") {
+    numbers::Cache<> cache = scattered();
     const Held first = held(cache, 0);
     const Held second = held(cache, 1);
     cache.defragment();
@@ -60,7 +60,7 @@ TEST_CASE("defragmenting brings the cells together and keeps all contents") {
     CHECK(held(cache, 1) == second);
     CHECK(numbers::begin(cache, prompt(2, 0, {1})).value().cells()[0] == 5);
     const std::string before = numbers::portrait(cache);
-    cache.defragment(); // nothing is left to do
+    cache.defragment(); // changes nothing
     CHECK(numbers::portrait(cache) == before);
 }
 

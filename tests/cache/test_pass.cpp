@@ -16,7 +16,7 @@ const CacheLimits limits{.sequences = 2, .capacity = 8, .batch = 8};
 
 } // namespace
 
-TEST_CASE("rows come as views of any strides, as spans and as vectors, in the stored element or in float") {
+TEST_CASE("rows can be views of any strides, spans or vectors, of the stored element or float") {
     Cache<StandardV<half>> cache{CacheShape{1, 2, 3, 1}, limits};
     auto pass = numbers::begin(cache, prompt(0, 0, {0, 0}));
     REQUIRE(pass);
@@ -36,7 +36,7 @@ TEST_CASE("rows come as views of any strides, as spans and as vectors, in the st
     CHECK(key(0, 1, 2) == 13);
     CHECK(key(1, 1, 0) == 111);
 
-    // [heads, dim, tokens] and [tokens, heads], both backwards.
+    // [heads, dim, tokens] and [tokens, heads], both with negative strides.
     const std::vector<float> turned{0, 100, 1, 101, 2, 102, 10, 110, 11, 111, 12, 112};
     const StridedView<const float, 3> keys{turned.data(), {2, 2, 3}, {1, 6, 2}};
     const StridedView<const float, 3> values{v.data() + 3, {2, 2, 1}, {-2, -1, 1}};
@@ -47,7 +47,7 @@ TEST_CASE("rows come as views of any strides, as spans and as vectors, in the st
     CHECK(value(1, 1) == 5);
 }
 
-TEST_CASE("PermutedV gives values as cells by heads by dims, too, with stride 1 along the cells") {
+TEST_CASE("values of PermutedV are indexed (cell, head, dim), with stride 1 along the cells") {
     Cache<PermutedV<float>> cache{CacheShape{1, 2, 1, 3}, limits};
     auto pass = numbers::begin(cache, prompt(0, 0, {0, 0}));
     pass->put(0, std::vector<float>{1, 2, 3, 4}, std::vector<float>{0, 1, 2, 10, 11, 12, 100, 101, 102, 110, 111, 112});
@@ -80,12 +80,12 @@ TEST_CASE("rows of a wrong extent, or for a wrong layer, are a violation") {
     CHECK(violation_of([&] { pass->put(3, k, v); }) == "put: layer 3, expected 0 to 2");
     CHECK(violation_of([&] { pass->put(-1, k, v); }) == "put: layer -1, expected 0 to 2");
     CHECK(violation_of([&] { static_cast<void>(pass->get(3)); }) == "keys: layer 3, expected 0 to 2");
-    pass->put(2, std::vector<float>(8), std::vector<float>{}); // keys alone
+    pass->put(2, std::vector<float>(8), std::vector<float>{}); // keys only
     CHECK(violation_of([&] { pass->put(2, std::vector<float>(8), v); })
           == "put: the values of layer 2 are 4 elements, expected 0 for [2 tokens, 1 heads, 0]");
 }
 
-TEST_CASE("masks of float, half and bool say the same, in any order within one pass") {
+TEST_CASE("masks of float, half and bool agree, in any order within one pass") {
     numbers::Cache<SlidingWindow<2>> cache{numbers::small, {.sequences = 2, .capacity = 30, .batch = 20}};
     feed(cache, prompt(1, 0, {1, 2, 3}));
     auto pass = numbers::begin(cache, prompt(0, 0, Values(9)) + prompt(1, 3, Values(9)));
@@ -129,7 +129,7 @@ TEST_CASE("the history is the smallest range that holds what the batch sees") {
     numbers::Cache<SlidingWindow<2>> cache{numbers::small,
                                            {.sequences = 2, .capacity = 100, .batch = 10, .positions = Positions::any}};
     feed(cache, prompt(0, 0, Values(3)) + prompt(1, 0, Values(3)));
-    // In use are cells 0 to 5; a new token comes to cell 6.
+    // Cells 0 to 5 are in use; a new token gets cell 6.
     CHECK(numbers::begin(cache, prompt(0, 3, {1})).value().history() == CellRange{2, 5});
     CHECK(numbers::begin(cache, prompt(1, 3, {1})).value().history() == CellRange{5, 2});
     CHECK(numbers::begin(cache, prompt(1, 50, {1})).value().history() == CellRange{6, 1});
@@ -153,7 +153,7 @@ TEST_CASE("a dropped pass never happened") {
     CHECK(numbers::values(cache, 1) == Values{6, 7});
 }
 
-TEST_CASE("a pass that is over cannot be used, but be dropped again") {
+TEST_CASE("a pass that is over cannot be used, but may be dropped again") {
     numbers::Cache<> cache{numbers::small, limits};
     auto pass = numbers::begin(cache, prompt(0, 0, {1}));
     numbers::put(*pass, cache.shape(), prompt(0, 0, {1}));
@@ -168,7 +168,7 @@ TEST_CASE("a pass that is over cannot be used, but be dropped again") {
     CHECK(numbers::values(cache, 0) == Values{1});
 }
 
-TEST_CASE("a pass may move, and the cache under it") {
+TEST_CASE("a pass may move, and its cache too") {
     numbers::Cache<> first{numbers::small, limits};
     const Numbers tokens = prompt(0, 0, {1, 2});
     auto begun = numbers::begin(first, tokens);
@@ -185,7 +185,7 @@ TEST_CASE("a pass may move, and the cache under it") {
     CHECK(numbers::values(assigned, 0) == Values{1, 2});
 }
 
-TEST_CASE("memory stays where it is whatever happens") {
+TEST_CASE("addresses of keys and values never change") {
     numbers::Cache<> cache{numbers::small, {.sequences = 2, .capacity = 8, .batch = 8}};
     const auto memory = [&] {
         const auto pass = cache.reserve(1);
@@ -199,7 +199,7 @@ TEST_CASE("memory stays where it is whatever happens") {
     CHECK(memory() == before);
 }
 
-TEST_CASE("a reserved pass is the worst case and stores nothing") {
+TEST_CASE("a reserved pass sees all cells and stores nothing") {
     numbers::Cache<> cache{numbers::small, {.sequences = 2, .capacity = 8, .batch = 4}};
     feed(cache, prompt(0, 0, {1, 2, 3, 4}));
     const std::string before = numbers::portrait(cache);
@@ -223,12 +223,12 @@ TEST_CASE("a reserved pass is the worst case and stores nothing") {
     feed(cache, prompt(0, 4, Values(4)));
     feed(cache, prompt(0, 8, Values(4)));
     feed(cache, prompt(0, 12, Values(4)));
-    CHECK(cache.reserve(4).history() == CellRange{0, 16}); // also when no cell is free
+    CHECK(cache.reserve(4).history() == CellRange{0, 16}); // even if no cell is free
     CHECK(violation_of([&] { static_cast<void>(cache.reserve(5)); }) == "reserve: 5 tokens, expected 0 to 4");
     CHECK(violation_of([&] { static_cast<void>(cache.reserve(-1)); }) == "reserve: -1 tokens, expected 0 to 4");
 }
 
-TEST_CASE("after a reserve the mask of no pass moves") {
+TEST_CASE("after reserve, masks keep their address") {
     numbers::Cache<> cache{numbers::small, {.sequences = 2, .capacity = 8, .batch = 4}};
     const void* const mask = [&] {
         auto pass = cache.reserve(4);
@@ -243,7 +243,7 @@ TEST_CASE("after a reserve the mask of no pass moves") {
     }
 }
 
-TEST_CASE("visit hands the pass and the layer on") {
+TEST_CASE("visit passes on the pass and the layer") {
     numbers::Cache<> cache{numbers::small, {.capacity = 6, .batch = 6}};
     auto pass = numbers::begin(cache, prompt(0, 0, {1, 2}));
     const int found = pass->visit(0, [&](auto& own, int layer) { return &own == &*pass ? layer + 10 : -1; });

@@ -11,7 +11,7 @@ using numbers::Values;
 
 namespace {
 
-/// The refusal of a batch that changes nothing.
+/// The refusal of a batch. Checks that it changes nothing.
 template <class C>
 Refusal refused(C& cache, const Numbers& tokens) {
     const std::string before = numbers::portrait(cache);
@@ -45,7 +45,7 @@ TEST_CASE("a token must follow the last one of its sequence") {
     CHECK(numbers::values(cache, 1) == Values{4, 5, 8});
 }
 
-TEST_CASE("tokens of one batch may share a position, those of two batches may not") {
+TEST_CASE("tokens of one batch may share a position, tokens of two batches may not") {
     numbers::Cache<> cache{numbers::small, {.capacity = 8, .batch = 8}};
     feed(cache, {{0, 0, 1}, {0, 1, 2}, {0, 1, 3}, {0, 1, 4}, {0, 2, 5}});
     CHECK(cache.next({0}) == Position{3});
@@ -63,7 +63,7 @@ TEST_CASE("the token after a forgotten commit is refused") {
     CHECK(refused(cache, prompt(0, 2, {3})) == not_next(0, 0));
 }
 
-TEST_CASE("the position of the next token follows every operation") {
+TEST_CASE("next is right after every operation") {
     numbers::Cache<> cache{numbers::small, {.sequences = 2, .capacity = 8, .batch = 8}};
     CHECK(cache.next({0}) == Position{0});
     feed(cache, prompt(0, cache.next({0}).value, {1, 2, 3, 4}));
@@ -100,7 +100,7 @@ TEST_CASE("a refused batch leaves nothing behind for the next one") {
     CHECK(cache.tokens({0}) == 6);
 }
 
-TEST_CASE("gaps and any order are an option") {
+TEST_CASE("Positions::any accepts gaps and any order") {
     numbers::Cache<> cache{numbers::small, {.capacity = 8, .batch = 8, .positions = Positions::any}};
     feed(cache, {{0, 5, 1}, {0, 2, 2}});
     feed(cache, {{0, 2, 3}, {0, 9, 4}});

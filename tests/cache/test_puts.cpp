@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Every layer is put before it is read, and before the pass is committed.
+// Every layer must be put before it is read and before the pass is committed.
 #include "../violations.hpp"
 #include "numbers.hpp"
 
@@ -13,7 +13,7 @@ const CacheLimits limits{.sequences = 2, .capacity = 4, .batch = 4};
 
 } // namespace
 
-TEST_CASE("what another user left in a cell cannot be read") {
+TEST_CASE("a row that another sequence left in a cell cannot be read") {
     Cache<> cache{{1, 1, 1}, limits};
     {
         auto pass = cache.begin(Tokens{{0}, {0}}).value();
@@ -33,7 +33,7 @@ TEST_CASE("what another user left in a cell cannot be read") {
     CHECK(numbers::values(cache, 1) == Values{2});
 }
 
-TEST_CASE("each pass starts with no layer put, and names the first that is missing") {
+TEST_CASE("a commit names the first layer that was not put") {
     Cache<> cache{{70, 1, 1}, limits};
     for (int round = 0; round < 3; ++round) {
         auto pass = cache.begin(Tokens{{0}, cache.next({0})}).value();
@@ -44,13 +44,13 @@ TEST_CASE("each pass starts with no layer put, and names the first that is missi
             CHECK(violation_of([&] { (void)pass.keys(missing); }) != "none");
         }
         pass.put(69, Values{1}, Values{2});
-        pass.put(69, Values{3}, Values{4}); // again: the last one holds
+        pass.put(69, Values{3}, Values{4}); // again: the last put counts
         CHECK(pass.values(69)(round, 0, 0) == 4);
         pass.commit();
     }
 }
 
-TEST_CASE("a layer that shares memory is put with the one that owns it") {
+TEST_CASE("a layer that shares memory counts as put with its owner") {
     Cache<> cache{CacheShape{{{1, 1, 1}, {1, 1, 1}, {1, 1, 1, 0}}}, limits};
     auto pass = cache.begin(Tokens{{0}, {0}}).value();
     pass.put(1, Values{5}, Values{5});
@@ -62,7 +62,7 @@ TEST_CASE("a layer that shares memory is put with the one that owns it") {
     pass.commit();
 }
 
-TEST_CASE("rows that were written in place count once they are marked") {
+TEST_CASE("rows written in place count as put after mark_put") {
     Cache<PermutedV<float>> cache{{2, 1, 2}, limits};
     auto pass = cache.begin(Tokens{{0}, {0}, 2}).value();
     for (int layer = 0; layer < 2; ++layer) {
@@ -84,7 +84,7 @@ TEST_CASE("rows that were written in place count once they are marked") {
     CHECK(cache.tokens({0}) == 2);
 }
 
-TEST_CASE("a batch without tokens, a reserved pass and a dropped one need no put") {
+TEST_CASE("an empty batch, a reserved pass and a dropped pass need no put") {
     Cache<> cache{{3, 1, 1}, limits};
     auto empty = cache.begin({}).value();
     (void)empty.get(2);
@@ -97,7 +97,7 @@ TEST_CASE("a batch without tokens, a reserved pass and a dropped one need no put
     CHECK(cache.tokens({0}) == 0);
 }
 
-TEST_CASE("rows come as pointers, too; null and misaligned ones are violations") {
+TEST_CASE("rows can be pointers; null and misaligned ones are violations") {
     Cache<StandardV<half>> cache{{1, 2, 2}, limits};
     auto pass = cache.begin(Tokens{{0}, {0}, 2}).value();
     const std::vector<float> k{1, 2, 3, 4, 5, 6, 7, 8};

@@ -21,21 +21,21 @@ concept takes_rotate_by = requires(C& cache) {
 
 } // namespace
 
-TEST_CASE("removing the end only drops") {
+TEST_CASE("a removal at the end moves nothing") {
     numbers::Cache<> cache{numbers::small, {.sequences = 2, .capacity = 8, .batch = 8}};
     feed(cache, prompt(0, 0, {1, 2, 3, 4}) + prompt(1, 0, {5}));
     REQUIRE(cache.remove({0}, {2}, to_end));
     CHECK(held(cache, 0) == Held{{1, 1}, {2, 2}});
     CHECK(cache.range({0}) == PositionRange{{0}, {1}});
     CHECK(cache.statistics().free == 13);
-    REQUIRE(cache.remove({0}, {1}, {1000})); // an end beyond the sequence's
+    REQUIRE(cache.remove({0}, {1}, {1000})); // the end lies beyond the sequence
     CHECK(held(cache, 0) == Held{{1, 1}});
     REQUIRE(cache.remove({0}, {0}, to_end));
     CHECK(cache.range({0}) == std::nullopt);
     CHECK(values(cache, 1) == Values{5});
 }
 
-TEST_CASE("removing the middle shifts what follows and turns its keys, not its values") {
+TEST_CASE("a removal in the middle moves later tokens and shifts their keys, not their values") {
     numbers::Cache<> cache{numbers::small, {.sequences = 2, .capacity = 8, .batch = 8}};
     feed(cache, prompt(0, 0, {10, 20, 30, 40, 50}) + prompt(1, 0, {5, 6, 7}));
     REQUIRE(cache.remove({0}, {1}, {3}));
@@ -48,7 +48,7 @@ TEST_CASE("removing the middle shifts what follows and turns its keys, not its v
     CHECK(held(cache, 0) == Held{{40, 37}, {50, 47}, {60, 60}});
 }
 
-TEST_CASE("removing where nothing lies still closes the gap") {
+TEST_CASE("a removal of missing positions closes the gap") {
     numbers::Cache<> cache{numbers::small, {.capacity = 8, .batch = 8, .positions = Positions::any}};
     feed(cache, {{0, 0, 10}, {0, 7, 20}});
     REQUIRE(cache.remove({0}, {2}, {5}));
@@ -56,7 +56,7 @@ TEST_CASE("removing where nothing lies still closes the gap") {
     CHECK(cache.range({0}) == PositionRange{{0}, {4}});
 }
 
-TEST_CASE("removing nothing does nothing") {
+TEST_CASE("a removal of an empty range changes nothing") {
     numbers::Cache<> cache{numbers::small, {.sequences = 2, .capacity = 8, .batch = 8}};
     feed(cache, prompt(0, 0, {1, 2, 3}));
     const std::string before = numbers::portrait(cache);
@@ -69,7 +69,7 @@ TEST_CASE("removing nothing does nothing") {
     CHECK(numbers::portrait(cache) == before);
 }
 
-TEST_CASE("shifting shared cells copies them first: the others keep what they had") {
+TEST_CASE("a shift copies shared cells first, and other sequences keep theirs") {
     numbers::Cache<> cache{numbers::small, {.sequences = 3, .capacity = 8, .batch = 8}};
     feed(cache, prompt(0, 0, {10, 20, 30, 40}));
     REQUIRE(cache.copy_prefix({0}, {1}, 4));
@@ -83,11 +83,11 @@ TEST_CASE("shifting shared cells copies them first: the others keep what they ha
     CHECK(cache.statistics().shared == 3);
 }
 
-TEST_CASE("cells that a remove frees are room for the copies it needs") {
+TEST_CASE("cells that a removal frees have room for its copies") {
     numbers::Cache<> cache{numbers::small, {.sequences = 2, .capacity = 3, .batch = 6}};
     feed(cache, prompt(0, 0, {10, 20, 30, 40}));
     REQUIRE(cache.copy_prefix({0}, {1}, 4));
-    feed(cache, prompt(0, 4, {50, 60})); // full: six of six
+    feed(cache, prompt(0, 4, {50, 60})); // all six cells are in use
     CHECK(cache.statistics().free == 0);
 
     const std::string before = numbers::portrait(cache);
@@ -101,19 +101,19 @@ TEST_CASE("cells that a remove frees are room for the copies it needs") {
     CHECK(held(cache, 1) == Held{{10, 10}, {20, 20}, {30, 30}});
 }
 
-TEST_CASE("a remove that frees one cell and needs one copy fits a full cache") {
+TEST_CASE("a removal that frees one cell and needs one copy fits into a full cache") {
     numbers::Cache<> cache{numbers::small, {.sequences = 2, .capacity = 2, .batch = 4, .positions = Positions::any}};
     feed(cache, {{0, 0, 10}, {0, 2, 30}});
     REQUIRE(cache.copy_prefix({0}, {1}, 3));
     feed(cache, {{0, 1, 20}, {1, 3, 40}});
     CHECK(cache.statistics().free == 0);
     REQUIRE(cache.remove({0}, {1}, {2}));
-    REQUIRE(cache.remove({1}, {3}, to_end)); // a free cell to look through
+    REQUIRE(cache.remove({1}, {3}, to_end)); // one free cell, for the pass that reads
     CHECK(held(cache, 0) == Held{{10, 10}, {30, 29}});
     CHECK(held(cache, 1) == Held{{10, 10}, {30, 30}});
 }
 
-TEST_CASE("DisabledShift refuses to move a token, and only that") {
+TEST_CASE("DisabledShift refuses removals that would move tokens, and no others") {
     Cache<> cache{CacheShape{1, 1, 2, 1}, {.sequences = 2, .capacity = 8, .batch = 8}};
     feed(cache, prompt(0, 0, {1, 2, 3, 4}) + prompt(1, 0, {5}));
     const std::string before = numbers::portrait(cache);
@@ -126,7 +126,7 @@ TEST_CASE("DisabledShift refuses to move a token, and only that") {
     CHECK(values(cache, 0) == Values{1});
 }
 
-TEST_CASE("broken ranges are violations") {
+TEST_CASE("invalid ranges are violations") {
     numbers::Cache<> cache{numbers::small, {.sequences = 2, .capacity = 8, .batch = 8}};
     const auto remove = [&](int s, int begin, int end) {
         return violation_of([&] { static_cast<void>(cache.remove({s}, {begin}, {end})); });
@@ -136,7 +136,7 @@ TEST_CASE("broken ranges are violations") {
     CHECK(remove(2, 0, 1) == "sequence 2, expected 0 to 1");
 }
 
-TEST_CASE("a rotary shift leaves keys as if they had been computed at their new positions") {
+TEST_CASE("a rotary shift gives keys as computed at their new positions") {
     const std::vector<double> frequencies{1.0, 0.25};
     const auto key_at = [&](int position) {
         const float plain[4] = {1, -2, 3, 0.5F};
@@ -166,8 +166,8 @@ TEST_CASE("a rotary shift leaves keys as if they had been computed at their new 
                   == doctest::Approx(key_at(p)[d]).epsilon(1e-5));
 }
 
-// Nothing is copied: there would be no room for three cells.
-TEST_CASE("keys without positions move as they are, and stay shared") {
+// There is no room to copy three cells.
+TEST_CASE("keys without positions do not change and stay shared") {
     using Cache = cellar::Cache<StandardV<float>, FullCausal, UnrotatedShift>;
     Cache cache{numbers::small, {.sequences = 2, .capacity = 3, .batch = 6}};
     feed(cache, prompt(0, 0, {10, 20, 30, 40, 50}));
@@ -183,9 +183,9 @@ TEST_CASE("keys without positions move as they are, and stay shared") {
     CHECK(held(cache, 0) == Held{{30, 30}, {40, 40}, {50, 50}});
 }
 
-TEST_CASE("keys behind an image are rotated by less than its tokens") {
+TEST_CASE("RotateBy rotates keys by another number than the removed positions") {
     numbers::Cache<> cache{numbers::small, {.sequences = 3, .capacity = 8, .batch = 8}};
-    // An image of three tokens, at 1 to 3, moved the rotary positions behind it by two.
+    // An image of three tokens, at 1 to 3, takes two rotary positions.
     feed(cache, prompt(0, 0, {10, 20, 30, 40, 50, 60}));
     REQUIRE(cache.copy_prefix({0}, {1}, 6));
     REQUIRE(cache.copy_prefix({0}, {2}, 6));

@@ -8,7 +8,7 @@ using numbers::Held;
 using numbers::Numbers;
 using numbers::prompt;
 
-TEST_CASE("layers may differ, share memory, and have no values") {
+TEST_CASE("layers may have different shapes, share memory, and have no values") {
     const CacheShape shape{{{2, 4, 3}, {1, 2, 5}, {2, 4, 3, 0}, {1, 6, 0}}};
     const CacheLimits limits{.sequences = 2, .capacity = 4, .batch = 4};
     Cache<PermutedV<half, float>, FullCausal, numbers::Adding> cache{shape, limits};
@@ -25,7 +25,7 @@ TEST_CASE("layers may differ, share memory, and have no values") {
     CHECK(pass->values(2).data_handle() == pass->values(0).data_handle());
     CHECK(static_cast<float>(pass->keys(3)(1, 0, 5)) == 2);
     pass->drop();
-    // The keys of memory that two layers read are turned once.
+    // Keys that two layers share are shifted once.
     REQUIRE(cache.remove({0}, {0}, {1}));
     const Numbers probe{{0, 2, 9}};
     auto after = numbers::begin(cache, probe);
@@ -33,7 +33,7 @@ TEST_CASE("layers may differ, share memory, and have no values") {
     for (const int layer : {0, 1, 2}) CHECK(numbers::seen(cache, *after, 0, layer) == Held{{2, 1}, {3, 2}, {9, 9}});
 }
 
-TEST_CASE("all layers alike") {
+TEST_CASE("one shape can be given for all layers") {
     const CacheShape shape{3, 2, 8};
     CHECK(shape.layers() == 3);
     CHECK(shape[2].kv_heads == 2);
@@ -42,7 +42,7 @@ TEST_CASE("all layers alike") {
     CHECK(CacheShape{3, 2, 8, 4}[1].value_dim == 4);
 }
 
-TEST_CASE("broken shapes are violations") {
+TEST_CASE("invalid shapes are violations") {
     const auto violation = [](std::vector<LayerShape> layers) {
         return violation_of([&] { static_cast<void>(CacheShape{layers}); });
     };
@@ -68,7 +68,7 @@ TEST_CASE("broken shapes are violations") {
     CHECK(violation_of([] { static_cast<void>(CacheShape{1, 1, 2}[1]); }) == "layer 1, expected 0 to 0");
 }
 
-TEST_CASE("broken limits are violations") {
+TEST_CASE("invalid limits are violations") {
     const auto violation = [](CacheLimits limits) {
         return violation_of([&] { Cache<>{CacheShape{1, 1, 2}, limits}; });
     };
@@ -80,7 +80,7 @@ TEST_CASE("broken limits are violations") {
     CHECK(violation({.sequences = 4, .capacity = 1 << 30}) == "limits: 4294967296 cells, expected at most 2147483584");
 }
 
-TEST_CASE("a shift that turns more elements than a head has is a violation") {
+TEST_CASE("a shift that rotates more elements than a head has is a violation") {
     const auto make = [](int key_dim, int begin) {
         return violation_of([&] {
             Cache<StandardV<float>, FullCausal, RopeShift<>>{

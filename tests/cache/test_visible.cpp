@@ -33,14 +33,14 @@ TEST_CASE("visible cells are runs in the order of memory, for each token of the 
     CHECK(violation_of([&] { (void)pass->visible(-1); }) == "visible: token -1, expected 0 to 2");
 }
 
-TEST_CASE("runs that touch are one run, over the borders of words") {
+TEST_CASE("adjacent runs are joined across the borders of words") {
     numbers::Cache<> cache{numbers::small, {.capacity = 300, .batch = 300}};
     for (int p = 0; p < 200; p += 50) feed(cache, prompt(0, p, Values(50)));
     auto pass = numbers::begin(cache, prompt(0, 200, {1}));
     CHECK(runs_of(pass->visible(0)) == std::vector<CellRange>{{0, 201}});
 }
 
-TEST_CASE("a window with sinks and a token of a group see what the mask says") {
+TEST_CASE("the runs agree with the mask, for windows with sinks and for groups") {
     numbers::Cache<SlidingWindow<3>> cache{
         numbers::small, {.capacity = 30, .batch = 12}, SlidingWindow<3>{{.sinks = 2}}};
     auto pass = numbers::begin(cache, prompt(0, 0, Values(6)) + numbers::Numbers{{0, 6, 1, 0}, {0, 7, 2, 0}});
@@ -49,7 +49,7 @@ TEST_CASE("a window with sinks and a token of a group see what the mask says") {
     CHECK(runs_of(pass->visible(7)) == std::vector<CellRange>{{0, 2}, {5, 3}});
 }
 
-TEST_CASE("a reserved pass sees all cells, and an encoder's pass only inputs") {
+TEST_CASE("a reserved pass sees all cells, and an encoder's pass sees inputs only") {
     numbers::Cache<> cache{numbers::small, {.capacity = 6, .batch = 2}};
     auto reserved = cache.reserve(2);
     CHECK(runs_of(reserved.visible(1)) == std::vector<CellRange>{{0, 6}});
@@ -64,7 +64,7 @@ TEST_CASE("a reserved pass sees all cells, and an encoder's pass only inputs") {
     CHECK(runs_of(pass.visible(1)) == std::vector<CellRange>{{0, 3}});
 }
 
-TEST_CASE("runs are those of the pass that is open") {
+TEST_CASE("the runs are those of the open pass") {
     numbers::Cache<> cache{numbers::small, {.sequences = 2, .capacity = 6, .batch = 4}};
     for (int p = 0; p < 4; ++p) {
         auto pass = numbers::begin(cache, prompt(p % 2, p / 2, {1}));
@@ -74,14 +74,14 @@ TEST_CASE("runs are those of the pass that is open") {
     }
 }
 
-TEST_CASE("a NaN of one user does not reach others who read visible cells") {
+TEST_CASE("a NaN of one sequence does not reach others that read visible cells only") {
     Cache<> cache{{1, 1, 1}, {.sequences = 2, .capacity = 4, .batch = 4}};
     const float nan = std::numeric_limits<float>::quiet_NaN();
     for (int p = 0; p < 3; ++p) {
         auto pass = cache.begin(Tokens{{0}, {p}}.add({1}, {p})).value();
         pass.put(0, Values{nan, 1}, Values{nan, 2});
         const auto [keys, values, mask] = pass.get(0);
-        float through_mask = 0; // weights of 0 for what is hidden
+        float through_mask = 0; // the weights of hidden cells are 0
         for (int c = 0; c < pass.history().count; ++c) through_mask += std::exp(mask(1, c)) * values(c, 0, 0);
         CHECK(std::isnan(through_mask));
         float through_runs = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What windows make a cache forget, and when.
+// What a cache with a window forgets, and when.
 #include "numbers.hpp"
 
 using namespace cellar;
@@ -10,7 +10,7 @@ using numbers::sees;
 using numbers::Values;
 using numbers::values;
 
-TEST_CASE("a window forgets at commit and not before") {
+TEST_CASE("a window forgets at commit, not before") {
     numbers::Cache<SlidingWindow<2>> cache{numbers::small, {.capacity = 20, .batch = 4}};
     feed(cache, prompt(0, 0, {1, 2, 3, 4}));
     CHECK(cache.range({0}) == PositionRange{{2}, {3}});
@@ -24,7 +24,7 @@ TEST_CASE("a window forgets at commit and not before") {
     CHECK(cache.statistics().free == cache.cells() - 2);
 }
 
-TEST_CASE("a batch longer than the window sees what it must, then is cut to the window") {
+TEST_CASE("a batch longer than the window sees all of its window, and is trimmed at commit") {
     numbers::Cache<SlidingWindow<3>> cache{numbers::small, {.capacity = 20, .batch = 8}};
     feed(cache, prompt(0, 0, {1, 2, 3}));
     const Numbers tokens = prompt(0, 3, {4, 5, 6, 7, 8});
@@ -36,7 +36,7 @@ TEST_CASE("a batch longer than the window sees what it must, then is cut to the 
     CHECK(values(cache, 0) == Values{6, 7, 8});
 }
 
-TEST_CASE("retention keeps more than is seen") {
+TEST_CASE("a retention keeps more than the window") {
     numbers::Cache<SlidingWindow<>> cache{
         numbers::small, {.capacity = 30, .batch = 8}, SlidingWindow<>{2, {.retention = 5}}};
     feed(cache, prompt(0, 0, {1, 2, 3, 4, 5, 6, 7}));
@@ -49,7 +49,7 @@ TEST_CASE("retention keeps more than is seen") {
     for (int p = 0; p < 10; ++p) CHECK(cache.can_resume({0}, {p}) == (p == 0 || (p >= 3 && p <= 7)));
 }
 
-TEST_CASE("pinned positions are kept and seen for ever") {
+TEST_CASE("sinks are always kept and visible") {
     numbers::Cache<SlidingWindow<2>> cache{
         numbers::small, {.capacity = 30, .batch = 8, .positions = Positions::any}, SlidingWindow<2>{{.sinks = 2}}};
     feed(cache, prompt(0, 0, {1, 2, 3, 4, 5, 6}));
@@ -64,12 +64,12 @@ TEST_CASE("pinned positions are kept and seen for ever") {
     CHECK(cache.can_resume({0}, {5}));
     CHECK(!cache.can_resume({0}, {4})); // would see 3
     CHECK(cache.can_resume({0}, {2}));
-    REQUIRE(cache.remove({0}, {0}, {1})); // what moves to a pinned position is pinned from then on
+    REQUIRE(cache.remove({0}, {0}, {1})); // a token that moves to a sink's position becomes a sink
     feed(cache, prompt(0, 5, {7, 8, 9}));
     CHECK(values(cache, 0) == Values{2, 8, 9});
 }
 
-TEST_CASE("chunks see from their beginning on") {
+TEST_CASE("a token sees its chunk from the beginning") {
     numbers::Cache<ChunkedAttention<4>> cache{numbers::small, {.capacity = 30, .batch = 8}};
     const Numbers tokens = prompt(0, 0, {1, 2, 3, 4, 5, 6});
     auto pass = numbers::begin(cache, tokens);
@@ -81,7 +81,7 @@ TEST_CASE("chunks see from their beginning on") {
     CHECK(values(cache, 0) == Values{3, 4, 5, 6});
 }
 
-TEST_CASE("the cells are those of all sequences, or of their retention and one batch, rounded up") {
+TEST_CASE("the pool has cells for all sequences, or for their retention and one batch, rounded up") {
     const auto cells = [](auto window, CacheLimits limits) {
         return numbers::Cache<decltype(window)>{numbers::small, limits, window}.cells();
     };
@@ -103,7 +103,7 @@ TEST_CASE("a window that reaches the capacity forgets nothing") {
     CHECK(cache.can_resume({0}, {3}));
 }
 
-TEST_CASE("a token that comes too late is not kept") {
+TEST_CASE("a token older than the retention is not kept") {
     numbers::Cache<SlidingWindow<2>> cache{numbers::small, {.capacity = 30, .batch = 8, .positions = Positions::any}};
     feed(cache, prompt(0, 0, {1, 2, 3, 4, 5}));
     const Numbers late{{0, 1, 6}};
