@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// What docs/how-to/ quotes, compiled and held to what the pages say.
+// The code of docs/how-to/ and docs/tutorial.md that is not in an example.
 #include <cellar/cache/describe.hpp>
 #include <cellar/cellar.hpp>
 
@@ -19,7 +19,7 @@ using cellar::Tokens;
 
 namespace {
 
-/// Where a model would work.
+/// Stands for the model: keys and values of every token are ones.
 template <class Pass>
 void run(Pass& pass) {
     pass.put(0, std::vector<float>(static_cast<std::size_t>(pass.tokens()) * 8, 1.0F),
@@ -110,23 +110,48 @@ TEST_CASE("a long chat") {
 
     // [room]
     const std::int32_t keep = 4; // first tokens that always stay
-    std::int32_t position = 0;   // of the next token
     const auto make_room = [&](std::int32_t tokens) {
-        if (position + tokens <= context) return Result<void>{};
-        const std::int32_t half = (position - keep) / 2;
-        const Result<void> removed = cache.remove({0}, {keep}, {keep + half}); // later keys are turned by -half
-        if (removed) position -= half;
-        return removed;
+        const std::int32_t length = cache.next({0}).value;
+        if (length + tokens <= context) return Result<void>{};
+        return cache.remove({0}, {keep}, {keep + (length - keep) / 2}); // rotates the keys that move down
     };
     // [/room]
 
     for (int i = 0; i < 100; ++i) {
         REQUIRE(make_room(1));
-        REQUIRE(feed(cache, Tokens{{0}, {position}}));
-        ++position;
-        CHECK(cache.tokens({0}) == position);
-        CHECK(cache.range({0}) == cellar::PositionRange{{0}, {position - 1}});
+        REQUIRE(feed(cache, Tokens{{0}, cache.next({0})}));
+        const std::int32_t length = cache.next({0}).value;
+        CHECK(length <= context);
+        CHECK(cache.tokens({0}) == length);
+        CHECK(cache.range({0}) == cellar::PositionRange{{0}, {length - 1}});
     }
+}
+
+TEST_CASE("a long chat with layers of two kinds") {
+    using Shift = cellar::RopeShift<cellar::Neox>;
+    using Sliding = cellar::Cache<cellar::StandardV<float>, cellar::SlidingWindow<4>, Shift>;
+    using Full = cellar::Cache<cellar::StandardV<float>, cellar::FullCausal, Shift>;
+    const cellar::CacheLimits limits{.sequences = 1, .capacity = 32, .batch = 16};
+    const Shift shift{cellar::rope_frequencies(4)};
+    cellar::Hybrid<cellar::Repeat<Sliding, Full>, Sliding, Full> memory{
+        2, Sliding{{1, 2, 4}, limits, cellar::SlidingWindow<4>{}, shift}, Full{{1, 2, 4}, limits, {}, shift}};
+    auto pass = memory.begin(Tokens{{0}, {0}, 16}).value();
+    for (int layer = 0; layer < 2; ++layer)
+        pass.visit(layer, [](auto& own, int i) {
+            const std::vector<float> rows(16 * 8, 1.0F);
+            own.put(i, rows, rows);
+        });
+    pass.commit();
+    // [hybrid-room]
+    const Position oldest = memory.member<Sliding>().range({0})->first; // 12: the window keeps 12 to 15
+    CHECK(memory.remove({0}, {4}, oldest));                             // in both members, or in none
+    CHECK(memory.can_resume({0}, memory.next({0})));                    // the window is complete, at 4 to 7
+    // [/hybrid-room]
+    CHECK(oldest == Position{12});
+    CHECK(memory.next({0}) == Position{8});
+    REQUIRE(memory.remove({0}, {2}, {6}));
+    CHECK_FALSE(memory.can_resume({0}, memory.next({0}))); // it reached into the window
+    CHECK(memory.begin(Tokens{{0}, memory.next({0})}).error() == cellar::Reason::cannot_resume);
 }
 
 TEST_CASE("a shift of shared cells") {
@@ -142,9 +167,9 @@ TEST_CASE("a shift of shared cells") {
     REQUIRE(cache.copy_prefix(alice, bob, 5));
     CHECK(cache.statistics().shared == 5);
 
-    CHECK(cache.remove(bob, {1}, {3})); // his tokens 3 and 4 are copied, and stand at 1 and 2
+    CHECK(cache.remove(bob, {1}, {3})); // bob's tokens 3 and 4 are copied, and move to 1 and 2
     CHECK(cache.tokens(bob) == 3);
-    CHECK(cache.tokens(alice) == 5);       // she has what she had, at the positions where it was
+    CHECK(cache.tokens(alice) == 5);       // alice's tokens and their keys are as they were
     CHECK(cache.statistics().shared == 1); // the first token
     // [/shared]
 

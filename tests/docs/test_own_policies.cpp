@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// What docs/how-to/write-your-own-policy.md quotes: policies as a user writes them, in a cache.
+// The code of docs/how-to/write-your-own-policy.md: policies as a user writes them, in a cache.
 #include <cellar/cellar.hpp>
 
 #include <doctest/doctest.h>
@@ -36,8 +36,8 @@ static_assert(cellar::WindowPolicy<TwoBlocks>);
 /// [heads, cells, dim]: all rows of one head lie together.
 class HeadsCellsDims {
 public:
-    static constexpr bool contiguous_rows = false;  // a row's heads lie apart
-    static constexpr bool contiguous_cells = false; // dim elements lie between one cell and the next
+    static constexpr bool contiguous_rows = false;  // the heads of a row are not neighbours
+    static constexpr bool contiguous_cells = false; // cells are dim elements apart
 
     CELLAR_FUNCTION constexpr HeadsCellsDims(std::int64_t cells, int heads, int dim)
         : cells_{cells}, heads_{heads}, dim_{dim} {}
@@ -51,10 +51,10 @@ public:
         return (head * cells_ + cell) * dim_ + d;
     }
 
-    /// [heads, range.count, dim]
+    /// [range.count, heads, dim]
     template <class T>
     CELLAR_FUNCTION constexpr cellar::StridedView<T, 3> view(T* data, cellar::CellRange range) const {
-        return {data + std::int64_t{range.first} * dim_, {heads_, range.count, dim_}, {cells_ * dim_, dim_, 1}};
+        return {data + std::int64_t{range.first} * dim_, {range.count, heads_, dim_}, {dim_, cells_ * dim_, 1}};
     }
 
 private:
@@ -93,9 +93,9 @@ public:
         CELLAR_FUNCTION int first(int pair) const { return pair; }
         CELLAR_FUNCTION int second(int pair) const { return dim - 1 - pair; }
         CELLAR_FUNCTION void rotate(float& a, float& b, Factor factor) const {
-            const float turned = a * factor.cosine - b * factor.sine;
+            const float rotated = a * factor.cosine - b * factor.sine;
             b = a * factor.sine + b * factor.cosine;
-            a = turned;
+            a = rotated;
         }
     };
 
@@ -114,7 +114,7 @@ static_assert(cellar::ShiftPolicy<MirroredRope>);
 // [/shift]
 
 // [backend]
-/// The host backend, counting the rows that are written.
+/// The host backend. It also counts the rows that are written.
 class CountingBackend : public cellar::HostBackend {
 public:
     template <cellar::LayoutMapping Mapping, cellar::Element E, class T>
@@ -149,7 +149,7 @@ void feed(Mine& cache, std::int32_t first, std::int32_t end) {
 
 } // namespace
 
-TEST_CASE("a cache of one's own policies") {
+TEST_CASE("a cache works with policies that a user wrote") {
     // [use]
     Mine cache{{1, 2, 2}, {.sequences = 1, .capacity = 100, .batch = 16}, TwoBlocks{4}};
     // [/use]
@@ -167,18 +167,16 @@ TEST_CASE("a cache of one's own policies") {
     const auto [keys, values, mask] = pass->get<bool>(0);
     std::vector<float> seen;
     for (std::int64_t c = 0; c < mask.extent(1); ++c)
-        if (mask(0, c)) seen.push_back(keys(1, c, 1));
+        if (mask(0, c)) seen.push_back(keys(c, 1, 1));
     std::sort(seen.begin(), seen.end());
-    CHECK(seen == std::vector<float>{4, 7, 8, 9, 9, 10}); // what was put at 4 and 7 to 10, and the new one at 9
-    CHECK(values.extent(0) == 2);
+    CHECK(seen == std::vector<float>{4, 7, 8, 9, 9, 10}); // put at 4 and 7 to 10, and the new token at 9
+    CHECK(values.extent(1) == 2);
 }
 
-TEST_CASE("a shift of one's own turns keys there and back") {
+TEST_CASE("a shift that a user wrote rotates keys there and back") {
     using Cache = cellar::Cache<cellar::StandardV<float>, cellar::FullCausal, MirroredRope>;
     Cache cache{{1, 1, 4}, {.sequences = 1, .capacity = 4, .batch = 2}, {}, MirroredRope{4}};
-    const std::vector<cellar::Position> positions{{0}, {1}};
-    const std::vector<cellar::Sequence> sequences(2);
-    auto begun = cache.begin({positions, sequences});
+    auto begun = cache.begin(cellar::Tokens{{0}, {0}, 2});
     REQUIRE(begun);
     const std::vector<float> rows{0, 0, 0, 0, 1, 2, 3, 4};
     begun->put(0, rows, rows);

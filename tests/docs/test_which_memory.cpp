@@ -16,6 +16,19 @@ using namespace cellar;
 
 namespace {
 
+// [description]
+constexpr models::Rope rope{.pairing = models::Pairing::neox, .dims = 64, .base = 10000.0};
+constexpr models::Description my_model{
+    .name = "mine",
+    .layers = 24,
+    .pattern = "SSSF", // repeated; S: sliding window, F: full attention, R: recurrent, -: no memory
+    .sliding = {.shape = {.kv_heads = 4, .key_dim = 64, .value_dim = 64}, .rope = rope, .window = 512},
+    .full = {.shape = {.kv_heads = 4, .key_dim = 64, .value_dim = 64}, .rope = rope},
+};
+using MyModel = models::Model<my_model>;
+static_assert(models::bytes_per_token(my_model) == 6 * 4 * (64 + 64) * 2); // six full layers of bf16
+// [/description]
+
 constexpr int layers = 4;
 constexpr int heads = 2;
 constexpr int dim = 4;
@@ -148,4 +161,12 @@ TEST_CASE("hybrids") {
     }
     pass.commit();
     CHECK(falcon.next({0}) == Position{3});
+}
+
+TEST_CASE("a model that a user describes") {
+    // [mine]
+    auto memory = MyModel::make({.sequences = 2, .capacity = 1024, .batch = 64});
+    // [/mine]
+    CHECK(memory.layers() == 24);
+    CHECK(memory.bytes() == models::total_bytes(my_model, {.sequences = 2, .capacity = 1024, .batch = 64}));
 }
