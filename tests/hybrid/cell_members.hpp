@@ -35,7 +35,7 @@ inline Answer answer_of(std::optional<naive::Reason> no) {
     return std::nullopt;
 }
 
-/// A member that has cells, and the tokens in them.
+/// A member that has cells, beside its naive model.
 class CellMember : public Member {
 public:
     CellMember(Subject& subject, const Setting& setting, RowSource rows, const Trace& trace)
@@ -122,15 +122,15 @@ private:
     naive::Model open_{model_};
 };
 
-/// Inputs can be written to it besides.
+/// A subject to which inputs are written.
 class InputSubject : public Subject {
 public:
-    /// Text of one sequence at one position are one input. `rows`: of each layer that has a memory of its own.
+    /// Tokens of one sequence at one position are one input. `rows`: those of each layer that has memory of its own.
     virtual std::optional<naive::Reason> write(const Batch& inputs, const std::vector<std::vector<Rows>>& rows,
                                                int style, bool committed) = 0;
 };
 
-/// Inputs of an encoder. A pass of the hybrid only reads them.
+/// An encoder's memory. Passes of the hybrid only read it.
 class InputMember final : public CellMember {
 public:
     InputMember(InputSubject& subject, const Setting& setting, RowSource rows, const Trace& trace)
@@ -143,11 +143,11 @@ public:
     }
     int next(int) const override { return 0; }
 
-    void put(int, const Batch&, int) override { trace_.fail("a layer was led to the inputs"); }
+    void put(int, const Batch&, int) override { trace_.fail("a layer of the pattern reached the inputs"); }
     void check_begun(const Batch&) override {}
     void check_filled(const Batch& batch, int style, bool) override {
         Batch queries = batch;
-        for (naive::NewToken& t : queries) t.group = -1; // later inputs stay hidden
+        for (naive::NewToken& t : queries) t.group = -1; // groups do not make later inputs visible
         inspector_.check_pass(model_, queries, style, static_cast<int>(rows_.layers().size()));
     }
 

@@ -14,7 +14,7 @@ void* operator new(std::size_t size) {
     if (void* const block = std::malloc(size == 0 ? 1 : size)) return block;
     throw std::bad_alloc{};
 }
-// The sanitizers have arrays of their own otherwise.
+// Otherwise the sanitizers' own operators serve arrays.
 void* operator new[](std::size_t size) {
     return operator new(size);
 }

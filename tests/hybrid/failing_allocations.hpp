@@ -5,10 +5,10 @@
 #include <new>
 #include <utility>
 
-/// The memory of a test program runs out when it is told to: see failing_allocations.cpp.
+/// Makes allocations of a test program fail: see failing_allocations.cpp.
 class FailingAllocations {
 public:
-    /// While it lives, the first `successes` allocations succeed and all later ones throw `std::bad_alloc`.
+    /// While it exists, the first `successes` allocations succeed and all later ones throw `std::bad_alloc`.
     explicit FailingAllocations(std::int64_t successes) { left() = successes; }
     ~FailingAllocations() { left() = unlimited; }
     FailingAllocations(const FailingAllocations&) = delete;
@@ -21,14 +21,14 @@ public:
     static constexpr std::int64_t unlimited = INT64_MAX;
 };
 
-/// Calls `verb` with ever later allocations failing, and `check` after each failure, until it succeeds. How often it
-/// failed.
-template <class Verb, class Check>
-int failures_of(Verb verb, Check check) {
+/// Repeats `operation` with the first allocation failing, then the second, and so on, until it succeeds. Calls `check`
+/// after each failure. Returns the number of failures.
+template <class Operation, class Check>
+int failures_of(Operation operation, Check check) {
     for (int successes = 0;; ++successes) {
         try {
             const FailingAllocations failing{successes};
-            verb();
+            operation();
             return successes;
         } catch (const std::bad_alloc&) {}
         check();

@@ -12,18 +12,18 @@ namespace property::hybrid {
 using Batch = std::vector<naive::NewToken>;
 using Answer = std::optional<cellar::Reason>;
 
-/// One member of a hybrid beside its naive model. What a verb would lead to is worked out apart from the model, and
-/// becomes the model once all members agreed.
+/// One member of a hybrid beside its naive model. The model of the result of an operation is computed separately. It
+/// replaces the model once all members agree.
 class Member {
 public:
     virtual ~Member() = default;
 
-    // What the model says to a verb.
+    // The model's answers to operations.
     virtual Answer begin(const Batch& batch) = 0;
     virtual Answer remove(int s, int begin, int end) = 0;
     virtual Answer copy_prefix(int from, int to, int length) = 0;
 
-    /// The verb was done, which was asked for last.
+    /// All members agreed to the last operation, which was carried out.
     virtual void settle() = 0;
 
     virtual bool can_resume(int s, int p) const = 0;
@@ -35,16 +35,16 @@ public:
     virtual void check_filled(const Batch& batch, int style, bool filled) = 0;
     virtual void check_reserved(int tokens) = 0;
 
-    /// And while none is. `look`: not only at what can be counted.
+    /// While no pass is open. `look`: compares contents, too, not only counts.
     virtual void check(bool look) = 0;
 
-    // What only some can do.
+    // For some kinds of members only.
     virtual void defragmented() {}
     virtual void checkpoint(int) {}
     virtual void schedule(int, int) {}
     virtual void write(const Batch&, int, bool) {}
 
-    virtual bool follows() const { return false; } ///< takes only tokens that go on without gaps
+    virtual bool follows() const { return false; } ///< accepts only tokens that follow without gaps
 };
 
 } // namespace property::hybrid

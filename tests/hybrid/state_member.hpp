@@ -12,7 +12,7 @@
 
 namespace property::hybrid {
 
-/// A recurrent member as a hybrid's pass sees it.
+/// A recurrent member beside its naive model.
 class StateSubject {
 public:
     using Memory = recurrent_test::Folding<>;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// What one member refuses, or fails at, none of them has done.
+// If one member refuses or fails, no member changes.
 #include "../cache/numbers.hpp"
 #include "../violations.hpp"
 #include "failing_allocations.hpp"
@@ -17,7 +17,7 @@ using namespace toy;
 
 namespace {
 
-/// The refusal of a begin that changes nothing, and whose member says nothing of it.
+/// The refusal of `begin`. Checks that it changes nothing.
 template <class M>
 Refusal begin_refused(M& memory, const Text& tokens) {
     const std::string before = portrait(memory);
@@ -27,7 +27,7 @@ Refusal begin_refused(M& memory, const Text& tokens) {
     return begun.error();
 }
 
-/// Text at one position: each is a run of its own.
+/// Tokens at one position: each is a run of its own.
 Text group(int sequence, int position, int count) {
     Text tokens;
     for (int i = 0; i < count; ++i) tokens.push_back({sequence, position, 7 * position + i});
@@ -41,7 +41,7 @@ toy::Memory with_batches(std::int32_t sliding, std::int32_t full, std::int32_t r
 
 } // namespace
 
-TEST_CASE("all or none: a batch that is too long for one member") {
+TEST_CASE("all or none: a batch is too long for one member") {
     for (int member = 0; member < 3; ++member) {
         CAPTURE(member);
         toy::Memory memory = with_batches(member == 0 ? 4 : 8, member == 1 ? 4 : 8, member == 2 ? 4 : 8);
@@ -59,7 +59,7 @@ TEST_CASE("all or none: a member is full while another has room") {
     CHECK(begin_refused(memory, text(1, 4, 1)) == Refusal{Reason::full, 1});
 }
 
-TEST_CASE("all or none: what a later member refuses, a recurrent one has not prepared for good") {
+TEST_CASE("all or none: a recurrent member prepares nothing for good when a later one refuses") {
     using Reversed = Hybrid<Repeat<Recurrent, Full>, Recurrent, Full>;
     Reversed memory{2, Recurrent{{1, {{1}}}, {.sequences = 2, .batch = 4}},
                     Full{{1, 1, 1}, {.sequences = 2, .capacity = 3, .batch = 4}}};
@@ -80,7 +80,7 @@ using Shifting = Cache<StandardV<float>, SlidingWindow<4>, numbers::Adding>;
 using ShiftingFull = Cache<StandardV<float>, FullCausal, numbers::Adding>;
 using Caches = Hybrid<Repeat<Shifting, ShiftingFull>, Shifting, ShiftingFull>;
 
-/// Six tokens that two sequences share.
+/// Two sequences that share six tokens.
 Caches shared_by_two(std::int32_t sliding_capacity, std::int32_t full_capacity) {
     Caches memory{2, Shifting{{1, 1, 2, 1}, {.sequences = 2, .capacity = sliding_capacity, .batch = 6}},
                   ShiftingFull{{1, 1, 2, 1}, {.sequences = 2, .capacity = full_capacity, .batch = 6}}};
@@ -95,7 +95,7 @@ Caches shared_by_two(std::int32_t sliding_capacity, std::int32_t full_capacity) 
 
 } // namespace
 
-TEST_CASE("all or none: a member without room for the copies of a shift") {
+TEST_CASE("all or none: a member has no room for the copies of a shift") {
     Caches memory = shared_by_two(6, 3);
     const auto picture = [&] { return member_portrait(memory.member<0>()) + member_portrait(memory.member<1>()); };
     const std::string before = picture();
@@ -109,14 +109,14 @@ TEST_CASE("all or none: memory runs out in begin and in copy_prefix") {
                Recurrent{{1, {{1}}}, {.sequences = 5, .batch = 8, .checkpoints = 24, .checkpoint_interval = 2}}};
     const auto picture = [&] { return member_portrait(memory.member<0>()) + member_portrait(memory.member<1>()); };
     int failures = 0;
-    for (int p = 0; p < 24; ++p) { // in the end 169 runs and 12 checkpoints, more than one sequence was planned to have
+    for (int p = 0; p < 24; ++p) { // 169 runs and 12 checkpoints in the end, more than planned
         const Text tokens = group(0, p, 8);
         const cellar::Tokens batch = batch_of(tokens);
         const std::string before = picture();
         failures += failures_of([&] { (void)memory.begin(batch).has_value(); }, [&] { CHECK(picture() == before); });
         REQUIRE(feed(memory, tokens, 2));
     }
-    CHECK(failures >= 2); // in each of the two
+    CHECK(failures >= 2); // at least one in each member
     const std::string before = picture();
     CHECK(failures_of([&] { (void)memory.copy_prefix({0}, {1}, 24).has_value(); }, [&] { CHECK(picture() == before); })
           >= 2);
@@ -155,7 +155,7 @@ TEST_CASE("all or none: an exception in the middle of a pass, in every layer") {
     CHECK(feed(memory, more));
 }
 
-TEST_CASE("all or none: a pass that must not be committed yet, in one member, is in none") {
+TEST_CASE("all or none: a pass that one member must not commit yet is committed in none") {
     toy::Memory memory = toy::memory();
     REQUIRE(feed(memory, text(0, 0, 3)));
     const std::string before = portrait(memory);
@@ -166,7 +166,7 @@ TEST_CASE("all or none: a pass that must not be committed yet, in one member, is
         fill(*pass, more, 4); // the recurrent layer is the fifth
         CHECK(violation_of([&] { pass->commit(); })
               == "commit: layer 5 of the model (layer 2 of member 0) was not put, expected a put of every layer");
-        CHECK(memory.member<Full>().tokens({0}) == 4); // still open
+        CHECK(memory.member<Full>().tokens({0}) == 4); // the pass is still open
         pass->drop();
         CHECK(violation_of([&] { pass->commit(); })
               == "the pass is over, expected one that was not committed, dropped or moved from");
@@ -182,7 +182,7 @@ TEST_CASE("all or none: a pass that must not be committed yet, in one member, is
     CHECK(portrait(memory) == before);
 }
 
-TEST_CASE("all or none: a member that defragments itself before a later one refuses") {
+TEST_CASE("all or none: a member would defragment itself, and a later one refuses") {
     toy::Memory memory = toy::memory({.sequences = 2, .full_capacity = 6, .placement = Placement::contiguous});
     for (int p = 0; p < 6; ++p) REQUIRE(feed(memory, text(0, p, 1, p) + text(1, p, 1, p)));
     REQUIRE(memory.remove({0}, {0}, to_end)); // every other cell of the sliding cache is free

@@ -39,7 +39,7 @@ struct QuietWork {
 
 } // namespace
 
-TEST_CASE("allocations: decode steps of a hybrid make none, nor does what goes back a token") {
+TEST_CASE("allocations: decode steps and one-token rollbacks of a hybrid make none") {
     if (!installed) CELLAR_SKIP("allocations are counted with glibc or the address sanitizer only");
     WithInputs memory{toy::layers, Sliding{{4, 1, 1}, {.sequences = sequences, .capacity = 1000, .batch = 16}},
                       Full{{2, 1, 1}, {.sequences = sequences, .capacity = 500, .batch = 16}},

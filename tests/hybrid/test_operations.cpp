@@ -32,7 +32,7 @@ int state_at(const toy::Memory& memory, int s, int p) {
 
 } // namespace
 
-TEST_CASE("hybrid: every layer is led to its member, as its layer there") {
+TEST_CASE("hybrid: visit finds the member of each layer, and the layer's index there") {
     toy::Memory memory = toy::memory();
     auto pass = memory.begin(batch_of(text(0, 0, 1)));
     REQUIRE(pass);
@@ -80,7 +80,7 @@ TEST_CASE("hybrid: a committed pass is in all members, a dropped one in none") {
     CHECK(state_at(memory, 0, 5) == folded(words(5)));
 }
 
-TEST_CASE("hybrid: a fork shares in all members, and both go on from there") {
+TEST_CASE("hybrid: copy_prefix shares in all members, and both sequences continue") {
     toy::Memory memory = toy::memory();
     REQUIRE(feed(memory, text(0, 0, 4)));
     REQUIRE(memory.copy_prefix({0}, {1}, 4));
@@ -91,12 +91,12 @@ TEST_CASE("hybrid: a fork shares in all members, and both go on from there") {
     CHECK(memory.member<Full>().tokens({1}) == 5);
 }
 
-TEST_CASE("hybrid: it goes back to where all members can") {
+TEST_CASE("hybrid: a sequence goes back to positions where all members can resume") {
     toy::Memory memory = toy::memory({.sliding_retention = 6, .rollback = 4});
     REQUIRE(feed(memory, text(0, 0, 8)));
     REQUIRE(feed(memory, text(0, 8, 2, 9))); // the sliding member keeps 4 to 9, the states are at 6 to 10
     CHECK(memory.can_resume({0}, {10}));
-    CHECK(memory.can_resume({0}, {7})); // sees from 4 on
+    CHECK(memory.can_resume({0}, {7})); // a token at 7 sees from 4 on
     CHECK_FALSE(memory.can_resume({0}, {6}));
     CHECK(memory.member<Recurrent>().can_resume({0}, {6}));
     CHECK_FALSE(memory.can_resume({0}, {12}));
@@ -112,19 +112,19 @@ TEST_CASE("hybrid: it goes back to where all members can") {
     CHECK(state_at(memory, 0, 9) == folded({1, 2, 3, 4, 5, 6, 7, 8, 50}));
 }
 
-TEST_CASE("hybrid: where one member goes back to, another may have to go back further") {
+TEST_CASE("hybrid: resumable_prefix asks the members until they agree") {
     using Two = Hybrid<Repeat<Sliding, Recurrent>, Sliding, Recurrent>;
     Two memory{2, Sliding{{1, 1, 1}, {.capacity = 100, .batch = 6}},
                Recurrent{{1, {{1}}}, {.batch = 6, .checkpoints = 6, .checkpoint_interval = 4}}};
     REQUIRE(feed(memory, text(0, 0, 6), 2));
     REQUIRE(feed(memory, text(0, 6, 1, 7), 2));                          // tokens 3 to 6, and the states at 4 and 7
-    CHECK(memory.member<0>().resumable_prefix({0}, {6}) == Position{6}); // sees 3 to 5
-    CHECK(memory.member<1>().resumable_prefix({0}, {6}) == Position{4}); // there it would see 1 to 3
+    CHECK(memory.member<0>().resumable_prefix({0}, {6}) == Position{6}); // a token at 6 sees 3 to 5
+    CHECK(memory.member<1>().resumable_prefix({0}, {6}) == Position{4}); // a token at 4 would see 1 to 3
     CHECK(memory.resumable_prefix({0}, {6}) == Position{0});
     CHECK(memory.resumable_prefix({0}, {7}) == Position{7});
 }
 
-TEST_CASE("hybrid: fence, bytes, reservation and defragmentation reach all members") {
+TEST_CASE("hybrid: fence, bytes, reserve and defragment reach all members") {
     toy::Memory memory = toy::memory();
     memory.fence();
     CHECK(memory.bytes() == memory.member<0>().bytes() + memory.member<1>().bytes() + memory.member<2>().bytes());
@@ -155,7 +155,7 @@ TEST_CASE("hybrid: it can be moved while a pass is open") {
     CHECK(state_at(moved, 0, 2) == folded(words(2)));
 }
 
-TEST_CASE("hybrid: a member outside of the pattern takes part in everything, and is reached by name") {
+TEST_CASE("hybrid: a member outside of the pattern takes part in everything, and its type names it") {
     struct Extra : Full {
         using Full::Full;
     };
@@ -178,7 +178,7 @@ TEST_CASE("hybrid: a member outside of the pattern takes part in everything, and
     CHECK(memory.member<1>().tokens({0}) == 0);
 }
 
-TEST_CASE("hybrid: what it is made of has to fit the pattern") {
+TEST_CASE("hybrid: members that do not fit the pattern are violations") {
     const auto sliding = [](int n) { return Sliding{{n, 1, 1}, {.sequences = 2, .capacity = 9}}; };
     const auto full = [](int n, int sequences = 2) { return Full{{n, 1, 1}, {.sequences = sequences, .capacity = 9}}; };
     using Two = Hybrid<Repeat<Times<2, Sliding>, Full>, Sliding, Full>;
@@ -201,7 +201,7 @@ TEST_CASE("hybrid: what it is made of has to fit the pattern") {
     CHECK(violation_of([&] { List{6, sliding(4), full(2)}; }) == "hybrid: 6 layers, expected the 3 of the pattern");
 }
 
-TEST_CASE("hybrid: wrong layers, and verbs while a pass is open, are violations") {
+TEST_CASE("hybrid: wrong layers, and operations while a pass is open, are violations") {
     toy::Memory memory = toy::memory();
     auto pass = memory.begin(batch_of(text(0, 0, 1)));
     REQUIRE(pass);
@@ -223,7 +223,7 @@ TEST_CASE("a refusal of a hybrid names the member") {
           == "a refused result has no value: member 1: full: fewer cells are free than the operation needs");
 }
 
-TEST_CASE("hybrid: keys are rotated back by what is said, in the members that rotate keys") {
+TEST_CASE("hybrid: RotateBy applies to the members that rotate keys") {
     using Rotating = Cache<StandardV<float>, FullCausal, numbers::Adding>;
     using Plain = Cache<StandardV<float>, FullCausal, UnrotatedShift>;
     Hybrid<Repeat<Rotating, Plain>, Rotating, Plain> memory{2, Rotating{numbers::small, {.capacity = 8, .batch = 8}},
@@ -237,7 +237,7 @@ TEST_CASE("hybrid: keys are rotated back by what is said, in the members that ro
     CHECK(numbers::held(memory.member<0>(), 0) == numbers::Held{{10, 10}, {50, 48}});
     CHECK(numbers::held(memory.member<1>(), 0) == numbers::Held{{10, 10}, {50, 50}});
     CHECK(memory.next({0}) == Position{2});
-    // A recurrent member refuses, as it does without.
+    // The other members refuse as they do without it.
     toy::Memory with_states = toy::memory();
     REQUIRE(feed(with_states, text(0, 0, 4)));
     CHECK(with_states.remove({0}, {1}, {2}, RotateBy{0}).error() == Refusal{Reason::cannot_shift, 0});

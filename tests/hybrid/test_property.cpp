@@ -32,19 +32,19 @@ using Memory = typename Kind::Memory;
 
 } // namespace
 
-TEST_CASE("property: caches that cannot shift, and recurrent states") {
+TEST_CASE("caches that cannot shift and recurrent states agree with the naive models") {
     using Pattern = cellar::Repeat<cellar::Times<2, Memory<RigidSliding>>, cellar::Times<2, Memory<RigidFull>>,
                                    cellar::NoMemory, Memory<States>>;
     CHECK(agrees_with_model<Pattern, RigidSliding, RigidFull, States>("rigid hybrid", 12));
 }
 
-TEST_CASE("property: recurrent states, caches that would shift, and inputs of an encoder") {
+TEST_CASE("recurrent states, caches that can shift and an encoder's inputs agree with the naive models") {
     using Pattern =
         cellar::Repeat<Memory<States>, cellar::Times<2, Memory<TurningSliding>>, cellar::Times<2, Memory<TurningFull>>>;
     CHECK(agrees_with_model<Pattern, States, TurningSliding, Pictures, TurningFull>("hybrid with all kinds", 10));
 }
 
-TEST_CASE("property: caches that shift, and inputs of an encoder") {
+TEST_CASE("caches that can shift and an encoder's inputs agree with the naive models") {
     using Pattern = cellar::Repeat<Memory<TurningFull>, Memory<TurningSliding>>;
     CHECK(agrees_with_model<Pattern, TurningSliding, Pictures, TurningFull>("shifting hybrid", 8));
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A hybrid whose pattern is read from a file, against the same hybrid with the pattern in its type.
+// A hybrid with a pattern known at run time, compared with the same hybrid with the pattern in its type.
 #include "toy.hpp"
 #include "violations.hpp"
 
@@ -38,7 +38,7 @@ AtRunTime like_toy() {
 
 } // namespace
 
-TEST_CASE("a pattern that is given at run time leads to the same members as one in the type") {
+TEST_CASE("a run-time pattern finds the same members as a pattern in the type") {
     Memory expected = memory();
     AtRunTime found = like_toy();
     for (int layer = 0; layer < layers; ++layer) CHECK(found.place(layer) == Memory::place(layer));
@@ -63,13 +63,13 @@ TEST_CASE("a pattern that is given at run time leads to the same members as one 
     auto moved = std::move(found);
     auto pass = moved.begin(batch_of(text(1, 7, 1)));
     REQUIRE(pass);
-    AtRunTime again = std::move(moved); // the pass goes with it
+    AtRunTime again = std::move(moved); // the pass stays valid
     fill(*pass, text(1, 7, 1));
     pass->commit();
     CHECK(again.member<Full>().tokens({1}) == 8);
 }
 
-TEST_CASE("members without layers may be left out, and take no part") {
+TEST_CASE("members without layers may be left out") {
     // [list]
     AtRunTime memory{{1, no_memory, 1}, std::nullopt, full(2, 5), std::nullopt}; // layer 1 has no memory
     // [/list]

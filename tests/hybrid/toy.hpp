@@ -11,8 +11,8 @@
 #include <type_traits>
 #include <vector>
 
-// A model of three kinds of layers, and one without memory, whose tokens are numbers: caches hold the number, states a
-// hash of all numbers so far. What one member lost, or has too much, shows.
+// A model with three kinds of layers and layers without memory. Its tokens are numbers: caches hold the number, states a
+// hash of all numbers so far. So a missing or an extra token in one member is detected.
 
 namespace toy {
 
@@ -71,7 +71,7 @@ inline int folded(const std::vector<int>& words) {
     return state;
 }
 
-/// One layer's work, whatever its memory.
+/// The work of one layer, for every kind of memory.
 struct Work {
     const Text& tokens;
 
@@ -99,7 +99,7 @@ void fill(Pass& pass, const Text& tokens, int end = layers) {
     for (int layer = 0; layer < end; ++layer) pass.visit(layer, Work{tokens});
 }
 
-/// A committed pass; false if it was refused.
+/// Commits a pass. Returns false if it was refused.
 template <class M>
 bool feed(M& memory, const Text& tokens, int end = layers) {
     auto pass = memory.begin(batch_of(tokens));
@@ -109,7 +109,7 @@ bool feed(M& memory, const Text& tokens, int end = layers) {
     return true;
 }
 
-/// What one sequence of a cache has, "position:word@cell", and where its layers do not agree.
+/// The tokens of a sequence as "position:word@cell", and whether the layers differ.
 template <class C>
 std::string contents(C& cache, int s) {
     std::string all;
@@ -156,7 +156,7 @@ std::string member_portrait(C& member) {
     return all;
 }
 
-/// Everything that can be seen of a hybrid without a pass.
+/// Everything that can be observed of a hybrid without a pass.
 template <class M>
 std::string portrait(M& memory) {
     return "sliding" + member_portrait(memory.template member<Sliding>()) + "\nfull"

@@ -24,20 +24,20 @@ using recurrent::number;
 rc::Gen<Step> step(int sequences, int most) {
     return rc::gen::exec([=] {
         Step s;
-        s.verb = *rc::gen::weightedElement<Verb>({{30, Verb::pass},
-                                                  {9, Verb::remove},
-                                                  {5, Verb::copy_prefix},
-                                                  {3, Verb::write},
-                                                  {2, Verb::checkpoint},
-                                                  {2, Verb::schedule},
-                                                  {1, Verb::defragment},
-                                                  {1, Verb::reserve}});
+        s.operation = *rc::gen::weightedElement<Operation>({{30, Operation::pass},
+                                                            {9, Operation::remove},
+                                                            {5, Operation::copy_prefix},
+                                                            {3, Operation::write},
+                                                            {2, Operation::checkpoint},
+                                                            {2, Operation::schedule},
+                                                            {1, Operation::defragment},
+                                                            {1, Operation::reserve}});
         s.sequence = *number(0, sequences - 1);
         s.target = *number(0, sequences - 1);
         s.back = *number(0, *rc::gen::element(3, 6, 12));
         s.length = *number(0, 6);
         s.style = *number(0, 209);
-        if (s.verb == Verb::pass) s.tokens = *tokens(sequences, most);
+        if (s.operation == Operation::pass) s.tokens = *tokens(sequences, most);
         return s;
     });
 }
@@ -96,26 +96,26 @@ void Trial::run(const std::vector<Step>& steps) {
 }
 
 void Trial::take(const Step& step) {
-    switch (step.verb) {
-    case Verb::pass:
+    switch (step.operation) {
+    case Operation::pass:
         return take_pass(step);
-    case Verb::remove:
+    case Operation::remove:
         return take_remove(step);
-    case Verb::copy_prefix:
+    case Operation::copy_prefix:
         return take_copy(step);
-    case Verb::write:
+    case Operation::write:
         return write(step);
-    case Verb::checkpoint:
+    case Operation::checkpoint:
         for (const auto& m : members_) m->checkpoint(step.sequence);
         return;
-    case Verb::schedule:
+    case Operation::schedule:
         for (const auto& m : members_) m->schedule(step.sequence, next(step.sequence) + 1 + step.length);
         return;
-    case Verb::defragment:
+    case Operation::defragment:
         whole_.defragment();
         for (const auto& m : members_) m->defragmented();
         return;
-    case Verb::reserve:
+    case Operation::reserve:
         return reserve(step);
     }
 }
@@ -166,7 +166,7 @@ void Trial::take_copy(const Step& step) {
     if (!refused) settle();
 }
 
-/// One input or two, also ahead of the text, and behind.
+/// Writes one input or two, before, at or after the newest token.
 void Trial::write(const Step& step) {
     Batch inputs;
     const int position = std::max(0, next(step.sequence) + 6 - step.back);
@@ -196,7 +196,7 @@ Batch Trial::placed(const Step& step) {
         int& last = newest.try_emplace(t.sequence, next(t.sequence) - 1).first->second;
         const int offset = follows && (is_first || t.offset != -1) ? 0 : t.offset;
         const int position = std::max(0, last + 1 + offset);
-        if (position >= 180) continue; // few enough that turned keys can be told from others
+        if (position >= 180) continue; // few enough that shifted keys stay exact
         const int group =
             t.group < 0 ? -1 : groups.try_emplace({t.sequence, t.group}, static_cast<int>(batch.size())).first->second;
         batch.push_back({t.sequence, position, group, next_value_++ % 4096});

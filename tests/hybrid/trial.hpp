@@ -11,37 +11,37 @@
 
 namespace property::hybrid {
 
-enum class Verb { pass, remove, copy_prefix, write, checkpoint, schedule, defragment, reserve };
+enum class Operation { pass, remove, copy_prefix, write, checkpoint, schedule, defragment, reserve };
 
 /// One operation as plain data. Positions count back from the newest token.
 struct Step {
-    Verb verb = Verb::pass;
+    Operation operation = Operation::pass;
     int sequence = 0;
-    int target = 0; ///< copy_prefix: the other sequence; write: a second one
-    int back = 0;   ///< remove: begin; copy_prefix: the length; write: the position, from some way ahead
+    int target = 0; ///< copy_prefix: the other sequence; write: the sequence of a second input
+    int back = 0;   ///< remove: begin; copy_prefix: the length; write: the position, counted back from 6 ahead
     int length = 0; ///< remove: how many positions; schedule: how far ahead; write, reserve: tokens
-    int style = 0;  ///< in which of several ways
+    int style = 0;  ///< selects one of several variants
     std::vector<RelativeToken> tokens{};
 
     bool committed() const { return style % 5 != 4; }
-    bool may_fail() const { return style % 7 >= 5; } ///< a batch that recurrent members refuse, perhaps
+    bool may_fail() const { return style % 7 >= 5; } ///< a batch that recurrent members may refuse
     bool to_the_end() const { return style % 3 == 0; }
-    bool to_what_is_kept() const { return style % 5 >= 3; } ///< where recurrent members can go back to
+    bool to_what_is_kept() const { return style % 5 >= 3; } ///< only to positions where recurrent members keep a state
 };
 
 inline std::ostream& operator<<(std::ostream& out, const Step& step) {
-    constexpr const char* verbs[] = {"pass",       "remove",   "copy_prefix", "write",
+    constexpr const char* names[] = {"pass",       "remove",   "copy_prefix", "write",
                                      "checkpoint", "schedule", "defragment",  "reserve"};
-    out << verbs[static_cast<int>(step.verb)] << ", s" << step.sequence << ", s" << step.target << ", back "
+    out << names[static_cast<int>(step.operation)] << ", s" << step.sequence << ", s" << step.target << ", back "
         << step.back << ", length " << step.length << ", style " << step.style << ":";
     for (const RelativeToken& t : step.tokens) out << " s" << t.sequence << (t.offset < 0 ? "" : "+") << t.offset;
     return out;
 }
 
-/// Takes one hybrid and the naive models of its members through the same steps, and compares after each.
+/// Runs the same steps on a hybrid and on the naive models of its members, and compares after each step.
 class Trial {
 public:
-    /// `most`: tokens that all members take in one pass.
+    /// `most`: the longest batch that all members accept.
     Trial(Whole& whole, Trace& trace, int sequences, int most, int look_every)
         : whole_{whole},
           trace_{trace},
@@ -50,7 +50,7 @@ public:
           most_{most},
           look_every_{look_every} {}
 
-    /// Throws, with what was done, at the first difference.
+    /// Throws at the first difference. The message lists the operations so far.
     void run(const std::vector<Step>& steps);
 
 private:
@@ -68,7 +68,7 @@ private:
     /// The last position up to p at which all recurrent members keep a state.
     int kept_state(int s, int p) const;
 
-    /// What the members have to say to a verb: the first that refuses is named.
+    /// The answer expected of an operation: the refusal of the first member that refuses.
     template <class Ask>
     HybridAnswer expected(Ask ask) const;
     void expect_answer(const HybridAnswer& answer, const HybridAnswer& expected) const;

@@ -18,7 +18,7 @@ namespace property::hybrid {
 
 using HybridAnswer = std::optional<cellar::Refusal>;
 
-/// What the suite asks of a hybrid, whatever its members are, so that the comparison is compiled once.
+/// The suite's interface to a hybrid with any members. The comparison is compiled once.
 class Whole {
 public:
     virtual ~Whole() = default;
@@ -29,7 +29,7 @@ public:
     virtual HybridAnswer begin(const Batch& batch) = 0;
     virtual void reserve(int tokens) = 0;
     virtual int layers() const = 0;
-    virtual cellar::LayerPlace visit(int layer) = 0; ///< which member's pass, and which of its layers, came
+    virtual cellar::LayerPlace visit(int layer) = 0; ///< the member whose pass was visited, and the layer there
     virtual void commit() = 0;
     virtual void drop() = 0;
 
@@ -40,17 +40,17 @@ public:
     virtual void defragment() = 0;
 };
 
-/// What is known of a member when its setting is drawn.
+/// A kind of member, as far as its setting depends on it.
 struct Kind {
     enum class Of { attention, inputs, states };
 
     Of of;
     naive::WindowKind window = naive::WindowKind::full;
-    int window_size = 0; ///< where the type fixes it, else 0
+    int window_size = 0; ///< if the type fixes it, else 0
     bool can_shift = false;
 };
 
-/// What is decided about it: of one with cells, or of a recurrent one.
+/// The parameters of a member: `cells` for one with cells, `states` for a recurrent one.
 struct MemberSetting {
     Setting cells{};
     naive::StateSetup states{};
@@ -62,8 +62,8 @@ struct Combination {
     std::function<std::unique_ptr<Whole>(const std::vector<MemberSetting>&, const Trace&)> make;
 };
 
-/// True if hybrids of these members agree with the naive models of these, all of them, after every step of random
-/// series; otherwise the smallest series found goes to stderr. See `property::agrees_with_model`.
+/// True if hybrids of these members agree with the members' naive models after every step of random series. If not,
+/// prints the smallest failing series found to stderr. See `property::agrees_with_model`.
 bool agrees_with_model(const Combination& combination);
 
 } // namespace property::hybrid

@@ -17,9 +17,9 @@
 
 namespace property::hybrid {
 
-// Kinds of members: their type, how to make one, how to look at it.
+// Kinds of members: the type, and functions that make a member and compare it.
 
-/// A member that is a cache, of the policies of the suite of plain caches.
+/// A cache, with the policies of the suite of single caches.
 template <class Layout, class Window, class Shift>
 struct Attention {
     using Memory = cellar::Cache<Layout, typename Window::type, typename Shift::type>;
@@ -91,7 +91,7 @@ struct States {
     }
 };
 
-/// `Kinds`: of each member its `Memory`, how to make one and how to look at it.
+/// `Kinds`: one of the structs above for each member.
 template <class Pattern, class... Kinds>
 class WholeOf final : public Whole {
     using Memory = cellar::Hybrid<Pattern, typename Kinds::Memory...>;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// One function, written once against the concept Memory, that uses every operation of every kind of memory and passes
-// every refusal on.
+// One function template, written against the concept Memory, uses every operation of every kind of memory. It returns
+// every refusal.
 #include "tokens.hpp"
 #include <cellar/cellar.hpp>
 
@@ -50,7 +50,7 @@ Together together() {
     return Together{2, caches_of(1), recurrent_of(1)};
 }
 
-/// A layer's work, whatever its memory.
+/// The work of one layer, for every kind of memory.
 struct Work {
     template <class Pass>
     void operator()(Pass& pass, int layer) const {
@@ -78,7 +78,7 @@ Result<void> feed(M& memory, const cellar_test::Text& tokens) {
     return {};
 }
 
-/// What a server does in an hour. Returns the bytes of the memory.
+/// Uses every operation once. Returns the bytes of the memory.
 template <Memory M>
 Result<std::int64_t> use(M& memory) {
     REQUIRE(memory.sequences() == 2);
@@ -93,7 +93,7 @@ Result<std::int64_t> use(M& memory) {
     return memory.bytes();
 }
 
-/// The refusal that the memory gives to an operation, through the same generic code.
+// Operations that some memories refuse, in the same generic code.
 template <Memory M>
 Result<void> too_long(M& memory) {
     return feed(memory, text(0, 0, 9));
@@ -145,13 +145,13 @@ TEST_CASE("one function runs on every kind of memory") {
     Together e = together();
     CHECK(use(a).value() == a.bytes());
     CHECK(use(b).value() == b.bytes());
-    // A recurrent state of length 4 is within the rollback of length 5.
+    // A state at position 4 is within the rollback of a sequence of length 5.
     CHECK(use(c).value() == c.bytes());
     CHECK(use(d).value() == d.bytes());
     CHECK(use(e).value() == e.bytes());
 }
 
-TEST_CASE("every refusal has one type, and passes through code that is written once") {
+TEST_CASE("every refusal has the same type, so generic code can return it") {
     using enum Reason;
     CHECK(refusals(caches) == std::vector<Refusal>{{batch_too_long}, {full}});
     CHECK(refusals(fixed) == std::vector<Refusal>{{batch_too_long}, {cannot_shift}, {full}});

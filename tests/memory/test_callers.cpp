@@ -19,7 +19,7 @@ struct Place {
     int line;
 };
 
-/// Where the violation lies that `call` ends in.
+/// The place that the violation of `call` names.
 template <class Call>
 Place place_of(Call call) {
     const ViolationHandler before = set_violation_handler([](const Violation& v) { throw Place{v.file, v.line}; });
@@ -33,7 +33,7 @@ Place place_of(Call call) {
     return place;
 }
 
-/// `call` stands on the line of this call.
+/// Checks that the violation names the line on which `check_here` is called.
 template <class Call>
 void check_here(Call call, const std::source_location& here = std::source_location::current()) {
     const Place place = place_of(call);
@@ -65,7 +65,7 @@ void check_operations(M& m) {
 
 } // namespace
 
-TEST_CASE("violations name the caller's line: what all memories can do") {
+TEST_CASE("violations name the caller's line: operations of all memories") {
     Cache<> cache{{1, 1, 1}, limits};
     EncoderMemory<> encoder{{1, 1, 1}, limits};
     Recurrent recurrent{{1, {{1}}}, {.sequences = 2, .batch = 4}};
@@ -152,12 +152,12 @@ TEST_CASE("violations name the caller's line: hybrids, and work within visit") {
     CHECK(place.line == line);
 }
 
-TEST_CASE("violations name the caller's line: values and errors that are not there") {
+TEST_CASE("violations name the caller's line: missing values and errors") {
     const Result<int> refused{Reason::full};
     const Result<int> value{3};
     check_here([&] { (void)value.error(); });
     check_here([&] { (void)Result<void>{}.error(); });
-    // A refused operation that is taken for done: the line of the operation.
+    // The value of a refused result: the violation names the line of the operation.
     Cache<> cache{{1, 1, 1}, {.capacity = 1, .batch = 4}};
     const int line = __LINE__ + 1;
     auto pass = cache.begin(Tokens{{0}, {0}, 4});
@@ -166,7 +166,7 @@ TEST_CASE("violations name the caller's line: values and errors that are not the
     CHECK(std::string_view{place.file}.ends_with("test_callers.cpp"));
 }
 
-TEST_CASE("a violation that is thrown does not stick to later ones") {
+TEST_CASE("a thrown violation does not affect the line of later ones") {
     Cache<> cache{{1, 1, 1}, limits};
     for (int i = 0; i < 2; ++i) {
         check_here([&] { (void)cache.next({5}); });

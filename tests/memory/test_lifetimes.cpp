@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Memories that were moved from, and memories that end before their pass.
+// Memories that were moved from, and memories that are destroyed before their pass.
 #include "violations.hpp"
 #include <cellar/cellar.hpp>
 
@@ -33,7 +33,7 @@ Recurrent recurrent() {
     return {StateShape{1, {{1}}}, {.sequences = 2, .batch = 4, .checkpoints = 1}};
 }
 
-/// All operations of a memory that was moved from.
+/// Checks all operations of a memory that was moved from.
 template <Memory M>
 void check_moved_from(M memory, const std::string& message) {
     M moved = std::move(memory);
@@ -47,13 +47,13 @@ void check_moved_from(M memory, const std::string& message) {
     check([&] { (void)memory.resumable_prefix({0}, {0}); });
     check([&] { memory.fence(); });
     check([&] { (void)memory.bytes(); });
-    memory = std::move(moved); // it can be assigned to
+    memory = std::move(moved); // assigning to it is allowed
     CHECK(memory.next({0}) == Position{0});
     CHECK(memory.layers() >= 1);
 }
 
-/// What a child process that ends in `mistake` prints. It must abort.
-std::string last_words(const std::function<void()>& mistake) {
+/// The output of a child process in which `mistake` must abort.
+std::string output_of(const std::function<void()>& mistake) {
     std::array<int, 2> pipe{};
     REQUIRE(::pipe(pipe.data()) == 0);
     const pid_t child = ::fork();
@@ -84,7 +84,7 @@ TEST_CASE("every operation on a memory that was moved from is a violation") {
     check_moved_from(AtRunTime{{0, 1}, cache(), recurrent()}, "the cache was moved from, expected one that was not");
 }
 
-TEST_CASE("further operations on memories that were moved from") {
+TEST_CASE("operations of single kinds of memories that were moved from are violations, too") {
     Recurrent states = recurrent();
     const Recurrent moved = std::move(states);
     const std::string message = "the memory was moved from, expected one that was not";
@@ -109,30 +109,30 @@ TEST_CASE("a pass that was moved from is over") {
     CHECK(memory.next({0}) == Position{1});
 }
 
-TEST_CASE("a memory that ends while its pass is open aborts, and says so") {
+TEST_CASE("a memory that is destroyed while its pass is open aborts with a message") {
     const auto begin = [](auto& memory) { return memory->begin(Tokens{{0}, {0}}).value(); };
-    CHECK(last_words([&] {
+    CHECK(output_of([&] {
               std::optional<Cache<>> memory = cache();
               auto pass = begin(memory);
               memory.reset();
               pass.drop();
           }).find("a cache is destroyed while a pass is open")
           != std::string::npos);
-    CHECK(last_words([&] {
+    CHECK(output_of([&] {
               std::optional<Cache<>> memory = cache();
               auto pass = begin(memory);
-              *memory = cache(); // the old one ends
+              *memory = cache(); // destroys the old cache
               pass.drop();
           }).find("a cache is destroyed while a pass is open")
           != std::string::npos);
-    CHECK(last_words([&] {
+    CHECK(output_of([&] {
               std::optional<Recurrent> memory = recurrent();
               auto pass = begin(memory);
               memory.reset();
               pass.drop();
           }).find("a recurrent memory is destroyed while a pass is open")
           != std::string::npos);
-    CHECK(last_words([&] {
+    CHECK(output_of([&] {
               std::optional<Both> memory{std::in_place, 2, cache(), recurrent()};
               auto pass = begin(memory);
               memory.reset();
@@ -141,9 +141,9 @@ TEST_CASE("a memory that ends while its pass is open aborts, and says so") {
           != std::string::npos);
 }
 
-TEST_CASE("what is printed names the caller's line") {
+TEST_CASE("the printed message names the caller's line") {
     int line = 0;
-    const std::string words = last_words([&] {
+    const std::string words = output_of([&] {
         Cache<> memory = cache();
         line = __LINE__ + 1;
         (void)memory.next({7});

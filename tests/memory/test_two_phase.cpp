@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Members of a hybrid that cellar does not know: a memory written here, and a hybrid.
+// Members of a hybrid that are not among cellar's memories: a class written here, and a hybrid.
 #include "tokens.hpp"
 #include <cellar/cellar.hpp>
 
@@ -16,7 +16,7 @@ using cellar_test::text;
 
 namespace {
 
-/// Remembers how many tokens each sequence has, and no more than `max` of them.
+/// Counts the tokens of each sequence, up to `max`.
 class Counter {
 public:
     class Pass {
@@ -109,7 +109,7 @@ private:
     void finish(SetLength&& copy) noexcept { lengths_[static_cast<std::size_t>(copy.sequence.value)] = copy.length; }
 
     Result<Shorten> prepare_remove(Sequence s, Position begin, Position end) {
-        if (begin.value % 2 != 0) return Reason::cannot_cut; // for the sake of a refusal
+        if (begin.value % 2 != 0) return Reason::cannot_cut; // so that there is a refusal
         const std::int32_t removed = std::max(0, std::min(length(s), end.value) - begin.value);
         return Shorten{{s, length(s) - removed}};
     }
@@ -155,7 +155,7 @@ Result<void> feed(M& memory, const cellar_test::Text& tokens) {
 
 } // namespace
 
-TEST_CASE("a memory of the user's own is a member of a hybrid: all or none") {
+TEST_CASE("a user's memory can be a member of a hybrid: all or none") {
     Together memory = together(10, 6);
     const auto lengths = [&](int s) {
         return std::pair{memory.member<Keys>().tokens({s}), memory.member<Counter>().length({s})};
@@ -163,14 +163,14 @@ TEST_CASE("a memory of the user's own is a member of a hybrid: all or none") {
     REQUIRE(feed(memory, text(0, 0, 5)));
     CHECK(lengths(0) == std::pair{5, 5});
 
-    // The own memory refuses: the cache has changed nothing.
+    // The counter refuses, and the cache has changed nothing.
     CHECK(feed(memory, text(0, 5, 2)).error() == Refusal{Reason::full, 1});
     CHECK(lengths(0) == std::pair{5, 5});
     CHECK(memory.member<Keys>().statistics().free == 5);
     CHECK(memory.remove({0}, {1}, {2}).error() == Refusal{Reason::cannot_cut, 1});
     CHECK(lengths(0) == std::pair{5, 5});
 
-    // The cache refuses: the own memory has changed nothing.
+    // The cache refuses, and the counter has changed nothing.
     CHECK(feed(memory, text(1, 0, 6)).error() == Refusal{Reason::full, 0});
     CHECK(lengths(1) == std::pair{0, 0});
 
@@ -187,7 +187,7 @@ TEST_CASE("a memory of the user's own is a member of a hybrid: all or none") {
     CHECK(memory.bytes() == 10 * 2 * 4 + 8);
 }
 
-TEST_CASE("a hybrid is a member of another hybrid: all or none, and the outer member is named") {
+TEST_CASE("a hybrid can be a member of another hybrid: all or none, and refusals name the outer member") {
     struct Draft : Keys {
         using Keys::Keys;
     };

@@ -9,8 +9,8 @@
 #include <span>
 #include <vector>
 
-// A recurrent model whose state is a hash of all tokens so far, in their order: a state that leaked, was lost, is too
-// new or too old, or saw tokens in another order, shows.
+// A recurrent model whose state is a hash of all tokens so far, in their order. A wrong state has another hash: one that
+// leaked, was lost, is too new or too old, or saw tokens in another order.
 
 namespace recurrent_test {
 
@@ -32,7 +32,7 @@ inline cellar::StateShape shape() {
     return cellar::StateShape{layers, {{rows, columns}, {small}}};
 }
 
-/// Bytes of a slot: rows are filled up to 16 bytes.
+/// Bytes of a slot: rows are padded to multiples of 16 bytes.
 inline constexpr std::int64_t state_bytes = layers * (32 + 16);
 
 using cellar_test::batch_of;
@@ -42,7 +42,7 @@ using cellar_test::Token;
 inline int folded(int value, int word, int layer, int element, int modulus) {
     return (value * 31 + word * 7 + layer * 5 + element + 1) % modulus;
 }
-inline constexpr int wide_modulus = 65521; // float holds all below exactly
+inline constexpr int wide_modulus = 65521; // float represents all smaller numbers exactly
 inline constexpr int small_modulus = 2039; // and half these
 
 template <class View>
@@ -84,7 +84,7 @@ void copy(const cellar::StridedView<T, Rank>& from, const cellar::StridedView<T,
     }
 }
 
-/// What one layer does with one part: through rows that are fetched and put, or in place.
+/// The work of one layer on one micro-batch, by `get` and `put` or in place.
 template <class Pass>
 void fold_micro_batch(Pass& pass, const std::vector<Token>& tokens, int layer, const cellar::MicroBatch& micro_batch,
                       bool in_place) {
@@ -110,7 +110,7 @@ void fold(Pass& pass, const std::vector<Token>& tokens, bool in_place = false) {
             fold_micro_batch(pass, tokens, layer, micro_batch, in_place);
 }
 
-/// A committed pass; false if it was refused.
+/// Commits a pass. Returns false if it was refused.
 template <class Memory>
 bool feed(Memory& memory, const std::vector<Token>& tokens, bool in_place = false) {
     auto pass = memory.begin(batch_of(tokens));
@@ -120,7 +120,7 @@ bool feed(Memory& memory, const std::vector<Token>& tokens, bool in_place = fals
     return true;
 }
 
-/// All numbers of a state.
+/// All elements of a state.
 template <class Memory>
 std::vector<int> numbers(const Memory& memory, cellar::StateHandle handle) {
     std::vector<int> found;
@@ -134,7 +134,7 @@ std::vector<int> numbers(const Memory& memory, cellar::StateHandle handle) {
     return found;
 }
 
-/// What they have to be after these words.
+/// The elements of a state after these words.
 inline std::vector<int> numbers_after(const std::vector<int>& words) {
     std::vector<int> found;
     for (int layer = 0; layer < layers; ++layer) {
@@ -156,7 +156,7 @@ inline std::vector<int> words(int count, int first_word = 1) {
     return list;
 }
 
-/// The handle of the state that s keeps for position p.
+/// The handle of the state that s keeps at position p.
 template <class Memory>
 cellar::StateHandle handle_at(const Memory& memory, int s, int p) {
     for (const cellar::KeptState& kept : memory.kept({s}))
@@ -164,7 +164,7 @@ cellar::StateHandle handle_at(const Memory& memory, int s, int p) {
     return {-1, -1};
 }
 
-/// True if s keeps for position p what these words lead to.
+/// True if the state that s keeps at position p is that after these words.
 template <class Memory>
 bool holds(const Memory& memory, int s, int p, const std::vector<int>& words) {
     return numbers(memory, handle_at(memory, s, p)) == numbers_after(words);

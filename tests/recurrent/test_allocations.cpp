@@ -13,7 +13,7 @@ using namespace recurrent_test;
 
 namespace {
 
-/// How many times passes of `sequences` sequences allocate, each with one token in a batch or, every third time, two.
+/// Counts the allocations of passes. A batch has one token of each sequence, or two in every third pass.
 std::int64_t allocations_of(std::int32_t sequences, std::int32_t rollback, std::int32_t interval) {
     Folding<> memory{shape(),
                      {.sequences = sequences,
@@ -43,7 +43,7 @@ std::int64_t allocations_of(std::int32_t sequences, std::int32_t rollback, std::
 
 } // namespace
 
-TEST_CASE("allocations: passes over recurrent states make none once lists have their size") {
+TEST_CASE("allocations: passes over recurrent states make none once lists have reached their size") {
     if (!installed) CELLAR_SKIP("allocations are counted with glibc or the address sanitizer only");
     for (const std::int32_t sequences : {1, 8, 64}) {
         CAPTURE(sequences);

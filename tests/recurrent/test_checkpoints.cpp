@@ -26,7 +26,7 @@ std::vector<int> checkpoints(const Folding<>& memory, int s) {
 
 } // namespace
 
-TEST_CASE("checkpoints: at every multiple of the interval, inside of a batch too") {
+TEST_CASE("checkpoints: one is made at every multiple of the interval, also within a batch") {
     Folding<> memory{shape(), with_checkpoints(15, 4)};
     REQUIRE(feed(memory, text(0, 0, 10)));
     REQUIRE(feed(memory, text(0, 10, 1, 11)));
@@ -43,9 +43,9 @@ TEST_CASE("checkpoints: at every multiple of the interval, inside of a batch too
     CHECK(checkpoints(memory, 0) == std::vector<int>{4, 8, 12});
 }
 
-TEST_CASE("checkpoints: the current state, and one at a position that is scheduled") {
+TEST_CASE("checkpoints: one is made of the current state, and at a scheduled position") {
     Folding<> memory{shape(), with_checkpoints(15, 0)};
-    REQUIRE(memory.checkpoint({0})); // nothing to keep yet
+    REQUIRE(memory.checkpoint({0})); // the sequence is empty: does nothing
     CHECK(memory.statistics().checkpoints == 0);
     REQUIRE(feed(memory, text(0, 0, 3)));
     REQUIRE(memory.checkpoint({0}));
@@ -59,10 +59,10 @@ TEST_CASE("checkpoints: the current state, and one at a position that is schedul
     CHECK(memory.statistics().checkpoints == 3);
     for (const int p : {3, 5, 6, 8}) CHECK(holds(memory, 0, p, words(p)));
     REQUIRE(memory.remove({0}, {3}, to_end));
-    REQUIRE(feed(memory, text(0, 3, 5, 4))); // 5 and 6 were reached: they are not kept again
+    REQUIRE(feed(memory, text(0, 3, 5, 4))); // 5 and 6 were reached before
     CHECK(checkpoints(memory, 0) == std::vector<int>{3});
     REQUIRE(memory.remove({0}, {0}, to_end));
-    REQUIRE(feed(memory, text(0, 0, 25))); // nor is 20, of a text that is gone
+    REQUIRE(feed(memory, text(0, 0, 25))); // the schedule for 20 went with the old text
     CHECK(checkpoints(memory, 0).empty());
     CHECK(violation_of([&] { (void)memory.schedule({0}, {25}); })
           == "schedule: position 25, expected more than 25, the position of the next token");
@@ -71,7 +71,7 @@ TEST_CASE("checkpoints: the current state, and one at a position that is schedul
     CHECK(without.schedule({0}, {1}).error() == Reason::no_checkpoints);
 }
 
-TEST_CASE("checkpoints: what is scheduled outlives the removal of no tokens, but not that of all") {
+TEST_CASE("checkpoints: a schedule survives an empty removal, but not the removal of all tokens") {
     Folding<> memory{shape(), with_checkpoints(15, 0)};
     REQUIRE(memory.schedule({0}, {3}));
     REQUIRE(memory.remove({0}, {0}, {0}));
@@ -85,7 +85,7 @@ TEST_CASE("checkpoints: what is scheduled outlives the removal of no tokens, but
     CHECK(checkpoints(memory, 1).empty());
 }
 
-TEST_CASE("checkpoints: a position that was reached is not kept again after going back") {
+TEST_CASE("checkpoints: a scheduled position that was reached is not kept again after going back") {
     cellar::StateLimits limits = with_checkpoints(6, 0);
     limits.rollback = 4;
     Folding<> memory{shape(), limits};
@@ -97,7 +97,7 @@ TEST_CASE("checkpoints: a position that was reached is not kept again after goin
     CHECK(checkpoints(memory, 0).empty());
 }
 
-TEST_CASE("checkpoints: those that are spread out stay") {
+TEST_CASE("checkpoints: the policy spread keeps them spread over the text") {
     Folding<> memory{shape(), with_checkpoints(6, 4)};
     for (int p = 0; p < 120; p += 10) REQUIRE(feed(memory, text(0, p, 10, p + 1)));
     CHECK(memory.statistics().checkpoints <= 6);
@@ -106,13 +106,13 @@ TEST_CASE("checkpoints: those that are spread out stay") {
     int before = 0;
     for (const int p : left) {
         CHECK(holds(memory, 0, p, words(p)));
-        CHECK(p - before <= 2 * 120 / 6); // they are spread out
+        CHECK(p - before <= 2 * 120 / 6); // at most twice the average distance
         before = p;
     }
     CHECK(before >= 116);
 }
 
-TEST_CASE("checkpoints: of two that are as useful the older goes; one just asked for stays") {
+TEST_CASE("checkpoints: of two equally useful ones the older is dropped; one just made stays") {
     Folding<> memory{shape(), with_checkpoints(2, 0)};
     for (int p = 0; p < 20; p += 10) {
         REQUIRE(feed(memory, text(0, p, 10, p + 1)));
@@ -120,27 +120,27 @@ TEST_CASE("checkpoints: of two that are as useful the older goes; one just asked
     }
     CHECK(checkpoints(memory, 0) == std::vector<int>{10, 20});
     REQUIRE(feed(memory, text(0, 20, 1, 21)));
-    REQUIRE(memory.checkpoint({0})); // saves one token only, but was asked for
+    REQUIRE(memory.checkpoint({0})); // its use is 1, but it was just made
     CHECK(checkpoints(memory, 0) == std::vector<int>{20, 21});
     REQUIRE(feed(memory, text(1, 0, 5)));
-    REQUIRE(memory.checkpoint({1})); // now it goes
+    REQUIRE(memory.checkpoint({1})); // drops that of sequence 0 at 21
     CHECK(checkpoints(memory, 0) == std::vector<int>{20});
     CHECK(checkpoints(memory, 1) == std::vector<int>{5});
-    CHECK(kept(memory, 0) == std::vector<int>{20, 21}); // as the current state it is kept
+    CHECK(kept(memory, 0) == std::vector<int>{20, 21}); // it is still the current state
 }
 
-TEST_CASE("checkpoints: a pass takes the newest that there is room for, of each sequence in turn") {
+TEST_CASE("checkpoints: a pass makes as many as have room, the newest of each sequence first") {
     Folding<> memory{shape(), with_checkpoints(3, 2)};
     auto pass = memory.begin(batch_of(text(0, 0, 16) + text(1, 0, 5)));
     REQUIRE(pass);
     fold(*pass, text(0, 0, 16) + text(1, 0, 5));
     const int used = memory.statistics().used;
-    CHECK(used == 5); // 12, 14 and 16 of the first; 4 and the end, 5, of the second
+    CHECK(used == 5); // 12, 14 and 16 of sequence 0; 4 and 5 of sequence 1
     pass->commit();
     CHECK(memory.statistics().checkpoints == 3);
 }
 
-TEST_CASE("checkpoints: shared ones count once and outlive the sequence that made them") {
+TEST_CASE("checkpoints: a shared one counts once and outlives the sequence that made it") {
     Folding<> memory{shape(), with_checkpoints(6, 4)};
     REQUIRE(feed(memory, text(0, 0, 9)));
     REQUIRE(memory.copy_prefix({0}, {1}, 8));
@@ -157,7 +157,7 @@ TEST_CASE("checkpoints: shared ones count once and outlive the sequence that mad
     CHECK(memory.statistics().checkpoints == 0);
 }
 
-TEST_CASE("checkpoints: one that loses its rank is kept while the rollback reaches it") {
+TEST_CASE("checkpoints: one that is dropped is kept as a state while the rollback reaches it") {
     cellar::StateLimits limits = with_checkpoints(1, 2, 1);
     limits.rollback = 3;
     Folding<> memory{shape(), limits};
@@ -169,25 +169,25 @@ TEST_CASE("checkpoints: one that loses its rank is kept while the rollback reach
     for (const int p : {5, 6, 7, 8}) CHECK(holds(memory, 0, p, words(p)));
 }
 
-TEST_CASE("checkpoints: those that were made last stay, if that is the policy") {
+TEST_CASE("checkpoints: the policy newest keeps those that were made last") {
     cellar::StateLimits limits = with_checkpoints(3, 4);
     limits.checkpoint_policy = cellar::CheckpointPolicy::newest;
     Folding<> memory{shape(), limits};
     for (int p = 0; p < 40; p += 10) REQUIRE(feed(memory, text(0, p, 10, p + 1)));
-    CHECK(checkpoints(memory, 0) == std::vector<int>{20, 28, 40}); // a pass has room for one when three are kept
+    CHECK(checkpoints(memory, 0) == std::vector<int>{20, 28, 40}); // with three kept, a pass has room for one
     REQUIRE(feed(memory, text(1, 0, 4)));
     CHECK(checkpoints(memory, 0) == std::vector<int>{28, 40});
     CHECK(checkpoints(memory, 1) == std::vector<int>{4});
     for (const int p : {28, 40}) CHECK(holds(memory, 0, p, words(p)));
 }
 
-TEST_CASE("checkpoints: what a shared one is worth is what it is worth to the sequence that needs it most") {
+TEST_CASE("checkpoints: a shared one has its largest use among its sequences") {
     Folding<> memory{shape(), with_checkpoints(2, 0)};
     REQUIRE(feed(memory, text(0, 0, 20)));
     REQUIRE(memory.checkpoint({0}));
-    REQUIRE(memory.copy_prefix({0}, {1}, 20)); // 20 is worth 20 positions to both
+    REQUIRE(memory.copy_prefix({0}, {1}, 20)); // the use of 20 is 20 in both sequences
     REQUIRE(feed(memory, text(1, 20, 4, 21)));
-    REQUIRE(memory.checkpoint({1})); // 24 is worth 4
+    REQUIRE(memory.checkpoint({1})); // the use of 24 is 4
     REQUIRE(feed(memory, text(2, 0, 6)));
     REQUIRE(memory.checkpoint({2}));
     CHECK(checkpoints(memory, 0) == std::vector<int>{20});

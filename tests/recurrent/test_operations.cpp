@@ -11,7 +11,7 @@ using namespace recurrent_test;
 using cellar::Reason;
 using cellar::to_end;
 
-TEST_CASE("rollback: the last states are kept, and any of them can be gone back to") {
+TEST_CASE("rollback: the last states are kept, and a sequence can go back to any of them") {
     Folding<> memory{shape(), {.sequences = 2, .batch = 16, .rollback = 3}};
     REQUIRE(feed(memory, text(0, 0, 10)));
     CHECK(kept(memory, 0) == std::vector<int>{7, 8, 9, 10});
@@ -28,7 +28,7 @@ TEST_CASE("rollback: the last states are kept, and any of them can be gone back 
     CHECK(kept(memory, 0) == std::vector<int>{8, 9, 10});
 }
 
-TEST_CASE("rollback: drafted tokens that were not accepted go, round after round") {
+TEST_CASE("rollback: drafted tokens can be rejected, round after round") {
     Folding<> memory{shape(), {.sequences = 1, .batch = 4, .rollback = 3}};
     std::vector<int> accepted;
     for (int round = 0; round < 40; ++round) {
@@ -41,7 +41,7 @@ TEST_CASE("rollback: drafted tokens that were not accepted go, round after round
     }
 }
 
-TEST_CASE("remove: everything, nothing, and what it refuses without a change") {
+TEST_CASE("remove: everything or nothing can be removed; other ranges are refused without a change") {
     Folding<> memory{shape(), {.sequences = 2, .batch = 16, .rollback = 1}};
     REQUIRE(feed(memory, text(0, 0, 6)));
     REQUIRE(memory.copy_prefix({0}, {1}, 6));
@@ -59,14 +59,14 @@ TEST_CASE("remove: everything, nothing, and what it refuses without a change") {
     REQUIRE(memory.remove({0}, {0}, {6}));
     CHECK(memory.kept({0}).empty());
     CHECK(holds(memory, 1, 6, words(6)));
-    REQUIRE(feed(memory, text(0, 0, 2, 90))); // from zeros, not from what lay in the slot
+    REQUIRE(feed(memory, text(0, 0, 2, 90))); // starts from zeros, in a used slot
     CHECK(holds(memory, 0, 2, words(2, 90)));
     CHECK(violation_of([&] { (void)memory.remove({0}, {3}, {2}); })
           == "remove: positions [3, 2), expected 0 <= begin <= end");
     CHECK(violation_of([&] { (void)memory.remove({2}, {0}, {2}); }) == "sequence 2, expected 0 to 1");
 }
 
-TEST_CASE("copy_prefix: states are shared until either goes on") {
+TEST_CASE("copy_prefix: states are shared until a sequence continues") {
     Folding<> memory{shape(), {.sequences = 3, .batch = 16, .rollback = 2}};
     REQUIRE(feed(memory, text(0, 0, 6)));
     REQUIRE(feed(memory, text(1, 0, 3, 40)));
@@ -74,7 +74,7 @@ TEST_CASE("copy_prefix: states are shared until either goes on") {
     REQUIRE(memory.copy_prefix({0}, {1}, 6));
     CHECK(kept(memory, 1) == std::vector<int>{4, 5, 6});
     CHECK(memory.state({1}) == memory.state({0}));
-    CHECK(memory.statistics().used == before - 3); // what sequence 1 had is free, and nothing was copied
+    CHECK(memory.statistics().used == before - 3); // the states of sequence 1 are free, and nothing was copied
     REQUIRE(feed(memory, text(1, 6, 1, 99)));
     CHECK(holds(memory, 0, 6, words(6)));
     CHECK(numbers(memory, memory.state({1})) == numbers_after({1, 2, 3, 4, 5, 6, 99}));
@@ -86,7 +86,7 @@ TEST_CASE("copy_prefix: states are shared until either goes on") {
     CHECK(violation_of([&] { (void)memory.copy_prefix({0}, {3}, 1); }) == "sequence 3, expected 0 to 2");
 }
 
-TEST_CASE("handles: a state can be read in place for as long as somebody keeps it") {
+TEST_CASE("handles: a state can be read in place as long as it is kept") {
     Folding<> memory{shape(), {.sequences = 2, .batch = 16}};
     CHECK(violation_of([&] { memory.state({0}); }) == "state: sequence 0 has no state, expected one with tokens");
     CHECK(violation_of([&] { memory.view<Wide>(0, {}); })
@@ -104,14 +104,14 @@ TEST_CASE("handles: a state can be read in place for as long as somebody keeps i
     REQUIRE(memory.remove({1}, {0}, to_end));
     const std::string gone = violation_of([&] { memory.view<Wide>(0, handle); });
     CHECK(gone == "view: generation 0 of the state in slot 0 is not kept, expected a handle to a kept state");
-    REQUIRE(feed(memory, text(1, 0, 1))); // the slot has another state by now
+    REQUIRE(feed(memory, text(1, 0, 1))); // the slot has another state now
     CHECK(memory.state({1}).slot == handle.slot);
     CHECK(violation_of([&] { memory.view<Wide>(0, handle); }) == gone);
     CHECK(violation_of([&] { memory.view<Wide>(0, {99, 0}); }) != "none");
     CHECK(violation_of([&] { memory.view<Wide>(2, memory.state({1})); }) == "view: layer 2, expected 0 to 1");
 }
 
-TEST_CASE("slots: there are always enough, with all sequences full and a batch for all of them") {
+TEST_CASE("slots: there are enough for a batch of all sequences, with everything kept") {
     for (const int batch : {1, 3, 7, 40}) {
         for (const int rollback : {0, 2}) {
             CAPTURE(batch);
@@ -137,7 +137,7 @@ TEST_CASE("slots: there are always enough, with all sequences full and a batch f
     }
 }
 
-TEST_CASE("overview: bytes, slots and limits") {
+TEST_CASE("overview: bytes, slots and limits are as documented") {
     Folding<> memory{shape(), {.sequences = 2, .batch = 3, .rollback = 1, .checkpoints = 1}};
     static_assert(Folding<>::bytes_per_sequence(cellar::StateShape{2, {{3, 2}, {3}}}) == state_bytes);
     CHECK(memory.slots() == 2 * 2 + 3 + 2);
@@ -156,7 +156,7 @@ TEST_CASE("overview: bytes, slots and limits") {
     CHECK(violation({.sequences = 1 << 30, .rollback = 4}).find("slots, expected at most") != std::string::npos);
 }
 
-TEST_CASE("overview: a shape has to fit the tags") {
+TEST_CASE("overview: a shape that does not fit the tags is a violation") {
     CHECK(violation_of([] {
               Folding<>{cellar::StateShape{1, {{3, 2}}}, {}};
           })
@@ -179,7 +179,7 @@ TEST_CASE("overview: a shape has to fit the tags") {
           == "state shape: a layer has 2 tensors, expected 1 as in the first");
 }
 
-TEST_CASE("overview: layers of different extents") {
+TEST_CASE("overview: layers may have different extents") {
     using One = cellar::RecurrentMemory<cellar::States<Small>>;
     One memory{cellar::StateShape{{{{3}}, {{40}}, {{8}}}}, {.sequences = 2, .batch = 2}};
     CHECK(One::bytes_per_sequence(memory.shape()) == 16 + 80 + 16);
@@ -197,7 +197,7 @@ TEST_CASE("overview: layers of different extents") {
         CHECK(static_cast<float>(memory.view<Small>(1, memory.state({s}))(39)) == static_cast<float>(100 * s + 39));
 }
 
-TEST_CASE("initial states: sequences without a state start from given values, and nothing else changes") {
+TEST_CASE("initial states: sequences without a state start from the given values, and others do not change") {
     Folding<> memory{shape(), {.sequences = 3, .batch = 8, .rollback = 1}};
     const std::int64_t bytes = memory.bytes();
     REQUIRE(feed(memory, text(0, 0, 2)));
@@ -215,12 +215,12 @@ TEST_CASE("initial states: sequences without a state start from given values, an
     CHECK(pass.get<Wide>(0, micro_batch)(0, 2, 1) == 7);
     CHECK(static_cast<float>(pass.get<Small>(0, micro_batch)(0, 0)) == 0);
     pass.put(0, micro_batch);
-    CHECK(pass.get<Wide>(1, micro_batch)(0, 2, 1) == 0); // not given: zeros
+    CHECK(pass.get<Wide>(1, micro_batch)(0, 2, 1) == 0); // no initial values: zeros
     CHECK(static_cast<float>(pass.get<Small>(1, micro_batch)(0, 2)) == 3);
     pass.put(1, micro_batch);
     pass.commit();
 
-    // Cleared, a sequence starts from them again; and from zeros, if that is what is given.
+    // A cleared sequence starts again from the initial values, which are zeros now.
     REQUIRE(memory.remove({1}, {0}, to_end));
     memory.set_initial<Wide>(0, std::vector<float>(rows * columns));
     memory.set_initial<Small>(1, std::vector<cellar::half>(small));
@@ -233,7 +233,7 @@ TEST_CASE("initial states: sequences without a state start from given values, an
     CHECK(violation_of([&] { memory.set_initial<Wide>(0, wide); }).find("a pass is open") != std::string::npos);
 }
 
-TEST_CASE("a token that does not follow is refused, with what was expected") {
+TEST_CASE("a token that does not follow is refused, with the expected position") {
     Folding<> memory{shape(), {.sequences = 2, .batch = 8}};
     REQUIRE(feed(memory, text(1, 0, 3)));
     const auto refusal = [&](const cellar_test::Text& tokens) { return memory.begin(batch_of(tokens)).error(); };

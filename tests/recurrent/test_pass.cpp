@@ -12,7 +12,7 @@ using cellar::HostBackend;
 using cellar::MicroBatch;
 using cellar::Reason;
 
-TEST_CASE_TEMPLATE("pass: states go on from pass to pass, for each sequence", Backend, HostBackend,
+TEST_CASE_TEMPLATE("pass: states continue from pass to pass, for each sequence", Backend, HostBackend,
                    cellar::EigenBackend) {
     for (const bool in_place : {false, true}) {
         CAPTURE(in_place);
@@ -29,7 +29,7 @@ TEST_CASE_TEMPLATE("pass: states go on from pass to pass, for each sequence", Ba
     }
 }
 
-TEST_CASE("pass: equally many tokens of all sequences are one part") {
+TEST_CASE("pass: equal numbers of tokens are one micro-batch") {
     Folding<> memory{shape(), {.sequences = 3, .batch = 12}};
     const auto tokens = text(1, 0, 4) + text(0, 0, 4) + text(2, 0, 4);
     auto pass = memory.begin(batch_of(tokens));
@@ -47,7 +47,7 @@ TEST_CASE("pass: equally many tokens of all sequences are one part") {
     CHECK(state.extent(2) == columns);
 }
 
-TEST_CASE("pass: a dropped pass never happened, and the next one is the same") {
+TEST_CASE("pass: a dropped pass changes nothing, and the next one takes the same slots") {
     Folding<> memory{shape(), {.sequences = 2, .batch = 8, .rollback = 1}};
     REQUIRE(feed(memory, text(0, 0, 3)));
     const auto before = memory.statistics();
@@ -72,7 +72,7 @@ TEST_CASE("pass: a dropped pass never happened, and the next one is the same") {
     CHECK(holds(memory, 0, 5, words(5)));
 }
 
-TEST_CASE("pass: unequal batches are split into rectangles, each as long as all its sequences have tokens") {
+TEST_CASE("pass: unequal batches are split into rectangles") {
     Folding<> memory{shape(), {.sequences = 3, .batch = 16}};
     const auto tokens = text(0, 0, 5) + text(1, 0, 2) + text(2, 0, 5);
     auto pass = memory.begin(batch_of(tokens));
@@ -86,7 +86,7 @@ TEST_CASE("pass: unequal batches are split into rectangles, each as long as all 
     CHECK(last.sequence(1) == Sequence{2});
     CHECK(last.tokens(1).size() == 3);
     CHECK(last.tokens(1)[0] == 9);
-    CHECK(last.sources()[1] == last.targets()[1]); // goes on in place: nobody needs the state between
+    CHECK(last.sources()[1] == last.targets()[1]); // in place: the state in between is not kept
     pass->drop();
     REQUIRE(feed(memory, tokens));
     CHECK(holds(memory, 0, 5, words(5)));
@@ -94,7 +94,7 @@ TEST_CASE("pass: unequal batches are split into rectangles, each as long as all 
     CHECK(holds(memory, 2, 5, words(5)));
 }
 
-TEST_CASE("pass: what is kept ends a micro_batch; what lies between is overwritten in place") {
+TEST_CASE("pass: a kept state ends a micro-batch; other states are overwritten in place") {
     Folding<> memory{shape(), {.sequences = 1, .batch = 16, .rollback = 2}};
     auto pass = memory.begin(batch_of(text(0, 0, 10)));
     REQUIRE(pass);
@@ -103,7 +103,7 @@ TEST_CASE("pass: what is kept ends a micro_batch; what lies between is overwritt
     CHECK(lengths == std::vector<int>{8, 1, 1});
 }
 
-TEST_CASE("pass: sequences may be mixed in any order, and each is fed in the order of its positions") {
+TEST_CASE("pass: sequences may be mixed in any order") {
     Folding<> memory{shape(), {.sequences = 2, .batch = 8}};
     const std::vector<Token> mixed{{1, 0, 50}, {0, 0, 1}, {1, 1, 51}, {0, 1, 2}, {0, 2, 3}};
     REQUIRE(feed(memory, mixed));
@@ -111,17 +111,17 @@ TEST_CASE("pass: sequences may be mixed in any order, and each is fed in the ord
     CHECK(holds(memory, 1, 2, words(2, 50)));
 }
 
-TEST_CASE("pass: tokens at one position count as one, and no part ends among them") {
+TEST_CASE("pass: no micro-batch ends among tokens at one position") {
     Folding<> memory{shape(), {.sequences = 1, .batch = 8, .rollback = 1}};
     const std::vector<Token> image{{0, 0, 1}, {0, 1, 2}, {0, 1, 3}, {0, 1, 4}, {0, 2, 5}};
     REQUIRE(feed(memory, image));
     CHECK(kept(memory, 0) == std::vector<int>{2, 3});
     CHECK(holds(memory, 0, 2, words(4)));
     CHECK(holds(memory, 0, 3, words(5)));
-    CHECK(memory.begin(batch_of({{0, 2, 6}})).error() == Reason::not_next); // nor across batches
+    CHECK(memory.begin(batch_of({{0, 2, 6}})).error() == Reason::not_next); // not across batches
 }
 
-TEST_CASE("pass: an empty batch is a pass without parts") {
+TEST_CASE("pass: an empty batch has no micro-batches") {
     Folding<> memory{shape(), {.sequences = 1, .batch = 8}};
     REQUIRE(feed(memory, text(0, 0, 3)));
     auto pass = memory.begin(cellar::Batch{});

@@ -16,7 +16,7 @@ using namespace recurrent_test;
 using cellar::HostBackend;
 using cellar::MicroBatch;
 
-TEST_CASE("pass: the parts of a layer come in order, each once") {
+TEST_CASE("pass: the micro-batches of a layer come in order, each once") {
     Folding<> memory{shape(), {.sequences = 1, .batch = 6, .rollback = 1}};
     const auto tokens = text(0, 0, 3);
     auto pass = memory.begin(batch_of(tokens));
@@ -39,7 +39,7 @@ TEST_CASE("pass: the parts of a layer come in order, each once") {
     CHECK(violation_of([&] { first.tokens(1); }) == "micro-batch: sequence 1, expected 0 to 0");
 }
 
-TEST_CASE("pass: what get returned is not fetched again before it is put") {
+TEST_CASE("pass: get fetches once before put") {
     Folding<> memory{shape(), {.sequences = 1, .batch = 6}};
     auto pass = memory.begin(batch_of(text(0, 0, 1)));
     REQUIRE(pass);
@@ -54,7 +54,7 @@ TEST_CASE("pass: what get returned is not fetched again before it is put") {
     CHECK(static_cast<float>(pass->slots<Small>(0)(micro_batch.targets()[0], 0)) == 6);
 }
 
-TEST_CASE("pass: one at a time, and over when it is over") {
+TEST_CASE("pass: one at a time, and unusable once it is over") {
     Folding<> memory{shape(), {.sequences = 2, .batch = 6, .checkpoints = 1}};
     auto pass = memory.begin(batch_of(text(0, 0, 1)));
     REQUIRE(pass);
@@ -70,7 +70,7 @@ TEST_CASE("pass: one at a time, and over when it is over") {
     CHECK(feed(memory, text(1, 0, 1)));
 }
 
-TEST_CASE("pass: it goes along when the memory moves") {
+TEST_CASE("pass: it stays valid when the memory moves") {
     Folding<> memory{shape(), {.sequences = 1, .batch = 6}};
     const auto tokens = text(0, 0, 2);
     auto pass = memory.begin(batch_of(tokens));
@@ -103,7 +103,7 @@ TEST_CASE("pass: broken preconditions are named") {
     CHECK(violation_of([&] { memory.reserve(7).drop(); }) == "reserve: 7 tokens, expected 0 to 6");
 }
 
-TEST_CASE("pass: visit hands the pass and the layer on") {
+TEST_CASE("pass: visit passes on the pass and the layer") {
     Folding<> memory{shape(), {.sequences = 1, .batch = 6}};
     const auto tokens = text(0, 0, 2);
     auto pass = memory.begin(batch_of(tokens));
@@ -120,7 +120,7 @@ TEST_CASE("pass: visit hands the pass and the layer on") {
 
 namespace {
 
-/// A backend that fails at the n-th copy from now.
+/// A backend that throws after `copies_left` more copies.
 struct Failing : HostBackend {
     int copies_left = -1;
 
@@ -140,7 +140,7 @@ TEST_CASE("pass: a backend that throws leaves everything as it was") {
     auto& backend = const_cast<Failing&>(memory.backend());
     for (int copies = 0; copies < 9; ++copies) {
         CAPTURE(copies);
-        backend.copies_left = copies; // one in begin, then two for each of four parts
+        backend.copies_left = copies; // one in begin, two for each of four micro-batches
         CHECK_THROWS_AS(feed(memory, tokens), std::bad_alloc);
         CHECK(memory.statistics() == before);
         CHECK(kept(memory, 0) == std::vector<int>{2, 3});
@@ -152,7 +152,7 @@ TEST_CASE("pass: a backend that throws leaves everything as it was") {
     CHECK(holds(memory, 1, 2, words(2)));
 }
 
-TEST_CASE("pass: a part of another pass is none of this one") {
+TEST_CASE("pass: a micro-batch of another pass is a violation") {
     Folding<> memory{shape(), {.sequences = 3, .batch = 6}};
     auto pass = memory.begin(batch_of(text(0, 0, 2) + text(1, 0, 2)));
     REQUIRE(pass);
