@@ -9,8 +9,8 @@ is a counter of that benchmark. Figures are medians over the repetitions.
   scan, head     other caches' method: an array of {position, owners} scanned cell by cell (head: the search for free
                  cells starts where the last one ended); its time divided by cellar's
   fill, memcpy, copy   the limit: filling the same memory, or copying as many bytes (copy: by Kokkos, with the same
-                 threads); the share of that speed that cellar reaches
-  touch          the limit for gathering single cells from strips: reading each cache line that holds some once
+                 threads); cellar's share of that speed
+  touch          the limit for gathering single cells from strips: reading once each cache line that holds any of them
   separate       the members of a hybrid without the hybrid, one after another; their time divided by cellar's
   launches       as many empty kernels as there are tensors to write; their time divided by cellar's
   growth         the time with 128k cells divided by the time with 4k
@@ -44,11 +44,11 @@ class Row:
 # (kind, selects rows, value of a row, accepts the value, in words). A target must be met, an aim should be.
 GOALS = [
     ("target", lambda r: r.job == "begin" and r.cells == LARGE and r.sequences != "512",
-     lambda r: r.ratios.get("scan"), lambda v: v >= 100, "at least 100 times faster than the scan"),
+     lambda r: r.ratios.get("scan"), lambda v: v >= 100, "at least 100 times as fast as the scan"),
     ("target", lambda r: r.job == "begin" and r.cells == LARGE,
-     lambda r: r.ratios.get("growth"), lambda v: v <= 1.5, "at most 1.5 times its cost with 4k cells"),
+     lambda r: r.ratios.get("growth"), lambda v: v <= 1.5, "at most 1.5 times the cost with 4k cells"),
     *((kind, lambda r, state=state: r.job == "copy_prefix" and r.state == state and r.cells == LARGE,
-       lambda r: r.ratios.get("scan"), lambda v: v >= 20, "at least 20 times faster than the scan")
+       lambda r: r.ratios.get("scan"), lambda v: v >= 20, "at least 20 times as fast as the scan")
       for kind, state in [("target", "contiguous"), ("aim", "interleaved")]),
     ("target", lambda r: r.job.startswith("mask_float") and r.cells == LARGE,
      lambda r: r.ratios.get("fill"), lambda v: v >= 0.6, "at least 0.6 of the speed of filling the same memory"),

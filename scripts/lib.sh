@@ -1,4 +1,4 @@
-# What the scripts share: saying what happens, and installing what is missing. Source it first.
+# Functions for all scripts: messages, and the installation of missing packages. Source it first.
 set -euo pipefail
 
 project=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -14,17 +14,17 @@ fail() {
 
 # The comment at the head of a script is its help.
 help() { sed -n '2,/^$/ s/^# \{0,1\}//p' "$0"; }
-wrong_argument() { fail "unknown argument '$1'; '$0 --help' lists what there is"; }
+wrong_argument() { fail "unknown argument '$1'; '$0 --help' lists the valid ones"; }
 
 as_root() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi; }
 can_be_root() { [ "$(id -u)" = 0 ] || { command -v sudo >/dev/null && sudo -v; }; }
 
 is_installed() { [ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" = installed ]; }
 
-# need PACKAGE...: installs with apt those Debian packages that are missing.
+# need PACKAGE...: installs missing Debian packages with apt.
 need() {
     if ! command -v dpkg-query >/dev/null; then
-        say "this is not a Debian system: taking it that it has what these packages bring: $*"
+        say "this is not a Debian system: assuming that it has the contents of these packages: $*"
         return
     fi
     local package missing=()
@@ -36,7 +36,7 @@ need() {
     as_root env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends "${missing[@]}"
 }
 
-# tool NAME VERSION: the command of that tool of LLVM in that major version. Fails if there is none.
+# tool NAME VERSION: prints the command of a tool of LLVM in that major version. Fails if it is not installed.
 tool() {
     local command
     for command in "$1-$2" "$1"; do
