@@ -7,6 +7,8 @@
 #include <doctest/doctest.h>
 
 #include <cstdint>
+#include <fstream>
+#include <iterator>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -191,6 +193,21 @@ TEST_CASE("the cell map") {
              "0  sequence 0: 5 tokens, positions 0 to 4\n"
              "1  sequence 1: 5 tokens, positions 0 to 4\n");
     // [/map]
+}
+
+TEST_CASE("the cell map of the README is what describe draws") {
+    cellar::Cache<> cache{{1, 2, 4}, {.sequences = 4, .capacity = 40, .cells = 64, .batch = 32}};
+    const Sequence prompt{0};
+    feed(cache, Tokens{prompt, {0}, 20});
+    for (std::int32_t user = 1; user < 4; ++user) REQUIRE(cache.copy_prefix(prompt, {user}, 20));
+    feed(cache, Tokens{}.add({1}, {20}, 9).add({2}, {20}, 6));
+    for (int step = 0; step < 4; ++step) feed(cache, Tokens{}.add({1}, cache.next({1})).add({2}, cache.next({2})));
+    feed(cache, Tokens{{3}, {20}, 8});
+    REQUIRE(cache.remove({2}, {20}, cellar::to_end));
+
+    std::ifstream file{CELLAR_SOURCE_DIR "/README.md"};
+    const std::string readme{std::istreambuf_iterator<char>{file}, {}};
+    CHECK(readme.find("```text\n" + cellar::describe(cache) + "```") != std::string::npos);
 }
 
 // The map, the history and the masks that docs/concepts.md draws.
