@@ -37,7 +37,8 @@ struct EncoderInput {
 /// input's position on. Inputs accumulate, as the images of a conversation do; `remove` drops them.
 ///
 /// In `CacheLimits`, the capacity counts tokens of inputs. The batch limits the tokens that one pass writes, and also
-/// the tokens of a decoder's batch that reads. `positions` has no meaning: inputs and readers may stand at any position.
+/// the tokens of a decoder's batch that reads. `positions` has no meaning: inputs and the tokens that read them may
+/// stand at any position.
 ///
 /// The constructor allocates all memory for keys and values; its addresses never change. Every operation does all it
 /// says, or refuses and leaves the memory as it was. Movable, not copyable. One thread may use it at a time.

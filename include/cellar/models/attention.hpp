@@ -53,8 +53,8 @@ inline constexpr Description phi4{
 };
 
 // https://github.com/deepseek-ai/DeepSeek-V3, inference/configs/config_671B.json and inference/model.py. Each token has
-// one latent of 512 elements, which serves as key and value, followed by 64 elements of rotary key. The prediction layer
-// is not counted.
+// one latent of 512 elements, which serves as key and value, followed by 64 elements of rotary key. The prediction
+// layer is not counted.
 inline constexpr Description deepseek_v3{
     .name = "DeepSeek-V3",
     .layers = 61,

@@ -17,8 +17,8 @@ inline constexpr Description gemma2_9b{
     .full = {.shape = {8, 256, 256}, .rope = gemma2_rope},
 };
 
-// https://github.com/google/gemma_pytorch, gemma/config.py (get_config_for_4b, get_config_for_12b). Only the full layers
-// are scaled: https://github.com/google-deepmind/gemma, gemma/gm/nn/_gemma.py.
+// https://github.com/google/gemma_pytorch, gemma/config.py (get_config_for_4b, get_config_for_12b). Only the full
+// layers are scaled: https://github.com/google-deepmind/gemma, gemma/gm/nn/_gemma.py.
 inline constexpr Rope gemma3_sliding_rope{.pairing = Pairing::neox, .dims = 256, .base = 10000.0};
 inline constexpr Rope gemma3_full_rope{
     .pairing = Pairing::neox, .dims = 256, .base = 1000000.0, .scaling = LinearScaling{8.0}};
@@ -37,9 +37,9 @@ inline constexpr Description gemma3_12b{
     .full = {.shape = {8, 256, 256}, .rope = gemma3_full_rope},
 };
 
-// https://github.com/openai/gpt-oss, gpt_oss/torch/model.py has the numbers of the 120b. The number of layers of the 20b
-// is from https://docs.nvidia.com/nemo/megatron-bridge/nightly/models/llm/gpt-oss.html. The model's sinks are learned
-// numbers, not tokens, so `WindowOptions::sinks` is 0.
+// https://github.com/openai/gpt-oss, gpt_oss/torch/model.py has the numbers of the 120b. The number of layers of the
+// 20b is from https://docs.nvidia.com/nemo/megatron-bridge/nightly/models/llm/gpt-oss.html. The model's sinks are
+// learned numbers, not tokens, so `WindowOptions::sinks` is 0.
 inline constexpr Rope gpt_oss_rope{.pairing = Pairing::neox,
                                    .dims = 64,
                                    .base = 150000.0,
