@@ -51,8 +51,8 @@ std::vector<Held> held_by_all(FailingCache& cache) {
     return all;
 }
 
-/// Repeats `operation` with the first move failing, then the second, and so on, until it succeeds. A failure must change
-/// nothing. Returns the number of failures.
+/// Repeats `operation` with the first move failing, then the second, and so on, until it succeeds. A failure must
+/// change nothing. Returns the number of failures.
 template <class Operation>
 int failures_of(FailingCache& cache, Operation operation) {
     const std::vector<Held> before = held_by_all(cache);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Faults that other caches had with windows, resuming, refusals and dropped passes. Each test shows that cellar does not
-// have the fault; comments describe the fault.
+// Faults that other caches had with windows, resuming, refusals and dropped passes. Each test shows that cellar does
+// not have the fault; comments describe the fault.
 #include "../cache/numbers.hpp"
 
 using namespace cellar;

@@ -11,8 +11,8 @@
 #include <type_traits>
 #include <vector>
 
-// A model with three kinds of layers and layers without memory. Its tokens are numbers: caches hold the number, states a
-// hash of all numbers so far. So a missing or an extra token in one member is detected.
+// A model with three kinds of layers and layers without memory. Its tokens are numbers: caches hold the number, states
+// a hash of all numbers so far. So a missing or an extra token in one member is detected.
 
 namespace toy {
 

@@ -9,8 +9,8 @@
 #include <span>
 #include <vector>
 
-// A recurrent model whose state is a hash of all tokens so far, in their order. A wrong state has another hash: one that
-// leaked, was lost, is too new or too old, or saw tokens in another order.
+// A recurrent model whose state is a hash of all tokens so far, in their order. Every wrong state has another hash: one
+// that leaked, was lost, is too new or too old, or saw tokens in another order.
 
 namespace recurrent_test {
 
