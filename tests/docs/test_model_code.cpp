@@ -107,6 +107,19 @@ TEST_CASE("layers of two caches are told apart") {
     pass.commit();
 }
 
+TEST_CASE("two members that would have the same type") {
+    struct Second : Full {
+        using Full::Full;
+    };
+    cellar::Hybrid<cellar::Repeat<Full, Second>, Full, Second> memory{2, Full{{1, 1, 1}, {.capacity = 16, .batch = 4}},
+                                                                      Second{{1, 1, 2}, {.capacity = 16, .batch = 4}}};
+    auto pass = memory.begin(Tokens{{0}, {0}}).value();
+    pass.visit(0, [](auto& own, int i) { own.put(i, std::vector<float>(1), std::vector<float>(1)); });
+    pass.visit(1, [](auto& own, int i) { own.put(i, std::vector<float>(2), std::vector<float>(2)); });
+    pass.commit();
+    CHECK(memory.next({0}) == Position{1});
+}
+
 TEST_CASE("a pattern of layers that a file has") {
     const std::vector<std::string> layer_types{"sliding_attention", "sliding_attention", "full_attention"};
     const int window = 4;
