@@ -25,6 +25,8 @@ struct BookSize {
     std::int32_t batch = 1;        ///< tokens of one pass at most
     std::int32_t padding = 1;      ///< a history starts and ends at multiples of this
     std::int64_t planned_runs = 0; ///< runs of cells that a sequence has room for from the start
+    std::int64_t planned_blocks =
+        CellSetMemory::plan_of_blocks; ///< the same for blocks of visible cells, of all sequences
     Positions positions = Positions::any;
 };
 
@@ -88,7 +90,7 @@ public:
     CacheBook(const BookSize& size, const Window& window)
         : size_{size},
           window_{window},
-          table_{size.cells, size.sequences, size.planned_runs, window.sinks()},
+          table_{size.cells, size.sequences, size.planned_runs, window.sinks(), size.planned_blocks},
           pass_{size.batch},
           group_sequences_(static_cast<std::size_t>(size.batch)) {}
 

@@ -59,24 +59,27 @@ public:
 
     /// Cells that are not in the set are ignored.
     void remove_word(std::int64_t at, Word cells) {
-        std::uint32_t& branch = root_[at / branch_words];
-        std::uint32_t& block = branches()[branch].values[child_of(at)];
-        if (block == 0) return;
-        Word& word = blocks()[block].values[at % block_words];
-        word &= ~cells;
-        if (word == 0 && blocks()[block].empty()) {
-            give_block(block);
-            if (branches()[branch].empty()) give_branch(branch);
+        if (removed_from_.at != at / block_words) {
+            const std::uint32_t block = node_of(at);
+            if (block == 0) return;
+            removed_from_ = {static_cast<std::int32_t>(at / block_words), block};
         }
+        Block& block = blocks()[removed_from_.block];
+        Word& word = block.values[in_block(at)];
+        word &= ~cells;
+        if (word == 0 && block.empty()) give_block(at);
         if (at == word_of(within_.lowest) || at == word_of(within_.highest)) is_tight_ = false;
     }
 
     void clear() {
         for_each_root([&](std::int64_t i) {
-            for (std::uint32_t& block : branches()[root_[i]].values)
-                if (block != 0) give_block(block);
-            give_branch(root_[i]);
+            for (const std::uint32_t block : branches()[root_[i]].values)
+                if (block != 0) blocks().give(block);
+            branches().give(root_[i]);
+            root_[i] = 0;
         });
+        block_count_ = 0;
+        added_to_ = removed_from_ = {};
         within_ = {};
         is_tight_ = true;
     }
@@ -114,17 +117,20 @@ public:
         if (run.count != 0) visit(run);
     }
 
-    /// Calls `visit(bits)` for the cells from `range.first` on, 64 at a time, until the range is covered. The last bits
-    /// may reach beyond it; cells that do not exist are not in the set.
+    /// Calls `visit(i, bits)` for each 64 cells of a range, which begin at its cell 64 * i. The last bits may reach
+    /// beyond it; cells that do not exist are not in the set.
     template <class Visit>
     void for_each_64(CellRange range, Visit visit) const {
+        if (range.count <= 0) return;
         const std::int64_t shift = bit_of(range.first);
+        const auto joined = [shift](Word low, Word high) { return low >> shift | high << 1 << (63 - shift); };
+        const std::int64_t n = (std::int64_t{range.count} + word_bits - 1) / word_bits;
         std::int64_t at = word_of(range.first);
         const Block* block = &block_of(at);
-        for (std::int32_t done = 0; done < range.count; done += word_bits) {
-            const Word low = block->values[in_block(at)] >> shift;
+        for (std::int64_t i = 0; i < n; ++i) {
+            const Word low = block->values[in_block(at)];
             if (++at % block_words == 0) block = at < memory_->words() ? &block_of(at) : &blocks()[0];
-            visit(shift == 0 ? low : low | block->values[in_block(at)] << (word_bits - shift));
+            visit(i, joined(low, block->values[in_block(at)]));
         }
     }
 
@@ -144,7 +150,6 @@ public:
         within_ = other.within_;
         is_tight_ = other.is_tight_;
         block_count_ = other.block_count_;
-        branch_count_ = other.branch_count_;
     }
 
     /// O(1), except after the lowest or the highest cell was removed: then the search continues from there.
@@ -155,9 +160,8 @@ public:
 
     bool contains(Cell cell) const { return (word(word_of(cell)) >> bit_of(cell) & 1) != 0; }
 
-    /// What the set has taken from its memory.
+    /// How many blocks have cells of the set. At most as many branches lie above them.
     std::int64_t block_count() const { return block_count_; }
-    std::int64_t branch_count() const { return branch_count_; }
 
 private:
     static std::size_t child_of(std::int64_t at) { return static_cast<std::size_t>(at / block_words % branch_blocks); }
@@ -173,36 +177,39 @@ private:
     CellSetMemory::Blocks& blocks() const { return memory_->blocks(); }
     CellSetMemory::Branches& branches() const { return memory_->branches(); }
 
-    // A block that does not exist reads as node 0, which is empty.
-    const Block& block_of(std::int64_t at) const {
-        return blocks()[branches()[root_[at / branch_words]].values[child_of(at)]];
-    }
+    // The block of word `at`; 0, which is empty, if the set has none there.
+    std::uint32_t node_of(std::int64_t at) const { return branches()[root_[at / branch_words]].values[child_of(at)]; }
+    const Block& block_of(std::int64_t at) const { return blocks()[node_of(at)]; }
     Word word(std::int64_t at) const { return block_of(at).values[in_block(at)]; }
 
     void set(std::int64_t at, Word cells) {
+        if (added_to_.at != at / block_words) added_to_ = {static_cast<std::int32_t>(at / block_words), make_block(at)};
+        blocks()[added_to_.block].values[in_block(at)] |= cells;
+    }
+
+    [[gnu::noinline]] std::uint32_t make_block(std::int64_t at) {
         std::uint32_t& branch = root_[at / branch_words];
-        if (branch == 0) {
-            branch = branches().take();
-            ++branch_count_;
-        }
+        if (branch == 0) branch = branches().take();
         std::uint32_t& block = branches()[branch].values[child_of(at)];
         if (block == 0) {
             block = blocks().take();
             ++block_count_;
         }
-        blocks()[block].values[in_block(at)] |= cells;
+        return block;
     }
 
-    void give_block(std::uint32_t& block) {
+    // Gives back the block of word `at`, which is empty.
+    [[gnu::noinline]] void give_block(std::int64_t at) {
+        std::uint32_t& branch = root_[at / branch_words];
+        std::uint32_t& block = branches()[branch].values[child_of(at)];
+        if (added_to_.block == block) added_to_ = {};
+        if (removed_from_.block == block) removed_from_ = {};
         blocks().give(block);
         block = 0;
         --block_count_;
-    }
-
-    void give_branch(std::uint32_t& branch) {
+        if (!branches()[branch].empty()) return;
         branches().give(branch);
         branch = 0;
-        --branch_count_;
     }
 
     template <class Visit>
@@ -226,9 +233,12 @@ private:
     }
 
     Cell find_lowest() const {
-        std::int64_t at = word_of(within_.lowest);
-        for (const std::int64_t last = word_of(within_.highest); at <= last;) {
-            if (const Word cells = word(at); cells != 0) return lowest_of(at, cells);
+        const std::int64_t last = word_of(within_.highest);
+        for (std::int64_t at = word_of(within_.lowest); at <= last;) {
+            const Block& block = block_of(at);
+            for (std::size_t i = in_block(at); i < block_words; ++i)
+                if (block.values[i] != 0)
+                    return lowest_of(at - at % block_words + static_cast<std::int64_t>(i), block.values[i]);
             const std::int64_t empty = empty_words(at);
             at = (at / empty + 1) * empty;
         }
@@ -236,27 +246,34 @@ private:
     }
 
     Cell find_highest() const {
-        std::int64_t at = word_of(within_.highest);
-        for (const std::int64_t first = word_of(within_.lowest); at >= first;) {
-            if (const Word cells = word(at); cells != 0) return highest_of(at, cells);
+        const std::int64_t first = word_of(within_.lowest);
+        for (std::int64_t at = word_of(within_.highest); at >= first;) {
+            const Block& block = block_of(at);
+            for (std::size_t i = in_block(at) + 1; i-- > 0;)
+                if (block.values[i] != 0)
+                    return highest_of(at - at % block_words + static_cast<std::int64_t>(i), block.values[i]);
             const std::int64_t empty = empty_words(at);
             at = at / empty * empty - 1;
         }
         return CellBounds{}.highest;
     }
 
-    // How many words around the empty word `at` are known to be empty: those of its branch, or block, or itself.
+    // How many words to step over behind a block without further cells: the rest of it, or of its branch.
     std::int64_t empty_words(std::int64_t at) const {
-        const std::uint32_t branch = root_[at / branch_words];
-        if (branch == 0) return branch_words;
-        return branches()[branch].values[child_of(at)] == 0 ? block_words : 1;
+        return root_[at / branch_words] == 0 ? branch_words : block_words;
     }
 
     CellSetMemory* memory_;
     std::uint32_t* root_; // the numbers of branches, for 8192 cells each; 0: none
     CellBounds within_;   // contains all cells
+    // Where cells were added and removed last. From one token to the next, it is usually the same block.
+    struct Place {
+        std::int32_t at = -1; // the number of the block among the cells
+        std::uint32_t block = 0;
+    };
+    Place added_to_;
+    Place removed_from_;
     std::int32_t block_count_ = 0;
-    std::int32_t branch_count_ = 0;
     bool is_tight_ = true; // within_ is exact
 };
 

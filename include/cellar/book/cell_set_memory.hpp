@@ -80,9 +80,11 @@ public:
     using Blocks = NodePool<Word>;            ///< of 512 cells each
     using Branches = NodePool<std::uint32_t>; ///< the numbers of 16 blocks each
 
+    static constexpr std::int64_t plan_of_blocks = std::int64_t{1} << 20; // 64 MB
+
     /// `planned`: the most blocks, and the most branches, to plan with from the start. The operating system commits
     /// them as they are used.
-    CellSetMemory(Cell cells, std::int32_t sets, std::int64_t planned = default_plan)
+    CellSetMemory(Cell cells, std::int32_t sets, std::int64_t planned = plan_of_blocks)
         : words_{words_for(cells)},
           blocks_per_set_{quotient_up(words_, block_words)},
           branches_per_set_{quotient_up(blocks_per_set_, branch_blocks)},
@@ -109,7 +111,6 @@ public:
     }
 
 private:
-    static constexpr std::int64_t default_plan = std::int64_t{1} << 20; // 64 MB
     static constexpr std::int64_t quotient_up(std::int64_t n, std::int64_t unit) { return (n + unit - 1) / unit; }
 
     std::int64_t words_;

@@ -5,6 +5,7 @@
 #include <cellar/base/contract.hpp>
 #include <cellar/base/plan.hpp>
 #include <cellar/base/result.hpp>
+#include <cellar/base/zeroed.hpp>
 #include <cellar/book/defragmentation.hpp>
 #include <cellar/book/free_cells.hpp>
 #include <cellar/book/owner_count.hpp>
@@ -24,18 +25,19 @@
 
 namespace cellar::detail {
 
-/// The cells of one sequence. Two cache lines, because a pass reads a record for every token.
+/// The cells of one sequence, in two cache lines, because a pass reads a record for every token.
 struct alignas(64) SequenceRecord {
     SequenceRecord(std::int64_t planned_runs, CellSetMemory& sets, std::int32_t index, std::int32_t sinks)
         : runs{planned_runs}, visible{sets, index, sinks} {}
 
     PositionRuns runs;
     VisibleCells visible;
-    Position expected{};              ///< of the next token of batch number `batch`, while that is checked
-    std::uint32_t batch = 0;          ///< the last batch that was checked and had tokens of this sequence
-    std::int32_t tokens_in_batch = 0; ///< scratch memory of `CellTable::reserve`
-    bool in_pass = false;             ///< the sequence has tokens in the open pass
+    Position expected{};     ///< of the next token of batch number `batch`, while that is checked
+    std::uint32_t batch = 0; ///< the last batch that was checked and had tokens of this sequence
+    bool in_pass = false;    ///< the sequence has tokens in the open pass
 };
+
+static_assert(sizeof(SequenceRecord) == 128);
 
 /// Which sequence owns which cells, and which cells are free. It knows neither windows nor passes; `CacheBook` does.
 ///
@@ -44,12 +46,14 @@ struct alignas(64) SequenceRecord {
 class CellTable {
 public:
     /// `planned_runs`: the runs that each sequence has room for from the start; `sinks`: first positions that are
-    /// always visible.
-    CellTable(Cell cells, std::int32_t sequences, std::int64_t planned_runs, std::int32_t sinks)
+    /// always visible; `planned_blocks`: see `CellSetMemory`.
+    CellTable(Cell cells, std::int32_t sequences, std::int64_t planned_runs, std::int32_t sinks,
+              std::int64_t planned_blocks)
         : cells_{cells},
           free_{cells},
           owners_{cells, sequences},
-          sets_{std::make_unique<CellSetMemory>(cells, sequences)} {
+          sets_{std::make_unique<CellSetMemory>(cells, sequences, planned_blocks)},
+          tokens_in_batch_{sequences} {
         sequences_.reserve(static_cast<std::size_t>(sequences));
         for (std::int32_t s = 0; s < sequences; ++s) sequences_.emplace_back(planned_runs, *sets_, s, sinks);
     }
@@ -138,7 +142,7 @@ public:
         target.runs.reserve(source.runs.runs() - target.runs.runs() + 2);
         if (sets_->is_complete()) return;
         sets_->blocks().reserve(source.visible.cells().block_count());
-        sets_->branches().reserve(source.visible.cells().branch_count());
+        sets_->branches().reserve(source.visible.cells().block_count());
     }
 
     /// `to` gives up its own cells and shares those of `from` below position `length`. No data moves. Nothing happens
@@ -218,22 +222,22 @@ private:
     void reserve_each(IdSpan<Sequence> sequences) {
         const struct Count {
             ~Count() { // also if there is no memory
-                for (const Sequence s : sequences) table.unchecked(s).tokens_in_batch = 0;
+                for (const Sequence s : sequences) tokens[s.value] = 0;
             }
-            CellTable& table;
             IdSpan<Sequence> sequences;
-        } count{*this, sequences};
+            ZeroedArray<std::int32_t>& tokens;
+        } count{sequences, tokens_in_batch_};
         auto blocks = static_cast<std::int64_t>(sequences.size());
         std::int64_t branches = blocks;
-        for (const Sequence s : sequences) ++unchecked(s).tokens_in_batch;
+        for (const Sequence s : sequences) ++tokens_in_batch_[s.value];
         for (const Sequence s : sequences) {
-            SequenceRecord& r = unchecked(s);
-            const std::int32_t tokens = std::exchange(r.tokens_in_batch, 0);
+            const std::int32_t tokens = std::exchange(tokens_in_batch_[s.value], 0);
             if (tokens == 0) continue; // not its first mention
+            SequenceRecord& r = unchecked(s);
             r.runs.reserve(runs_for(tokens));
             const CellSet& set = r.visible.cells();
             blocks += sets_->max_blocks(r.runs.tokens(), r.runs.runs()) - set.block_count();
-            branches += sets_->max_branches(r.runs.tokens(), r.runs.runs()) - set.branch_count();
+            branches += sets_->max_branches(r.runs.tokens(), r.runs.runs());
         }
         if (sets_->is_complete()) return;
         sets_->blocks().reserve(blocks);
@@ -246,7 +250,13 @@ private:
     }
 
     void disown(SequenceRecord& r, Position from, Position to) {
-        for_each_word(r, from, to, [&](std::int64_t at, Word cells) { disown(r, at, cells); });
+        if (r.runs.empty()) return;
+        if (from <= r.runs.first() && r.runs.last() < to) {
+            for_each_word(r, from, to, [&](std::int64_t at, Word cells) { disown(at, cells); });
+            r.visible.reset();
+        } else {
+            for_each_word(r, from, to, [&](std::int64_t at, Word cells) { disown(r, at, cells); });
+        }
     }
 
     // Visits the cells of a sequence at positions [from, to) as bits of words. Where all of its cells are visible and
@@ -263,8 +273,10 @@ private:
 
     void disown(SequenceRecord& r, std::int64_t at, Word cells) {
         r.visible.erased_word(at, cells);
-        free_.give_word(at, owners_.drop_word(at, cells));
+        disown(at, cells);
     }
+
+    void disown(std::int64_t at, Word cells) { free_.give_word(at, owners_.drop_word(at, cells)); }
 
     std::int32_t count_shared(const PositionRuns& runs, Position from, Position to) const {
         std::int32_t count = 0;
@@ -336,6 +348,7 @@ private:
     OwnerCount owners_;
     std::unique_ptr<CellSetMemory> sets_; // at a fixed address, for the records
     std::vector<SequenceRecord> sequences_;
+    ZeroedArray<std::int32_t> tokens_in_batch_; // scratch memory of reserve_each
 };
 
 } // namespace cellar::detail

@@ -58,24 +58,21 @@ void write_mask_word(Word bits, T* out, std::index_sequence<Byte...>) {
 template <class T>
 void write_mask_row(const CellSet& visible, CellRange history, T* row) {
     constexpr std::make_index_sequence<8> bytes;
-    std::int32_t left = history.count;
-    visible.for_each_64(history, [&](Word bits) {
-        if (left >= 64) {
-            write_mask_word(bits, row, bytes);
-            row += 64;
-            left -= 64;
-        } else {
-            T rest[64];
-            write_mask_word(bits, rest, bytes);
-            std::memcpy(row, rest, static_cast<std::size_t>(left) * sizeof(T));
-        }
+    const std::int32_t rest = history.count % 64;
+    const std::int32_t whole = history.count - rest;
+    visible.for_each_64({history.first, whole},
+                        [=](std::int64_t i, Word bits) { write_mask_word(bits, row + 64 * i, bytes); });
+    visible.for_each_64({history.first + whole, rest}, [=](std::int64_t, Word bits) {
+        T last[64];
+        write_mask_word(bits, last, bytes);
+        std::memcpy(row + whole, last, static_cast<std::size_t>(rest) * sizeof(T));
     });
 }
 
 /// Writes the row as bits, 64 cells per word, from the first cell of `history` on. Bits beyond it are unspecified.
 /// O(history / 64).
 inline void write_mask_bits(const CellSet& visible, CellRange history, std::uint64_t* row) {
-    visible.for_each_64(history, [&](Word bits) { *row++ = bits; });
+    visible.for_each_64(history, [row](std::int64_t i, Word bits) { row[i] = bits; });
 }
 
 } // namespace cellar::detail

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Books whose sequences reserve memory as they grow.
+#include <cellar/base/tokens.hpp>
+#include <cellar/book/audit.hpp>
+#include <cellar/book/cache_book.hpp>
+#include <cellar/window/sliding_window.hpp>
+
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <random>
+#include <vector>
+
+using namespace cellar;
+using namespace cellar::detail;
+
+namespace {
+
+struct Random {
+    std::mt19937 engine;
+    int operator()(int min, int max) { return std::uniform_int_distribution<int>{min, max}(engine); }
+};
+
+using Book = CacheBook<SlidingWindow<>>;
+
+constexpr Cell cells = 3 * 8192;
+constexpr std::int32_t sequences = 6;
+
+Book book(std::int32_t width, std::int64_t planned_runs, std::int64_t planned_blocks) {
+    const SlidingWindow<> window = SlidingWindow<>{width, {.sinks = 3}}.resolved(sequences, cells);
+    return {{.cells = cells,
+             .sequences = sequences,
+             .batch = 600,
+             .planned_runs = planned_runs,
+             .planned_blocks = planned_blocks},
+            window};
+}
+
+/// What the tokens of the open pass see.
+std::vector<std::vector<CellRange>> visible(Book& book) {
+    std::vector<std::vector<CellRange>> rows;
+    book.for_each_visible_row([&](std::int64_t, const CellSet& set) {
+        rows.emplace_back();
+        set.for_each_run([&](CellRange run) { rows.back().push_back(run); });
+    });
+    return rows;
+}
+
+Tokens random_batch(const Book& book, Random& random) {
+    Tokens tokens;
+    const bool one_each = random(0, 1) == 0;
+    for (int i = random(1, 3); i > 0; --i) {
+        const Sequence s{random(0, sequences - 1)};
+        const int first = random(0, 9) == 0 ? random(0, book.next(s).value) : book.next(s).value;
+        for (int n = one_each ? 1 : random(1, 190), p = 0; p < n; ++p) tokens.add(s, {first + p});
+    }
+    return tokens;
+}
+
+} // namespace
+
+TEST_CASE("a book that planned no memory agrees with one that planned all of it") {
+    for (unsigned seed = 0; seed < 12; ++seed) {
+        CAPTURE(seed);
+        Random random{std::mt19937{seed}};
+        const std::int32_t width = seed % 2 == 0 ? cells : random(1, 900);
+        Book complete = book(width, cells, sequences * cells);
+        Book growing = book(width, 0, 0);
+        const auto both = [&](auto operation) {
+            operation(complete);
+            operation(growing);
+        };
+        for (int step = 0; step < 400; ++step) {
+            const int choice = random(0, 9);
+            const Sequence s{random(0, sequences - 1)};
+            if (choice == 0) {
+                const Sequence to{random(0, sequences - 1)};
+                const int length = random(0, complete.next(s).value);
+                both([&](Book& b) {
+                    b.table().prepare_copy_prefix(s, to, length);
+                    b.table().finish_copy_prefix(s, to, length);
+                });
+            } else if (choice == 1) {
+                const int begin = random(0, complete.next(s).value);
+                const int end = random(0, 1) == 0 ? INT32_MAX : random(begin, complete.next(s).value);
+                both([&](Book& b) {
+                    auto removal = b.table().prepare_remove(s, {begin}, {end}, MovedKeys::rotated, begin - end);
+                    if (removal) b.table().finish_remove(*removal);
+                });
+            } else if (choice == 2 && random(0, 5) == 0) {
+                both([&](Book& b) {
+                    const Defragmentation moves = b.table().prepare_defragment();
+                    b.table().finish_defragment(moves);
+                });
+            } else {
+                const Tokens tokens = random_batch(complete, random);
+                const bool look = random(0, 5) == 0;
+                const bool keep = random(0, 2) != 0;
+                const auto prepare = [&](Book& b) { return look ? b.prepare_look(tokens) : b.prepare_open(tokens); };
+                const bool possible = prepare(complete).has_value();
+                REQUIRE(prepare(growing).has_value() == possible);
+                if (!possible) continue;
+                both([&](Book& b) { look ? b.look(tokens) : b.open(tokens); });
+                REQUIRE(complete.pass().cells == growing.pass().cells);
+                REQUIRE(complete.pass().history == growing.pass().history);
+                if (random(0, 1) == 0) REQUIRE(visible(complete) == visible(growing));
+                both([&](Book& b) { keep && !look ? b.commit() : b.drop(); });
+            }
+            REQUIRE(complete.next(s) == growing.next(s));
+        }
+        REQUIRE(audit(growing.table()).empty());
+        REQUIRE(audit(complete.table()).empty());
+    }
+}
