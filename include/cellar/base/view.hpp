@@ -90,6 +90,10 @@ concept strided =
 } // namespace detail
 
 /// The same memory as a `StridedView`.
+template <class T, int Rank>
+constexpr StridedView<T, Rank> strided_view(const StridedView<T, Rank>& v) {
+    return v;
+}
 template <detail::strided V>
 constexpr auto strided_view(const V& v) {
     constexpr int rank = static_cast<int>(V::rank());

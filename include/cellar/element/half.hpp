@@ -9,8 +9,8 @@ namespace cellar {
 
 namespace detail {
 
-// Devices have an instruction for each direction, which compilers do not derive from the integer arithmetic below. The
-// payload of a NaN may differ.
+// Devices and 64-bit ARM processors have an instruction for each direction, which compilers do not derive from the
+// integer arithmetic below. On devices, the payload of a NaN may differ.
 #if defined(__CUDA_ARCH__)
 #define CELLAR_CONVERTS_HALF 1
 __device__ inline std::uint16_t half_bits(float value) {
@@ -31,14 +31,22 @@ __device__ inline std::uint16_t half_bits(float value) {
 __device__ inline float float_of_half(std::uint16_t bits) {
     return static_cast<float>(__builtin_bit_cast(_Float16, bits));
 }
+#elif defined(__aarch64__) && defined(__GNUC__) && !defined(__CUDACC__)
+#define CELLAR_CONVERTS_HALF 1
+inline std::uint16_t half_bits(float value) {
+    return __builtin_bit_cast(std::uint16_t, static_cast<__fp16>(value));
+}
+inline float float_of_half(std::uint16_t bits) {
+    return static_cast<float>(__builtin_bit_cast(__fp16, bits));
+}
 #endif
 
 } // namespace detail
 
 /// IEEE 754 binary16: 5 bits of exponent, 10 of fraction. A storage type: arithmetic is done in float.
 ///
-/// Conversion from float rounds to nearest, ties to even. Infinities, subnormals and the sign of zero are kept, and a
-/// NaN stays a NaN.
+/// Conversion from float rounds to nearest, ties to even. Infinities, subnormals and the sign of zero are kept. A NaN
+/// keeps its sign and the highest bits of its payload, and becomes quiet.
 struct half {
     std::uint16_t bits;
 
@@ -79,9 +87,10 @@ struct half {
         const std::int32_t taken_off = subnormal & two_to_minus_14;
         const float number = __builtin_bit_cast(float, larger) - __builtin_bit_cast(float, taken_off);
         const std::int32_t special = ((31 << 23) - 1 - magnitude) >> 31 & infinity; // an infinity or a NaN
+        const std::int32_t quiet = ((31 << 23) - magnitude) >> 31 & quiet_nan;
         const std::uint32_t sign = static_cast<std::uint32_t>(bits & 0x8000) << 16;
-        return __builtin_bit_cast(float, __builtin_bit_cast(std::uint32_t, number) | static_cast<std::uint32_t>(special)
-                                             | sign);
+        return __builtin_bit_cast(float, __builtin_bit_cast(std::uint32_t, number)
+                                             | static_cast<std::uint32_t>(special | quiet) | sign);
     }
 
     CELLAR_FUNCTION static constexpr half from_bits(std::uint16_t bits) {
@@ -96,6 +105,7 @@ private:
     static constexpr std::int32_t two_to_minus_14 = 113 << 23; // the smallest normal half
     static constexpr std::int32_t two_to_16 = 143 << 23;       // twice the largest power of two
     static constexpr std::int32_t infinity = 255 << 23;
+    static constexpr std::int32_t quiet_nan = 1 << 22; // the bit that tells it from a signalling NaN
 };
 
 #undef CELLAR_CONVERTS_HALF

@@ -32,8 +32,24 @@ void rotate_pairs(const Mapping& mapping, E* memory, const Rotation& rotation, c
     }
 }
 
-/// The same for contiguous rows. 16-bit elements are converted to floats row by row, because conversions of whole rows
-/// compile to vector code, and conversions of single elements within a pair do not.
+/// Rotates pairs (first[i], second[i]) by factors[i], for i < n, where n is a multiple of 8. Only if the processor has
+/// the instructions.
+template <class Rotation, class Factor, class Vector = VectorConversion>
+CELLAR_VECTOR_FUNCTION void rotate_halves(const Rotation& rotation, const Factor* factors, half* first, half* second,
+                                          std::int64_t n) {
+    for (std::int64_t i = 0; i < n; i += 8) {
+        float a[8];
+        float b[8];
+        Vector::run8(first + i, a);
+        Vector::run8(second + i, b);
+        for (std::int64_t k = 0; k < 8; ++k) rotation.rotate(a[k], b[k], factors[i + k]);
+        Vector::run8(a, first + i);
+        Vector::run8(b, second + i);
+    }
+}
+
+/// Rotates pairs [begin, end) of a run of contiguous rows. 16-bit elements are converted to floats row by row, because
+/// conversions of whole rows compile to vector code, and conversions of single elements within a pair do not.
 template <class Mapping, class E, class Rotation, class Factor>
 void rotate_rows(const Mapping& mapping, E* memory, const Rotation& rotation, const Factor* factors,
                  const KeyRotation& run, int begin, int end) {
@@ -43,12 +59,12 @@ void rotate_rows(const Mapping& mapping, E* memory, const Rotation& rotation, co
         return rotate_pairs(mapping, memory, rotation, factors, run, begin, end);
     const std::int64_t heads = std::int64_t{mapping.heads()} * run.count;
     E* const first = memory + mapping(run.first, 0, 0);
-    if constexpr (std::is_same_v<E, half>) {
-        const bool whole = (end - begin) % HalfConversion::width == 0;
-        if (HalfConversion::is_available() && whole && lie_in_two_spans(rotation, begin, end)) {
+    if constexpr (VectorConversion::exists && std::is_same_v<E, half>) {
+        const bool whole = (end - begin) % 8 == 0;
+        if (VectorConversion::is_available() && whole && lie_in_two_spans(rotation, begin, end)) {
             for (E* head = first; head != first + heads * dim; head += dim)
-                HalfConversion::rotate(rotation, factors, head + rotation.first(begin), head + rotation.second(begin),
-                                       end - begin);
+                rotate_halves(rotation, factors, head + rotation.first(begin), head + rotation.second(begin),
+                              end - begin);
             return;
         }
     }
