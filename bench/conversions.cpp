@@ -30,7 +30,7 @@ struct Rows {
     /// Converts all rows as often as it takes for the clock to measure it.
     template <class Convert>
     void time(Stopwatch& watch, Convert convert) {
-        const int times = static_cast<int>(std::max<std::size_t>(1, (std::size_t{1} << 19) / from.size()));
+        const int times = static_cast<int>(std::max<std::size_t>(1, (std::size_t{1} << 17) / from.size()));
         watch.start();
         for (int i = 0; i < times; ++i) {
             for (std::size_t first = 0; first < from.size(); first += row)
