@@ -16,6 +16,7 @@ void add_removal();
 void add_defragmentation();
 void add_states();
 void add_hybrids();
+void add_model_loop();
 void add_conversions();
 void add_limits();
 

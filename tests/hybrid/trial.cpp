@@ -242,6 +242,7 @@ void Trial::settle() const {
 void Trial::compare(bool look) const {
     for (const auto& m : members_) m->check(look);
     for (int s = 0; s < sequences_; ++s) {
+        trace_.expect(whole_.next(s) == next(s), "next(s", s, ") is ", whole_.next(s), ", expected ", next(s));
         int nearest = 0;
         for (int p = 0; p < next(s) + 6; ++p) {
             const bool all = can_resume(s, p);

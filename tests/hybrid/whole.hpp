@@ -36,6 +36,7 @@ public:
     virtual HybridAnswer remove(int s, int begin, int end) = 0;
     virtual HybridAnswer copy_prefix(int from, int to, int length) = 0;
     virtual bool can_resume(int s, int p) const = 0;
+    virtual int next(int s) const = 0;
     virtual int resumable_prefix(int s, int p) const = 0;
     virtual void defragment() = 0;
 };

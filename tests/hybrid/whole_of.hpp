@@ -141,6 +141,7 @@ public:
         return answer(memory_.copy_prefix({from}, {to}, length));
     }
     bool can_resume(int s, int p) const override { return memory_.can_resume({s}, {p}); }
+    int next(int s) const override { return memory_.next({s}).value; }
     int resumable_prefix(int s, int p) const override { return memory_.resumable_prefix({s}, {p}).value; }
     void defragment() override { memory_.defragment(); }
 

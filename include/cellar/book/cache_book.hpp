@@ -82,7 +82,7 @@ struct OpenPass {
 ///
 /// Costs, with n tokens in the batch, m positions in a sequence and C cells: `open`, `commit` and `drop` are O(n log C)
 /// amortised, plus, for a token inserted before others of its sequence, the runs behind it. `can_resume` is O(log m).
-/// The history is found in O(C / 4096) at worst.
+/// The history is found in O(C / 8192) at worst.
 template <WindowPolicy Window>
 class CacheBook {
 public:

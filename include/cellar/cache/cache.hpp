@@ -79,7 +79,7 @@ public:
 
     /// `to` gives up its own cells and shares those of `from` below position `length`. No data moves, and it never
     /// refuses. Nothing happens if both are the same sequence. O(runs of both + 64-cell words they span + cells /
-    /// 4096), where a run is neighbouring positions in neighbouring cells. Throws `std::bad_alloc`, with nothing
+    /// 8192), where a run is neighbouring positions in neighbouring cells. Throws `std::bad_alloc`, with nothing
     /// changed, if `from` has more runs than `to` was planned for and there is no memory for them.
     Result<void> copy_prefix(Sequence from, Sequence to, std::int32_t length,
                              const std::source_location& where = std::source_location::current()) {

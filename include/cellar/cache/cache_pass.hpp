@@ -117,13 +117,6 @@ public:
 private:
     friend struct MemoryAccess;
 
-    /// The keys and values of a layer.
-    template <class Keys, class Values>
-    struct LayerRows {
-        Keys keys;
-        Values values;
-    };
-
     CachePass(State& the_state, std::int32_t count, CellRange history, bool reserved)
         : Base{the_state, count, history, reserved, true} {}
 

@@ -17,7 +17,8 @@ class ChunkedAttention {
     static_assert(Size >= 0, "ChunkedAttention: the size counts positions");
 
 public:
-    constexpr explicit ChunkedAttention(WindowOptions options = {}) requires(Size != dynamic_width)
+    constexpr ChunkedAttention() requires(Size != dynamic_width) : ChunkedAttention{WindowOptions{}} {}
+    constexpr explicit ChunkedAttention(WindowOptions options) requires(Size != dynamic_width)
         : ChunkedAttention{Size, options.sinks, detail::Retention{options.retention}} {}
 
     constexpr explicit ChunkedAttention(std::int32_t size, WindowOptions options = {}) requires(Size == dynamic_width)

@@ -17,7 +17,8 @@ class SlidingWindow {
     static_assert(Width >= 0, "SlidingWindow: the width counts tokens");
 
 public:
-    constexpr explicit SlidingWindow(WindowOptions options = {}) requires(Width != dynamic_width)
+    constexpr SlidingWindow() requires(Width != dynamic_width) : SlidingWindow{WindowOptions{}} {}
+    constexpr explicit SlidingWindow(WindowOptions options) requires(Width != dynamic_width)
         : SlidingWindow{Width, options.sinks, detail::Retention{options.retention}} {}
 
     constexpr explicit SlidingWindow(std::int32_t width, WindowOptions options = {}) requires(Width == dynamic_width)
