@@ -169,7 +169,7 @@ TEST_CASE("invalid arguments of RopeShift are violations") {
     CHECK(violation_of([] {
               RopeShift<>{{1.0}, -1};
           })
-          == "RopeShift: the first rotary element is -1, expected 0 or more");
+          == "RopeShift: the first rotary element is -1, expected 0 to 268435455");
     CHECK(violation_of([] { RopeShift<>::per_layer({}); }) == "RopeShift: no layer, expected at least one");
     const auto shift = RopeShift<>::per_layer({{1.0}, {1.0}});
     const auto rotation_of = [&](int layer) { return violation_of([&] { shift.rotation(layer); }); };
