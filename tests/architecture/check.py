@@ -38,7 +38,7 @@ INTERNAL = ("book/", "mask/", "store/", "kernel/", "backend/host/", "backend/kok
 
 # Folders of tests that belong to no room.
 SUITES = {
-    "architecture", "compile_fail", "conformance", "consumer", "docs", "examples", "faults", "headers", "link", "naive",
+    "architecture", "assembly", "compile_fail", "conformance", "consumer", "docs", "examples", "faults", "headers", "link", "naive",
     "packaging", "property", "static",
 }
 

@@ -36,21 +36,49 @@ void copy_run(const E* from, E* to, std::int64_t n) {
 }
 
 #if defined(__SSE2__) && defined(__GNUC__) && !defined(__CUDACC__)
+#define CELLAR_STREAMS 1
 
 // With the compilers' builtins, because <emmintrin.h> is not part of the standard library.
-struct Streamed {
-    using Words = long long __attribute__((vector_size(16)));
-
-    static void write(const void* from, void* to) {
-        Words words;
-        std::memcpy(&words, from, sizeof(words));
+inline void stream_line(const void* from, void* to) {
+    using Words = long long __attribute__((vector_size(16), may_alias));
+    Words words[4];
+    std::memcpy(words, from, sizeof(words));
+    for (int k = 0; k < 4; ++k) {
 #if defined(__clang__)
-        __builtin_nontemporal_store(words, static_cast<Words*>(to));
+        __builtin_nontemporal_store(words[k], static_cast<Words*>(to) + k);
 #else
-        __builtin_ia32_movntdq(static_cast<Words*>(to), words);
+        __builtin_ia32_movntdq(static_cast<Words*>(to) + k, words[k]);
 #endif
     }
-};
+}
+inline void streamed() {
+    __builtin_ia32_sfence();
+}
+
+#elif defined(__aarch64__) && defined(__GNUC__) && !defined(__CUDACC__)
+#define CELLAR_STREAMS 1
+
+// A hint, which the processor may ignore. The order of other threads' reads is that of ordinary stores.
+inline void stream_line(const void* from, void* to) {
+    using Words = long long __attribute__((vector_size(16), may_alias));
+    struct [[gnu::may_alias]] Pair {
+        Words words[2];
+    };
+    Words words[4];
+    std::memcpy(words, from, sizeof(words));
+    Pair* const pairs = static_cast<Pair*>(to);
+    asm("stnp %q1, %q2, %0" : "=Q"(pairs[0]) : "w"(words[0]), "w"(words[1]));
+    asm("stnp %q1, %q2, %0" : "=Q"(pairs[1]) : "w"(words[2]), "w"(words[3]));
+}
+inline void streamed() {}
+
+#else
+
+inline void streamed() {}
+
+#endif
+
+#if defined(CELLAR_STREAMS)
 
 /// A copy that bypasses the caches: whole lines are written without being read first. `streamed` must follow.
 template <class E>
@@ -61,13 +89,11 @@ void stream_run(const E* from, E* to, std::int64_t n) {
     const auto before = static_cast<std::int64_t>((64 - address % 64) % 64 / sizeof(E));
     copy_run(from, to, before);
     std::int64_t i = before;
-    for (; i + line <= n; i += line)
-        for (std::int64_t k = 0; k < line; k += 16 / std::int64_t{sizeof(E)}) Streamed::write(from + i + k, to + i + k);
+    for (; i + line <= n; i += line) stream_line(from + i, to + i);
     copy_run(from + i, to + i, n - i);
 }
-inline void streamed() {
-    __builtin_ia32_sfence();
-}
+
+#undef CELLAR_STREAMS
 
 #else
 
@@ -75,7 +101,6 @@ template <class E>
 void stream_run(const E* from, E* to, std::int64_t n) {
     copy_run(from, to, n);
 }
-inline void streamed() {}
 
 #endif
 
