@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <algorithm>
 #include <bit>
+#include <cstddef>
 #include <cstring>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace llama {
-
-static_assert(std::endian::native == std::endian::little, "model files are little-endian");
 
 /// An error in a file, as one line: the file, what it contains and what was expected.
 class FileError : public std::runtime_error {
@@ -26,11 +27,24 @@ struct File {
 
 File read_file(const std::string& path);
 
-/// Reads a value from an address that need not be aligned.
+/// Reads values from a little-endian file. The address need not be aligned.
+template <class T>
+void load(const char* bytes, std::span<T> values) {
+    if (values.empty()) return;
+    std::memcpy(values.data(), bytes, values.size_bytes());
+    if constexpr (std::endian::native == std::endian::big) {
+        for (T& value : values) {
+            char* const first = reinterpret_cast<char*>(&value);
+            std::reverse(first, first + sizeof value);
+        }
+    }
+}
+
+/// The same for one value.
 template <class T>
 T load(const char* bytes) {
     T value;
-    std::memcpy(&value, bytes, sizeof value);
+    load(bytes, std::span{&value, 1});
     return value;
 }
 

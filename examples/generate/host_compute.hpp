@@ -5,6 +5,7 @@
 #include "recurrence.hpp"
 #include "weights.hpp"
 #include <cellar/cellar.hpp>
+#include <cellar/element/convert.hpp>
 
 #include <Eigen/Core>
 
@@ -73,19 +74,22 @@ private:
         bool transposed; // [head_dim, cells]
     };
 
-    /// One head of keys or values: in place if the layout allows it, else converted.
+    /// One head of keys or values, as it lies in memory: in place if its elements are floats, else converted.
     template <class View>
     static Head head_of(const View& view, int head, Matrix& converted) {
-        if constexpr (std::is_same_v<typename View::value_type, float>) {
-            const float* const first = &view(0, head, 0);
-            if (view.stride(2) == 1) return {{first, view.extent(0), view.extent(2), Stride{view.stride(0)}}, false};
-            if (view.stride(0) == 1) return {{first, view.extent(2), view.extent(0), Stride{view.stride(2)}}, true};
+        using Element = typename View::value_type;
+        const bool transposed = view.stride(2) != 1; // then the cells are contiguous
+        const int row = transposed ? 2 : 0;
+        const int column = transposed ? 0 : 2;
+        const cellar::StridedView<const Element, 2> lines{
+            &view(0, head, 0), {view.extent(row), view.extent(column)}, {view.stride(row), view.stride(column)}};
+        if constexpr (std::is_same_v<Element, float>) {
+            return {{lines.pointer, lines.extent(0), lines.extent(1), Stride{lines.stride(0)}}, transposed};
+        } else {
+            converted.resize(lines.extent(0), lines.extent(1));
+            cellar::convert(lines, cellar::contiguous_view(converted.data(), converted.rows(), converted.cols()));
+            return {{converted.data(), converted.rows(), converted.cols(), Stride{converted.cols()}}, transposed};
         }
-        converted.resize(view.extent(0), view.extent(2));
-        for (Eigen::Index cell = 0; cell < converted.rows(); ++cell)
-            for (Eigen::Index i = 0; i < converted.cols(); ++i)
-                converted(cell, i) = static_cast<float>(view(cell, head, i));
-        return {{converted.data(), converted.rows(), converted.cols(), Stride{converted.cols()}}, false};
     }
 
     /// Attention of one query head.

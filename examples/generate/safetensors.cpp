@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "safetensors.hpp"
 
+#include <cellar/element/convert.hpp>
 #include <cellar/element/element.hpp>
 
 #include <nlohmann/json.hpp>
@@ -9,6 +10,7 @@
 #include <cmath>
 #include <cstddef>
 #include <limits>
+#include <span>
 #include <utility>
 
 namespace llama {
@@ -172,21 +174,23 @@ void Safetensors::check_coverage() const {
 }
 
 std::vector<float> Safetensors::convert(const Tensor& tensor) const {
-    const std::uint64_t size = size_of(tensor.type);
-    std::vector<float> values((tensor.end - tensor.begin) / size);
-    const char* bytes = data_.data() + tensor.begin;
-    for (std::size_t i = 0; i < values.size(); ++i, bytes += size) {
-        switch (tensor.type) {
-        case Type::f16:
-            values[i] = static_cast<float>(load<cellar::half>(bytes));
-            break;
-        case Type::bf16:
-            values[i] = static_cast<float>(load<cellar::bfloat16>(bytes));
-            break;
-        case Type::f32:
-            values[i] = load<float>(bytes);
-            break;
-        }
+    const char* const bytes = data_.data() + tensor.begin;
+    std::vector<float> values((tensor.end - tensor.begin) / size_of(tensor.type));
+    const auto read = [&]<class Element>(Element) {
+        std::vector<Element> elements(values.size());
+        load(bytes, std::span{elements});
+        cellar::convert(elements, values);
+    };
+    switch (tensor.type) {
+    case Type::f16:
+        read(cellar::half{});
+        break;
+    case Type::bf16:
+        read(cellar::bfloat16{});
+        break;
+    case Type::f32:
+        load(bytes, std::span{values});
+        break;
     }
     return values;
 }

@@ -3,7 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
+#include <span>
 #include <string>
 
 namespace llama {
@@ -104,12 +104,12 @@ private:
 
     Matrix matrix(Eigen::Index rows, Eigen::Index columns) {
         Matrix m(rows, columns);
-        const std::size_t bytes = sizeof(float) * static_cast<std::size_t>(m.size());
-        std::memcpy(m.data(), file_.bytes.data() + offset_, bytes);
+        const std::span values{m.data(), static_cast<std::size_t>(m.size())};
+        load(file_.bytes.data() + offset_, values);
         if (!m.allFinite()) {
             fail("the tensor at byte " + std::to_string(offset_) + " holds values that are not finite numbers");
         }
-        offset_ += bytes;
+        offset_ += values.size_bytes();
         return m;
     }
 

@@ -3,9 +3,9 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <map>
 #include <set>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -40,7 +40,7 @@ public:
                  + shape(rows, columns));
         }
         Matrix m(rows, columns);
-        std::memcpy(m.data(), file_.bytes.data() + tensor.begin, sizeof(float) * static_cast<std::size_t>(m.size()));
+        llama::load(file_.bytes.data() + tensor.begin, std::span{m.data(), static_cast<std::size_t>(m.size())});
         if (!m.allFinite())
             fail(std::string{"tensor "} + in_quotes(name) + " holds values that are not finite numbers");
         used_.insert(name);

@@ -2,6 +2,7 @@
 #include "generate/memory.hpp"
 #include "generate/model.hpp"
 #include "generate/sampler.hpp"
+#include "little_endian.hpp"
 #include "llama2c/checkpoint.hpp"
 #include "skip.hpp"
 #include "tiny_model.hpp"
@@ -38,7 +39,7 @@ std::string failure(const std::vector<char>& bytes) {
 /// The same for a valid checkpoint with one number of its header replaced.
 std::string failure(std::size_t field, std::int32_t value) {
     std::vector<char> bytes = tiny_checkpoint();
-    std::memcpy(bytes.data() + field * sizeof value, &value, sizeof value);
+    replace(bytes, field * sizeof value, value);
     return failure(bytes);
 }
 

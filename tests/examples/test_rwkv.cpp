@@ -14,7 +14,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <fstream>
 #include <random>
 #include <span>
@@ -35,7 +34,7 @@ const rwkv::Rwkv& model() {
 std::vector<float> floats(const std::string& name) {
     const std::vector<char> bytes = llama::read_file(rwkv_folder + name).bytes;
     std::vector<float> values(bytes.size() / sizeof(float));
-    std::memcpy(values.data(), bytes.data(), values.size() * sizeof(float));
+    llama::load(bytes.data(), std::span{values});
     return values;
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "generate/file.hpp"
+#include "little_endian.hpp"
 #include "rwkv/checkpoint.hpp"
 #include "rwkv_files.hpp"
 #include "skip.hpp"
@@ -9,7 +10,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <string>
 #include <vector>
 
@@ -26,7 +26,7 @@ TEST_CASE("rwkv: a file that is not a model is refused") {
     };
     const auto with = [&](std::size_t at, std::uint32_t word) {
         std::vector<char> bytes = valid;
-        std::memcpy(bytes.data() + at, &word, sizeof word);
+        replace(bytes, at, word);
         return failure(bytes);
     };
     const auto cut = [&](std::size_t size) { return failure({valid.begin(), valid.begin() + std::ptrdiff_t(size)}); };

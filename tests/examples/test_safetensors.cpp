@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "generate/huggingface.hpp"
+#include "little_endian.hpp"
 #include "tiny_model.hpp"
 
 #include <doctest/doctest.h>
@@ -9,6 +10,7 @@
 #include <filesystem>
 #include <functional>
 #include <random>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -86,7 +88,7 @@ TEST_CASE("safetensors: a model with recurrent layers is read") {
 TEST_CASE("safetensors: half and bfloat16 become float") {
     SafetensorsWriter file;
     const std::uint16_t bits[] = {0x3c00, 0xc000, 0x0001, 0x3f80, 0xc000, 0x0080};
-    file.data.assign(reinterpret_cast<const char*>(bits), sizeof bits);
+    file.data = little_endian(std::span<const std::uint16_t>{bits});
     file.header["a"] = {{"dtype", "F16"}, {"shape", {3}}, {"data_offsets", {0, 6}}};
     file.header["b"] = {{"dtype", "BF16"}, {"shape", {1, 3}}, {"data_offsets", {6, 12}}};
     const llama::Safetensors read{llama::File{"f", file.bytes()}};

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "generate/weights.hpp"
+#include "little_endian.hpp"
 
 #include <Eigen/Core>
 #include <nlohmann/json.hpp>
@@ -128,7 +129,7 @@ struct SafetensorsWriter {
 
     void add(const std::string& name, const llama::Matrix& m, bool is_vector = false) {
         const std::size_t begin = data.size();
-        data.append(reinterpret_cast<const char*>(m.data()), sizeof(float) * static_cast<std::size_t>(m.size()));
+        data += little_endian(m);
         const std::vector<Eigen::Index> shape =
             is_vector ? std::vector{m.cols()} : std::vector<Eigen::Index>{m.rows(), m.cols()};
         header[name] = {{"dtype", "F32"}, {"shape", shape}, {"data_offsets", {begin, data.size()}}};
@@ -137,11 +138,8 @@ struct SafetensorsWriter {
     std::vector<char> bytes() const { return bytes(header.dump()); }
 
     std::vector<char> bytes(const std::string& text) const {
-        const std::uint64_t size = text.size();
-        std::vector<char> result(reinterpret_cast<const char*>(&size), reinterpret_cast<const char*>(&size) + 8);
-        result.insert(result.end(), text.begin(), text.end());
-        result.insert(result.end(), data.begin(), data.end());
-        return result;
+        const std::string file = little_endian(std::uint64_t{text.size()}) + text + data;
+        return {file.begin(), file.end()};
     }
 };
 
@@ -221,15 +219,9 @@ inline SafetensorsWriter file_of(const llama::Weights& w) {
 /// The llama2.c checkpoint of a model.
 inline std::vector<char> checkpoint_of(const llama::Weights& w) {
     const llama::Config& c = w.config;
-    std::vector<char> bytes;
-    const auto integer = [&](std::int32_t value) {
-        const char* begin = reinterpret_cast<const char*>(&value);
-        bytes.insert(bytes.end(), begin, begin + sizeof value);
-    };
-    const auto floats = [&](const auto& m) {
-        const char* begin = reinterpret_cast<const char*>(m.data());
-        bytes.insert(bytes.end(), begin, begin + sizeof(float) * static_cast<std::size_t>(m.size()));
-    };
+    std::string bytes;
+    const auto integer = [&](std::int32_t value) { bytes += little_endian(value); };
+    const auto floats = [&](const auto& m) { bytes += little_endian(m); };
     const auto all = [&](auto member) {
         for (const llama::LayerWeights& layer : w.layers) floats(member(layer));
     };
@@ -251,7 +243,7 @@ inline std::vector<char> checkpoint_of(const llama::Weights& w) {
     floats(w.norm);
     floats(llama::Matrix::Zero(c.max_position_embeddings, c.head_dim).eval());
     if (!c.tie_word_embeddings) floats(w.classifier);
-    return bytes;
+    return {bytes.begin(), bytes.end()};
 }
 
 /// Compares the decay with a tolerance, because it is computed from the parameter in the file.
