@@ -2,6 +2,7 @@
 
 // The code of docs/put-it-into-your-model.md that is not in examples/09_transformer.cpp.
 #include <cellar/cellar.hpp>
+#include <cellar/element/convert.hpp>
 
 #include <doctest/doctest.h>
 
@@ -48,11 +49,10 @@ private:
 // [/member]
 
 // [row]
-/// A row as float: one loop over neighbouring elements, which compilers turn into vector instructions.
+/// A row as float, by the processor's vector instructions.
 void read_row(const cellar::StridedView<const cellar::half, 3>& keys, std::int64_t cell, std::int64_t head,
               std::vector<float>& row) {
-    const cellar::half* const first = &keys(cell, head, 0);
-    for (std::size_t d = 0; d < row.size(); ++d) row[d] = static_cast<float>(first[d]);
+    cellar::convert({&keys(cell, head, 0), row.size()}, row);
 }
 // [/row]
 
