@@ -5,12 +5,20 @@
 #include <cellar/book/cell_table.hpp>
 
 #include <algorithm>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
 
 namespace cellar::detail {
+
+inline std::string text(std::integral auto number) {
+    return std::to_string(number);
+}
+inline std::string text(Position p) {
+    return std::to_string(p.value);
+}
 
 /// Recounts everything a table tracks from its sequences' runs. Returns the first contradiction, or an empty string.
 /// O(cells + tokens of all sequences).

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What a translation unit that makes and uses one cache costs to compile.
+#include <cellar/cellar.hpp>
+
+#include <vector>
+
+using Cache = cellar::Cache<cellar::StandardV<float>>;
+
+Cache make_cache() {
+    return {{32, 8, 128}, {.sequences = 4, .capacity = 4096, .batch = 512}};
+}
+
+float step(Cache& cache, const std::vector<float>& rows) {
+    auto pass = cache.begin(cellar::Tokens{{0}, cache.next({0}), 1});
+    if (!pass) return 0;
+    float sum = 0;
+    for (int layer = 0; layer < cache.layers(); ++layer) {
+        pass->put(layer, rows, rows);
+        const auto keys = pass->keys(layer);
+        for (const cellar::CellRange run : pass->visible(0))
+            for (int i = 0; i < run.count; ++i) sum += keys(run.first - pass->history().first + i, 0, 0);
+    }
+    pass->commit();
+    return cache.remove({0}, {0}, {1}) ? sum : 0;
+}
