@@ -259,8 +259,8 @@ private:
         }
     }
 
-    // Visits the cells of a sequence at positions [from, to) as bits of words. Where all of its cells are visible and
-    // the runs are short (sequences that decode in turn have runs of one), the bitmap is faster to read than the runs.
+    // Visits the cells of a sequence at positions [from, to) as bits of words. Sequences that decode in turn have runs
+    // of one: then the bitmap is faster to read than the runs, provided that all cells are visible.
     template <class Visit>
     static void for_each_word(const SequenceRecord& r, Position from, Position to, Visit visit) {
         const bool short_runs = r.runs.tokens() < word_bits * r.runs.runs();

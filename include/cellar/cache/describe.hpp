@@ -22,12 +22,12 @@ class CellMap {
 public:
     template <class Memory>
     CellMap(const Memory& memory, bool colour)
-        : colour_{colour}, owner_(static_cast<std::size_t>(memory.cells()), nobody) {
+        : colour_{colour}, owner_(static_cast<std::size_t>(memory.cells()), no_owner) {
         for (std::int32_t s = 0; s < memory.sequences(); ++s)
             memory.visit_cells({s}, [&](Position, Cell cell, std::int32_t n) {
                 for (Cell c = cell; c < cell + n; ++c) {
                     std::int32_t& owner = owner_[static_cast<std::size_t>(c)];
-                    owner = owner == nobody ? s : several;
+                    owner = owner == no_owner ? s : several;
                 }
             });
     }
@@ -58,14 +58,14 @@ public:
     /// The letter of an owner, in colour if wanted.
     std::string symbol(std::int32_t owner) const {
         static constexpr char letters[] = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
-        if (owner == nobody) return colour_ ? "\033[90m.\033[0m" : ".";
+        if (owner == no_owner) return colour_ ? "\033[90m.\033[0m" : ".";
         if (owner == several) return colour_ ? "\033[7m*\033[0m" : "*";
         const std::string letter(1, letters[owner % 62]);
         return colour_ ? "\033[" + std::to_string(31 + owner % 6) + "m" + letter + "\033[0m" : letter;
     }
 
 private:
-    static constexpr std::int32_t nobody = -1;
+    static constexpr std::int32_t no_owner = -1;
     static constexpr std::int32_t several = -2;
 
     std::string row(Cell first, Cell end) const {
@@ -100,9 +100,9 @@ std::string describe(const Memory& memory, bool colour, std::int32_t width) {
 
 } // namespace detail
 
-/// The cell map, for people: who owns each cell ('.' for a free cell, '*' for a shared one, else the owner's letter,
-/// 0-9, a-z, A-Z and again from 0), one line for each sequence that has tokens, and the numbers of `Statistics`.
-/// `colour` adds terminal escape codes; `width` is the number of cells per row. O(cells + tokens).
+/// The cell map, for people: a character for each cell, a line for each sequence that has tokens, and the numbers of
+/// `Statistics`. A free cell is '.', a shared one '*'. Others have the character of their owner: 0-9, a-z, A-Z, and again
+/// from 0. `colour` adds terminal escape codes; `width` is the number of cells per row. O(cells + tokens).
 template <class Layout, class Window, class Shift, class Backend>
 std::string describe(const Cache<Layout, Window, Shift, Backend>& cache, bool colour = false, std::int32_t width = 64) {
     return detail::describe(cache, colour, width);
