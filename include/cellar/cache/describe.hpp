@@ -101,8 +101,8 @@ std::string describe(const Memory& memory, bool colour, std::int32_t width) {
 } // namespace detail
 
 /// The cell map, for people: a character for each cell, a line for each sequence that has tokens, and the numbers of
-/// `Statistics`. A free cell is '.', a shared one '*'. Others have the character of their owner: 0-9, a-z, A-Z, and again
-/// from 0. `colour` adds terminal escape codes; `width` is the number of cells per row. O(cells + tokens).
+/// `Statistics`. A free cell is '.', a shared one '*'. Others have the character of their owner: 0-9, a-z, A-Z, and
+/// again from 0. `colour` adds terminal escape codes; `width` is the number of cells per row. O(cells + tokens).
 template <class Layout, class Window, class Shift, class Backend>
 std::string describe(const Cache<Layout, Window, Shift, Backend>& cache, bool colour = false, std::int32_t width = 64) {
     return detail::describe(cache, colour, width);

@@ -57,8 +57,8 @@ public:
     /// The cells that a token of the batch sees, as runs of neighbouring cells, in the order of memory. Cells are
     /// counted as in the whole cache; in the views of `keys` and `values`, cell c has index c - history().first. The
     /// same for all layers. The first call of a pass finds the runs of all its tokens. That costs, for each token,
-    /// O(runs + words of 64 cells that they span + cells / 8192), and allocates if there are more runs than ever before.
-    /// Later calls are O(1), and several threads may make them at once.
+    /// O(runs + words of 64 cells that they span + cells / 8192), and allocates if there are more runs than ever
+    /// before. Later calls are O(1), and several threads may make them at once.
     std::span<const CellRange> visible(std::int32_t token,
                                        const std::source_location& where = std::source_location::current()) & {
         const detail::Caller caller{where};
