@@ -16,3 +16,27 @@ TEST_CASE_TEMPLATE("heads too long for the buffer on the stack are rotated, too"
         CHECK(cellar_test::is_rotated_by(memory, frequencies, shift, rotations));
     }
 }
+
+namespace {
+
+/// Pairs the first elements with the second ones from the last on: only the first elements are side by side.
+struct Mirrored {
+    static constexpr int first(int pair, int) { return pair; }
+    static constexpr int second(int pair, int pairs) { return 2 * pairs - 1 - pair; }
+};
+
+} // namespace
+
+TEST_CASE_TEMPLATE("pairs are rotated whose first elements are neighbours, but not their second ones", E, float,
+                   cellar::half, cellar::bfloat16) {
+    std::mt19937 random{2};
+    for (const int dim : {16, 32, 128}) {
+        cellar_test::Memory<cellar::HostBackend, cellar::CellsHeadsDims, E> memory{4, 2, dim};
+        memory.fill(random);
+        const auto frequencies = cellar::rope_frequencies(dim);
+        const cellar::RopeShift<Mirrored> shift{frequencies};
+        const std::vector<cellar::KeyRotation> rotations{{0, 2, 7}, {3, 1, -9}};
+        memory.rotate(shift, 0, rotations);
+        CHECK(cellar_test::is_rotated_by(memory, frequencies, shift, rotations));
+    }
+}

@@ -79,6 +79,24 @@ TEST_CASE("YaRN's ramp stays within the pairs and is never empty") {
               {1.0, 0.025, 0.0025, 0.00025});
 }
 
+// 64 rotary elements, base 10000, factor 4, 131072 positions. Pair 22.51 would make 32 full rotations, pair 34.55 one, but
+// the last pair is 31. The ramp goes from 22 to 35.
+TEST_CASE("YaRN's ramp may end behind the last pair") {
+    const auto plain = cellar::rope_frequencies(64);
+    const auto scaled = cellar::yarn_scaled(plain, 1e4, {.factor = 4, .original_context = 131072});
+    for (std::size_t i = 0; i <= 22; ++i) CHECK(scaled[i] == plain[i]);
+    CHECK(scaled[23] == doctest::Approx(0.0012565875033846707).epsilon(1e-12));
+    CHECK(scaled[30] == doctest::Approx(9.575350669440352e-05).epsilon(1e-12));
+    CHECK(scaled[31] == doctest::Approx(6.411160731554442e-05).epsilon(1e-12));
+}
+
+// 8 rotary elements, base 10, 4096 positions. Pair 11.26 would make one full rotation; 7 is the last element's index.
+TEST_CASE("YaRN's ramp ends no later than the index of the last rotary element") {
+    const cellar::YarnScaling scaling{.factor = 4, .original_context = 4096, .beta_fast = 1000};
+    check_all(cellar::yarn_scaled(cellar::rope_frequencies(8, 10), 10, scaling),
+              {1.0, 0.5020904689199546, 0.2484646732989441, 0.12066895996692689});
+}
+
 // YaRN as printed in its paper, with DeepSeek's parameters.
 TEST_CASE("the formula of YaRN's paper is Llama 3.1's with other factors") {
     const auto plain = cellar::rope_frequencies(64);

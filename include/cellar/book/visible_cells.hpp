@@ -96,7 +96,7 @@ public:
     /// The sequence loses its tokens from position `end` on; `runs` still has them.
     void truncate(const PositionRuns& runs, Position end) {
         slide(runs, sinks_seen_, {sinks_seen_.from, std::min(sinks_seen_.to, end)});
-        slide(runs, window_seen_, {window_seen_.from, std::min(window_seen_.to, std::max(end, window_seen_.from))});
+        slide(runs, window_seen_, {window_seen_.from, std::min(window_seen_.to, end)});
     }
 
 private:
@@ -131,7 +131,8 @@ private:
 
     CellSet set_;
     std::int32_t sinks_;
-    // The set holds exactly the sequence's cells within these two spans. That of the sinks begins at 0.
+    // The set holds exactly the sequence's cells within these two spans, of which one that ends before it begins is
+    // empty. That of the sinks begins at 0.
     Span sinks_seen_;
     Span window_seen_;
 };
