@@ -59,7 +59,7 @@ struct VectorConversion {
     }
     CELLAR_VECTOR_FUNCTION static void run16(const float* from, bfloat16* to) {
         Signed rounded[2];
-        for (int k = 0; k < 2; ++k) {
+        for (std::ptrdiff_t k = 0; k < 2; ++k) {
             Words word;
             std::memcpy(&word, from + 8 * k, sizeof(word));
             const Words upper = word >> 16;
