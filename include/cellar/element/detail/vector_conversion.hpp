@@ -37,8 +37,8 @@ struct VectorConversion {
         Floats floats;
         std::memcpy(&floats, from, sizeof(floats));
         // As words of 64 bits, because g++ would convert halves straight to memory, which takes longer.
-        *reinterpret_cast<UnalignedLanes*>(to) =
-            reinterpret_cast<UnalignedLanes>(__builtin_ia32_vcvtps2ph256(floats, to_nearest_even));
+        reinterpret_cast<UnalignedLanes*>(to)->lanes =
+            reinterpret_cast<HalfLanes>(__builtin_ia32_vcvtps2ph256(floats, to_nearest_even));
     }
 
     CELLAR_VECTOR_FUNCTION static void run8(const bfloat16* from, float* to) {
@@ -74,7 +74,10 @@ struct VectorConversion {
 
 private:
     using Shorts = short __attribute__((vector_size(16)));
-    using UnalignedLanes = long long __attribute__((vector_size(16), aligned(2), may_alias));
+    using HalfLanes = long long __attribute__((vector_size(16)));
+    struct [[gnu::packed, gnu::may_alias]] UnalignedLanes {
+        HalfLanes lanes;
+    };
     using Words = std::uint32_t __attribute__((vector_size(32)));
     using Signed = std::int32_t __attribute__((vector_size(32)));
     using Lanes = long long __attribute__((vector_size(32)));
