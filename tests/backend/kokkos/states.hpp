@@ -44,9 +44,8 @@ class StepModel {
 public:
     using Memory = cellar::RecurrentMemory<cellar::States<Wide, Narrow>, Backend>;
 
-    void feed(const Tokens& tokens) {
-        const Batch batch{tokens};
-        auto pass = memory.begin(batch);
+    void feed(const Text& tokens) {
+        auto pass = memory.begin(batch_of(tokens));
         REQUIRE(pass);
         for (int layer = 0; layer < 2; ++layer) {
             for (const cellar::MicroBatch& micro_batch : pass->micro_batches()) {
@@ -68,7 +67,7 @@ public:
 
 private:
     template <class View>
-    void step_all(const cellar::MicroBatch& micro_batch, const Tokens& tokens, const View& states) {
+    void step_all(const cellar::MicroBatch& micro_batch, const Text& tokens, const View& states) {
         for (std::int32_t i = 0; i < micro_batch.sequences(); ++i)
             for (const std::int32_t token : micro_batch.tokens(i)) {
                 const auto word = static_cast<float>(tokens[static_cast<std::size_t>(token)].word);
@@ -85,7 +84,7 @@ void check_states() {
     using Space = typename Backend::memory_space;
     StepModel<cellar::HostBackend> host;
     StepModel<Backend> device;
-    const auto feed = [&](const Tokens& tokens) {
+    const auto feed = [&](const Text& tokens) {
         host.feed(tokens);
         device.feed(tokens);
         for (int layer = 0; layer < 2; ++layer)
