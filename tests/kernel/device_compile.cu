@@ -101,9 +101,9 @@ void launch_tiles(Mapping mapping, Element* memory) {
     using Scatter = cellar::detail::kernel::Scatter<Mapping, Element, T>;
     using Gather = cellar::detail::kernel::Gather<Mapping, Element, T>;
     run_each_tile<<<1, 1>>>(
-        cellar::detail::kernel::EachTile<Scatter, true, Team>{Scatter{mapping, memory, {nullptr}, {}}, 1, 1, 1});
+        cellar::detail::kernel::EachTile<Scatter, true, Team>{Scatter{mapping, memory, {nullptr}, {}}, 0, 1, 1, 1});
     run_each_tile<<<1, 1>>>(
-        cellar::detail::kernel::EachTile<Gather, false, Team>{Gather{mapping, memory, {nullptr}, {}}, 1, 1, 1});
+        cellar::detail::kernel::EachTile<Gather, false, Team>{Gather{mapping, memory, {nullptr}, {}}, 0, 1, 1, 1});
 }
 
 template <class T>
@@ -137,6 +137,8 @@ void launch_all() {
 
 void launch_copy_slots() {
     launch_elements<cellar::CellsHeadsDims>(cellar::detail::kernel::CopySlots<cellar::detail::kernel::SlotWord>{});
+    launch_elements<cellar::CellsHeadsDims>(cellar::detail::kernel::CopySlots<cellar::detail::kernel::SlotPart<std::uint32_t>>{});
+    launch_elements<cellar::CellsHeadsDims>(cellar::detail::kernel::CopySlots<cellar::detail::kernel::SlotPart<std::uint16_t>>{});
     launch_elements<cellar::CellsHeadsDims>(cellar::detail::kernel::CopySlots<std::byte>{});
 }
 

@@ -11,6 +11,7 @@
 
 using cellar::SlotCopy;
 using cellar::detail::kernel::CopySlots;
+using cellar::detail::kernel::SlotPart;
 using cellar::detail::kernel::SlotWord;
 
 static_assert(std::is_trivially_copyable_v<CopySlots<SlotWord>>);
@@ -46,9 +47,15 @@ TEST_CASE("copy_slots may copy the words in any order") {
 
     // Rows of 0 and of 4 bytes: the words behind their ends do not change.
     to.fill(Row{{7, 7, 7, 7, 7, 7, 7, 7}});
-    const CopySlots<std::byte> mixed{
-        {{bytes(from), bytes(to), 32, 32, 0}, {bytes(small_from), bytes(small_to), 4, 4, 4}}, copies.data()};
-    run_backwards(mixed, 2, 6);
-    CHECK(small_to == std::array<std::uint32_t, 4>{3, 9, 0, 9});
-    for (const Row& row : to) CHECK(row.words == std::array<std::uint32_t, 8>{7, 7, 7, 7, 7, 7, 7, 7});
+    const auto check_mixed = [&]<class Word>(Word) {
+        small_to.fill(9);
+        const CopySlots<Word> mixed{
+            {{bytes(from), bytes(to), 32, 32, 0}, {bytes(small_from), bytes(small_to), 4, 4, 4}}, copies.data()};
+        run_backwards(mixed, 2, 6);
+        CHECK(small_to == std::array<std::uint32_t, 4>{3, 9, 0, 9});
+        for (const Row& row : to) CHECK(row.words == std::array<std::uint32_t, 8>{7, 7, 7, 7, 7, 7, 7, 7});
+    };
+    check_mixed(SlotPart<std::uint32_t>{});
+    check_mixed(SlotPart<std::uint16_t>{});
+    check_mixed(std::byte{});
 }

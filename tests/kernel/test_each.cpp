@@ -104,8 +104,8 @@ void check_each(int cells, int heads, int dim) {
         for (std::int32_t i = each.size(); i-- > 0;) each(i);
     });
     for (const int size : {1, 3, 128, 1024})
-        check_indices<T>(0, cells, heads, dim, [&](const auto& kernel) {
-            cellar_test::Tiles<Count<T>, variant>{kernel, cells, heads, dim}.run(size, [](int) {});
+        check_indices<T>(first, cells, heads, dim, [&](const auto& kernel) {
+            cellar_test::Tiles<Count<T>, variant>{kernel, first, cells, heads, dim}.run(size, [](int) {});
         });
 }
 
@@ -153,14 +153,14 @@ TEST_CASE("scatter and gather by tiles equal those by elements") {
                 for (int h = 0; h < 3; ++h)
                     for (int d = 0; d < dim; ++d) kernel::apply(scatter, i, h, d);
             const Scatter by_tiles{mapping, memory.data(), {cells.data()}, view};
-            cellar_test::Tiles<Scatter, true>{by_tiles, tokens, 3, dim}.run(64, do_nothing);
+            cellar_test::Tiles<Scatter, true>{by_tiles, 0, tokens, 3, dim}.run(64, do_nothing);
             CHECK(same(memory, expected));
 
             std::vector<float> gathered(rows.size());
             using Gather = kernel::Gather<HeadsDimsCells, half, float>;
             const auto to = contiguous_view(gathered.data(), tokens, 3, dim);
             const Gather gather{mapping, memory.data(), {cells.data()}, to};
-            cellar_test::Tiles<Gather, false>{gather, tokens, 3, dim}.run(64, do_nothing);
+            cellar_test::Tiles<Gather, false>{gather, 0, tokens, 3, dim}.run(64, do_nothing);
             for (std::size_t i = 0; i < rows.size(); ++i) REQUIRE(gathered[i] == static_cast<float>(half{rows[i]}));
         }
     }

@@ -130,7 +130,7 @@ struct TracedDevice {
     template <bool ReadsAlongDims, class Kernel>
     void run_tiles(const Kernel& kernel) {
         using Tiles = cellar_test::Tiles<Kernel, ReadsAlongDims>;
-        Tiles{kernel, cells, heads, dim}.run(Tiles::threads, [&](int rank) {
+        Tiles{kernel, 0, cells, heads, dim}.run(Tiles::threads, [&](int rank) {
             if (rank % 32 == 0) recorded.next_warp();
         });
         recorded.next_warp();

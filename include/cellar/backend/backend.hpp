@@ -126,7 +126,7 @@ concept serves_element =
 /// Where memory lies, and who works on it. Work is done in the order in which it was given.
 ///
 /// - `Buffer<E>`: move-only memory, with `size()` and `data()`. The address never changes, not even when the buffer
-///   moves.
+///   moves. It is destroyed after the work that uses it, hence after a fence.
 /// - `allocate<E>(n)`: n elements, all zero.
 /// - `scatter(mapping, buffer, cells, rows)`: enqueues; writes row i of `rows` [tokens, heads, dim] to cells[i]. All
 ///   cells are different.
@@ -169,6 +169,24 @@ concept WritesMasks = requires(B& b, std::span<const std::uint64_t> bits, Stride
     b.write_mask(bits, half{}, half{}, halves);
     b.write_mask(bits, bool{}, bool{}, bools);
     b.reserve(n, n);
+};
+
+/// A backend that needs memory of its own to carry out plans. A cache reserves it while an operation may still refuse.
+///
+/// - `reserve_moves(cells)`, `reserve_rotations(shift, layer, cells)`: may block, and may throw with nothing changed.
+///   Afterwards, `move` of at most that many cells, in moves that do not overlap themselves, and `rotate` of at most
+///   that many cells by one delta do not allocate.
+template <class B>
+concept ReservesPlans = requires(B& b, const detail::ShiftArchetype& shift, int layer, std::int64_t cells) {
+    b.reserve_moves(cells);
+    b.reserve_rotations(shift, layer, cells);
+};
+
+/// A backend that needs memory of its own for `copy_slots`. After `reserve_slots(copies)`, which may block and throw,
+/// `copy_slots` of at most that many copies does not allocate.
+template <class B>
+concept ReservesSlots = requires(B& b, std::int64_t copies) {
+    b.reserve_slots(copies);
 };
 
 /// A backend whose kernels read lists of cells in memory of its own. `upload_cells(cells)` enqueues the upload of a

@@ -43,6 +43,15 @@ public:
     using Buffer = KokkosBuffer<E, MemorySpace>;
 
     explicit BasicKokkosBackend(ExecutionSpace space = ExecutionSpace{}) : space_{std::move(space)} {}
+    BasicKokkosBackend(BasicKokkosBackend&&) noexcept = default;
+    BasicKokkosBackend& operator=(BasicKokkosBackend&& other) noexcept {
+        if (this == &other) return *this;
+        finish();
+        space_ = other.space_;
+        work_ = std::move(other.work_);
+        return *this;
+    }
+    ~BasicKokkosBackend() { finish(); }
 
     const ExecutionSpace& space() const { return space_; }
 
@@ -93,6 +102,17 @@ public:
         work_.reserve(space_, tokens, cells);
     }
 
+    /// See `ReservesPlans`.
+    void reserve_moves(std::int64_t cells) requires(Work::on_device) { work_.reserve_moves(space_, cells); }
+
+    template <ShiftPolicy Shift>
+    void reserve_rotations(const Shift& shift, int layer, std::int64_t cells) requires(Work::on_device) {
+        work_.template reserve_rotations<typename Shift::Factor>(space_, shift.rotation(layer).pairs(), cells);
+    }
+
+    /// See `ReservesSlots`.
+    void reserve_slots(std::int64_t copies) requires(Work::on_device) { work_.reserve_slots(space_, copies); }
+
     template <Element E>
     void copy_to_host(const Buffer<E>& buffer, std::int64_t first, std::span<E> to) {
         expect_within(buffer.size(), first, std::ssize(to));
@@ -120,6 +140,12 @@ private:
     static auto part(const Buffer<E>& buffer, std::int64_t first, std::size_t count) {
         const auto begin = static_cast<std::size_t>(first);
         return Kokkos::subview(buffer.view(), std::pair<std::size_t, std::size_t>{begin, begin + count});
+    }
+
+    /// Waits for work that uses memory of this backend.
+    void finish() {
+        if constexpr (Work::on_device)
+            if (work_.has_memory()) fence();
     }
 
     ExecutionSpace space_;

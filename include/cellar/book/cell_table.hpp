@@ -78,7 +78,7 @@ public:
         const auto n = static_cast<std::int64_t>(sequences.size());
         bool has_room = sets_->is_complete();
         for (const Sequence s : sequences) has_room = has_room && unchecked(s).runs.has_room(runs_for(n));
-        if (!has_room) reserve_each(sequences);
+        if (!has_room) reserve_each(sequences, [](const PositionRuns&) { return std::int64_t{0}; });
     }
 
     /// Takes n free cells, in ascending order: the lowest run of n, else the n lowest. They count as owned from now on;
@@ -173,7 +173,10 @@ public:
             return removal;
         }
         if (keys == MovedKeys::refused) return Reason::cannot_shift;
-        if (keys == MovedKeys::rotated) removal.copies = count_shared(runs, end, to_end);
+        if (keys == MovedKeys::rotated) {
+            removal.copies = count_shared(runs, end, to_end);
+            removal.rotated = count_tokens(runs, end, to_end);
+        }
         if (removal.copies > free_.count()) { // removed cells without another owner become free in time
             const std::int32_t dropped = count_tokens(runs, begin, end) - count_shared(runs, begin, end);
             if (removal.copies > free_.count() + dropped) return Reason::full;
@@ -203,6 +206,13 @@ public:
         return defragmentation;
     }
 
+    /// The same, and afterwards `prepare_tokens` of these sequences is done.
+    Defragmentation prepare_defragment(IdSpan<Sequence> sequences) {
+        Defragmentation defragmentation = prepare_defragment();
+        reserve_each(sequences, [&](const PositionRuns& runs) { return defragmentation.max_splits(runs); });
+        return defragmentation;
+    }
+
     /// Records that the moves were carried out.
     void finish_defragment(const Defragmentation& defragmentation) noexcept {
         if (defragmentation.moves().empty()) return;
@@ -218,8 +228,10 @@ private:
     // The runs that n tokens can add to a sequence.
     static std::int64_t runs_for(std::int64_t n) { return 2 * n + 1; }
 
-    // The same as prepare_tokens, with no more room for a sequence than its own tokens need.
-    void reserve_each(IdSpan<Sequence> sequences) {
+    // The same as prepare_tokens, with no more room for a sequence than its own tokens need. The runs of a sequence
+    // become up to `splits(runs)` more before.
+    template <class Splits>
+    void reserve_each(IdSpan<Sequence> sequences, Splits splits) {
         const struct Count {
             ~Count() { // also if there is no memory
                 for (const Sequence s : sequences) tokens[s.value] = 0;
@@ -234,10 +246,11 @@ private:
             const std::int32_t tokens = std::exchange(tokens_in_batch_[s.value], 0);
             if (tokens == 0) continue; // not its first mention
             SequenceRecord& r = unchecked(s);
-            r.runs.reserve(runs_for(tokens));
+            const std::int64_t more = splits(r.runs);
+            r.runs.reserve(runs_for(tokens) + more);
             const CellSet& set = r.visible.cells();
-            blocks += sets_->max_blocks(r.runs.tokens(), r.runs.runs()) - set.block_count();
-            branches += sets_->max_branches(r.runs.tokens(), r.runs.runs());
+            blocks += sets_->max_blocks(r.runs.tokens(), r.runs.runs() + more) - set.block_count();
+            branches += sets_->max_branches(r.runs.tokens(), r.runs.runs() + more);
         }
         if (sets_->is_complete()) return;
         sets_->blocks().reserve(blocks);

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <iterator>
+#include <numeric>
 #include <vector>
 
 namespace cellar::detail {
@@ -34,6 +35,12 @@ public:
 
     /// In ascending order. Neighbouring cells that move to neighbouring holes are one move.
     const std::vector<Move>& moves() const { return plan_.moves; }
+
+    /// How many cells move.
+    std::int64_t cells() const {
+        return std::accumulate(moves().begin(), moves().end(), std::int64_t{0},
+                               [](std::int64_t sum, const Move& move) { return sum + move.count; });
+    }
 
     /// The moves as a plan.
     const Plan& plan() const { return plan_; }

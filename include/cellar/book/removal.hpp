@@ -36,8 +36,9 @@ struct Removal {
     Position begin{};
     Position end{}; ///< `begin`: there is nothing to remove; `to_end`: no token moves
     MovedKeys keys = MovedKeys::refused;
-    std::int32_t delta = 0;  ///< of the rotations
-    std::int32_t copies = 0; ///< shared cells to copy
+    std::int32_t delta = 0;   ///< of the rotations
+    std::int32_t copies = 0;  ///< shared cells to copy
+    std::int32_t rotated = 0; ///< keys to rotate
     Plan plan{};
     std::vector<Piece> later{}; ///< where the tokens behind the gap lie, if some were copied
 };

@@ -112,8 +112,9 @@ public:
     /// Removes positions [begin, end) of s and closes the gap: later tokens move down by end - begin, and their keys
     /// are rotated (enqueued). With `to_end`, nothing is left to move. Shared cells are copied before they are rotated,
     /// so other sequences keep theirs. Refuses with `cannot_shift` if tokens would have to move under `DisabledShift`,
-    /// and with `full` if there is no room for the copies. A backend that throws while it moves or rotates keys ends
-    /// the process, because bookkeeping and data would disagree.
+    /// and with `full` if there is no room for the copies. Throws `std::bad_alloc`, with nothing changed, if there is no
+    /// memory for the lists of this work. A backend that throws while it moves or rotates keys ends the process,
+    /// because bookkeeping and data would disagree.
     Result<void> remove(Sequence s, Position begin, Position end,
                         const std::source_location& where = std::source_location::current()) {
         const detail::Caller caller{where};
@@ -137,6 +138,7 @@ public:
         state().expect_no_pass("defragment");
         detail::CellTable& table = state().book.table();
         const detail::Defragmentation defragmentation = table.prepare_defragment();
+        state().reserve_plan(defragmentation.cells(), 0);
         state().carry_out(defragmentation.plan());
         table.finish_defragment(defragmentation);
     }
@@ -189,6 +191,7 @@ private:
 
     struct Begin {
         Batch batch;
+        std::optional<detail::Defragmentation> defragmentation{}; ///< to make room before the pass opens
     };
     struct CopyPrefix {
         Sequence from;
@@ -199,14 +202,19 @@ private:
     Result<Begin> prepare_begin(const Batch& batch) {
         state().expect_no_pass("begin");
         if (const Result<void> prepared = state().book.prepare_open(batch); !prepared) return prepared.error();
-        return Begin{batch};
+        Begin begin{batch};
+        if (limits().placement == Placement::contiguous && state().book.is_too_scattered_for(batch.tokens())) {
+            begin.defragmentation = state().book.table().prepare_defragment(batch.sequences);
+            state().reserve_plan(begin.defragmentation->cells(), 0);
+        }
+        return begin;
     }
-    // Defragmenting may throw.
+    // A backend may throw while it moves cells.
     Pass finish(Begin&& begin) {
         auto& book = state().book;
-        if (limits().placement == Placement::contiguous && book.is_too_scattered_for(begin.batch.tokens())) {
-            defragment();
-            book.table().prepare_tokens(begin.batch.sequences);
+        if (begin.defragmentation) {
+            state().carry_out(begin.defragmentation->plan());
+            book.table().finish_defragment(*begin.defragmentation);
         }
         book.open(begin.batch);
         return MemoryAccess::make<Pass>(state(), begin.batch.tokens(), book.pass().history, false);
@@ -225,7 +233,7 @@ private:
         using enum detail::MovedKeys;
         state().expect_no_pass("remove");
         constexpr detail::MovedKeys keys = !Shift::possible ? refused : rotates_keys<Shift> ? rotated : kept;
-        return state().book.table().prepare_remove(s, begin, end, keys, begin - end);
+        return prepare_remove(s, begin, end, keys, begin - end);
     }
     Result<detail::Removal> prepare_remove(Sequence s, Position begin, Position end,
                                            RotateBy rotate_by) requires(rotates_keys<Shift>) {
@@ -233,7 +241,13 @@ private:
         state().expect_no_pass("remove");
         CELLAR_EXPECTS(rotate_by.positions >= 0, "remove: rotate by ", rotate_by.positions, ", expected 0 or more");
         const detail::MovedKeys keys = rotate_by.positions == 0 ? kept : rotated;
-        return state().book.table().prepare_remove(s, begin, end, keys, -rotate_by.positions);
+        return prepare_remove(s, begin, end, keys, -rotate_by.positions);
+    }
+    Result<detail::Removal> prepare_remove(Sequence s, Position begin, Position end, detail::MovedKeys keys,
+                                           std::int32_t delta) {
+        Result<detail::Removal> removal = state().book.table().prepare_remove(s, begin, end, keys, delta);
+        if (removal) state().reserve_plan(removal->copies, removal->rotated);
+        return removal;
     }
     Result<void> remove(Result<detail::Removal> prepared) {
         if (!prepared) return prepared.error();

@@ -13,6 +13,12 @@ struct alignas(16) [[gnu::may_alias]] SlotWord {
     std::uint32_t parts[4];
 };
 
+/// As many bytes as an Integer has, of any type.
+template <class Integer>
+struct [[gnu::may_alias]] SlotPart {
+    Integer part;
+};
+
 /// Copies words of rows of tensors. Its indices are (copy, tensor, word); words behind the end of a shorter row are
 /// skipped. The tensors are carried by value, because each layer has others. Their number is limited because Kokkos
 /// passes kernels of 512 bytes and more through constant memory, which makes it wait for the previous kernel.

@@ -23,7 +23,7 @@ public:
     using Value = typename Kernel::Value;
     static constexpr int strip = values_in_flight<Value>;
 
-    /// Cells are counted from `first` on. There are fewer than 2^31 values.
+    /// Cells are counted from `first` on. There are at most 2^30 values.
     EachElement(const Kernel& kernel, std::int64_t first, std::int32_t cells, std::int32_t heads, std::int32_t dim)
         : kernel_{kernel},
           first_{first},

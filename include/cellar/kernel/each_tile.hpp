@@ -23,8 +23,10 @@ public:
     static constexpr int strip = values_in_flight<Value>;
     static constexpr int threads = side * side / strip; ///< per team, ideally
 
-    EachTile(const Kernel& kernel, std::int32_t cells, std::int32_t heads, std::int32_t dim)
+    /// Cells are counted from `first` on. There are at most 2^30 values.
+    EachTile(const Kernel& kernel, std::int64_t first, std::int32_t cells, std::int32_t heads, std::int32_t dim)
         : kernel_{kernel},
+          first_{first},
           cells_{cells},
           heads_{heads},
           dim_{dim},
@@ -70,7 +72,7 @@ private:
             Value values[std::size_t{strip}];
             for (int k = 0; k < strip; ++k) {
                 const Place at = place<ReadsAlongDims>(tile, thread, k);
-                if (IsWhole || is_within(at)) values[k] = kernel_.read(at.cell, tile.head, at.d);
+                if (IsWhole || is_within(at)) values[k] = kernel_.read(first_ + at.cell, tile.head, at.d);
             }
             for (int k = 0; k < strip; ++k) {
                 const Place at = place<ReadsAlongDims>(tile, thread, k);
@@ -83,7 +85,7 @@ private:
         for (int thread = team.team_rank(); thread < threads; thread += team.team_size()) {
             for (int k = 0; k < strip; ++k) {
                 const Place at = place<!ReadsAlongDims>(tile, thread, k);
-                if (IsWhole || is_within(at)) kernel_.write(at.cell, tile.head, at.d, shared[at.shared]);
+                if (IsWhole || is_within(at)) kernel_.write(first_ + at.cell, tile.head, at.d, shared[at.shared]);
             }
         }
     }
@@ -112,6 +114,7 @@ private:
     }
 
     Kernel kernel_;
+    std::int64_t first_;
     std::int32_t cells_;
     std::int32_t heads_;
     std::int32_t dim_;

@@ -7,7 +7,20 @@
 namespace cellar_test {
 
 /// Device work on the host's cores, done at a fence, to test it on machines without a device.
-using DeviceOnHost = cellar::KokkosBackend<Late>;
-static_assert(DeviceOnHost::reaches<LateSpace> && !DeviceOnHost::reaches<Kokkos::HostSpace>);
+using LateDevice = cellar::KokkosBackend<Late>;
+static_assert(LateDevice::reaches<LateSpace> && !LateDevice::reaches<Kokkos::HostSpace>);
+
+/// The same, but done at once and in memory of the host, for tests that read keys and states where they lie.
+using DeviceOnHost = cellar::detail::BasicKokkosBackend<HostSpace, Kokkos::HostSpace,
+                                                        cellar::detail::KokkosDeviceWork<HostSpace, Kokkos::HostSpace>>;
+
+/// So small that most work is divided.
+struct SmallLimits {
+    static constexpr std::int64_t values = 3000;
+    static constexpr std::size_t staging_bytes = 64;
+    static constexpr std::int64_t scratch_bytes = 2000;
+};
+using LateDeviceOfSmallLimits =
+    cellar::detail::BasicKokkosBackend<Late, LateSpace, cellar::detail::KokkosDeviceWork<Late, LateSpace, SmallLimits>>;
 
 } // namespace cellar_test

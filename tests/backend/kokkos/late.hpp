@@ -215,12 +215,11 @@ struct LateCopy {
 
 /// The policy's traits for the same work on the host.
 template <class Policy>
-using HostRange =
-    std::conditional_t<std::is_void_v<typename Policy::work_tag>,
-                       Kokkos::RangePolicy<HostSpace, Kokkos::IndexType<typename Policy::index_type>>,
-                       Kokkos::RangePolicy<HostSpace, Kokkos::IndexType<typename Policy::index_type>,
-                                           std::conditional_t<std::is_void_v<typename Policy::work_tag>, HostSpace,
-                                                              typename Policy::work_tag>>>;
+using HostRange = std::conditional_t<std::is_void_v<typename Policy::work_tag>,
+                                     Kokkos::RangePolicy<HostSpace, Kokkos::IndexType<typename Policy::index_type>>,
+                                     Kokkos::RangePolicy<HostSpace, Kokkos::IndexType<typename Policy::index_type>,
+                                                         std::conditional_t<std::is_void_v<typename Policy::work_tag>,
+                                                                            HostSpace, typename Policy::work_tag>>>;
 
 } // namespace cellar_test
 

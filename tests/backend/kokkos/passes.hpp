@@ -41,7 +41,7 @@ void check_passes() {
     using Window = SlidingWindow<30>;
     constexpr int heads = 3;
     constexpr int dim = 16;
-    const CacheLimits limits{.sequences = 2, .capacity = 64, .batch = 40};
+    const CacheLimits limits{.sequences = 2, .capacity = 64, .batch = 40, .positions = Positions::any};
     Cache<Layout, Window, DisabledShift, HostBackend> host{CacheShape{2, heads, dim}, limits};
     Cache<Layout, Window, DisabledShift, Backend> device{CacheShape{2, heads, dim}, limits};
     std::mt19937 random{9};

@@ -22,7 +22,7 @@
 #include <vector>
 
 using namespace cellar;
-using cellar_test::DeviceOnHost;
+using cellar_test::LateDevice;
 using cellar_test::same;
 
 namespace {
@@ -53,7 +53,7 @@ std::set<std::string> check(std::mt19937& random, const Extents& extents) {
 
     std::set<std::string> kernels;
     const cellar_test::Listener listener{{.kernel = [&](std::string_view name) { kernels.emplace(name); }}};
-    DeviceOnHost device;
+    LateDevice device;
     auto buffer = device.allocate<E>(mapping.required_size());
     auto source = device.allocate<T>(std::ssize(rows));
     device.copy_from_host(std::span<const T>{rows}, source, 0);
@@ -114,7 +114,7 @@ TEST_CASE("device work: move takes rows of all shapes") {
         for (const int heads : {1, 2, 3}) {
             CAPTURE(dim);
             CAPTURE(heads);
-            cellar_test::Memory<DeviceOnHost, CellsHeadsDims, cellar::half> device{40, heads, dim};
+            cellar_test::Memory<LateDevice, CellsHeadsDims, cellar::half> device{40, heads, dim};
             cellar_test::Memory<HostBackend, CellsHeadsDims, cellar::half> host{40, heads, dim};
             device.fill(random);
             host.image = device.image;
@@ -132,7 +132,7 @@ namespace {
 /// Moves on a device and on the host. Returns the number of device kernels.
 template <class Mapping, class E>
 int check_moves(std::mt19937& random, int cells, int heads, int dim, const std::vector<Move>& moves) {
-    cellar_test::Memory<DeviceOnHost, Mapping, E> device{cells, heads, dim};
+    cellar_test::Memory<LateDevice, Mapping, E> device{cells, heads, dim};
     cellar_test::Memory<HostBackend, Mapping, E> host{cells, heads, dim};
     device.fill(random);
     host.image = device.image;
@@ -188,7 +188,7 @@ struct MixedShift {
 
 template <class E, class Shift>
 void check_rotations(std::mt19937& random, const Shift& shift, int dim) {
-    cellar_test::Memory<DeviceOnHost, CellsHeadsDims, E> device{40, 2, dim};
+    cellar_test::Memory<LateDevice, CellsHeadsDims, E> device{40, 2, dim};
     cellar_test::Memory<HostBackend, CellsHeadsDims, E> host{40, 2, dim};
     device.fill(random);
     host.image = device.image;

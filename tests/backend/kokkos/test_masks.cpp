@@ -8,25 +8,25 @@
 #include <doctest/doctest.h>
 
 using namespace cellar;
-using cellar_test::DeviceOnHost;
+using cellar_test::LateDevice;
 
-static_assert(WritesMasks<DeviceOnHost> && UploadsCells<DeviceOnHost>);
+static_assert(WritesMasks<LateDevice> && UploadsCells<LateDevice>);
 static_assert(!WritesMasks<KokkosBackend<Kokkos::DefaultHostExecutionSpace>>);
 static_assert(!UploadsCells<KokkosBackend<Kokkos::DefaultHostExecutionSpace>>);
 
 TEST_CASE("device work: passes equal those on the host") {
-    cellar_test::check_passes<DeviceOnHost, StandardV<cellar::half>>();
-    cellar_test::check_passes<DeviceOnHost, PermutedV<float>>();
+    cellar_test::check_passes<LateDevice, StandardV<cellar::half>>();
+    cellar_test::check_passes<LateDevice, PermutedV<float>>();
 }
 
 TEST_CASE("masks by device work: every element type, at sizes around words") {
-    cellar_test::check_written_masks<DeviceOnHost>();
+    cellar_test::check_written_masks<LateDevice>();
 }
 
 TEST_CASE("masks by device work: equal to those of the host") {
-    cellar_test::check_masks_of_passes<DeviceOnHost>();
+    cellar_test::check_masks_of_passes<LateDevice>();
 }
 
 TEST_CASE("masks by device work: a reserved pass sees all cells, and later masks are at the same address") {
-    cellar_test::check_reserved_masks<DeviceOnHost>();
+    cellar_test::check_reserved_masks<LateDevice>();
 }

@@ -14,5 +14,5 @@ TEST_CASE("recurrent states by device work agree with the naive model") {
 }
 
 TEST_CASE("recurrent states by device work equal those on the host") {
-    cellar_test::check_states<cellar_test::DeviceOnHost>();
+    cellar_test::check_states<cellar_test::LateDevice>();
 }

@@ -26,7 +26,7 @@ template <bool Puts, class Mapping, class Element, class T>
 using RowKernel = std::conditional_t<Puts, kernel::Scatter<Mapping, Element, T>, kernel::Gather<Mapping, Element, T>>;
 
 /// Writes row i of `rows` to cells(i) if the rows are constant; else reads cells(i) into row i.
-template <class ExecutionSpace, class Mapping, class E, class T>
+template <class Limits, class ExecutionSpace, class Mapping, class E, class T>
 void launch_rows(const ExecutionSpace& space, const Mapping& mapping, E* memory, kernel::CellList cells,
                  const StridedView<T, 3>& rows) {
     constexpr bool puts = std::is_const_v<T>;
@@ -39,17 +39,18 @@ void launch_rows(const ExecutionSpace& space, const Mapping& mapping, E* memory,
             const CellsHeadsDims packs{mapping.cells(), mapping.heads(), mapping.dim() / width};
             const RowKernel<puts, CellsHeadsDims, kernel::Pack<Element, width>, kernel::Pack<Row, width>> kernel{
                 packs, reinterpret_cast<kernel::PackOf<width, E>*>(memory), cells, kernel::in_packs<width>(rows)};
-            return launch_elements<false>("cellar: packs", space, kernel, rows.extent(0), heads, packs.dim());
+            return launch_elements<Limits, false>("cellar: packs", space, kernel, rows.extent(0), heads, packs.dim());
         }
     }
     const RowKernel<puts, Mapping, Element, Row> kernel{mapping, memory, cells, rows};
-    if (Mapping::contiguous_cells && rows.stride(2) == 1 && rows.extent(0) >= min_tile_cells)
-        return launch_tiles<puts>(space, kernel, rows.extent(0), heads, rows.extent(2));
-    launch_elements<Mapping::contiguous_cells>("cellar", space, kernel, rows.extent(0), heads, rows.extent(2));
+    if constexpr (Mapping::contiguous_cells)
+        if (rows.stride(2) == 1 && rows.extent(0) >= min_tile_cells)
+            return launch_tiles<Limits, puts>(space, kernel, rows.extent(0), heads, rows.extent(2));
+    launch_elements<Limits, Mapping::contiguous_cells>("cellar", space, kernel, rows.extent(0), heads, rows.extent(2));
 }
 
 /// Copies cell from[i] to cell to[i] for i < count. No cell is both read and written.
-template <class ExecutionSpace, class Mapping, class E>
+template <class Limits, class ExecutionSpace, class Mapping, class E>
 void launch_copy(const ExecutionSpace& space, const Mapping& mapping, E* memory, kernel::CellList from,
                  kernel::CellList to, std::int64_t count) {
     constexpr int width = kernel::pack_width<E, E>;
@@ -59,21 +60,22 @@ void launch_copy(const ExecutionSpace& space, const Mapping& mapping, E* memory,
             using Pack = kernel::Pack<E, width>;
             const CellsHeadsDims packs{mapping.cells(), 1, row / width};
             const kernel::CopyCell<CellsHeadsDims, Pack> copy{packs, reinterpret_cast<Pack*>(memory), from, to};
-            return launch_elements<false>("cellar: packs", space, copy, count, 1, packs.dim());
+            return launch_elements<Limits, false>("cellar: packs", space, copy, count, 1, packs.dim());
         }
     }
     const kernel::CopyCell<Mapping, E> copy{mapping, memory, from, to};
-    launch_elements<Mapping::contiguous_cells>("cellar", space, copy, count, mapping.heads(), mapping.dim());
+    launch_elements<Limits, Mapping::contiguous_cells>("cellar", space, copy, count, mapping.heads(), mapping.dim());
 }
 
 /// Rotates the keys of cells[i] for i < count, by the factors of all pairs.
-template <class ExecutionSpace, class Mapping, class E, class Rotation, class Factor>
+template <class Limits, class ExecutionSpace, class Mapping, class E, class Rotation, class Factor>
 void launch_rotate(const ExecutionSpace& space, const Mapping& mapping, E* memory, const Rotation& rotation,
                    const Factor* factors, kernel::CellList cells, std::int64_t count) {
     if constexpr (Mapping::contiguous_rows) {
         constexpr int width = kernel::pack_width<E, E>;
         const auto launch_packs = [&](auto rotate) {
-            launch_elements<false>("cellar: rotate", space, rotate, count, mapping.heads(), rotation.pairs() / width);
+            launch_elements<Limits, false>("cellar: rotate", space, rotate, count, mapping.heads(),
+                                           rotation.pairs() / width);
         };
         using enum kernel::PairOrder;
         const CellsHeadsDims rows{mapping.cells(), mapping.heads(), mapping.dim()};
@@ -89,8 +91,8 @@ void launch_rotate(const ExecutionSpace& space, const Mapping& mapping, E* memor
     }
     const kernel::Rotate<Mapping, E, Rotation, Factor, kernel::CellList> rotate{mapping, memory, rotation, factors,
                                                                                 cells};
-    launch_elements<Mapping::contiguous_cells>("cellar: rotate", space, rotate, count, mapping.heads(),
-                                               rotation.pairs());
+    launch_elements<Limits, Mapping::contiguous_cells>("cellar: rotate", space, rotate, count, mapping.heads(),
+                                                       rotation.pairs());
 }
 
 } // namespace cellar::detail

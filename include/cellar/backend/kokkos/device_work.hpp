@@ -40,17 +40,57 @@ bool in_words_of(std::span<const SlotRows> tensors) {
     });
 }
 
+/// Calls f(Word{}) with the widest word that all rows consist of. Rows of a model's elements have at least words of 2.
+template <class F>
+void with_slot_word(std::span<const SlotRows> tensors, F f) {
+    if (in_words_of<kernel::SlotWord>(tensors)) return f(kernel::SlotWord{});
+    if (in_words_of<kernel::SlotPart<std::uint32_t>>(tensors)) return f(kernel::SlotPart<std::uint32_t>{});
+    if (in_words_of<kernel::SlotPart<std::uint16_t>>(tensors)) return f(kernel::SlotPart<std::uint16_t>{});
+    f(std::byte{});
+}
+
 /// The work of a `KokkosBackend` on a device. Neighbouring threads access neighbouring memory, each 16 bytes where rows
 /// are contiguous and aligned, else one element. Lists of cells and factors stay on the device between operations.
-template <class ExecutionSpace, class MemorySpace>
+///
+/// All functions enqueue on the instance that they are given, which is the same for all calls. Before this is
+/// destroyed, a fence of it must follow the last one.
+template <class ExecutionSpace, class MemorySpace, class Limits = DeviceLimits>
 class KokkosDeviceWork {
 public:
     static constexpr bool on_device = true;
+
+    /// True if enqueued work may use memory of this object.
+    bool has_memory() const {
+        bool any = scratch_.size() != 0;
+        for_each_list([&](const auto& list) { any = any || list.has_memory(); });
+        return any;
+    }
 
     /// Afterwards, no pass of at most that many tokens and visible cells makes a list grow.
     void reserve(const ExecutionSpace& space, std::int64_t tokens, std::int64_t cells) {
         cells_.reserve(space, static_cast<std::size_t>(tokens));
         mask_bits_.reserve(space, static_cast<std::size_t>(tokens * ((cells + 63) / 64)));
+    }
+
+    /// Afterwards, moves of at most that many cells, none of which overlaps itself, do not allocate.
+    void reserve_moves(const ExecutionSpace& space, std::int64_t cells) {
+        moved_.reserve(space, static_cast<std::size_t>(2 * cells));
+        listed_.reserve(static_cast<std::size_t>(2 * cells));
+    }
+
+    /// Afterwards, rotations of at most that many cells by one delta do not allocate in a layer of `pairs` pairs.
+    template <class Factor>
+    void reserve_rotations(const ExecutionSpace& space, int pairs, std::int64_t cells) {
+        rotated_.reserve(space, static_cast<std::size_t>(cells));
+        listed_.reserve(static_cast<std::size_t>(cells));
+        factors_.reserve(space, static_cast<std::size_t>(pairs) * sizeof(Factor));
+        bytes_.reserve(static_cast<std::size_t>(pairs) * sizeof(Factor));
+    }
+
+    /// Afterwards, `copy_slots` of at most that many copies does not allocate.
+    void reserve_slots(const ExecutionSpace& space, std::int64_t copies) {
+        slot_copies_.reserve(space, static_cast<std::size_t>(copies));
+        last_slot_copies_.reserve(space, static_cast<std::size_t>(copies));
     }
 
     /// What the first scatter of a pass does otherwise.
@@ -59,31 +99,30 @@ public:
     template <class Mapping, class E, class T>
     void scatter(const ExecutionSpace& space, const Mapping& mapping, E* memory, std::span<const Cell> cells,
                  StridedView<const T, 3> rows) {
-        launch_rows(space, mapping, memory, {cells_.upload(space, cells)}, rows);
+        launch_rows<Limits>(space, mapping, memory, {cells_.upload(space, cells)}, rows);
     }
 
     template <class Mapping, class E, class T>
     void gather(const ExecutionSpace& space, const Mapping& mapping, const E* memory, std::span<const Cell> cells,
                 StridedView<T, 3> rows) {
-        launch_rows(space, mapping, memory, {from_.upload(space, cells)}, rows);
+        launch_rows<Limits>(space, mapping, memory, {gathered_.upload(space, cells)}, rows);
     }
 
     /// Runs that overlap themselves go through scratch memory, as many cells at once as it holds. All others are copied
     /// in one launch.
     template <class Mapping, class E>
     void move(const ExecutionSpace& space, const Mapping& mapping, E* memory, std::span<const Move> moves) {
-        sources_.clear();
-        targets_.clear();
-        for (const Move& run : moves)
-            if (!overlaps(run)) list(run);
-        const std::int64_t apart = std::ssize(sources_);
-        for (const Move& run : moves)
-            if (overlaps(run) && run.from != run.to) list(run);
-        if (sources_.empty()) return;
-        const Cell* const from = from_.upload(space, sources_);
-        const Cell* const to = to_.upload(space, targets_);
-        launch_copy(space, mapping, memory, {from}, {to}, apart);
-        move_in_order<Mapping, E>(space, mapping, memory, from + apart, to + apart, std::ssize(sources_) - apart);
+        // All sources, then all targets, as one list. Runs that overlap themselves are behind the others.
+        listed_.clear();
+        const std::int64_t apart = list_cells(moves, false, &Move::from);
+        const std::int64_t count = apart + list_cells(moves, true, &Move::from);
+        if (count == 0) return;
+        list_cells(moves, false, &Move::to);
+        list_cells(moves, true, &Move::to);
+        const Cell* const from = moved_.upload(space, listed_);
+        const Cell* const to = from + count;
+        launch_copy<Limits>(space, mapping, memory, {from}, {to}, apart);
+        move_in_order<Mapping, E>(space, mapping, memory, from + apart, to + apart, count - apart);
     }
 
     /// Consecutive rotations by the same delta are one launch.
@@ -94,15 +133,15 @@ public:
         if (rotation.pairs() == 0) return;
         while (!rotations.empty()) {
             const std::int32_t delta = rotations.front().delta;
-            sources_.clear();
+            listed_.clear();
             std::size_t n = 0;
             for (; n < rotations.size() && rotations[n].delta == delta; ++n)
-                for (std::int32_t i = 0; i < rotations[n].count; ++i) sources_.push_back(rotations[n].first + i);
+                for (std::int32_t i = 0; i < rotations[n].count; ++i) listed_.push_back(rotations[n].first + i);
             rotations = rotations.subspan(n);
-            if (sources_.empty()) continue;
+            if (listed_.empty()) continue;
             const auto* const factors = upload_factors(space, shift, layer, delta, rotation.pairs());
-            launch_rotate(space, mapping, memory, rotation, factors, {from_.upload(space, sources_)},
-                          std::ssize(sources_));
+            launch_rotate<Limits>(space, mapping, memory, rotation, factors, {rotated_.upload(space, listed_)},
+                                  std::ssize(listed_));
         }
     }
 
@@ -114,11 +153,7 @@ public:
         constexpr std::size_t most = kernel::CopySlots<kernel::SlotWord>::max_tensors;
         for (; !tensors.empty(); tensors = tensors.subspan(std::min(most, tensors.size()))) {
             const auto some = tensors.first(std::min(most, tensors.size()));
-            if (in_words_of<kernel::SlotWord>(some)) {
-                launch_copies<kernel::SlotWord>(space, some, list, std::ssize(copies));
-            } else {
-                launch_copies<std::byte>(space, some, list, std::ssize(copies));
-            }
+            with_slot_word(some, [&]<class Word>(Word) { launch_copies<Word>(space, some, list, std::ssize(copies)); });
         }
     }
 
@@ -136,26 +171,35 @@ public:
 
     /// To be called when all work given to the space is done.
     void fenced() {
-        cells_.fenced();
-        from_.fenced();
-        to_.fenced();
-        factors_.fenced();
-        slot_copies_.fenced();
-        last_slot_copies_.fenced();
-        mask_bits_.fenced();
+        for_each_list([](auto& list) { list.fenced(); });
     }
 
 private:
-    // Small enough for a device's cache, large enough for a launch to pay.
-    static constexpr std::int64_t scratch_bytes = std::int64_t{4} << 20;
+    using Scratch = KokkosBlock<std::byte, MemorySpace>;
+    template <class T>
+    using List = StagedList<T, ExecutionSpace, MemorySpace>;
 
-    /// Lists the cells of a run, in the order in which none is overwritten before it was read.
-    void list(const Move& run) {
-        for (std::int32_t i = 0; i < run.count; ++i) {
-            const std::int32_t cell = run.to < run.from ? i : run.count - 1 - i;
-            sources_.push_back(run.from + cell);
-            targets_.push_back(run.to + cell);
+    template <class F>
+    void for_each_list(F f) const {
+        f(cells_), f(gathered_), f(moved_), f(rotated_), f(factors_);
+        f(slot_copies_), f(last_slot_copies_), f(mask_bits_);
+    }
+    template <class F>
+    void for_each_list(F f) {
+        f(cells_), f(gathered_), f(moved_), f(rotated_), f(factors_);
+        f(slot_copies_), f(last_slot_copies_), f(mask_bits_);
+    }
+
+    /// Lists the sources or targets of the runs that overlap themselves or do not, in the order in which none is
+    /// overwritten before it was read. Returns their number.
+    std::int64_t list_cells(std::span<const Move> moves, bool overlapping, Cell Move::*first) {
+        const std::int64_t before = std::ssize(listed_);
+        for (const Move& run : moves) {
+            if (overlaps(run) != overlapping || run.from == run.to) continue;
+            for (std::int32_t i = 0; i < run.count; ++i)
+                listed_.push_back(run.*first + (run.to < run.from ? i : run.count - 1 - i));
         }
+        return std::ssize(listed_) - before;
     }
 
     /// Copies cell from[i] to cell to[i] in order: earlier sources may be later targets.
@@ -165,24 +209,24 @@ private:
         const std::int64_t row = std::int64_t{mapping.heads()} * mapping.dim();
         const std::int64_t row_bytes = row * std::int64_t{sizeof(E)};
         if (count == 0 || row == 0) return;
-        const std::int64_t most = std::min(count, std::max<std::int64_t>(scratch_bytes / row_bytes, 1));
+        const std::int64_t most = std::min(count, std::max<std::int64_t>(Limits::scratch_bytes / row_bytes, 1));
         auto* const scratch = reinterpret_cast<E*>(scratch_of(space, most * row_bytes));
         for (std::int64_t first = 0; first < count; first += most) {
             const std::int64_t some = std::min(most, count - first);
             auto rows = contiguous_view(scratch, some, mapping.heads(), mapping.dim());
             if constexpr (Mapping::contiguous_cells) // the order of the cells in memory
                 rows = {scratch, {some, mapping.heads(), mapping.dim()}, {1, mapping.dim() * some, some}};
-            launch_rows(space, mapping, memory, {from + first}, rows);
-            launch_rows(space, mapping, memory, {to + first}, static_cast<StridedView<const E, 3>>(rows));
+            launch_rows<Limits>(space, mapping, memory, {from + first}, rows);
+            launch_rows<Limits>(space, mapping, memory, {to + first}, static_cast<StridedView<const E, 3>>(rows));
         }
     }
 
     /// Blocks and allocates if this is more than ever before.
     std::byte* scratch_of(const ExecutionSpace& space, std::int64_t bytes) {
         const auto size = static_cast<std::size_t>(bytes);
-        if (size > scratch_.extent(0)) {
-            Scratch scratch{Kokkos::view_alloc("cellar: scratch", Kokkos::WithoutInitializing), size};
-            space.fence("cellar: more scratch memory"); // enqueued kernels use the old memory
+        if (size > scratch_.size()) {
+            Scratch scratch{space, "cellar: scratch", size};
+            if (scratch_.size() != 0) space.fence("cellar: more scratch memory"); // enqueued kernels use the old memory
             scratch_ = std::move(scratch);
         }
         return scratch_.data();
@@ -193,7 +237,7 @@ private:
                             StridedView<T, 2> mask) {
         auto* const packs = reinterpret_cast<kernel::Pack<T, N>*>(mask.pointer);
         const kernel::WriteMask<T, N> write{bits, visible, hidden, packs, mask.extent(1)};
-        launch_elements<false>("cellar: mask", space, write, mask.extent(0), 1, mask.extent(1) / N);
+        launch_elements<Limits, false>("cellar: mask", space, write, mask.extent(0), 1, mask.extent(1) / N);
     }
 
     template <class Word>
@@ -206,7 +250,7 @@ private:
             copy.tensors[i] = tensors[i];
             longest = std::max(longest, copy.words(tensors[i]));
         }
-        launch_elements<false>("cellar: slots", space, copy, count, std::ssize(tensors), longest);
+        launch_elements<Limits, false>("cellar: slots", space, copy, count, std::ssize(tensors), longest);
     }
 
     template <class Shift>
@@ -221,20 +265,16 @@ private:
         return reinterpret_cast<const Factor*>(factors_.upload(space, bytes_));
     }
 
-    using Scratch = Kokkos::View<std::byte*, MemorySpace>;
-    template <class T>
-    using List = StagedList<T, ExecutionSpace, MemorySpace>;
-
-    List<Cell> cells_; // of a pass's puts
-    List<Cell> from_;  // of gathers, moves and rotations, which may be many more
-    List<Cell> to_;
-    List<std::byte> factors_;
-    List<SlotCopy> slot_copies_;
-    List<SlotCopy> last_slot_copies_;
-    List<std::uint64_t> mask_bits_;
+    List<Cell> cells_{Limits::staging_bytes}; // of a pass's puts
+    List<Cell> gathered_{Limits::staging_bytes};
+    List<Cell> moved_{Limits::staging_bytes};   // sources and targets; apart from rotations, so that neither list is
+    List<Cell> rotated_{Limits::staging_bytes}; // sent again in every layer
+    List<std::byte> factors_{Limits::staging_bytes};
+    List<SlotCopy> slot_copies_{Limits::staging_bytes};
+    List<SlotCopy> last_slot_copies_{Limits::staging_bytes};
+    List<std::uint64_t> mask_bits_{Limits::staging_bytes};
     Scratch scratch_;
-    std::vector<Cell> sources_;
-    std::vector<Cell> targets_;
+    std::vector<Cell> listed_; // what is uploaded next
     std::vector<std::byte> bytes_;
 };
 

@@ -8,6 +8,7 @@
 #include <Kokkos_Core.hpp>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 
 // Launches kernels on a device. The names appear in Kokkos' tools; they are short enough for strings without an
@@ -15,43 +16,70 @@
 
 namespace cellar::detail {
 
-/// Kokkos passes kernels by value if they are smaller than 512 bytes, its own part included. A larger one goes through
-/// constant memory, and the host waits for the previous kernel there.
+/// How many values a launch may have. Kokkos and the kernels count in 32 bits, and round up to whole strips and blocks
+/// of threads.
+inline constexpr std::int64_t max_launch_values = std::int64_t{1} << 30;
+
+/// Sizes at which device work is divided. Tests take smaller ones.
+struct DeviceLimits {
+    /// Of a launch of more than one row.
+    static constexpr std::int64_t values = max_launch_values;
+    /// Of the host memory from which a list is copied, at least: the short lists of decode steps rarely fill it.
+    static constexpr std::size_t staging_bytes = std::size_t{1} << 20;
+    /// Of scratch memory: small enough for a device's cache, large enough for a launch to pay.
+    static constexpr std::int64_t scratch_bytes = std::int64_t{4} << 20;
+};
+
+/// Kokkos passes kernels by value if they are smaller than 512 bytes, its own part included: 32 bytes for a range of
+/// indices, 152 for teams. A larger one goes through constant memory, and the host waits for the previous kernel there.
+template <class Policy>
+inline constexpr std::size_t max_kernel_bytes = 424;
+template <class... Properties>
+inline constexpr std::size_t max_kernel_bytes<Kokkos::TeamPolicy<Properties...>> = 352;
+
 template <class Policy, class Kernel>
 void launch(const char* name, const Policy& policy, const Kernel& kernel) {
-    static_assert(sizeof(Kernel) <= 424, "the kernel is too large to be enqueued without a wait");
+    static_assert(sizeof(Kernel) <= max_kernel_bytes<Policy>, "the kernel is too large to be enqueued without a wait");
     Kokkos::parallel_for(name, policy, kernel);
 }
 
-/// d is fastest, or the cell if `CellsFastest`. One launch, unless there are more values than 32 bits can count.
-template <bool CellsFastest, class ExecutionSpace, class Kernel>
+/// Calls f(first, count) for ranges that make up [0, cells), each of at most `Limits::values` values or of one row.
+template <class Limits, class F>
+void for_each_launch(std::int64_t cells, std::int64_t heads, std::int64_t dim, F f) {
+    if (heads == 0 || dim == 0) return;
+    CELLAR_EXPECTS(max_launch_values / heads / dim > 0, "KokkosBackend: rows of [", heads, ", ", dim,
+                   "], expected at most ", max_launch_values, " elements");
+    const std::int64_t most = std::max<std::int64_t>(Limits::values / heads / dim, 1);
+    for (std::int64_t first = 0; first < cells; first += most)
+        f(first, static_cast<std::int32_t>(std::min(most, cells - first)));
+}
+
+/// d is fastest, or the cell if `CellsFastest`. One launch, unless there are more values than `Limits` allows.
+template <class Limits, bool CellsFastest, class ExecutionSpace, class Kernel>
 void launch_elements(const char* name, const ExecutionSpace& space, const Kernel& kernel, std::int64_t cells,
                      std::int64_t heads, std::int64_t dim) {
     using Each = kernel::EachElement<Kernel, CellsFastest>;
     using Policy = Kokkos::RangePolicy<ExecutionSpace, Kokkos::IndexType<std::int32_t>>;
-    if (heads == 0 || dim == 0) return;
-    const std::int64_t most = INT32_MAX / heads / dim;
-    CELLAR_EXPECTS(most > 0, "KokkosBackend: rows of [", heads, ", ", dim, "], expected fewer than 2^31 elements");
-    for (std::int64_t first = 0; first < cells; first += most) {
-        const auto count = static_cast<std::int32_t>(std::min(most, cells - first));
+    for_each_launch<Limits>(cells, heads, dim, [&](std::int64_t first, std::int32_t count) {
         const Each each{kernel, first, count, static_cast<std::int32_t>(heads), static_cast<std::int32_t>(dim)};
         launch(name, Policy(space, 0, each.size()), each);
-    }
+    });
 }
 
 /// For kernels that read along the dims and write along the cells, or the other way round.
-template <bool ReadsAlongDims, class ExecutionSpace, class Kernel>
+template <class Limits, bool ReadsAlongDims, class ExecutionSpace, class Kernel>
 void launch_tiles(const ExecutionSpace& space, const Kernel& kernel, std::int64_t cells, std::int64_t heads,
                   std::int64_t dim) {
     using Policy = Kokkos::TeamPolicy<ExecutionSpace>;
     using Each = kernel::EachTile<Kernel, ReadsAlongDims, typename Policy::member_type>;
-    const Each each{kernel, static_cast<std::int32_t>(cells), static_cast<std::int32_t>(heads),
-                    static_cast<std::int32_t>(dim)};
-    const auto shared = Kokkos::PerTeam(Each::bytes);
-    const int most =
-        Policy{space, each.tiles(), 1}.set_scratch_size(0, shared).team_size_max(each, Kokkos::ParallelForTag{});
-    Policy policy{space, each.tiles(), std::min(most, Each::threads)};
-    launch("cellar: tiles", policy.set_scratch_size(0, shared), each);
+    for_each_launch<Limits>(cells, heads, dim, [&](std::int64_t first, std::int32_t count) {
+        const Each each{kernel, first, count, static_cast<std::int32_t>(heads), static_cast<std::int32_t>(dim)};
+        const auto shared = Kokkos::PerTeam(Each::bytes);
+        const int most =
+            Policy{space, each.tiles(), 1}.set_scratch_size(0, shared).team_size_max(each, Kokkos::ParallelForTag{});
+        Policy policy{space, each.tiles(), std::min(most, Each::threads)};
+        launch("cellar: tiles", policy.set_scratch_size(0, shared), each);
+    });
 }
 
 } // namespace cellar::detail

@@ -95,6 +95,7 @@ struct CacheState {
     ~CacheState() {
         CELLAR_EXPECTS(!pass_open, "a cache is destroyed while a pass is open, expected it to be committed or dropped "
                                    "first");
+        backend.fence(); // enqueued work uses the memory
     }
 
     /// The index of a layer's store.
@@ -123,6 +124,17 @@ struct CacheState {
 
     void expect_no_pass(const char* operation) const {
         CELLAR_EXPECTS(!pass_open, operation, ": a pass is open, expected it to be committed or dropped first");
+    }
+
+    /// Room for what the backend needs to move and to rotate that many cells in every layer. May throw, with nothing
+    /// changed.
+    void reserve_plan(std::int64_t moved, std::int64_t rotated) {
+        if constexpr (ReservesPlans<Backend>) {
+            if (moved != 0) backend.reserve_moves(moved);
+            if constexpr (rotates_keys<Shift>)
+                if (rotated != 0)
+                    for (const int layer : owners) backend.reserve_rotations(shift, layer, rotated);
+        }
     }
 
     /// Enqueues the work of a plan in every layer.

@@ -27,13 +27,16 @@ struct RecurrentMemoryState {
           backend{std::move(the_backend)},
           book{limits},
           store{backend, shape, book.table().slots().slots(), limits.sequences},
-          done_in_layer(static_cast<std::size_t>(shape.layers())) {}
+          done_in_layer(static_cast<std::size_t>(shape.layers())) {
+        if constexpr (ReservesSlots<Backend>) backend.reserve_slots(limits.sequences);
+    }
 
     RecurrentMemoryState(const RecurrentMemoryState&) = delete;
     RecurrentMemoryState& operator=(const RecurrentMemoryState&) = delete;
     ~RecurrentMemoryState() {
         CELLAR_EXPECTS(!pass_open, "a recurrent memory is destroyed while a pass is open, expected it to be committed "
                                    "or dropped first");
+        backend.fence(); // enqueued work uses the memory
     }
 
     void expect_no_pass(const char* operation) const {
