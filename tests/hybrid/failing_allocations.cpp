@@ -5,6 +5,8 @@
 #include <cstdlib>
 #include <new>
 
+#ifndef __CUDACC__ // nvcc would also compile these for the device
+
 void* operator new(std::size_t size) {
     std::int64_t& left = FailingAllocations::left();
     if (left != FailingAllocations::unlimited && left-- <= 0) {
@@ -30,3 +32,5 @@ void operator delete(void* block) noexcept {
 void operator delete(void* block, std::size_t) noexcept {
     std::free(block);
 }
+
+#endif

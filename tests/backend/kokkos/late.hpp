@@ -18,6 +18,7 @@
 #include <memory>
 #include <new>
 #include <ostream>
+#include <stdexcept>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -147,14 +148,15 @@ public:
     static inline int allocations = 0;
     static inline int without_instance = 0; ///< allocations that named no instance: on a machine's first device
     static inline int left = -1;            ///< allocations that succeed from now on; -1 for all
+    static inline int fill = 0xa5;          ///< the bytes of new memory
 
 private:
-    static void* take(const char*, std::size_t bytes) {
-        if (left == 0) throw std::bad_alloc{};
+    static void* take(const char* label, std::size_t bytes) {
+        void* const block = left == 0 ? nullptr : std::aligned_alloc(256, (bytes + 255) / 256 * 256);
+        if (block == nullptr) throw std::runtime_error{std::string{"no memory for "} + label}; // as Kokkos does
+        std::memset(block, fill, bytes);
         if (left > 0) --left;
         ++allocations;
-        void* const block = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
-        if (block == nullptr) throw std::bad_alloc{};
         return block;
     }
 };

@@ -2,6 +2,7 @@
 // Counts the work that a pass gives to Kokkos, and its allocations. docs/kokkos.md quotes the numbers.
 #include "backend/kokkos/device_on_host.hpp"
 #include "backend/kokkos/tools.hpp"
+#include "hybrid/failing_allocations.hpp"
 #include "skip.hpp"
 #include <cellar/cellar.hpp>
 
@@ -9,41 +10,19 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
-#include <new>
 #include <optional>
 #include <ostream>
 #include <span>
 #include <string_view>
 #include <vector>
 
-namespace {
-
-bool counting_new_calls = false;
-int new_calls = 0;
-
-} // namespace
-
-#ifndef __CUDACC__ // nvcc would also compile these for the device
-void* operator new(std::size_t size) {
-    if (counting_new_calls) ++new_calls;
-    void* const block = std::malloc(size == 0 ? 1 : size);
-    if (block == nullptr) throw std::bad_alloc{};
-    return block;
-}
-void operator delete(void* block) noexcept {
-    std::free(block);
-}
-void operator delete(void* block, std::size_t) noexcept {
-    std::free(block);
-}
-#endif
-
 using namespace cellar;
 using cellar_test::HostSpace;
 using cellar_test::LateDevice;
 
 namespace {
+
+constexpr int max_new_calls = 1'000'000; // none fails
 
 struct Counts {
     int allocations = 0;
@@ -72,11 +51,9 @@ void count(Counts& counts, Call call) {
 
 template <class Call>
 void count_new_calls(Counts& counts, Call call) {
-    new_calls = 0;
-    counting_new_calls = true;
+    const FailingAllocations counter{max_new_calls};
     call();
-    counting_new_calls = false;
-    counts.new_calls += new_calls;
+    counts.new_calls += static_cast<int>(max_new_calls - FailingAllocations::left());
 }
 
 /// The counts of a pass by operation.

@@ -7,6 +7,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <new>
+#include <stdexcept>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -22,7 +24,9 @@ public:
 
     KokkosBlock() = default;
 
-    /// Allocates on the instance, hence on its device, if that reaches the memory space.
+    /// Allocates on the instance, hence on its device, if that reaches the memory space. Throws `std::bad_alloc` if there
+    /// is not enough memory; then it has waited for the instance, because memory that enqueued work uses is about to be
+    /// released.
     template <class ExecutionSpace>
     KokkosBlock(const ExecutionSpace& space, const char* label, std::size_t n) : view_{allocate(space, label, n)} {}
 
@@ -38,12 +42,15 @@ public:
 
 private:
     template <class ExecutionSpace>
-    static View allocate(const ExecutionSpace& space, const char* label, std::size_t n) {
+    static View allocate(const ExecutionSpace& space, const char* label, std::size_t n) try {
         if constexpr (Kokkos::SpaceAccessibility<ExecutionSpace, MemorySpace>::accessible) {
             return View{Kokkos::view_alloc(space, Kokkos::WithoutInitializing, std::string{label}), n};
         } else {
             return View{Kokkos::view_alloc(Kokkos::WithoutInitializing, std::string{label}), n};
         }
+    } catch (const std::runtime_error&) { // what Kokkos throws
+        space.fence("cellar: out of memory");
+        throw std::bad_alloc{};
     }
 
     View view_;
