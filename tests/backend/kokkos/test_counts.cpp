@@ -239,3 +239,82 @@ TEST_CASE("counts: copy_slots takes one launch for every 8 tensors, and one list
     }
     device.fence(); // before the buffer is destroyed
 }
+
+namespace {
+
+/// The counts of a removal of 10 tokens, 30 tokens behind which have another sequence's keys or their own.
+template <class Layout>
+Counts count_removal(int model_layers, bool shared, int warm_ups) {
+    using Shift = RopeShift<Neox>;
+    Cache<Layout, FullCausal, Shift, LateDevice> cache{CacheShape{model_layers, 2, dim},
+                                                       {.sequences = 2, .capacity = 100, .batch = 50},
+                                                       FullCausal{},
+                                                       Shift{rope_frequencies(dim)}};
+    const std::vector<float> rows(std::size_t{50} * 2 * dim);
+    Counts counts;
+    for (int round = 0; round <= warm_ups; ++round) {
+        REQUIRE(cache.remove({0}, {0}, to_end));
+        REQUIRE(cache.remove({1}, {0}, to_end));
+        Tokens tokens;
+        for (int p = 0; p < 50; ++p) tokens.add({0}, {p});
+        auto pass = cache.begin(tokens);
+        REQUIRE(pass);
+        for (int layer = 0; layer < model_layers; ++layer) pass->put(layer, rows, rows);
+        pass->commit();
+        if (shared) REQUIRE(cache.copy_prefix({0}, {1}, 40));
+        Counts now;
+        bool removed = false;
+        const int before = warm_ups - round; // other tokens, by another distance
+        count(now, [&] { removed = cache.remove({0}, {10 - 3 * before}, {20 - 2 * before}).has_value(); });
+        REQUIRE(removed);
+        counts = now;
+    }
+    cache.fence();
+    return counts;
+}
+
+} // namespace
+
+TEST_CASE_TEMPLATE("counts: a removal copies each of its lists once, however many layers there are", Layout,
+                   StandardV<cellar::half>, PermutedV<cellar::half>) {
+    for (const int n : {1, 2, 8}) {
+        CAPTURE(n);
+        // Cells and factors; keys are rotated.
+        CHECK(count_removal<Layout>(n, false, 1) == Counts{.copies = 2, .kernels = n});
+        // Moves, cells and factors; keys and values are moved, keys are rotated.
+        CHECK(count_removal<Layout>(n, true, 1) == Counts{.copies = 3, .kernels = 3 * n});
+        // The first one allocates each list and its staging memory.
+        CHECK(count_removal<Layout>(n, true, 0) == Counts{.allocations = 3, .copies = 3, .kernels = 3 * n});
+    }
+}
+
+TEST_CASE("counts: larger removals wait once for each list that grows") {
+    using Shift = RopeShift<Neox>;
+    Cache<StandardV<cellar::half>, FullCausal, Shift, LateDevice> cache{CacheShape{8, 2, dim},
+                                                                        {.sequences = 2, .capacity = 200, .batch = 50},
+                                                                        FullCausal{},
+                                                                        Shift{rope_frequencies(dim)}};
+    const std::vector<float> rows(std::size_t{50} * 2 * dim);
+    for (int p = 0; p < 200; p += 50) {
+        Tokens tokens;
+        for (int i = 0; i < 50; ++i) tokens.add({0}, {p + i});
+        auto pass = cache.begin(tokens);
+        REQUIRE(pass);
+        for (int layer = 0; layer < 8; ++layer) pass->put(layer, rows, rows);
+        pass->commit();
+    }
+    REQUIRE(cache.copy_prefix({0}, {1}, 200));
+    REQUIRE(cache.remove({1}, {190}, {191}));
+    Counts counts;
+    bool removed = false;
+    {
+        const cellar_test::Listener listener{
+            {.fence = [&](std::string_view name) { counts.fences += name.starts_with("cellar"); }, // not Kokkos' own
+             .copy = [&](auto...) { ++counts.copies; }}};
+        removed = cache.remove({0}, {10}, {20}).has_value();
+    }
+    CHECK(removed);
+    CHECK(counts.fences == 2); // moves and rotations
+    CHECK(counts.copies == 3);
+    cache.fence();
+}
