@@ -5,6 +5,7 @@
 
 #include <doctest/doctest.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -152,6 +153,42 @@ TEST_CASE("from_dlpack: the message names what is wrong with the tensor") {
     CHECK(refusal(static_cast<float*>(nullptr))
           == "from_dlpack: the tensor is read-only, expected one that may be written");
     CHECK(refusal(static_cast<const float*>(nullptr)) == "none");
+}
+
+TEST_CASE("from_dlpack refuses tensors whose memory cannot be read") {
+    {
+        Foreign foreign;
+        foreign.tensor.byte_offset = 6;
+        CHECK(
+            foreign.refusal()
+            == "from_dlpack: the memory at byte_offset 6 is not aligned, expected an address that is a multiple of 4");
+        foreign.tensor.byte_offset = 8;
+        CHECK(foreign.refusal() == "none");
+        foreign.tensor.data = reinterpret_cast<std::byte*>(foreign.memory.data()) + 1;
+        foreign.tensor.byte_offset = 0;
+        CHECK(foreign.refusal().starts_with("from_dlpack: the memory at byte_offset 0 is not aligned"));
+        foreign.tensor.byte_offset = 3;
+        CHECK(foreign.refusal() == "none");
+    }
+    {
+        Foreign foreign;
+        foreign.tensor.data = nullptr;
+        CHECK(foreign.refusal() == "from_dlpack: null data with 24 elements, expected memory");
+        foreign.tensor.shape = nullptr;
+        CHECK(foreign.refusal() == "from_dlpack: a null shape, expected 3 extents");
+    }
+    for (const bool with_strides : {true, false}) {
+        CAPTURE(with_strides);
+        Foreign foreign;
+        if (!with_strides) foreign.tensor.strides = nullptr;
+        foreign.shape[2] = std::int64_t{1} << 40;
+        foreign.shape[1] = std::int64_t{1} << 40;
+        CHECK(foreign.refusal() == "from_dlpack: more elements than memory can hold, expected fewer");
+        foreign.shape[1] = -3;
+        CHECK(foreign.refusal() == "from_dlpack: extent 1 is -3, expected 0 or more");
+        foreign.shape[1] = 0;
+        CHECK(foreign.refusal() == "none");
+    }
 }
 
 TEST_CASE("put takes DLPack tensors, and views of a pass become tensors") {

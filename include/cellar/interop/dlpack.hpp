@@ -5,6 +5,7 @@
 #include <cellar/base/view.hpp>
 #include <cellar/element/element.hpp>
 
+#include <algorithm>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -90,8 +91,8 @@ DlpackTensor<Managed> to_dlpack(const StridedView<T, Rank>& view, DLDevice devic
     return DlpackTensor<Managed>{&managed.release()->tensor};
 }
 
-/// The memory of a DLPack tensor as a view, for `put`. It must hold T, have Rank extents and lie on `device`; anything
-/// else is a violation. The view does not keep the tensor alive.
+/// The memory of a DLPack tensor as a view, for `put`. It must hold T, have Rank extents, lie on `device` and be aligned
+/// for T; anything else is a violation. The view does not keep the tensor alive.
 template <class T, int Rank>
     requires(detail::dlpack_element<std::remove_const_t<T>>)
 StridedView<T, Rank> from_dlpack(const DLTensor& tensor, DLDevice device) {
@@ -103,15 +104,25 @@ StridedView<T, Rank> from_dlpack(const DLTensor& tensor, DLDevice device) {
     CELLAR_EXPECTS(tensor.device.device_type == device.device_type && tensor.device.device_id == device.device_id,
                    "from_dlpack: memory of device ", static_cast<int>(tensor.device.device_type), ":",
                    tensor.device.device_id, ", expected ", static_cast<int>(device.device_type), ":", device.device_id);
+    CELLAR_EXPECTS(Rank == 0 || tensor.shape != nullptr, "from_dlpack: a null shape, expected ", Rank, " extents");
     StridedView<T, Rank> view;
-    if (tensor.data != nullptr)
-        view.pointer = reinterpret_cast<T*>(static_cast<std::byte*>(tensor.data) + tensor.byte_offset);
+    constexpr std::int64_t max_elements = INT64_MAX / static_cast<std::int64_t>(sizeof(T));
     std::int64_t dense = 1; // before DLPack 1.2, null strides mean densely packed
     for (int r = Rank - 1; r >= 0; --r) {
         view.extents[r] = tensor.shape[r];
         view.strides[r] = tensor.strides != nullptr ? tensor.strides[r] : dense;
-        dense *= tensor.shape[r];
+        CELLAR_EXPECTS(view.extents[r] >= 0, "from_dlpack: extent ", r, " is ", view.extents[r],
+                       ", expected 0 or more");
+        CELLAR_EXPECTS(view.extents[r] == 0 || dense <= max_elements / view.extents[r],
+                       "from_dlpack: more elements than memory can hold, expected fewer");
+        dense *= std::max<std::int64_t>(view.extents[r], 1);
     }
+    if (view.size() == 0) return view;
+    CELLAR_EXPECTS(tensor.data != nullptr, "from_dlpack: null data with ", view.size(), " elements, expected memory");
+    auto* const first = static_cast<std::byte*>(tensor.data) + tensor.byte_offset;
+    CELLAR_EXPECTS(reinterpret_cast<std::uintptr_t>(first) % alignof(T) == 0, "from_dlpack: the memory at byte_offset ",
+                   tensor.byte_offset, " is not aligned, expected an address that is a multiple of ", alignof(T));
+    view.pointer = reinterpret_cast<T*>(first);
     return view;
 }
 
