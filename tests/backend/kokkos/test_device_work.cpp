@@ -1,14 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "backend/kokkos/device_on_host.hpp"
-
-#define CELLAR_BACKEND cellar_test::LateDevice
-#include "backend/agreement.hpp"
-#include "backend/ladder.hpp"
 #include "property/matrix.hpp"
 
-TEST_CASE("device work agrees with the Eigen backend") {
-    cellar_test::check_agreement<cellar_test::LateDevice>(2, 500);
-}
+#include <doctest/doctest.h>
 
 TEST_CASE("device work agrees with the naive model") {
     using Layout = cellar::PermutedV<cellar::half>;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Passes and masks by device work on the host's cores.
+// Masks by device work on the host's cores.
 #include "backend/kokkos/device_on_host.hpp"
-#include "backend/kokkos/passes.hpp"
 #include "backend/masks.hpp"
 #include <cellar/cellar.hpp>
 
@@ -13,15 +12,6 @@ using cellar_test::LateDevice;
 static_assert(WritesMasks<LateDevice> && UploadsCells<LateDevice>);
 static_assert(!WritesMasks<KokkosBackend<Kokkos::DefaultHostExecutionSpace>>);
 static_assert(!UploadsCells<KokkosBackend<Kokkos::DefaultHostExecutionSpace>>);
-
-TEST_CASE("device work: passes equal those on the host") {
-    cellar_test::check_passes<LateDevice, StandardV<cellar::half>>();
-    cellar_test::check_passes<LateDevice, PermutedV<float>>();
-}
-
-TEST_CASE("masks by device work: every element type, at sizes around words") {
-    cellar_test::check_written_masks<LateDevice>();
-}
 
 TEST_CASE("masks by device work: equal to those of the host") {
     cellar_test::check_masks_of_passes<LateDevice>();

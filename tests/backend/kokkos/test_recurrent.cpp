@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "backend/kokkos/device_on_host.hpp"
-#include "backend/kokkos/states.hpp"
 #include "property/recurrent_trial.hpp"
 
 #include <doctest/doctest.h>
@@ -11,8 +10,4 @@ TEST_CASE("recurrent states by host work agree with the naive model") {
 
 TEST_CASE("recurrent states by device work agree with the naive model") {
     CHECK(property::recurrent::agrees_with_model<cellar_test::DeviceOnHost>(60));
-}
-
-TEST_CASE("recurrent states by device work equal those on the host") {
-    cellar_test::check_states<cellar_test::LateDevice>();
 }
