@@ -112,8 +112,8 @@ public:
     /// Removes positions [begin, end) of s and closes the gap: later tokens move down by end - begin, and their keys
     /// are rotated (enqueued). With `to_end`, nothing is left to move. Shared cells are copied before they are rotated,
     /// so other sequences keep theirs. Refuses with `cannot_shift` if tokens would have to move under `DisabledShift`,
-    /// and with `full` if there is no room for the copies. Throws `std::bad_alloc`, with nothing changed, if there is no
-    /// memory for the lists of this work. A backend that throws while it moves or rotates keys ends the process,
+    /// and with `full` if there is no room for the copies. Throws `std::bad_alloc`, with nothing changed, if there is
+    /// no memory for the lists of this work. A backend that throws while it moves or rotates keys ends the process,
     /// because bookkeeping and data would disagree.
     Result<void> remove(Sequence s, Position begin, Position end,
                         const std::source_location& where = std::source_location::current()) {

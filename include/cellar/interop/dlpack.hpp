@@ -91,8 +91,8 @@ DlpackTensor<Managed> to_dlpack(const StridedView<T, Rank>& view, DLDevice devic
     return DlpackTensor<Managed>{&managed.release()->tensor};
 }
 
-/// The memory of a DLPack tensor as a view, for `put`. It must hold T, have Rank extents, lie on `device` and be aligned
-/// for T; anything else is a violation. The view does not keep the tensor alive.
+/// The memory of a DLPack tensor as a view, for `put`. It must hold T, have Rank extents, lie on `device` and be
+/// aligned for T; anything else is a violation. The view does not keep the tensor alive.
 template <class T, int Rank>
     requires(detail::dlpack_element<std::remove_const_t<T>>)
 StridedView<T, Rank> from_dlpack(const DLTensor& tensor, DLDevice device) {

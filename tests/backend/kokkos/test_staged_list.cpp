@@ -62,7 +62,7 @@ static_assert(std::is_same_v<StagingSpace<LateSpace>, Kokkos::SharedHostPinnedSp
 
 TEST_CASE("staged lists: staging memory does not change until the device has read it") {
     const Late space;
-    List list;
+    List list{4096}; // a few lists
     std::mt19937 random{7};
     int wrong = 0;
     Counter counter;

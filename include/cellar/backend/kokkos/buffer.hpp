@@ -24,9 +24,8 @@ public:
 
     KokkosBlock() = default;
 
-    /// Allocates on the instance, hence on its device, if that reaches the memory space. Throws `std::bad_alloc` if there
-    /// is not enough memory; then it has waited for the instance, because memory that enqueued work uses is about to be
-    /// released.
+    /// Allocates on the instance, hence on its device, if that reaches the memory space. If there is not enough memory,
+    /// throws `std::bad_alloc`, after a fence: the caller is about to release memory that enqueued work may use.
     template <class ExecutionSpace>
     KokkosBlock(const ExecutionSpace& space, const char* label, std::size_t n) : view_{allocate(space, label, n)} {}
 
