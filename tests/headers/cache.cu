@@ -13,6 +13,7 @@ int use(const Window& window, const Shift& shift) {
     const std::vector<cellar::Position> positions{{0}, {1}};
     const std::vector<cellar::Sequence> sequences{{0}, {0}};
     const std::vector<float> rows(2 * 2 * 8);
+    cache.reserve(2).drop();
     if (auto pass = cache.begin({positions, sequences})) {
         pass->put(0, rows, rows);
         auto [keys, values, mask] = pass->get(0);
@@ -40,6 +41,7 @@ int use_states() {
     Memory memory{cellar::StateShape{2, {{3, 8}, {2, 4, 8}}}, {.sequences = 2, .batch = 4, .rollback = 1}};
     const std::vector<cellar::Position> positions{{0}, {1}};
     const std::vector<cellar::Sequence> sequences{{0}, {0}};
+    memory.reserve(2).drop();
     if (auto pass = memory.begin({positions, sequences})) {
         for (int layer = 0; layer < 2; ++layer) {
             for (const cellar::MicroBatch& micro_batch : pass->micro_batches()) {

@@ -111,6 +111,9 @@ inline ViolationHandler set_violation_handler(ViolationHandler handler) {
 /// they are evaluated only if it does not hold.
 #define CELLAR_EXPECTS(condition, ...) CELLAR_EXPECTS_AT(std::source_location::current(), condition, __VA_ARGS__)
 
-/// The same, for functions that know their caller's position in `where`.
+/// The same, for functions that know their caller's position in `where`. (The list has a type because nvcc 13 garbles
+/// some lists without.)
 #define CELLAR_EXPECTS_AT(where, condition, ...)                                                                       \
-    ((condition) ? void() : ::cellar::detail::violated(#condition, where, {__VA_ARGS__}))
+    ((condition) ? void()                                                                                              \
+                 : ::cellar::detail::violated(#condition, where,                                                       \
+                                              std::initializer_list<::cellar::detail::MessagePart>{__VA_ARGS__}))
