@@ -115,6 +115,8 @@ TEST_CASE("a zeroed array is zero and aligned, keeps its address, and throws if 
     const auto* const address = array.data();
     ZeroedArray<std::int32_t> other{std::move(array)};
     CHECK(other.data() == address);
+    CHECK(array.size() == 0);
+    CHECK(array.data() == nullptr);
     ZeroedArray<std::int32_t> assigned;
     assigned = std::move(other);
     CHECK(assigned.data() == address);

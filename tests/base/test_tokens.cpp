@@ -110,5 +110,6 @@ TEST_CASE("each group of a builder has its own number, and other tokens have non
     for (const std::int32_t group : groups) CHECK(group < tokens.size());
     CHECK(groups_of(Tokens{}.add_group({0}, {0}, 1)) == List{0});
     tokens.clear();
+    CHECK(groups_of(tokens).empty());
     CHECK(groups_of(tokens.add({0}, {0})).empty());
 }
