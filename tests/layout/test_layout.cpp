@@ -22,8 +22,11 @@ static_assert(all_pairs_are_layouts<PermutedV, float, half, bf16>());
 static_assert(all_pairs_are_layouts<cellar_test::BackwardsLayout, float, half, bf16>());
 
 static_assert(std::same_as<StandardV<half>, StandardV<half, half>>);
+static_assert(std::same_as<StandardV<half, float>::key_element, half>);
+static_assert(std::same_as<StandardV<half, float>::value_element, float>);
 static_assert(std::same_as<PermutedV<half, float>::key_element, half>);
 static_assert(std::same_as<PermutedV<half, float>::value_element, float>);
+static_assert(std::same_as<StandardV<half>::key_mapping, cellar::CellsHeadsDims>);
 static_assert(std::same_as<StandardV<half>::value_mapping, cellar::CellsHeadsDims>);
 static_assert(std::same_as<PermutedV<half>::key_mapping, cellar::CellsHeadsDims>);
 static_assert(std::same_as<PermutedV<half>::value_mapping, cellar::HeadsDimsCells>);
