@@ -6,6 +6,7 @@
 
 #include <doctest/doctest.h>
 
+#include <cstdint>
 #include <vector>
 
 using namespace cellar;
@@ -40,4 +41,32 @@ TEST_CASE("a backend that writes masks writes one per pass and element, and is t
     CHECK(cache.backend().masks == 1);
     static_cast<void>(pass->get<bool>(0));
     CHECK(cache.backend().masks == 2);
+}
+
+namespace {
+
+/// Records how many elements were allocated last.
+struct Allocating : MaskWriter {
+    template <Element E>
+    Buffer<E> allocate(std::int64_t n) {
+        allocated = n;
+        return HostBackend::allocate<E>(n);
+    }
+
+    std::int64_t allocated = 0;
+};
+
+} // namespace
+
+TEST_CASE("a backend that writes masks: the memory has room for every element of the mask") {
+    Allocating backend;
+    detail::MaskBuffer<Allocating> buffer{backend};
+    static_cast<void>(buffer.reserve<half>(backend, 3, 3));
+    REQUIRE(backend.allocated == 5); // floats
+    static_cast<void>(buffer.reserve<float>(backend, 1, 6));
+    REQUIRE(backend.allocated == 10);
+    static_cast<void>(buffer.reserve<bool>(backend, 1, 40));
+    CHECK(backend.allocated == 10);
+    static_cast<void>(buffer.reserve<bool>(backend, 1, 41));
+    CHECK(backend.allocated >= 11);
 }
