@@ -45,7 +45,7 @@ TEST_CASE("a backend that writes masks writes one per pass and element, and is t
 
 namespace {
 
-/// Records how many elements were allocated last.
+/// Records how many elements were allocated last, and how often the host has waited.
 struct Allocating : MaskWriter {
     template <Element E>
     Buffer<E> allocate(std::int64_t n) {
@@ -53,7 +53,10 @@ struct Allocating : MaskWriter {
         return HostBackend::allocate<E>(n);
     }
 
+    void fence() { ++fences; }
+
     std::int64_t allocated = 0;
+    int fences = 0;
 };
 
 } // namespace
@@ -69,4 +72,15 @@ TEST_CASE("a backend that writes masks: the memory has room for every element of
     CHECK(backend.allocated == 10);
     static_cast<void>(buffer.reserve<bool>(backend, 1, 41));
     CHECK(backend.allocated >= 11);
+}
+
+TEST_CASE("a backend that writes masks: the memory of a mask is replaced only after its work is done") {
+    Allocating backend;
+    detail::MaskBuffer<Allocating> buffer{backend};
+    static_cast<void>(buffer.reserve<float>(backend, 1, 6));
+    const int before = backend.fences;
+    static_cast<void>(buffer.reserve<float>(backend, 1, 6));
+    CHECK(backend.fences == before);
+    static_cast<void>(buffer.reserve<float>(backend, 1, 7));
+    CHECK(backend.fences == before + 1);
 }

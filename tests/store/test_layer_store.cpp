@@ -5,6 +5,7 @@
 #include "violations.hpp"
 #include <cellar/backend/eigen.hpp>
 #include <cellar/backend/host.hpp>
+#include <cellar/shift/rope_shift.hpp>
 #include <cellar/store/layer_store.hpp>
 
 #include <doctest/doctest.h>
@@ -140,6 +141,7 @@ TEST_CASE("rows of wrong extents are a violation, and nothing is written") {
     const std::string keys = "store: the keys given are ";
     const std::string keys_expected = ", expected [3 tokens, 2 heads, 4 dims]";
     CHECK(put(small.rows(2, 2, 4), small.rows(3, 2, 6)) == keys + "[2 tokens, 2 heads, 4 dims]" + keys_expected);
+    CHECK(put(small.rows(4, 2, 4), small.rows(3, 2, 6)) == keys + "[4 tokens, 2 heads, 4 dims]" + keys_expected);
     CHECK(put(small.rows(3, 1, 4), small.rows(3, 2, 6)) == keys + "[3 tokens, 1 heads, 4 dims]" + keys_expected);
     CHECK(put(small.rows(3, 2, 6), small.rows(3, 2, 6)) == keys + "[3 tokens, 2 heads, 6 dims]" + keys_expected);
     const std::string values = "store: the values given are ";
@@ -160,4 +162,15 @@ TEST_CASE("a shift that rotates more elements than a head has is a violation") {
     CHECK(violation_of([&] { small.store.rotate(small.backend, AddShift{2}, 5, {}); }) == "none");
     CHECK(violation_of([&] { small.store.rotate(small.backend, AddShift{3}, 5, {}); })
           == "store: the keys of layer 5 have 4 elements per head, expected at least the 6 that the shift rotates");
+}
+
+TEST_CASE("a rotation of more elements than a head has is a violation") {
+    Small small;
+    const cellar::KeyRotation rotation{0, 1, 1};
+    const auto rotate = [&](const cellar::RopeShift<>& shift) {
+        return violation_of([&] { small.store.rotate(small.backend, shift, 7, std::span{&rotation, 1}); });
+    };
+    CHECK(rotate(cellar::RopeShift<>{{1.0, 0.1}}) == "none");
+    CHECK(rotate(cellar::RopeShift<>{{1.0, 0.1}, 1})
+          == "store: the keys of layer 7 have 4 elements per head, expected at least the 5 that the shift rotates");
 }

@@ -67,6 +67,12 @@ TEST_CASE("sliding window: with several sequences, each keeps one token more") {
     CHECK(ChunkedAttention<>{INT32_MAX}.resolved(2, INT32_MAX).oldest_kept({9}) == Position{0});
 }
 
+TEST_CASE("sliding window: resolved again, it starts from what was asked for at first") {
+    const SlidingWindow<> window{4};
+    CHECK(window.resolved(2, 100).resolved(1, 100).oldest_kept({9}) == window.resolved(1, 100).oldest_kept({9}));
+    CHECK(window.resolved(1, 3).resolved(1, 100).oldest_kept({9}) == window.resolved(1, 100).oldest_kept({9}));
+}
+
 TEST_CASE("sliding window: everything is kept if that needs no more cells") {
     const auto all = SlidingWindow<4>{{.retention = 8}}.resolved(1, 8);
     CHECK(all.oldest_kept({1000}) == Position{0});
