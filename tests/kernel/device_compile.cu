@@ -137,8 +137,10 @@ void launch_all() {
 
 void launch_copy_slots() {
     launch_elements<cellar::CellsHeadsDims>(cellar::detail::kernel::CopySlots<cellar::detail::kernel::SlotWord>{});
-    launch_elements<cellar::CellsHeadsDims>(cellar::detail::kernel::CopySlots<cellar::detail::kernel::SlotPart<std::uint32_t>>{});
-    launch_elements<cellar::CellsHeadsDims>(cellar::detail::kernel::CopySlots<cellar::detail::kernel::SlotPart<std::uint16_t>>{});
+    launch_elements<cellar::CellsHeadsDims>(
+        cellar::detail::kernel::CopySlots<cellar::detail::kernel::SlotPart<std::uint32_t>>{});
+    launch_elements<cellar::CellsHeadsDims>(
+        cellar::detail::kernel::CopySlots<cellar::detail::kernel::SlotPart<std::uint16_t>>{});
     launch_elements<cellar::CellsHeadsDims>(cellar::detail::kernel::CopySlots<std::byte>{});
 }
 

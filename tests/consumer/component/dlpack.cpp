@@ -5,6 +5,7 @@
 // The keys of a pass become a DLPack tensor.
 int main() {
     cellar::Cache<> cache{cellar::CacheShape{1, 2, 4}, {.sequences = 1, .capacity = 8, .batch = 1}};
-    const auto tensor = cellar::to_dlpack(cache.reserve(1).keys(0), {kDLCPU, 0});
+    auto pass = cache.reserve(1);
+    const auto tensor = cellar::to_dlpack(pass.keys(0), {kDLCPU, 0});
     return tensor->dl_tensor.ndim == 3 && tensor->dl_tensor.shape[2] == 4 ? 0 : 1;
 }
