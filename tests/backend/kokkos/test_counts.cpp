@@ -109,6 +109,7 @@ public:
         for (int round = 0; round < 2; ++round) pass(tokens, counts, without_counting);
         pass(tokens, counts, [](Counts& of, auto call) { count(of, call); });
         pass(tokens, counts, [](Counts& of, auto call) { count_new_calls(of, call); });
+        cache_.fence(); // work that reads the rows
         return counts;
     }
 
