@@ -47,7 +47,7 @@ public:
         batch_.add(text, {first}, tokens);
         auto pass = memory_.begin(batch_);
         if (!pass) return pass.error();
-        pass_.emplace(*std::move(pass));
+        static_cast<void>(pass_.emplace(*std::move(pass)));
         return {};
     }
 

@@ -6,6 +6,14 @@
 
 namespace cellar_test {
 
+/// Tiles are for rows in a memory where cells are contiguous; a tile kernel for another one could never be launched.
+template <class Kernel, bool ReadsAlongDims, class Team>
+    requires requires {
+        &Kernel::mapping;
+    }
+inline constexpr bool may_run_in_teams<cellar::detail::kernel::EachTile<Kernel, ReadsAlongDims, Team>> =
+    decltype(Kernel::mapping)::contiguous_cells;
+
 /// Device work on the host's cores, done at a fence, to test it on machines without a device.
 using LateDevice = cellar::KokkosBackend<Late>;
 static_assert(LateDevice::reaches<LateSpace> && !LateDevice::reaches<Kokkos::HostSpace>);

@@ -215,6 +215,10 @@ struct LateCopy {
     }
 };
 
+/// False for kernels that must not be compiled for teams.
+template <class Functor>
+inline constexpr bool may_run_in_teams = true;
+
 /// The policy's traits for the same work on the host.
 template <class Policy>
 using HostRange = std::conditional_t<std::is_void_v<typename Policy::work_tag>,
@@ -363,6 +367,8 @@ private:
 
 template <class Functor, class... Properties>
 class ParallelFor<Functor, TeamPolicy<Properties...>, cellar_test::Late> {
+    static_assert(cellar_test::may_run_in_teams<Functor>);
+
 public:
     using Policy = TeamPolicy<Properties...>;
 

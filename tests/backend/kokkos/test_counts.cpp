@@ -153,7 +153,6 @@ TEST_CASE_TEMPLATE("counts: host work launches kernels for large batches and not
 // A graph captures the kernels, which read the list at the same address in every pass.
 TEST_CASE_TEMPLATE("counts: after upload_cells, put launches kernels and nothing else", Layout, StandardV<cellar::half>,
                    PermutedV<cellar::half>) {
-    if (!kokkos_adds_nothing()) CELLAR_SKIP("this Kokkos itself fences or allocates");
     Cache<Layout, FullCausal, DisabledShift, LateDevice> cache{CacheShape{layers, heads, dim},
                                                                {.sequences = 2, .capacity = 100, .batch = 32}};
     cache.reserve(32).drop();
@@ -183,7 +182,6 @@ TEST_CASE_TEMPLATE("counts: after upload_cells, put launches kernels and nothing
 
 TEST_CASE_TEMPLATE("counts: device work copies one list for all puts and one for the mask", Layout,
                    StandardV<cellar::half>, PermutedV<cellar::half>) {
-    if (!kokkos_adds_nothing()) CELLAR_SKIP("this Kokkos itself fences or allocates");
     for (const int tokens : {1, batch}) {
         CAPTURE(tokens);
         const PassCounts counts = Model<LateDevice, Layout>{}.after_warm_up(tokens);
@@ -196,7 +194,6 @@ TEST_CASE_TEMPLATE("counts: device work copies one list for all puts and one for
 
 // The copies of `get` and of `put` are a list each, which all layers share.
 TEST_CASE("counts: the states of a layer take one launch to get and one to put") {
-    if (!kokkos_adds_nothing()) CELLAR_SKIP("this Kokkos itself fences or allocates");
     using Memory = RecurrentMemory<States<Conv, Ssm>, LateDevice>;
     Memory memory{StateShape{layers, {{4, 64}, {heads, 16, 16}}}, {.sequences = 3, .batch = 3}};
     PassCounts counts;
