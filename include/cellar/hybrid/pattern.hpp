@@ -128,8 +128,10 @@ public:
     /// For a model of `layers` layers.
     constexpr explicit LayerMap(int layers) : layers_{layers} {
         CELLAR_EXPECTS(layers > 0, "hybrid: ", layers, " layers, expected at least 1");
-        CELLAR_EXPECTS(repeats || layers == period, "hybrid: ", layers, " layers, expected the ", period,
-                       " of the pattern");
+        int expected = period; // not const, because nvcc fails on a check that depends on template arguments
+        if (!repeats)
+            CELLAR_EXPECTS(layers == expected, "hybrid: ", layers, " layers, expected the ", expected,
+                           " of the pattern");
     }
 
     constexpr int layers() const { return layers_; }
