@@ -126,6 +126,13 @@ public:
         const auto joined = [shift](Word low, Word high) { return low >> shift | high << 1 << (63 - shift); };
         const std::int64_t n = (std::int64_t{range.count} + word_bits - 1) / word_bits;
         std::int64_t at = word_of(range.first);
+        if (shift == 0) {
+            for (std::int64_t i = 0; i < n; at += block_words - at % block_words) {
+                const Block& block = block_of(at);
+                for (std::size_t k = in_block(at); k < block_words && i < n; ++k, ++i) visit(i, block.values[k]);
+            }
+            return;
+        }
         const Block* block = &block_of(at);
         for (std::int64_t i = 0; i < n; ++i) {
             const Word low = block->values[in_block(at)];
