@@ -342,7 +342,7 @@ public:
     static int vector_length_max() { return 1; }
 
     TeamPolicyInternal& set_scratch_size(const int& level, const PerTeamValue& per_team) {
-        scratch_[level] = static_cast<int>(per_team.value);
+        scratch_[level] = static_cast<std::size_t>(per_team.value);
         return *this;
     }
 
@@ -362,7 +362,7 @@ private:
     cellar_test::Late space_;
     int league_;
     int team_;
-    int scratch_[2] = {0, 0};
+    std::size_t scratch_[2] = {0, 0};
 };
 
 template <class Functor, class... Properties>
