@@ -11,6 +11,9 @@
 
 namespace cellar_test {
 
+/// False if Kokkos itself calls `new` for every kernel, as it did before 4.6. Its calls are then not told from others.
+inline constexpr bool new_calls_are_ours = KOKKOS_VERSION >= 40600;
+
 /// Callbacks for the events that Kokkos reports to tools.
 struct Events {
     std::function<void(std::string_view name)> kernel = [](auto) {};
