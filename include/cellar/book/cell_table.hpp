@@ -37,7 +37,7 @@ struct alignas(64) SequenceRecord {
     bool in_pass = false;    ///< the sequence has tokens in the open pass
 };
 
-static_assert(sizeof(SequenceRecord) == 128);
+static_assert(sizeof(SequenceRecord) <= 128);
 
 /// Which sequence owns which cells, and which cells are free. It knows neither windows nor passes; `CacheBook` does.
 ///
