@@ -128,7 +128,8 @@ public:
     /// For a model of `layers` layers.
     constexpr explicit LayerMap(int layers) : layers_{layers} {
         CELLAR_EXPECTS(layers > 0, "hybrid: ", layers, " layers, expected at least 1");
-        int expected = period; // not const, because nvcc fails on a check that depends on template arguments
+        // Not const, because nvcc fails on a check that depends on template arguments.
+        int expected = period; // NOLINT(misc-const-correctness)
         if (!repeats)
             CELLAR_EXPECTS(layers == expected, "hybrid: ", layers, " layers, expected the ", expected,
                            " of the pattern");
