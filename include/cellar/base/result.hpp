@@ -7,6 +7,7 @@
 #include <optional>
 #include <source_location>
 #include <string>
+#include <type_traits>
 #include <utility>
 
 namespace cellar {
@@ -70,12 +71,25 @@ inline std::string to_string(const Refusal& refusal) {
     return line;
 }
 
+namespace detail {
+
+/// Converts to what f returns, so that an optional or a tuple can hold it without a move.
+template <class F>
+struct Made {
+    F f;
+    operator std::invoke_result_t<F&>() { return f(); }
+};
+
+} // namespace detail
+
 /// A value, or the refusal that explains its absence. The member functions have the names of `std::expected`, which
 /// C++20 lacks.
 template <class T>
 class [[nodiscard]] Result {
 public:
     Result(T value) : value_{std::move(value)} {}
+    template <class F>
+    Result(detail::Made<F> value) : value_{std::in_place, std::move(value)} {}
     Result(Refusal refusal) : refusal_{refusal} {
         if (detail::current_caller.line() != 0) refused_at_ = detail::current_caller;
     }

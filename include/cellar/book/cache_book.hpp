@@ -257,9 +257,16 @@ private:
             r.in_pass = true;
             pass_.distinct_sequences.push_back(sequences[i]);
         }
-        if (visible.empty()) return;
-        const Cell first = visible.lowest / size_.padding * size_.padding;
-        pass_.history = {first, (visible.highest - first + size_.padding) / size_.padding * size_.padding};
+        if (!visible.empty()) pass_.history = padded(visible);
+    }
+
+    // The cells from the lowest to the highest, extended to multiples of the padding.
+    CellRange padded(const CellBounds& bounds) const {
+        const Cell last = size_.padding - 1;
+        if ((size_.padding & last) == 0) // a power of two, as usual: two divisions take as long as a third of a step
+            return {bounds.lowest & ~last, (bounds.highest | last) + 1 - (bounds.lowest & ~last)};
+        const Cell first = bounds.lowest / size_.padding * size_.padding;
+        return {first, (bounds.highest - first + size_.padding) / size_.padding * size_.padding};
     }
 
     // The short path of a decode step: a token that directly follows its sequence's last one, and whose window advances

@@ -42,12 +42,16 @@ public:
     /// Removes an owner from these cells of word `at`, all of them owned. Returns those that have none left.
     Word drop_word(std::int64_t at, Word cells) {
         Word borrow = cells;
-        for (std::size_t k = 0; borrow != 0; ++k) {
+        Word free = cells;
+        std::size_t k = 0;
+        for (; borrow != 0; ++k) {
             const Word plane = planes_[k][at] ^ borrow;
             planes_[k][at] = plane;
             borrow &= plane;
+            free &= ~plane;
         }
-        return cells & ~owned(at);
+        for (; free != 0 && k < planes_.size(); ++k) free &= ~planes_[k][at];
+        return free;
     }
 
     /// The counts of moved cells go to the cells they move to, which have no owner.
@@ -102,12 +106,6 @@ private:
             source ^= cells;
             plane[word_of(to)] |= cells >> bit_of(from) << bit_of(to);
         }
-    }
-
-    Word owned(std::int64_t at) const {
-        Word any = 0;
-        for (const auto& plane : planes_) any |= plane[at];
-        return any;
     }
 
     std::vector<ZeroedArray<Word>> planes_;

@@ -62,7 +62,7 @@ public:
         const detail::Caller caller{where};
         auto prepared = prepare_begin(batch);
         if (!prepared) return prepared.error();
-        return finish(*std::move(prepared));
+        return detail::Made{[&] { return finish(*std::move(prepared)); }};
     }
 
     /// A pass of `tokens` tokens that sees all cells and stores nothing, for sizing buffers and capturing graphs: `put`
@@ -191,7 +191,7 @@ private:
 
     struct Begin {
         Batch batch;
-        std::optional<detail::Defragmentation> defragmentation{}; ///< to make room before the pass opens
+        std::unique_ptr<const detail::Defragmentation> defragmentation{}; ///< to make room before the pass opens
     };
     struct CopyPrefix {
         Sequence from;
@@ -204,7 +204,8 @@ private:
         if (const Result<void> prepared = state().book.prepare_open(batch); !prepared) return prepared.error();
         Begin begin{batch};
         if (limits().placement == Placement::contiguous && state().book.is_too_scattered_for(batch.tokens())) {
-            begin.defragmentation = state().book.table().prepare_defragment(batch.sequences);
+            begin.defragmentation = std::make_unique<const detail::Defragmentation>(
+                state().book.table().prepare_defragment(batch.sequences));
             state().reserve_plan(begin.defragmentation->cells(), 0);
         }
         return begin;

@@ -45,7 +45,7 @@ public:
 
     /// The cell of each token; empty for a reserved pass.
     std::span<const Cell> cells() const {
-        return Base::is_reserved() ? std::span<const Cell>{} : std::span<const Cell>{state().book.pass().cells};
+        return state().pass_reserved ? std::span<const Cell>{} : std::span<const Cell>{state().book.pass().cells};
     }
 
     /// Enqueues: stores the batch's keys [tokens, kv_heads, key_dim] and values [tokens, kv_heads, value_dim], which
@@ -61,7 +61,7 @@ public:
                        ", expected a put to that one");
         const auto keys = checked_rows("keys", layer, k, shape.kv_heads, shape.key_dim);
         const auto values = checked_rows("values", layer, v, shape.kv_heads, shape.value_dim);
-        if (Base::is_reserved()) return;
+        if (state().pass_reserved) return;
         state().stores[index].put(state().backend, cells(), keys, values);
         state().put.add(index);
     }
@@ -110,7 +110,7 @@ public:
     /// Undoes the pass, as the destructor does.
     void drop() noexcept {
         if (Base::is_over()) return;
-        if (!Base::is_reserved()) state().book.drop();
+        if (!state().pass_reserved) state().book.drop();
         Base::close();
     }
 
@@ -122,7 +122,7 @@ private:
 
     int first_missing() const {
         const State& s = state();
-        if (!Base::must_put()) return -1;
+        if (!s.must_put) return -1;
         const std::size_t missing = s.put.first_missing();
         return missing == s.stores.size() ? -1 : s.owners[missing];
     }
@@ -131,7 +131,7 @@ private:
         CELLAR_EXPECTS(missing < 0, "commit: ", Base::name()(missing), " was not put, expected a put of every layer");
     }
     void finish_commit() noexcept {
-        if (!Base::is_reserved()) state().book.commit();
+        if (!state().pass_reserved) state().book.commit();
         Base::close();
     }
 

@@ -53,7 +53,7 @@ private:
 
     void expect_complete() const { state(); }
     void finish_commit() noexcept {
-        if (!Base::is_reserved()) state().book.drop();
+        if (!state().pass_reserved) state().book.drop();
         Base::close();
     }
 };

@@ -64,7 +64,7 @@ public:
         const detail::Caller caller{where};
         State& s = state();
         CELLAR_EXPECTS(token >= 0 && token < tokens_, "visible: token ", token, ", expected 0 to ", tokens_ - 1);
-        if (reserved_) return {&history_, 1};
+        if (s.pass_reserved) return {&history_, 1};
         if (!s.visible.known) s.find_visible();
         const auto i = static_cast<std::size_t>(token);
         const std::size_t begin = i == 0 ? 0 : s.visible.ends[i - 1];
@@ -79,16 +79,16 @@ public:
     template <class T = float>
     StridedView<const T, 2> mask(const std::source_location& where = std::source_location::current()) & {
         const detail::Caller caller{where};
-        constexpr MaskElement wanted = element_of<T>();
-        auto& buffer = state().mask;
-        const StridedView<T, 2> view = buffer.template reserve<T>(state().backend, tokens_, history_.count);
-        if (written_ != wanted) {
-            if (reserved_) {
-                buffer.write_all_visible(state().backend, view);
+        constexpr detail::MaskElement wanted = element_of<T>();
+        State& s = state();
+        const StridedView<T, 2> view = s.mask.template reserve<T>(s.backend, tokens_, history_.count);
+        if (s.written_mask != wanted) {
+            if (s.pass_reserved) {
+                s.mask.write_all_visible(s.backend, view);
             } else {
-                buffer.write(state().backend, state().book, view);
+                s.mask.write(s.backend, s.book, view);
             }
-            written_ = wanted;
+            s.written_mask = wanted;
         }
         return view;
     }
@@ -113,21 +113,11 @@ public:
 protected:
     /// `puts`: a layer must be put before it is read.
     ReadPass(State& state, std::int32_t tokens, CellRange history, bool reserved, bool puts)
-        : state_{&state},
-          tokens_{tokens},
-          history_{history},
-          reserved_{reserved},
-          puts_{puts && !reserved && tokens > 0} {
-        state.begin_pass();
+        : state_{&state}, tokens_{tokens}, history_{history} {
+        state.begin_pass(reserved, puts && !reserved && tokens > 0);
     }
     ReadPass(ReadPass&& other) noexcept
-        : state_{std::exchange(other.state_, nullptr)},
-          tokens_{other.tokens_},
-          history_{other.history_},
-          reserved_{other.reserved_},
-          puts_{other.puts_},
-          written_{other.written_},
-          name_{other.name_} {}
+        : state_{std::exchange(other.state_, nullptr)}, tokens_{other.tokens_}, history_{other.history_} {}
     ~ReadPass() = default;
 
     State& state() const {
@@ -137,8 +127,6 @@ protected:
     }
 
     bool is_over() const { return state_ == nullptr; }
-    bool is_reserved() const { return reserved_; }
-    bool must_put() const { return puts_; }
 
     void expect_layer(const char* operation, int layer, const std::source_location& where) const {
         const detail::Caller caller{where};
@@ -148,9 +136,10 @@ protected:
     /// The layer's store; checks the layer, and that it was put.
     const auto& readable(const char* operation, int layer) const {
         const std::size_t index = state().store_index(operation, layer);
-        CELLAR_EXPECTS(!puts_ || state().put.contains(index), operation, ": ", name_(layer),
+        const State& s = state();
+        CELLAR_EXPECTS(!s.must_put || s.put.contains(index), operation, ": ", name()(layer),
                        " was not put in this pass, expected a put before it is read");
-        return state().stores[index];
+        return s.stores[index];
     }
 
     /// Ends the pass; the bookkeeping is done.
@@ -159,28 +148,22 @@ protected:
         state_ = nullptr;
     }
 
-    detail::LayerName& name() { return name_; }
-    const detail::LayerName& name() const { return name_; }
+    detail::LayerName& name() const { return state().layer_name; }
 
 private:
-    enum class MaskElement { none, of_float, of_half, of_bool };
-
     template <class T>
-    static constexpr MaskElement element_of() {
+    static constexpr detail::MaskElement element_of() {
+        using enum detail::MaskElement;
         static_assert(std::same_as<T, float> || std::same_as<T, half> || std::same_as<T, bool>,
                       "mask: a mask is of float, half or bool");
-        if constexpr (std::same_as<T, float>) return MaskElement::of_float;
-        if constexpr (std::same_as<T, half>) return MaskElement::of_half;
-        return MaskElement::of_bool;
+        if constexpr (std::same_as<T, float>) return of_float;
+        if constexpr (std::same_as<T, half>) return of_half;
+        return of_bool;
     }
 
     State* state_;
     std::int32_t tokens_;
     CellRange history_;
-    bool reserved_;
-    bool puts_;
-    MaskElement written_ = MaskElement::none; // the element type of the mask in the buffer
-    detail::LayerName name_;
 };
 
 } // namespace cellar

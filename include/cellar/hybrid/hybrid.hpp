@@ -41,7 +41,6 @@ class Hybrid {
     static_assert((TwoPhaseMemory<Members> && ...), "every member of a hybrid satisfies TwoPhaseMemory");
     using Map = LayerMap<Pattern, Members...>;
     using Pass = HybridPass<Pattern, Members...>;
-    using Passes = std::tuple<std::optional<PassOf<Members>>...>;
     static constexpr bool at_run_time = std::is_same_v<Pattern, RunTimePattern>;
 
 public:
@@ -78,14 +77,16 @@ public:
         const detail::Caller caller{where};
         auto prepared = prepare_begin(batch);
         if (!prepared) return prepared.error();
-        return finish(*std::move(prepared));
+        return detail::Made{[&] { return finish(*std::move(prepared)); }};
     }
 
     /// A pass of `tokens` tokens in all members that stores nothing, for sizing buffers and capturing graphs.
     Pass reserve(std::int32_t tokens, const std::source_location& where = std::source_location::current()) {
         const detail::Caller caller{where};
+        using Passes = std::tuple<std::optional<PassOf<Members>>...>;
         const auto open = [&](auto& m) { return m ? std::optional{m->reserve(tokens)} : std::nullopt; };
-        return std::apply([&](auto&... m) { return make_pass(tokens, Passes{open(m)...}); }, members_);
+        Passes passes = std::apply([&](auto&... m) { return Passes{open(m)...}; }, members_); // braces keep the order
+        return std::apply([&](auto&... pass) { return make_pass(tokens, std::move(pass)...); }, passes);
     }
 
     /// `to` gives up what it has and shares what all members keep of `from` below position `length`. No data moves.
@@ -245,13 +246,22 @@ private:
         return refusal;
     }
 
-    // Braces evaluate in order. If one throws, the passes that are open are dropped.
+    // What converts to the pass that `open` returns, if the member is there.
+    template <class M, class F>
+    static auto in_place(const std::optional<M>& m, F open) {
+        using OptionalPass = std::optional<PassOf<M>>;
+        return detail::Made{[&m, open = std::move(open)]() mutable {
+            return m ? OptionalPass{std::in_place, detail::Made{std::move(open)}} : OptionalPass{};
+        }};
+    }
+
+    // If one throws, the passes that are open are dropped.
     template <std::size_t... I>
-    Pass open(Begin begin, std::index_sequence<I...>) {
+    Pass open(Begin&& begin, std::index_sequence<I...>) {
         const auto open = [](auto& m, auto& prepared) {
-            return m ? std::optional{MemoryAccess::finish(*m, *std::move(prepared))} : std::nullopt;
+            return in_place(m, [&m, &prepared] { return MemoryAccess::finish(*m, *std::move(prepared)); });
         };
-        return make_pass(begin.tokens, Passes{open(std::get<I>(members_), std::get<I>(begin.members))...});
+        return make_pass(begin.tokens, open(std::get<I>(members_), std::get<I>(begin.members))...);
     }
 
     template <class AllPrepared, std::size_t... I>
@@ -262,8 +272,9 @@ private:
         (finish_one(std::get<I>(members_), std::get<I>(all.members)), ...);
     }
 
-    Pass make_pass(std::int32_t tokens, Passes passes) {
-        return MemoryAccess::make<Pass>(map_.reference(), tokens, std::move(passes));
+    template <class... Opened>
+    Pass make_pass(std::int32_t tokens, Opened... opened) {
+        return MemoryAccess::make<Pass>(map_.reference(), tokens, std::move(opened)...);
     }
 
     template <class M>

@@ -68,8 +68,10 @@ private:
 
     using Passes = std::tuple<std::optional<PassOf<Members>>...>;
 
-    HybridPass(MapReference map, std::int32_t tokens, Passes passes)
-        : map_{map}, tokens_{tokens}, passes_{std::move(passes)} {}
+    // `opened`: for each member, what converts to its pass, if it has one.
+    template <class... Opened>
+    HybridPass(MapReference map, std::int32_t tokens, Opened&&... opened)
+        : map_{map}, tokens_{tokens}, passes_{std::forward<Opened>(opened)...} {}
 
     void expect_complete() const {
         const auto check = [](const auto& pass) {
@@ -84,6 +86,7 @@ private:
             if constexpr (requires { MemoryAccess::first_missing(*pass); }) {
                 if (!pass) return;
                 const int missing = MemoryAccess::first_missing(*pass);
+                if (missing < 0) return;
                 int layer = 0;
                 while (layer < layers() && map_.place(layer) != LayerPlace{member, missing}) ++layer;
                 MemoryAccess::set_name(*pass, member, layer < layers() ? missing : -1, layer);

@@ -71,7 +71,7 @@ public:
         const detail::Caller caller{where};
         auto prepared = prepare_begin(batch);
         if (!prepared) return prepared.error();
-        return finish(*std::move(prepared));
+        return detail::Made{[&] { return finish(*std::move(prepared)); }};
     }
 
     /// A pass of `tokens` tokens, spread over all sequences, for sizing buffers and capturing graphs. It reads and

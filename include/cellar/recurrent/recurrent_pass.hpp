@@ -33,13 +33,7 @@ public:
     using memory_type = Memory;
 
     RecurrentPass(RecurrentPass&& other) noexcept
-        : state_{std::exchange(other.state_, nullptr)},
-          tokens_{other.tokens_},
-          reserved_{other.reserved_},
-          layer_{other.layer_},
-          micro_batch_{other.micro_batch_},
-          done_{other.done_},
-          name_{other.name_} {}
+        : state_{std::exchange(other.state_, nullptr)}, tokens_{other.tokens_} {}
     RecurrentPass& operator=(RecurrentPass&&) = delete;
     ~RecurrentPass() { drop(); }
 
@@ -61,12 +55,13 @@ public:
              const std::source_location& where = std::source_location::current()) & {
         const detail::Caller caller{where};
         expect_next("get", layer, micro_batch);
-        if (layer_ != layer || micro_batch_ != micro_batch.index()) {
-            layer_ = layer;
-            micro_batch_ = micro_batch.index();
-            state().store.fetch(state().backend, layer, micro_batch.fetches());
+        State& s = state();
+        if (s.fetched_layer != layer || s.fetched_micro_batch != micro_batch.index()) {
+            s.fetched_layer = layer;
+            s.fetched_micro_batch = micro_batch.index();
+            s.store.fetch(s.backend, layer, micro_batch.fetches());
         }
-        return state().store.template gathered<Tag>(state().shape, layer, micro_batch.sequences());
+        return s.store.template gathered<Tag>(s.shape, layer, micro_batch.sequences());
     }
 
     /// Enqueues one copy of all tensors that `get` returned, as they are now, to the targets.
@@ -74,10 +69,12 @@ public:
              const std::source_location& where = std::source_location::current()) & {
         const detail::Caller caller{where};
         expect_next("put", layer, micro_batch);
-        CELLAR_EXPECTS(layer_ == layer && micro_batch_ == micro_batch.index(), "put: micro-batch ", micro_batch.index(),
-                       " of ", name_(layer), ", expected what `get` was last called for: micro-batch ", micro_batch_,
-                       " of layer ", layer_);
-        state().store.store(state().backend, layer, micro_batch.stores());
+        State& s = state();
+        CELLAR_EXPECTS(s.fetched_layer == layer && s.fetched_micro_batch == micro_batch.index(), "put: micro-batch ",
+                       micro_batch.index(), " of ", name()(layer),
+                       ", expected what `get` was last called for: micro-batch ", s.fetched_micro_batch, " of layer ",
+                       s.fetched_layer);
+        s.store.store(s.backend, layer, micro_batch.stores());
         finish(layer);
     }
 
@@ -133,10 +130,8 @@ public:
 private:
     friend struct MemoryAccess;
 
-    RecurrentPass(State& state, std::int32_t tokens, bool reserved)
-        : state_{&state}, tokens_{tokens}, reserved_{reserved} {
-        state.pass_open = true;
-        std::fill(state.done_in_layer.begin(), state.done_in_layer.end(), 0);
+    RecurrentPass(State& state, std::int32_t tokens, bool reserved) : state_{&state}, tokens_{tokens} {
+        state.begin_pass(reserved);
     }
 
     State& state() const {
@@ -145,22 +140,23 @@ private:
         return *state_;
     }
 
-    detail::LayerName& name() { return name_; }
+    detail::LayerName& name() const { return state().layer_name; }
 
     int first_missing() const {
-        const auto& done = state().done_in_layer;
-        const auto expected = std::ssize(micro_batches());
-        if (reserved_ || done_ == std::int64_t{state().shape.layers()} * expected) return -1;
+        const State& s = state();
+        const auto& done = s.done_in_layer;
+        const auto expected = std::ssize(s.book.micro_batches());
+        if (s.pass_reserved || s.done == std::int64_t{s.shape.layers()} * expected) return -1;
         const auto missing = std::find_if(done.begin(), done.end(), [=](std::int32_t n) { return n != expected; });
         return static_cast<int>(missing - done.begin());
     }
     void expect_complete() const {
         const int missing = first_missing();
         CELLAR_EXPECTS(missing < 0, "commit: ", state().done_in_layer[static_cast<std::size_t>(missing)],
-                       " micro-batches of ", name_(missing), " were put, expected ", micro_batches().size());
+                       " micro-batches of ", name()(missing), " were put, expected ", micro_batches().size());
     }
     void finish_commit() noexcept {
-        if (reserved_) return drop();
+        if (state_->pass_reserved) return drop();
         state_->book.commit();
         close();
     }
@@ -175,23 +171,19 @@ private:
         const std::int32_t next = state().done_in_layer[static_cast<std::size_t>(layer)];
         CELLAR_EXPECTS(next < std::ssize(micro_batches())
                            && micro_batch == micro_batches()[static_cast<std::size_t>(next)],
-                       operation, ": micro-batch ", micro_batch.index(), " of ", name_(layer), ", expected ", next,
+                       operation, ": micro-batch ", micro_batch.index(), " of ", name()(layer), ", expected ", next,
                        " of ", micro_batches().size(), ", in ascending order and each once");
     }
 
     void finish(int layer) {
-        ++state().done_in_layer[static_cast<std::size_t>(layer)];
-        ++done_;
-        micro_batch_ = -1;
+        State& s = state();
+        ++s.done_in_layer[static_cast<std::size_t>(layer)];
+        ++s.done;
+        s.fetched_micro_batch = -1;
     }
 
     State* state_;
     std::int32_t tokens_;
-    bool reserved_;
-    int layer_ = -1; // of the last fetch
-    std::int32_t micro_batch_ = -1;
-    std::int64_t done_ = 0; // micro-batches put, in all layers
-    detail::LayerName name_;
 };
 
 } // namespace cellar

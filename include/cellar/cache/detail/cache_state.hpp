@@ -9,6 +9,7 @@
 #include <cellar/cache/cache_shape.hpp>
 #include <cellar/cache/fwd.hpp>
 #include <cellar/mask/mask_buffer.hpp>
+#include <cellar/memory/layer_name.hpp>
 #include <cellar/store/layer_store.hpp>
 
 #include <algorithm>
@@ -76,6 +77,8 @@ private:
     std::vector<std::uint64_t> words_;
 };
 
+enum class MaskElement { none, of_float, of_half, of_bool };
+
 /// The parts of a cache, at a fixed address: the cache may move while a pass points here. Bookkeeping and data meet
 /// here, and plans go from one to the other.
 template <LayoutPolicy Layout, WindowPolicy Window, ShiftPolicy TheShift, BackendPolicy TheBackend>
@@ -105,10 +108,15 @@ struct CacheState {
         return store_of[static_cast<std::size_t>(layer)];
     }
 
-    void begin_pass() {
+    /// `puts`: each layer must be put before it is read.
+    void begin_pass(bool reserved, bool puts) {
         pass_open = true;
+        pass_reserved = reserved;
+        must_put = puts;
         put.clear();
         visible.known = false;
+        written_mask = MaskElement::none;
+        layer_name = {};
     }
 
     /// Finds the cells that the tokens of the open pass see.
@@ -166,9 +174,14 @@ struct CacheState {
     std::vector<int> owners;           // the indices of those layers
     std::vector<std::size_t> store_of; // layer -> index into stores
     MaskBuffer<Backend> mask;
-    PutLayers put; // by index into stores
-    VisibleRuns visible;
+    // Of the open pass. They are not in the pass, so that moving it is cheap.
     bool pass_open = false;
+    bool pass_reserved = false;
+    bool must_put = false;
+    MaskElement written_mask = MaskElement::none; // what `mask` holds
+    PutLayers put;                                // by index into stores
+    VisibleRuns visible;
+    LayerName layer_name;
 
 private:
     struct Resolved {};

@@ -3,12 +3,14 @@
 
 #include <cellar/backend/backend.hpp>
 #include <cellar/base/contract.hpp>
+#include <cellar/memory/layer_name.hpp>
 #include <cellar/recurrent/detail/state_book.hpp>
 #include <cellar/recurrent/detail/state_store.hpp>
 #include <cellar/recurrent/fwd.hpp>
 #include <cellar/recurrent/state_limits.hpp>
 #include <cellar/recurrent/state_shape.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <utility>
@@ -39,6 +41,15 @@ struct RecurrentMemoryState {
         backend.fence(); // enqueued work uses the memory
     }
 
+    void begin_pass(bool reserved) {
+        pass_open = true;
+        pass_reserved = reserved;
+        std::fill(done_in_layer.begin(), done_in_layer.end(), 0);
+        done = 0;
+        fetched_layer = fetched_micro_batch = -1;
+        layer_name = {};
+    }
+
     void expect_no_pass(const char* operation) const {
         CELLAR_EXPECTS(!pass_open, operation, ": a pass is open, expected it to be committed or dropped first");
     }
@@ -52,8 +63,14 @@ struct RecurrentMemoryState {
     Backend backend;
     StateBook book;
     Store store;
-    std::vector<std::int32_t> done_in_layer; ///< micro-batches put in each layer by the open pass
+    // Of the open pass. They are not in the pass, so that moving it is cheap.
     bool pass_open = false;
+    bool pass_reserved = false;
+    std::vector<std::int32_t> done_in_layer; // micro-batches put in each layer
+    std::int64_t done = 0;                   // and in all layers
+    int fetched_layer = -1;                  // what was fetched last
+    std::int32_t fetched_micro_batch = -1;
+    LayerName layer_name;
 };
 
 /// The state behind a recurrent memory.
