@@ -57,7 +57,15 @@ struct NewToken {
     int value = 0;
 };
 
-enum class Reason { full, batch_too_long, cannot_shift, not_next, cannot_resume };
+enum class Reason { full, batch_too_long, cannot_shift, not_next, cannot_resume, cannot_split };
+
+/// What a sequence remembered at positions [from, to).
+struct Snapshot {
+    std::multimap<int, TokenRef> tokens;
+    int from = 0;
+    int to = 0;
+    bool is_window = false; ///< something below `to` had been forgotten
+};
 
 struct Setup {
     Window window{};
@@ -89,13 +97,17 @@ public:
         return (needed + setup_.padding - 1) / setup_.padding * setup_.padding;
     }
 
-    /// Cells in use. A shared token counts once.
-    int used() const {
-        std::set<TokenRef> distinct;
+    /// How many sequences and snapshots have each token.
+    std::map<TokenRef, int> owners() const {
+        std::map<TokenRef, int> owners;
         for (const auto& tokens : sequences_)
-            for (const auto& [position, token] : tokens) distinct.insert(token);
-        return static_cast<int>(distinct.size());
+            for (const auto& [position, token] : tokens) ++owners[token];
+        for (const Snapshot& snapshot : snapshots_)
+            for (const auto& [position, token] : snapshot.tokens) ++owners[token];
+        return owners;
     }
+    /// Cells in use. A shared token counts once.
+    int used() const { return static_cast<int>(owners().size()); }
 
     const std::multimap<int, TokenRef>& tokens(int sequence) const {
         return sequences_.at(static_cast<std::size_t>(sequence));
@@ -174,13 +186,76 @@ public:
     }
 
     bool can_resume(int sequence, int position) const {
-        if (setup_.is_encoder) return true;
+        return setup_.is_encoder || has_all_visible(tokens(sequence), position);
+    }
+
+    const std::vector<Snapshot>& snapshots() const { return snapshots_; }
+
+    /// Adds a snapshot.
+    std::optional<Reason> snapshot(int sequence, int from, int to) {
+        Snapshot made{.tokens = {}, .from = from, .to = to};
+        for (int p = 0; p < to; ++p) made.is_window = made.is_window || !setup_.window.kept(to - 1, p);
+        if (made.is_window && !can_resume(sequence, to)) return Reason::cannot_resume;
+        if (made.is_window) made.from = 0;
+        for (const auto& [position, token] : tokens(sequence))
+            if (made.from <= position && position < to) made.tokens.emplace(position, token);
+        snapshots_.push_back(std::move(made));
+        return std::nullopt;
+    }
+
+    std::optional<Reason> restore(int sequence, std::size_t index, int to) {
+        const Snapshot& snapshot = snapshots_.at(index);
+        std::multimap<int, TokenRef> joined;
+        for (const auto& [position, token] : tokens(sequence))
+            if (position < snapshot.from) joined.emplace(position, token);
+        for (const auto& [position, token] : snapshot.tokens)
+            if (position < to) joined.emplace(position, token);
+        if (!has_all_visible(joined, to)) return Reason::cannot_resume;
+        of(sequence) = std::move(joined);
+        return std::nullopt;
+    }
+
+    /// The snapshot keeps what lies below `at`. The rest becomes a new one.
+    std::optional<Reason> split(std::size_t index, int at) {
+        Snapshot& head = snapshots_.at(index);
+        if (head.is_window) return Reason::cannot_split;
+        Snapshot tail{.tokens = {}, .from = at, .to = head.to};
+        for (const auto& [position, token] : head.tokens)
+            if (position >= at) tail.tokens.emplace(position, token);
+        std::erase_if(head.tokens, [at](const auto& held) { return held.first >= at; });
+        head.to = at;
+        snapshots_.push_back(std::move(tail));
+        return std::nullopt;
+    }
+
+    /// True if `child` begins where `parent` ends, or stands for all of it.
+    bool can_merge(std::size_t parent, std::size_t child) const {
+        const Snapshot& p = snapshots_.at(parent);
+        const Snapshot& c = snapshots_.at(child);
+        return parent != child && (c.from == p.to || (c.from == 0 && c.to >= p.to));
+    }
+    /// The parent takes in the child, which goes.
+    void merge(std::size_t parent, std::size_t child) {
+        Snapshot& p = snapshots_.at(parent);
+        Snapshot& c = snapshots_.at(child);
+        if (c.from == 0) {
+            p = c;
+        } else {
+            p.tokens.insert(c.tokens.begin(), c.tokens.end());
+            p.to = c.to;
+        }
+        release(child);
+    }
+
+    void release(std::size_t index) { snapshots_.erase(snapshots_.begin() + static_cast<std::ptrdiff_t>(index)); }
+
+private:
+    bool has_all_visible(const std::multimap<int, TokenRef>& tokens, int position) const {
         for (int p = 0; p < position; ++p)
-            if (setup_.window.visible(position, position, p) && !tokens(sequence).contains(p)) return false;
+            if (setup_.window.visible(position, position, p) && !tokens.contains(p)) return false;
         return true;
     }
 
-private:
     std::optional<Reason> refuses_positions(const std::vector<NewToken>& batch) const {
         std::map<int, int> next; // of the sequences whose tokens were looked at
         for (const NewToken& t : batch) {
@@ -197,6 +272,7 @@ private:
 
     Setup setup_;
     std::vector<std::multimap<int, TokenRef>> sequences_;
+    std::vector<Snapshot> snapshots_;
 };
 
 inline std::string to_string(Reason reason) {
@@ -211,6 +287,8 @@ inline std::string to_string(Reason reason) {
         return "not_next";
     case Reason::cannot_resume:
         return "cannot_resume";
+    case Reason::cannot_split:
+        return "cannot_split";
     }
     return "unknown";
 }

@@ -139,6 +139,50 @@ public:
         });
         return found;
     }
+
+    bool can_snapshot() const override { return snapshots; }
+    std::optional<naive::Reason> snapshot(int sequence, int from, int to) override {
+        if constexpr (snapshots) {
+            auto made = memory_.snapshot({sequence}, {from}, {to});
+            if (!made) return reason_of(made.error());
+            snapshots_.push_back(*std::move(made));
+        }
+        return std::nullopt;
+    }
+    std::optional<naive::Reason> restore(int sequence, std::size_t snapshot, int to) override {
+        if constexpr (snapshots) {
+            const auto done = memory_.restore({sequence}, snapshots_[snapshot], {to});
+            if (!done) return reason_of(done.error());
+        }
+        return std::nullopt;
+    }
+    std::optional<naive::Reason> rewind(int sequence, int to) override {
+        if constexpr (snapshots) {
+            const auto done = memory_.restore({sequence}, cellar::Position{to});
+            if (!done) return reason_of(done.error());
+        }
+        return std::nullopt;
+    }
+    std::optional<naive::Reason> split(std::size_t snapshot, int at) override {
+        if constexpr (snapshots) {
+            auto tail = memory_.split(snapshots_[snapshot], {at});
+            if (!tail) return reason_of(tail.error());
+            snapshots_.push_back(*std::move(tail));
+        }
+        return std::nullopt;
+    }
+    void merge(std::size_t parent, std::size_t child) override {
+        if constexpr (snapshots) memory_.merge(snapshots_[parent], std::move(snapshots_[child]));
+        release(child);
+    }
+    void release(std::size_t snapshot) override {
+        snapshots_.erase(snapshots_.begin() + static_cast<std::ptrdiff_t>(snapshot));
+    }
+    SnapshotState snapshot_state(std::size_t snapshot) const override {
+        const cellar::CellSnapshot& s = snapshots_[snapshot];
+        return {s.from().value, s.to().value, s.tokens()};
+    }
+
     void defragment() override { memory_.defragment(); }
     int tokens(int sequence) const override { return memory_.tokens({sequence}); }
     std::optional<std::pair<int, int>> range(int sequence) const override {
@@ -149,7 +193,13 @@ public:
     Counts counts() const override {
         const cellar::Statistics s = memory_.statistics();
         const bool stays = memory_.limits().placement == cellar::Placement::scattered;
-        return {s.cells - s.free, s.shared, s.sequences, static_cast<int>(s.tokens), stays ? s.longest_free_run : 0};
+        return {s.cells - s.free,
+                s.shared,
+                s.sequences,
+                static_cast<int>(s.tokens),
+                stays ? s.longest_free_run : 0,
+                s.snapshots,
+                static_cast<int>(s.kept)};
     }
 
 protected:
@@ -163,6 +213,8 @@ protected:
             return naive::Reason::not_next;
         case cellar::Reason::cannot_resume:
             return naive::Reason::cannot_resume;
+        case cellar::Reason::cannot_split:
+            return naive::Reason::cannot_split;
         default:
             return naive::Reason::batch_too_long;
         }
@@ -179,6 +231,7 @@ protected:
 
 private:
     static constexpr bool writes = requires(const Pass& pass) { pass.cells(); };
+    static constexpr bool snapshots = requires(Memory & m) { m.snapshot({}); };
     static constexpr bool rotates = requires(Memory & m) { m.remove({}, {}, {}, cellar::RotateBy{}); };
 
     void open(Pass pass) { join(own_.emplace(std::move(pass))); }
@@ -234,6 +287,7 @@ private:
     }
 
     Memory& memory_;
+    std::vector<cellar::CellSnapshot> snapshots_;
     std::optional<Pass> own_;
     Pass* pass_ = nullptr;
 };

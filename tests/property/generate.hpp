@@ -55,7 +55,13 @@ inline rc::Gen<Operation> operation() {
                                                 {14, Operation::copy_prefix},
                                                 {3, Operation::fan_out},
                                                 {6, Operation::defragment},
-                                                {3, Operation::reserve}});
+                                                {3, Operation::reserve},
+                                                {8, Operation::snapshot},
+                                                {10, Operation::restore},
+                                                {3, Operation::rewind},
+                                                {3, Operation::split},
+                                                {4, Operation::merge},
+                                                {3, Operation::release}});
 }
 
 /// `max_tokens`: tokens in a batch. One more than the cache accepts leads to refusals.
@@ -64,7 +70,7 @@ inline rc::Gen<Step> step(int sequences, int max_tokens) {
         const auto build = [operation](int sequence, int target, int back, int length, int kind,
                                        std::vector<RelativeToken> tokens) {
             const bool committed = kind % 5 != 4;
-            return Step{operation, sequence, target, back, length - 1, committed, kind, std::move(tokens)};
+            return Step{operation, sequence, target, back, length - 1, kind, committed, kind, std::move(tokens)};
         };
         const auto number = [](int end) { return rc::gen::inRange(0, end); };
         const auto none = rc::gen::just(std::vector<RelativeToken>{});

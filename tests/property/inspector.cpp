@@ -11,15 +11,18 @@ namespace property {
 namespace {
 
 Counts counts_of(const naive::Model& model) {
-    std::map<naive::TokenRef, int> owners;
+    const std::map<naive::TokenRef, int> owners = model.owners();
     Counts counts;
     for (int s = 0; s < model.setup().sequences; ++s) {
-        for (const auto& [position, token] : model.tokens(s)) ++owners[token];
         counts.tokens += static_cast<int>(model.tokens(s).size());
         counts.sequences += model.tokens(s).empty() ? 0 : 1;
     }
     counts.used = static_cast<int>(owners.size());
     for (const auto& [token, count] : owners) counts.shared += count > 1 ? 1 : 0;
+    for (const naive::Snapshot& snapshot : model.snapshots()) {
+        ++counts.snapshots;
+        counts.kept += static_cast<int>(snapshot.tokens.size());
+    }
     return counts;
 }
 
@@ -49,6 +52,12 @@ void Inspector::check_counts(const naive::Model& model, const std::set<int>& seq
         trace_.expect(subject_.range(s) == range, "s", s, " has the wrong range");
         trace_.expect(subject_.next(s) == model.newest(s) + 1, "next(s", s, ") is ", subject_.next(s));
         check_resume(model, s);
+    }
+    for (std::size_t i = 0; i < model.snapshots().size(); ++i) {
+        const naive::Snapshot& snapshot = model.snapshots()[i];
+        const SnapshotState state{snapshot.from, snapshot.to, static_cast<int>(snapshot.tokens.size())};
+        trace_.expect(subject_.snapshot_state(i) == state, "snapshot ", i, " is not [", state.from, ", ", state.to,
+                      ") with ", state.tokens, " tokens");
     }
 }
 
@@ -208,12 +217,11 @@ void Inspector::check_rows(const naive::Token& token, int layer, int column) con
 /// The cells in use, if all of them are known.
 std::optional<std::set<int>> Inspector::taken_cells(const naive::Model& model) const {
     std::set<int> cells;
-    for (int s = 0; s < model.setup().sequences; ++s)
-        for (const auto& [position, token] : model.tokens(s)) {
-            const auto known = cell_of_.find(token);
-            if (known == cell_of_.end()) return std::nullopt;
-            cells.insert(known->second);
-        }
+    for (const auto& [token, count] : model.owners()) {
+        const auto known = cell_of_.find(token);
+        if (known == cell_of_.end()) return std::nullopt;
+        cells.insert(known->second);
+    }
     trace_.expect(static_cast<int>(cells.size()) == model.used(), "two tokens share a cell");
     return cells;
 }

@@ -15,16 +15,31 @@ struct RelativeToken {
     int group = -1; ///< tokens of the same group and sequence see one another
 };
 
-enum class Operation { pass, remove, copy_prefix, fan_out, defragment, reserve };
+enum class Operation {
+    pass,
+    remove,
+    copy_prefix,
+    fan_out,
+    defragment,
+    reserve,
+    snapshot,
+    restore,
+    rewind,
+    split,
+    merge,
+    release
+};
 
 /// One operation on a cache as plain data, so that a failing series can be shrunk and printed. Positions count back
 /// from the newest token, so that a step keeps its meaning when earlier steps are left out.
 struct Step {
     Operation operation = Operation::pass;
-    int sequence = 0;      ///< remove, copy_prefix, fan_out: the source
+    int sequence = 0;      ///< remove, copies, snapshot: the source; restore, rewind: the target
     int target = 0;        ///< copy_prefix: the target; fan_out: how many sequences
-    int back = 0;          ///< remove: begin; copies: the length; counted back from the end
-    int length = 0;        ///< remove: number of positions, below 0 for all the rest; reserve: tokens
+    int back = 0;          ///< remove: begin; else the length, the end or the place; counted back from the end
+    int length = 0;        ///< remove: number of positions, below 0 for all the rest; reserve: tokens; snapshot: where
+                           ///< it begins, counted back from its end, below 0 for position 0
+    int chosen = 0;        ///< a number for one of the snapshots
     bool committed = true; ///< pass: false if it is dropped
     int style = 0;         ///< pass: how rows are put, and which mask is read; remove: from 4 on, `RotateBy{style - 4}`
     std::vector<RelativeToken> tokens; ///< pass
@@ -50,6 +65,18 @@ inline std::ostream& operator<<(std::ostream& out, const Step& step) {
         return out << "defragment";
     case Operation::reserve:
         return out << "reserve " << step.length;
+    case Operation::snapshot:
+        return out << "snapshot of s" << step.sequence << ", the last " << step.length << ", " << step.back << " back";
+    case Operation::restore:
+        return out << "restore snapshot " << step.chosen << " to s" << step.sequence << ", " << step.back << " back";
+    case Operation::rewind:
+        return out << "rewind s" << step.sequence << " by " << step.back;
+    case Operation::split:
+        return out << "split snapshot " << step.chosen << ", " << step.back << " back";
+    case Operation::merge:
+        return out << "merge snapshot " << step.chosen;
+    case Operation::release:
+        return out << "release snapshot " << step.chosen;
     }
     return out;
 }

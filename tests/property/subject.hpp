@@ -4,6 +4,7 @@
 #include "../naive/naive_model.hpp"
 #include "rows.hpp"
 
+#include <cstddef>
 #include <optional>
 #include <ostream>
 #include <utility>
@@ -18,14 +19,26 @@ struct Counts {
     int sequences = 0;        ///< sequences that have tokens
     int tokens = 0;           ///< tokens of all sequences together
     int longest_free_run = 0; ///< in cells; 0 if a pass may change it by defragmenting
+    int snapshots = 0;
+    int kept = 0; ///< tokens of all snapshots together
 
     bool operator==(const Counts&) const = default;
 };
 
 inline std::ostream& operator<<(std::ostream& out, const Counts& c) {
     return out << "{used " << c.used << ", shared " << c.shared << ", sequences " << c.sequences << ", tokens "
-               << c.tokens << ", longest free run " << c.longest_free_run << "}";
+               << c.tokens << ", longest free run " << c.longest_free_run << ", snapshots " << c.snapshots << ", kept "
+               << c.kept << "}";
 }
+
+/// What a snapshot is of.
+struct SnapshotState {
+    int from = 0;
+    int to = 0;
+    int tokens = 0;
+
+    bool operator==(const SnapshotState&) const = default;
+};
 
 /// The suite's interface to a cache with any policies. The comparison is compiled once, and each combination of
 /// policies needs one small adapter.
@@ -55,6 +68,16 @@ public:
     virtual int resumable_prefix(int sequence, int position) const = 0;
     virtual int next(int sequence) const = 0;
     virtual std::vector<std::pair<int, int>> cells_of(int sequence) const = 0; ///< position and cell of each token
+
+    virtual bool can_snapshot() const = 0;
+    virtual std::optional<naive::Reason> snapshot(int sequence, int from, int to) = 0; ///< adds one, if not refused
+    virtual std::optional<naive::Reason> restore(int sequence, std::size_t snapshot, int to) = 0;
+    virtual std::optional<naive::Reason> rewind(int sequence, int to) = 0;
+    virtual std::optional<naive::Reason> split(std::size_t snapshot, int at) = 0; ///< adds one, if not refused
+    virtual void merge(std::size_t parent, std::size_t child) = 0;                ///< the child goes
+    virtual void release(std::size_t snapshot) = 0;
+    virtual SnapshotState snapshot_state(std::size_t snapshot) const = 0;
+
     virtual void defragment() = 0;
     virtual int tokens(int sequence) const = 0;
     virtual std::optional<std::pair<int, int>> range(int sequence) const = 0;

@@ -93,10 +93,86 @@ bool Trial::run_other(const Step& step) {
         subject_.defragment();
         inspector_.forget_cells_from(model_.used());
         return true;
+    case Operation::snapshot:
+        return run_snapshot(step);
+    case Operation::restore:
+    case Operation::rewind:
+        return run_restore(step);
+    case Operation::split:
+        return run_split(step);
+    case Operation::merge:
+    case Operation::release:
+        return run_merge(step);
     default:
         reserve(std::clamp(step.length + 2, 1, setting_.setup.batch));
         return false;
     }
+}
+
+bool Trial::run_snapshot(const Step& step) {
+    constexpr std::size_t most = 6;
+    if (!subject_.can_snapshot() || model_.snapshots().size() == most) return false;
+    const int to = std::max(0, model_.newest(step.sequence) + 1 - step.back / 3);
+    const int from = step.length < 0 ? 0 : std::max(0, to - step.length);
+    trace_.add("  snapshot(s", step.sequence, ", ", from, ", ", to, ");\n");
+    const auto answer = subject_.snapshot(step.sequence, from, to);
+    const auto refused = model_.snapshot(step.sequence, from, to);
+    expect_answer(answer, refused);
+    return !refused;
+}
+
+bool Trial::run_restore(const Step& step) {
+    if (!subject_.can_snapshot()) return false;
+    if (step.operation == Operation::rewind) {
+        const int to = std::max(0, model_.newest(step.sequence) + 3 - step.back / 2);
+        trace_.add("  restore(s", step.sequence, ", ", to, ");\n");
+        std::optional<naive::Reason> refused = naive::Reason::cannot_resume;
+        if (model_.can_resume(step.sequence, to)) refused = model_.remove(step.sequence, to, INT_MAX);
+        expect_answer(subject_.rewind(step.sequence, to), refused);
+        return !refused;
+    }
+    if (model_.snapshots().empty()) return false;
+    const std::size_t chosen = static_cast<std::size_t>(step.chosen) % model_.snapshots().size();
+    const naive::Snapshot& snapshot = model_.snapshots()[chosen];
+    const int to = std::max(snapshot.from, snapshot.to - step.back / 4);
+    trace_.add("  restore(s", step.sequence, ", snapshot ", chosen, ", ", to, ");\n");
+    const auto answer = subject_.restore(step.sequence, chosen, to);
+    const auto refused = model_.restore(step.sequence, chosen, to);
+    expect_answer(answer, refused);
+    return !refused;
+}
+
+bool Trial::run_split(const Step& step) {
+    if (model_.snapshots().empty()) return false;
+    const std::size_t chosen = static_cast<std::size_t>(step.chosen) % model_.snapshots().size();
+    const naive::Snapshot& snapshot = model_.snapshots()[chosen];
+    const int at = std::max(snapshot.from, snapshot.to - step.back / 2);
+    trace_.add("  split(snapshot ", chosen, ", ", at, ");\n");
+    const auto answer = subject_.split(chosen, at);
+    const auto refused = model_.split(chosen, at);
+    expect_answer(answer, refused);
+    return !refused;
+}
+
+// Merges the chosen snapshot with the first that it can be merged with.
+bool Trial::run_merge(const Step& step) {
+    if (model_.snapshots().empty()) return false;
+    const std::size_t n = model_.snapshots().size();
+    const std::size_t chosen = static_cast<std::size_t>(step.chosen) % n;
+    if (step.operation == Operation::release) {
+        trace_.add("  release(snapshot ", chosen, ");\n");
+        subject_.release(chosen);
+        model_.release(chosen);
+        return true;
+    }
+    for (std::size_t other = 0; other < n; ++other) {
+        if (!model_.can_merge(chosen, other)) continue;
+        trace_.add("  merge(snapshot ", chosen, ", snapshot ", other, ");\n");
+        subject_.merge(chosen, other);
+        model_.merge(chosen, other);
+        return true;
+    }
+    return false;
 }
 
 void Trial::copy(const Step& step, int to) {

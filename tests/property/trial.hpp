@@ -35,6 +35,10 @@ private:
     bool run_pass(const Step& step);
     bool run_remove(const Step& step);
     bool run_other(const Step& step);
+    bool run_snapshot(const Step& step);
+    bool run_restore(const Step& step);
+    bool run_split(const Step& step);
+    bool run_merge(const Step& step);
 
     void copy(const Step& step, int to);
     void reserve(int tokens);

@@ -22,6 +22,7 @@ enum class Reason {
     cannot_resume,  ///< the next token would see positions that are no longer kept
     cannot_rewind,  ///< no recurrent state is kept at that position
     cannot_cut,     ///< a recurrent state cannot lose its first tokens or tokens from its middle
+    cannot_split,   ///< a snapshot of a window or of a recurrent state is whole or useless
     no_checkpoints, ///< the limits have no room for checkpoints
 };
 
@@ -44,6 +45,8 @@ constexpr const char* to_string(Reason reason) {
         return "cannot rewind: no recurrent state is kept at that position";
     case Reason::cannot_cut:
         return "cannot cut: a recurrent state cannot lose its first tokens or tokens from its middle";
+    case Reason::cannot_split:
+        return "cannot split: a snapshot of a window or of a recurrent state cannot be divided";
     case Reason::no_checkpoints:
         return "no checkpoints: the limits have no room for any";
     }

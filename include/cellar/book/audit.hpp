@@ -20,25 +20,33 @@ inline std::string text(Position p) {
     return std::to_string(p.value);
 }
 
-/// Recounts everything a table tracks from its sequences' runs. Returns the first contradiction, or an empty string.
-/// O(cells + tokens of all sequences).
+/// Recounts everything a table tracks from the runs of its sequences and snapshots. Returns the first contradiction, or an empty string.
+/// O(cells + tokens of all sequences and snapshots).
 inline std::string audit(const CellTable& table) {
     std::vector<std::int32_t> owners(static_cast<std::size_t>(table.cells()));
-    for (std::int32_t s = 0; s < table.sequences(); ++s) {
-        const PositionRuns& runs = table.record({s}).runs;
+    const auto recount = [&](const std::string& owner, const PositionRuns& runs) {
         std::int32_t tokens = 0;
         Position last{-1};
         std::string fault;
         runs.for_each({0}, to_end, [&](Position p, Cell cell, std::int32_t n) {
-            if (p < last) fault = "sequence " + text(s) + ": position " + text(p) + " comes after " + text(last);
-            if (cell < 0 || cell + n > table.cells()) fault = "sequence " + text(s) + ": no such cell " + text(cell);
+            if (p < last) fault = owner + ": position " + text(p) + " comes after " + text(last);
+            if (cell < 0 || cell + n > table.cells()) fault = owner + ": no such cell " + text(cell);
             last = p + (n - 1);
             tokens += n;
             for (Cell c = cell; fault.empty() && c < cell + n; ++c) ++owners[static_cast<std::size_t>(c)];
         });
-        if (!fault.empty()) return fault;
-        if (tokens != runs.tokens())
-            return "sequence " + text(s) + ": " + text(tokens) + " tokens, counted as " + text(runs.tokens());
+        if (fault.empty() && tokens != runs.tokens())
+            fault = owner + ": " + text(tokens) + " tokens, counted as " + text(runs.tokens());
+        return fault;
+    };
+    for (std::int32_t s = 0; s < table.sequences(); ++s)
+        if (std::string fault = recount("sequence " + text(s), table.record({s}).runs); !fault.empty()) return fault;
+    for (const KeptCells* kept : table.kept()) {
+        const std::string owner = "snapshot " + text(kept->index);
+        if (std::string fault = recount(owner, kept->runs); !fault.empty()) return fault;
+        if (kept->table != &table || table.kept()[kept->index] != kept) return owner + ": not listed where it says";
+        if (!kept->runs.empty() && (kept->runs.first() < kept->from || kept->to <= kept->runs.last()))
+            return owner + ": positions beyond [" + text(kept->from) + ", " + text(kept->to) + ")";
     }
     std::int32_t free = 0;
     std::int32_t run = 0;

@@ -8,11 +8,13 @@
 #include <cellar/base/result.hpp>
 #include <cellar/book/cell_set.hpp>
 #include <cellar/book/cell_table.hpp>
+#include <cellar/book/kept_cells.hpp>
 #include <cellar/window/window.hpp>
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -122,6 +124,29 @@ public:
             p = covered < p ? covered - 1 : std::max(begins_chunk ? chunk : Position{0}, runs.end_before(p));
         }
         return p;
+    }
+
+    /// What keeps s's cells at positions [from, to) after `table().finish_keep`. If s has forgotten tokens below `to`,
+    /// it keeps all that is left below `to`: the window and the sinks. Then it is refused unless s can resume at `to`.
+    Result<std::unique_ptr<KeptCells>> prepare_keep(Sequence s, Position from, Position to) {
+        const bool forgets = to.value > 0 && window_.oldest_kept(to - 1).value > window_.sinks();
+        if (!forgets) return table_.prepare_keep(s, from, to, false);
+        if (!can_resume(s, to)) return Refusal{.reason = Reason::cannot_resume, .sequence = s};
+        return table_.prepare_keep(s, {0}, to, true);
+    }
+
+    /// Checks whether s, with its own tokens below `kept.from` and the kept ones from there on, could resume at `p`,
+    /// and reserves room for `table().finish_restore`.
+    Result<void> prepare_restore(Sequence s, const KeptCells& kept, Position p) {
+        const PositionRuns& runs = table_.record(s).runs;
+        const auto covers = [&](Position begin, Position end) {
+            return runs.covers(begin, std::min(end, kept.from)) && kept.covers(std::max(begin, kept.from), end);
+        };
+        const Position sinks{window_.sinks()};
+        if (!covers({0}, std::min(sinks, p)) || !covers(std::max(sinks, window_.oldest_visible(p)), p))
+            return Refusal{.reason = Reason::cannot_resume, .sequence = s};
+        table_.prepare_restore(s, kept);
+        return {};
     }
 
     /// True if a batch of n tokens would fit, but not in neighbouring cells.

@@ -8,6 +8,7 @@
 #include <cellar/base/zeroed.hpp>
 #include <cellar/book/defragmentation.hpp>
 #include <cellar/book/free_cells.hpp>
+#include <cellar/book/kept_cells.hpp>
 #include <cellar/book/owner_count.hpp>
 #include <cellar/book/position_runs.hpp>
 #include <cellar/book/removal.hpp>
@@ -17,6 +18,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <memory>
 #include <numeric>
 #include <span>
@@ -39,7 +41,7 @@ struct alignas(64) SequenceRecord {
 
 static_assert(sizeof(SequenceRecord) <= 128);
 
-/// Which sequence owns which cells, and which cells are free. It knows neither windows nor passes; `CacheBook` does.
+/// Which sequence, or which snapshot, owns which cells, and which cells are free. It knows neither windows nor passes; `CacheBook` does.
 ///
 /// Only operations that begin with `prepare` allocate. They change nothing visible, and `finish` cannot fail as long as
 /// the table was not changed in between.
@@ -56,6 +58,12 @@ public:
           tokens_in_batch_{sequences} {
         sequences_.reserve(static_cast<std::size_t>(sequences));
         for (std::int32_t s = 0; s < sequences; ++s) sequences_.emplace_back(planned_runs, *sets_, s, sinks);
+    }
+
+    CellTable(const CellTable&) = delete; // kept cells point here
+    CellTable& operator=(const CellTable&) = delete;
+    ~CellTable() {
+        for (KeptCells* kept : kept_) kept->table = nullptr;
     }
 
     Cell cells() const { return cells_; }
@@ -158,6 +166,66 @@ public:
         target.visible.truncate(source.runs, {length});
     }
 
+    /// What keeps the cells of s at positions [from, to) after `finish_keep`. O(runs).
+    std::unique_ptr<KeptCells> prepare_keep(Sequence s, Position from, Position to, bool is_window) {
+        return new_kept(record(s).runs, from, to, is_window);
+    }
+    void finish_keep(Sequence s, KeptCells& kept) noexcept {
+        fill(kept, record(s).runs);
+        kept.runs.for_each(kept.from, kept.to, [&](Position, Cell cell, std::int32_t n) { owners_.add(cell, n); });
+        enlist(kept);
+    }
+
+    /// The opposite: gives up the cells.
+    void release(KeptCells& kept) noexcept {
+        kept.runs.for_each_word(kept.from, kept.to, [&](std::int64_t at, Word cells) { disown(at, cells); });
+        delist(kept);
+    }
+
+    /// Keeps positions from `at` on apart from the others. O(runs). May throw, with nothing changed.
+    std::unique_ptr<KeptCells> split(KeptCells& kept, Position at) {
+        auto tail = new_kept(kept.runs, at, kept.to, false);
+        kept.runs.reserve(1);
+        fill(*tail, kept.runs);
+        enlist(*tail);
+        kept.runs.erase(at, to_end);
+        kept.to = at;
+        return tail;
+    }
+
+    /// Adds the cells of `tail`, which begins where `kept` ends and then owns nothing. May throw, with nothing changed.
+    void join(KeptCells& kept, KeptCells& tail) {
+        kept.runs.reserve(tail.runs.runs() + 2);
+        tail.runs.for_each(tail.from, tail.to,
+                           [&](Position position, Cell cell, std::int32_t n) { kept.runs.insert(position, cell, n); });
+        kept.to = tail.to;
+        delist(tail);
+    }
+
+    /// The cells that snapshots own.
+    std::span<KeptCells* const> kept() const { return kept_; }
+
+    /// Reserves room for `finish_restore`.
+    void prepare_restore(Sequence s, const KeptCells& kept) {
+        SequenceRecord& r = record(s);
+        r.runs.reserve(kept.runs.runs() + 3);
+        if (sets_->is_complete()) return;
+        const std::int64_t tokens = std::int64_t{r.runs.tokens()} + kept.runs.tokens();
+        const std::int64_t runs = r.runs.runs() + kept.runs.runs() + 1;
+        sets_->blocks().reserve(sets_->max_blocks(tokens, runs));
+        sets_->branches().reserve(sets_->max_branches(tokens, runs));
+    }
+
+    /// s gives up its cells from position `kept.from` on, and shares the kept ones below `end`.
+    void finish_restore(Sequence s, const KeptCells& kept, Position end) noexcept {
+        SequenceRecord& r = record(s);
+        forget(r, kept.from, to_end);
+        kept.runs.for_each(kept.from, end, [&](Position position, Cell cell, std::int32_t n) {
+            enter(r, position, cell, n);
+            owners_.add(cell, n);
+        });
+    }
+
     /// Decides whether positions [begin, end) of s can be removed and the gap closed, and reserves room for it.
     /// `delta`: by how many positions keys are rotated.
     Result<Removal> prepare_remove(Sequence s, Position begin, Position end, MovedKeys keys, std::int32_t delta) {
@@ -203,6 +271,7 @@ public:
     Defragmentation prepare_defragment() {
         Defragmentation defragmentation{free_, cells_};
         for (SequenceRecord& r : sequences_) r.runs.reserve(defragmentation.max_splits(r.runs));
+        for (KeptCells* kept : kept_) kept->runs.reserve(defragmentation.max_splits(kept->runs));
         return defragmentation;
     }
 
@@ -222,9 +291,35 @@ public:
             defragmentation.relocate(r.runs);
             r.visible.reset();
         }
+        for (KeptCells* kept : kept_) defragmentation.relocate(kept->runs);
     }
 
 private:
+    // With room for what `runs` has in [from, to), and for one more owner of each cell.
+    std::unique_ptr<KeptCells> new_kept(const PositionRuns& runs, Position from, Position to, bool is_window) {
+        std::int64_t count = 0;
+        runs.for_each(from, to, [&](Position, Cell, std::int32_t) { ++count; });
+        auto kept = std::make_unique<KeptCells>(from, to, is_window, count);
+        if (kept_.size() == kept_.capacity()) kept_.reserve(2 * kept_.size() + 1);
+        owners_.reserve(cells_, std::int64_t{sequences()} + std::ssize(kept_) + 1);
+        return kept;
+    }
+    static void fill(KeptCells& kept, const PositionRuns& runs) {
+        runs.for_each(kept.from, kept.to,
+                      [&](Position position, Cell cell, std::int32_t n) { kept.runs.insert(position, cell, n); });
+    }
+    void enlist(KeptCells& kept) {
+        kept.table = this;
+        kept.index = kept_.size();
+        kept_.push_back(&kept);
+    }
+    void delist(KeptCells& kept) {
+        kept_.back()->index = kept.index;
+        kept_[kept.index] = kept_.back();
+        kept_.pop_back();
+        kept.table = nullptr;
+    }
+
     // The runs that n tokens can add to a sequence.
     static std::int64_t runs_for(std::int64_t n) { return 2 * n + 1; }
 
@@ -361,6 +456,7 @@ private:
     OwnerCount owners_;
     std::unique_ptr<CellSetMemory> sets_; // at a fixed address, for the records
     std::vector<SequenceRecord> sequences_;
+    std::vector<KeptCells*> kept_;              // in no particular order
     ZeroedArray<std::int32_t> tokens_in_batch_; // scratch memory of reserve_each
 };
 

@@ -20,9 +20,12 @@ namespace cellar::detail {
 class OwnerCount {
 public:
     /// All counts are zero. `owners` is the largest count that can occur.
-    OwnerCount(Cell cells, std::int32_t owners) {
-        const auto planes = static_cast<int>(std::bit_width(static_cast<std::uint32_t>(owners)));
-        for (int k = 0; k < planes; ++k) planes_.emplace_back(words_for(cells));
+    OwnerCount(Cell cells, std::int32_t owners) { reserve(cells, owners); }
+
+    /// Afterwards counts of up to `owners` can occur. Throws `std::bad_alloc`, with nothing visible changed.
+    void reserve(Cell cells, std::int64_t owners) {
+        const auto planes = static_cast<std::size_t>(std::bit_width(static_cast<std::uint64_t>(owners)));
+        while (planes_.size() < planes) planes_.emplace_back(words_for(cells));
     }
 
     /// Adds an owner to each cell of [first, first + n).

@@ -12,6 +12,7 @@
 #include <cellar/cache/cache_limits.hpp>
 #include <cellar/cache/cache_pass.hpp>
 #include <cellar/cache/cache_shape.hpp>
+#include <cellar/cache/cell_snapshot.hpp>
 #include <cellar/cache/detail/cache_state.hpp>
 #include <cellar/cache/fwd.hpp>
 #include <cellar/cache/statistics.hpp>
@@ -131,6 +132,78 @@ public:
         return remove(prepare_remove(s, begin, end, rotate_by));
     }
 
+    /// What s remembers at positions [from, to), to be kept whatever happens to s: the snapshot shares its cells. No
+    /// data moves, and no cell is needed. O(runs); allocates the list of runs. `to_end`: up to the next token of s. If a
+    /// window has forgotten tokens of s below `to`, the snapshot has everything that is left below `to` (see
+    /// `CellSnapshot::from`), and is refused with `cannot_resume` unless s could resume at `to`.
+    Result<CellSnapshot> snapshot(Sequence s, Position from = {0}, Position to = to_end,
+                                  const std::source_location& where = std::source_location::current()) {
+        const detail::Caller caller{where};
+        auto prepared = prepare_snapshot(s, from, to);
+        if (!prepared) return prepared.error();
+        return detail::Made{[&] { return finish(*std::move(prepared)); }};
+    }
+
+    /// s gives up its tokens from position `snapshot.from()` on, and shares those of the snapshot below position `to`:
+    /// its next token has position `to`. No data moves, and no cell is needed. O(runs). Refuses with `cannot_resume` if
+    /// s could not resume there: it lacks tokens below `snapshot.from()`, or the window would be incomplete.
+    /// `to` lies within the snapshot.
+    Result<void> restore(Sequence s, const CellSnapshot& snapshot, Position to,
+                         const std::source_location& where = std::source_location::current()) {
+        const detail::Caller caller{where};
+        auto prepared = prepare_restore(s, snapshot, to);
+        if (!prepared) return prepared.error();
+        finish(*std::move(prepared));
+        return {};
+    }
+    /// The same, up to the snapshot's end.
+    Result<void> restore(Sequence s, const CellSnapshot& snapshot,
+                         const std::source_location& where = std::source_location::current()) {
+        return restore(s, snapshot, snapshot.to(where), where);
+    }
+
+    /// Without a snapshot: s gives up its tokens from position `to` on. Refuses with `cannot_resume` if s could not
+    /// resume there.
+    Result<void> restore(Sequence s, Position to, const std::source_location& where = std::source_location::current()) {
+        const detail::Caller caller{where};
+        state().expect_no_pass("restore");
+        if (!state().book.can_resume(s, to)) return Refusal{.reason = Reason::cannot_resume, .sequence = s};
+        return remove(prepare_remove(s, to, to_end));
+    }
+
+    /// `parent` grows by `child`, which begins where `parent` ends. If `child` begins at 0 (it has a whole window),
+    /// it takes the place of `parent`. `child` is then empty, as if moved from. O(runs of the child); may allocate.
+    void merge(CellSnapshot& parent, CellSnapshot&& child,
+               const std::source_location& where = std::source_location::current()) {
+        const detail::Caller caller{where};
+        detail::CellTable& table = state().book.table();
+        auto& first = MemoryAccess::kept_in(parent, table, "merge");
+        auto& second = MemoryAccess::kept_in(child, table, "merge");
+        CELLAR_EXPECTS(&first != &second, "merge: the snapshots are one and the same, expected two");
+        CELLAR_EXPECTS(second.from == first.to || (second.from == Position{0} && second.to >= first.to),
+                       "merge: the child is of positions [", second.from, ", ", second.to,
+                       "), expected it to begin at ", first.to, ", where the parent ends");
+        if (second.from == Position{0}) {
+            parent = std::move(child);
+        } else {
+            table.join(first, second);
+            CellSnapshot{std::move(child)};
+        }
+    }
+
+    /// Divides a snapshot: it keeps positions below `at`, and the result has those from `at` on. O(runs); allocates the
+    /// list of runs. Refuses with `cannot_split` if it has a window that had moved on from position 0.
+    Result<CellSnapshot> split(CellSnapshot& snapshot, Position at,
+                               const std::source_location& where = std::source_location::current()) {
+        const detail::Caller caller{where};
+        detail::CellTable& table = state().book.table();
+        auto& kept = MemoryAccess::kept_in(snapshot, table, "split");
+        CELLAR_EXPECTS(kept.from <= at && at <= kept.to, "split: position ", at, ", expected ", kept.from, " to ",
+                       kept.to);
+        if (kept.is_window) return Reason::cannot_split;
+        return MemoryAccess::make<CellSnapshot>(table.split(kept, at));
+    }
+
     /// Moves the cells in use to [0, n) with the fewest moves possible (enqueued). Never needed to avoid `full`; it
     /// makes histories shorter and batches contiguous. If a backend throws, the cache is as it was.
     void defragment(const std::source_location& where = std::source_location::current()) {
@@ -199,6 +272,16 @@ private:
         std::int32_t length;
     };
 
+    struct Keep {
+        Sequence sequence;
+        std::unique_ptr<detail::KeptCells> kept;
+    };
+    struct Restore {
+        Sequence sequence;
+        const detail::KeptCells* kept;
+        Position to;
+    };
+
     Result<Begin> prepare_begin(const Batch& batch) {
         state().expect_no_pass("begin");
         if (const Result<void> prepared = state().book.prepare_open(batch); !prepared) return prepared.error();
@@ -258,6 +341,33 @@ private:
     void finish(detail::Removal&& removal) noexcept {
         state().book.table().finish_remove(removal);
         state().carry_out(removal.plan);
+    }
+
+    Result<Keep> prepare_snapshot(Sequence s, Position from, Position to) {
+        state().expect_no_pass("snapshot");
+        const Position next = state().book.next(s);
+        if (to == to_end) to = next;
+        CELLAR_EXPECTS(from.value >= 0 && from <= to && to <= next, "snapshot: positions [", from, ", ", to,
+                       ") of sequence ", s, ", expected 0 <= from <= to <= ", next, ", the position of its next token");
+        auto kept = state().book.prepare_keep(s, from, to);
+        if (!kept) return kept.error();
+        return Keep{s, *std::move(kept)};
+    }
+    CellSnapshot finish(Keep&& keep) noexcept {
+        state().book.table().finish_keep(keep.sequence, *keep.kept);
+        return MemoryAccess::make<CellSnapshot>(std::move(keep.kept));
+    }
+
+    Result<Restore> prepare_restore(Sequence s, const CellSnapshot& snapshot, Position to) {
+        state().expect_no_pass("restore");
+        const auto& kept = MemoryAccess::kept_in(snapshot, table(), "restore");
+        CELLAR_EXPECTS(kept.from <= to && to <= kept.to, "restore: position ", to, ", expected ", kept.from, " to ",
+                       kept.to, ", within the snapshot");
+        if (const Result<void> can = state().book.prepare_restore(s, kept, to); !can) return can.error();
+        return Restore{s, &kept, to};
+    }
+    void finish(Restore&& restore) noexcept {
+        state().book.table().finish_restore(restore.sequence, *restore.kept, restore.to);
     }
 
     template <class... Parts>

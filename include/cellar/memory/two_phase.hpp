@@ -69,6 +69,12 @@ struct MemoryAccess {
         return Pass{std::forward<Arguments>(arguments)...};
     }
 
+    /// For cellar's own memories: what a snapshot owns; a violation if it is of another memory.
+    template <class Snapshot, class Table>
+    static auto& kept_in(const Snapshot& snapshot, const Table& table, const char* operation) {
+        return snapshot.kept_in(table, operation);
+    }
+
     /// For diagnostics of cellar's own memories: their bookkeeping and data.
     template <class M>
     static auto& state(M& m) {

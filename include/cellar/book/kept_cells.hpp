@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <cellar/base/ids.hpp>
+#include <cellar/book/position_runs.hpp>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace cellar::detail {
+
+class CellTable;
+
+/// The cells that a snapshot owns, as a sequence owns its own. Defragmentation moves them, and nothing else changes
+/// them. `CellTable` fills them in.
+struct KeptCells {
+    /// Of positions [the_from, the_to); with room for `count` runs.
+    KeptCells(Position the_from, Position the_to, bool window, std::int64_t count)
+        : runs{count + 2}, from{the_from}, to{the_to}, is_window{window} {}
+
+    /// True if every position in [begin, end) has a token here.
+    bool covers(Position begin, Position end) const { return runs.covers(begin, end); }
+
+    PositionRuns runs;
+    Position from;
+    Position to;
+    bool is_window;             ///< tokens below `to` were forgotten before: what is here is a window, and the sinks
+    CellTable* table = nullptr; ///< null before the cells are owned, and after the table is destroyed
+    std::size_t index = 0;      ///< among those of the table
+};
+
+} // namespace cellar::detail
