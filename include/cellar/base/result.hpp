@@ -82,6 +82,8 @@ struct Made {
     F f;
     operator std::invoke_result_t<F&>() { return f(); }
 };
+template <class F>
+Made(F) -> Made<F>; // clang 16 does not deduce it
 
 } // namespace detail
 
