@@ -57,6 +57,27 @@ TEST_CASE("a temporary result gives its value away") {
     CHECK(violation_of([] { (void)*Result<int>{Reason::full}; }).find("has no value") != std::string::npos);
 }
 
+TEST_CASE("a result takes its value with one move, or with one copy of a constant") {
+    struct Counted {
+        Counted() = default;
+        Counted(Counted&& other) noexcept : copies{other.copies}, moves{other.moves + 1} {}
+        Counted(const Counted& other) : copies{other.copies + 1}, moves{other.moves} {}
+        int copies = 0;
+        int moves = 0;
+    };
+    const auto of_local = []() -> Result<Counted> {
+        Counted counted;
+        return counted;
+    };
+    const Result<Counted> moved = of_local();
+    CHECK(moved->moves == 1);
+    CHECK(moved->copies == 0);
+    const Counted constant;
+    const Result<Counted> copied{constant};
+    CHECK(copied->moves == 0);
+    CHECK(copied->copies == 1);
+}
+
 TEST_CASE("the message of a violation is built only after a failure") {
     int built = 0;
     const auto part = [&] {

@@ -4,6 +4,7 @@
 #include <cellar/base/contract.hpp>
 #include <cellar/base/ids.hpp>
 
+#include <concepts>
 #include <optional>
 #include <source_location>
 #include <string>
@@ -92,7 +93,9 @@ Made(F) -> Made<F>; // clang 16 does not deduce it
 template <class T>
 class [[nodiscard]] Result {
 public:
-    Result(T value) : value_{std::move(value)} {}
+    // Two, because nvcc moves no local variable into a parameter that is taken by value.
+    Result(T&& value) : value_{std::move(value)} {}
+    Result(const T& value) requires(std::copy_constructible<T>) : value_{value} {}
     template <class F>
     Result(detail::Made<F> value) : value_{std::in_place, std::move(value)} {}
     Result(Refusal refusal) : refusal_{refusal} {
