@@ -191,6 +191,40 @@ TEST_CASE("from_dlpack refuses tensors whose memory cannot be read") {
     }
 }
 
+TEST_CASE("from_dlpack refuses strides that overflow") {
+    constexpr std::int64_t max_elements = INT64_MAX / 4; // of floats
+    const auto refusal = [](std::int64_t outer, std::int64_t middle, std::int64_t inner) {
+        Foreign foreign;
+        foreign.strides[0] = outer;
+        foreign.strides[1] = middle;
+        foreign.strides[2] = inner;
+        return foreign.refusal();
+    };
+    const auto message = [](int r, std::int64_t stride, int extent) {
+        return "from_dlpack: stride " + std::to_string(r) + " is " + std::to_string(stride) + " with an extent of "
+               + std::to_string(extent) + ", expected elements less than 2^63 bytes apart";
+    };
+    CHECK(refusal(max_elements, 0, 0) == "none");
+    CHECK(refusal(max_elements + 1, 0, 0) == message(0, max_elements + 1, 2));
+    CHECK(refusal(-max_elements, 0, 0) == "none");
+    CHECK(refusal(-max_elements - 1, 0, 0) == message(0, -max_elements - 1, 2));
+    CHECK(refusal(INT64_MIN, 0, 0) == message(0, INT64_MIN, 2));
+    CHECK(refusal(0, max_elements / 2, 0) == "none");
+    CHECK(refusal(0, max_elements / 2 + 1, 0) == message(1, max_elements / 2 + 1, 3));
+    CHECK(refusal(0, INT64_MAX, 0) == message(1, INT64_MAX, 3));
+    CHECK(refusal(max_elements - 11, 4, 1) == "none"); // the last element is at max_elements
+    CHECK(refusal(max_elements - 10, 4, 1) == message(2, 1, 4));
+    CHECK(refusal(-(max_elements - 10), 4, 1) == message(2, 1, 4));
+
+    Foreign foreign; // no element lies at a second index of an extent of 1, and none at all in an empty tensor
+    foreign.strides[0] = INT64_MAX;
+    foreign.shape[0] = 1;
+    CHECK(foreign.refusal() == "none");
+    foreign.shape[0] = 2;
+    foreign.shape[2] = 0;
+    CHECK(foreign.refusal() == "none");
+}
+
 TEST_CASE("put takes DLPack tensors, and views of a pass become tensors") {
     Cache<PermutedV<float>> cache{CacheShape{1, 3, 4}, {.capacity = 8, .batch = 2}};
     Foreign foreign;

@@ -36,12 +36,26 @@ concept dlpack_element = Element<T> || std::same_as<T, bool>;
 template <class Managed, int Rank>
 struct ManagedView {
     Managed tensor{};
-    std::int64_t shape[Rank] = {};
-    std::int64_t strides[Rank] = {};
+    std::int64_t shape[std::size_t{Rank}] = {};
+    std::int64_t strides[std::size_t{Rank}] = {};
     std::shared_ptr<const void> owner;
 
     static void destroy(Managed* tensor) { delete static_cast<ManagedView*>(tensor->manager_ctx); }
 };
+
+/// Refuses strides whose offsets, in bytes, overflow. An extent of 1 may have any stride.
+template <class T, int Rank>
+void expect_addressable(const StridedView<T, Rank>& view) {
+    std::uint64_t rest = INT64_MAX / sizeof(T);
+    for (int r = 0; r < Rank; ++r) {
+        const auto steps = static_cast<std::uint64_t>(view.extents[r] - 1);
+        const auto stride = static_cast<std::uint64_t>(view.strides[r]);
+        const std::uint64_t length = view.strides[r] < 0 ? 0 - stride : stride;
+        CELLAR_EXPECTS(steps == 0 || length <= rest / steps, "from_dlpack: stride ", r, " is ", view.strides[r],
+                       " with an extent of ", view.extents[r], ", expected elements less than 2^63 bytes apart");
+        rest -= steps * length;
+    }
+}
 
 } // namespace detail
 
@@ -92,7 +106,8 @@ DlpackTensor<Managed> to_dlpack(const StridedView<T, Rank>& view, DLDevice devic
 }
 
 /// The memory of a DLPack tensor as a view, for `put`. It must hold T, have Rank extents, lie on `device` and be
-/// aligned for T; anything else is a violation. The view does not keep the tensor alive.
+/// aligned for T, and its strides must not overflow; anything else is a violation. The view does not keep the tensor
+/// alive.
 template <class T, int Rank>
     requires(detail::dlpack_element<std::remove_const_t<T>>)
 StridedView<T, Rank> from_dlpack(const DLTensor& tensor, DLDevice device) {
@@ -118,6 +133,7 @@ StridedView<T, Rank> from_dlpack(const DLTensor& tensor, DLDevice device) {
         dense *= std::max<std::int64_t>(view.extents[r], 1);
     }
     if (view.size() == 0) return view;
+    detail::expect_addressable(view);
     CELLAR_EXPECTS(tensor.data != nullptr, "from_dlpack: null data with ", view.size(), " elements, expected memory");
     auto* const first = static_cast<std::byte*>(tensor.data) + tensor.byte_offset;
     CELLAR_EXPECTS(reinterpret_cast<std::uintptr_t>(first) % alignof(T) == 0, "from_dlpack: the memory at byte_offset ",
