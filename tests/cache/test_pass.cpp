@@ -125,6 +125,15 @@ TEST_CASE("the history starts and ends at multiples of the padding") {
     CHECK(pass->keys(0).extent(0) == 16);
 }
 
+TEST_CASE("a padding need not be a power of two") {
+    numbers::Cache<> cache{numbers::small, {.sequences = 2, .capacity = 9, .batch = 9, .padding = 6}};
+    CHECK(cache.cells() == 18);
+    feed(cache, prompt(0, 0, Values(9)));
+    CHECK(numbers::begin(cache, prompt(0, 9, {1})).value().history() == CellRange{0, 12});
+    feed(cache, prompt(1, 0, Values(3)));
+    CHECK(numbers::begin(cache, prompt(1, 3, {1})).value().history() == CellRange{6, 12}); // sees cells 9 to 12
+}
+
 TEST_CASE("the history is the smallest range that holds what the batch sees") {
     numbers::Cache<SlidingWindow<2>> cache{numbers::small,
                                            {.sequences = 2, .capacity = 100, .batch = 10, .positions = Positions::any}};

@@ -124,6 +124,23 @@ TEST_CASE("hybrid: resumable_prefix asks the members until they agree") {
     CHECK(memory.resumable_prefix({0}, {7}) == Position{7});
 }
 
+TEST_CASE("hybrid: next is the position after the tokens, wherever a member for inputs stands") {
+    using Inputs = EncoderMemory<>;
+    const CacheLimits limits{.capacity = 4, .batch = 4};
+    Hybrid<Every<2, Full, Inputs>, Full, Inputs> last{2, Full{{1, 1, 1}, limits}, Inputs{{1, 1, 1}, limits}};
+    Hybrid<Every<2, Full, Inputs>, Inputs, Full> first{2, Inputs{{1, 1, 1}, limits}, Full{{1, 1, 1}, limits}};
+    const auto next_after_three_tokens = [](auto& memory) {
+        auto pass = memory.begin(batch_of(text(0, 0, 3)));
+        REQUIRE(pass);
+        const std::vector<float> rows(3, 1.0F);
+        pass->template of<Full>().put(0, rows, rows);
+        pass->commit();
+        return memory.next({0});
+    };
+    CHECK(next_after_three_tokens(last) == Position{3});
+    CHECK(next_after_three_tokens(first) == Position{3});
+}
+
 TEST_CASE("hybrid: fence, bytes, reserve and defragment reach all members") {
     toy::Memory memory = toy::memory();
     memory.fence();
@@ -191,6 +208,10 @@ TEST_CASE("hybrid: members that do not fit the pattern are violations") {
               Two{6, sliding(4), full(1)};
           })
           == "hybrid: member 1 has 1 layers, expected 2 of 6 in its pattern");
+    CHECK(violation_of([&] {
+              Two{5, sliding(4), full(2)};
+          })
+          == "hybrid: member 1 has 2 layers, expected 1 of 5 in its pattern");
     CHECK(violation_of([&] { Two{0, sliding(4), full(1)}; }) == "hybrid: 0 layers, expected at least 1");
     CHECK(violation_of([&] {
               Two{3, sliding(2), full(1, 3)};

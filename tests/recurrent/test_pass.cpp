@@ -72,6 +72,18 @@ TEST_CASE("pass: a dropped pass changes nothing, and the next one takes the same
     CHECK(holds(memory, 0, 5, words(5)));
 }
 
+TEST_CASE("pass: a pass that is dropped between get and put leaves nothing to the next one") {
+    Folding<> memory{shape(), {.sequences = 1, .batch = 8}};
+    REQUIRE(feed(memory, text(0, 0, 3)));
+    {
+        auto pass = memory.begin(batch_of(text(0, 3, 1, 90)));
+        REQUIRE(pass);
+        fold_wide(row(pass->get<Wide>(0, pass->micro_batches()[0]), 0), 90, 0);
+    }
+    REQUIRE(feed(memory, text(0, 3, 1, 4)));
+    CHECK(holds(memory, 0, 4, words(4)));
+}
+
 TEST_CASE("pass: unequal batches are split into rectangles") {
     Folding<> memory{shape(), {.sequences = 3, .batch = 16}};
     const auto tokens = text(0, 0, 5) + text(1, 0, 2) + text(2, 0, 5);
