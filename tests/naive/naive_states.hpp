@@ -34,6 +34,7 @@ struct StateSetup {
     int checkpoints = 0;       ///< that are kept
     bool keeps_newest = false; ///< and not those that are spread out
     bool refuses_unequal = false;
+    int snapshots = 0; ///< that may exist at a time
 
     /// The slots for checkpoints: those that are kept, and those that a pass can always make.
     int checkpoint_slots() const { return checkpoints == 0 ? 0 : checkpoints + std::max(1, checkpoints / 3); }
@@ -41,11 +42,17 @@ struct StateSetup {
 
 inline std::ostream& operator<<(std::ostream& out, const StateSetup& s) {
     return out << "{sequences " << s.sequences << ", batch " << s.batch << ", rollback " << s.rollback << ", interval "
-               << s.interval << ", checkpoints " << s.checkpoints << (s.keeps_newest ? ", keeps the newest" : "")
-               << (s.refuses_unequal ? ", refuses unequal}" : "}");
+               << s.interval << ", checkpoints " << s.checkpoints << ", snapshots " << s.snapshots
+               << (s.keeps_newest ? ", keeps the newest" : "") << (s.refuses_unequal ? ", refuses unequal}" : "}");
 }
 
-enum class StateReason { batch_too_long, not_next, unequal_batch, cannot_rewind, cannot_cut };
+enum class StateReason { batch_too_long, not_next, unequal_batch, cannot_rewind, cannot_cut, full };
+
+/// The state of a sequence at one position.
+struct StateSnapshot {
+    int to = 0;
+    StateRef state = nullptr; ///< null at position 0
+};
 
 /// What a recurrent memory must keep, in the simplest form. There are no slots: every state is a value of its own, and
 /// every query looks at all of them.
@@ -74,6 +81,8 @@ public:
         std::set<StateRef> all;
         for (const Sequence& sequence : kept_)
             for (const auto& [p, kept] : sequence) all.insert(kept.state);
+        for (const StateSnapshot& snapshot : snapshots_)
+            if (snapshot.to != 0) all.insert(snapshot.state);
         return static_cast<int>(all.size());
     }
 
@@ -176,6 +185,24 @@ public:
         trim(last.state);
     }
 
+    const std::vector<StateSnapshot>& snapshots() const { return snapshots_; }
+
+    std::optional<StateReason> snapshot(int s, int to) {
+        if (!can_resume(s, to)) return StateReason::cannot_rewind;
+        if (static_cast<int>(snapshots_.size()) == setup_.snapshots) return StateReason::full;
+        snapshots_.push_back({to, to == 0 ? nullptr : kept(s).at(to).state});
+        return std::nullopt;
+    }
+    std::optional<StateReason> restore(int s, std::size_t index, int to) {
+        const StateSnapshot& snapshot = snapshots_.at(index);
+        if (to != snapshot.to) return StateReason::cannot_rewind;
+        own(s).clear();
+        if (to != 0) own(s)[to] = {snapshot.state, false};
+        scheduled_[static_cast<std::size_t>(s)].clear();
+        return std::nullopt;
+    }
+    void release(std::size_t index) { snapshots_.erase(snapshots_.begin() + static_cast<std::ptrdiff_t>(index)); }
+
     /// Sequences without a state start from this one.
     void set_initial(StateRef state) { initial_ = std::move(state); }
 
@@ -225,6 +252,7 @@ private:
     StateRef (*fold_)(const StateRef& before, int word);
     std::vector<Sequence> kept_;
     std::vector<std::set<int>> scheduled_;
+    std::vector<StateSnapshot> snapshots_;
     StateRef initial_ = nullptr; ///< zeros
     int clock_ = 0;
 };

@@ -17,7 +17,18 @@ struct RelativeToken {
     int offset = 1;
 };
 
-enum class Operation { pass, remove, copy_prefix, checkpoint, schedule, reserve, set_initial };
+enum class Operation {
+    pass,
+    remove,
+    copy_prefix,
+    checkpoint,
+    schedule,
+    reserve,
+    set_initial,
+    snapshot,
+    restore,
+    release
+};
 
 /// One operation as plain data. Positions count back from the newest token.
 struct Step {
@@ -34,8 +45,8 @@ struct Step {
 };
 
 inline std::ostream& operator<<(std::ostream& out, const Step& step) {
-    constexpr const char* names[] = {"pass",     "remove",  "copy_prefix", "checkpoint",
-                                     "schedule", "reserve", "set_initial"};
+    constexpr const char* names[] = {"pass",    "remove",      "copy_prefix", "checkpoint", "schedule",
+                                     "reserve", "set_initial", "snapshot",    "restore",    "release"};
     out << names[static_cast<int>(step.operation)] << " s" << step.sequence << " -> s" << step.target << ", back "
         << step.back << ", length " << step.length << ", style " << step.style << ":";
     for (const RelativeToken& t : step.tokens) out << " s" << t.sequence << '+' << t.offset;
@@ -76,7 +87,10 @@ inline rc::Gen<Step> step(int sequences, int max_tokens) {
                                                             {2, Operation::checkpoint},
                                                             {2, Operation::schedule},
                                                             {1, Operation::reserve},
-                                                            {1, Operation::set_initial}});
+                                                            {1, Operation::set_initial},
+                                                            {3, Operation::snapshot},
+                                                            {3, Operation::restore},
+                                                            {1, Operation::release}});
         s.sequence = *number(0, sequences - 1);
         s.target = *number(0, sequences - 1);
         s.back = *number(0, 12);
@@ -97,6 +111,7 @@ inline rc::Gen<naive::StateSetup> setups() {
         s.keeps_newest = *number(0, 3) == 3;
         if (s.checkpoints > 0) s.interval = *number(0, 6);
         s.refuses_unequal = *number(0, 5) == 5;
+        s.snapshots = *number(0, 4);
         return s;
     });
 }

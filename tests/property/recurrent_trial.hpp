@@ -74,7 +74,36 @@ private:
         }
         case Operation::set_initial:
             return set_initial(step.back);
+        case Operation::snapshot:
+            return snapshot(step.sequence, std::max(0, next - step.back / 4));
+        case Operation::restore:
+            return restore(step);
+        case Operation::release:
+            if (snapshots_.empty()) return;
+            const std::size_t chosen = static_cast<std::size_t>(step.back) % snapshots_.size();
+            snapshots_.erase(snapshots_.begin() + static_cast<std::ptrdiff_t>(chosen));
+            return model_.release(chosen);
         }
+    }
+
+    void snapshot(int s, int to) {
+        auto made = memory_.snapshot({s}, {0}, {to});
+        expect_answer(made, model_.snapshot(s, to));
+        if (made) snapshots_.push_back(*std::move(made));
+    }
+
+    // From a snapshot, or without one.
+    void restore(const Step& step) {
+        if (step.style % 4 == 0 || snapshots_.empty()) {
+            const int to = std::max(0, model_.next(step.sequence) - step.back);
+            auto refused = std::optional{naive::StateReason::cannot_rewind};
+            if (model_.can_resume(step.sequence, to)) refused = model_.remove(step.sequence, to, INT_MAX);
+            return expect_answer(memory_.restore({step.sequence}, cellar::Position{to}), refused);
+        }
+        const std::size_t chosen = static_cast<std::size_t>(step.back) % snapshots_.size();
+        const int to = std::max(0, model_.snapshots()[chosen].to - step.length / 6);
+        expect_answer(memory_.restore({step.sequence}, snapshots_[chosen], {to}),
+                      model_.restore(step.sequence, chosen, to));
     }
 
     /// Passes on whether a checkpoint was accepted.
@@ -145,6 +174,7 @@ private:
     int inspect_every_;
     naive::States model_;
     Memory memory_;
+    std::vector<cellar::StateSnapshot> snapshots_;
     StateInspector<Memory> inspector_{memory_, trace_};
     int next_word_ = 0;
     int done_ = 0;

@@ -46,6 +46,8 @@ inline Reason reason_of(naive::StateReason reason) {
         return Reason::unequal_batch;
     case naive::StateReason::cannot_rewind:
         return Reason::cannot_rewind;
+    case naive::StateReason::full:
+        return Reason::full;
     default:
         return Reason::cannot_cut;
     }
@@ -59,6 +61,7 @@ inline cellar::StateLimits limits_of(const naive::StateSetup& setup) {
             .checkpoint_policy =
                 setup.keeps_newest ? cellar::CheckpointPolicy::newest : cellar::CheckpointPolicy::spread,
             .checkpoint_interval = setup.interval,
+            .snapshots = setup.snapshots,
             .unequal = setup.refuses_unequal ? cellar::Unequal::refuse : cellar::Unequal::split};
 }
 
@@ -71,7 +74,7 @@ public:
     void check_slots(const naive::States& model) const {
         const naive::StateSetup& setup = model.setup();
         const int kept = setup.sequences * (setup.rollback + 1);
-        const int slots = kept + std::min(kept, setup.batch) + setup.checkpoint_slots();
+        const int slots = kept + std::min(kept, setup.batch) + setup.checkpoint_slots() + setup.snapshots;
         trace_.expect(memory_.slots() == slots, memory_.slots(), " slots, expected ", slots);
     }
 
@@ -156,6 +159,13 @@ public:
                               " has the wrong state at ", p);
                 alive[kept.state] = handle;
             }
+        for (const naive::StateSnapshot& snapshot : model.snapshots()) {
+            const auto known = handles_.find(snapshot.state);
+            if (known == handles_.end()) continue; // only restoring it shows it
+            trace_.expect(recurrent_test::numbers(memory_, known->second) == snapshot.state->numbers,
+                          "a snapshot has the wrong state at ", snapshot.to);
+            alive.insert(*known);
+        }
         for (const auto& [state, handle] : handles_) {
             const auto now = alive.find(state);
             if (now == alive.end())
@@ -191,6 +201,8 @@ private:
         std::set<cellar::Slot> slots;
         for (int s = 0; s < model.setup().sequences; ++s)
             for (const cellar::KeptState& kept : memory_.kept({s})) slots.insert(kept.slot);
+        for (const auto* kept : cellar_test::table_of(memory_).snapshots())
+            if (kept->to.value != 0) slots.insert(kept->slot);
         return slots;
     }
 

@@ -15,7 +15,7 @@ namespace cellar {
 
 /// Why an operation was refused.
 enum class Reason {
-    full,           ///< fewer cells are free than the operation needs
+    full,           ///< fewer cells, or slots for snapshots, are free than the operation needs
     batch_too_long, ///< the batch has more tokens than the limits allow
     cannot_shift,   ///< later tokens would have to change position, and the shift policy is `DisabledShift`
     not_next,       ///< a token does not follow its sequence's last one
@@ -31,7 +31,7 @@ enum class Reason {
 constexpr const char* to_string(Reason reason) {
     switch (reason) {
     case Reason::full:
-        return "full: fewer cells are free than the operation needs";
+        return "full: fewer cells, or slots for snapshots, are free than the operation needs";
     case Reason::batch_too_long:
         return "batch too long: it has more tokens than the limits allow";
     case Reason::cannot_shift:

@@ -15,6 +15,7 @@
 #include <cellar/recurrent/recurrent_pass.hpp>
 #include <cellar/recurrent/state_limits.hpp>
 #include <cellar/recurrent/state_shape.hpp>
+#include <cellar/recurrent/state_snapshot.hpp>
 
 #include <cstdint>
 #include <memory>
@@ -121,6 +122,61 @@ public:
         if (!prepared) return prepared.error();
         finish(*std::move(prepared));
         return {};
+    }
+
+    /// The state of s after the tokens below `to`, to be kept whatever happens to s: the snapshot shares its slot. No
+    /// data moves. `to_end`: the current state. `from` means nothing here: a state stands for all tokens before it.
+    /// Refuses with `cannot_rewind` if no state is kept at `to` (`schedule` keeps one ahead of time), and with `full`
+    /// if there are `StateLimits::snapshots` already.
+    Result<StateSnapshot> snapshot(Sequence s, Position from = {0}, Position to = to_end,
+                                   const std::source_location& where = std::source_location::current()) {
+        const detail::Caller caller{where};
+        auto prepared = prepare_snapshot(s, from, to);
+        if (!prepared) return prepared.error();
+        return finish(*std::move(prepared));
+    }
+
+    /// s gives up its states, and shares that of the snapshot: its next token has position `to`. No data moves. Refuses
+    /// with `cannot_rewind` if `to` is not the snapshot's own.
+    Result<void> restore(Sequence s, const StateSnapshot& snapshot, Position to,
+                         const std::source_location& where = std::source_location::current()) {
+        const detail::Caller caller{where};
+        auto prepared = prepare_restore(s, snapshot, to);
+        if (!prepared) return prepared.error();
+        finish(*std::move(prepared));
+        return {};
+    }
+    Result<void> restore(Sequence s, const StateSnapshot& snapshot,
+                         const std::source_location& where = std::source_location::current()) {
+        return restore(s, snapshot, snapshot.to(where), where);
+    }
+
+    /// Without a snapshot: s goes back to position `to`. Refuses with `cannot_rewind` if no state is kept there.
+    Result<void> restore(Sequence s, Position to, const std::source_location& where = std::source_location::current()) {
+        const detail::Caller caller{where};
+        state().expect_no_pass("restore");
+        if (!table().can_resume(s, to)) return Reason::cannot_rewind;
+        return remove(s, to, to_end, where);
+    }
+
+    /// `child`, which does not end before `parent`, takes the place of `parent`, and is then as if moved from.
+    void merge(StateSnapshot& parent, StateSnapshot&& child,
+               const std::source_location& where = std::source_location::current()) {
+        const detail::Caller caller{where};
+        const auto& first = MemoryAccess::kept_in(parent, table(), "merge");
+        const auto& second = MemoryAccess::kept_in(child, table(), "merge");
+        CELLAR_EXPECTS(&first != &second, "merge: the snapshots are one and the same, expected two");
+        CELLAR_EXPECTS(second.to >= first.to, "merge: the child ends at position ", second.to, ", expected at least ",
+                       first.to, ", where the parent ends");
+        parent = std::move(child);
+    }
+
+    /// Always refuses, with `cannot_split`: a state stands for all tokens before it.
+    Result<StateSnapshot> split(StateSnapshot& snapshot, Position,
+                                const std::source_location& where = std::source_location::current()) {
+        const detail::Caller caller{where};
+        static_cast<void>(MemoryAccess::kept_in(snapshot, table(), "split"));
+        return Reason::cannot_split;
     }
 
     /// Keeps the current state of s as a checkpoint. When there are more than `StateLimits::checkpoints`, the policy
@@ -234,6 +290,15 @@ private:
         Position end;
     };
 
+    struct Keep {
+        Sequence sequence;
+        std::unique_ptr<detail::KeptSlot> kept;
+    };
+    struct Restore {
+        Sequence sequence;
+        const detail::KeptSlot* kept;
+    };
+
     Result<Begin> prepare_begin(const Batch& batch) {
         state().expect_no_pass("begin");
         if (const Result<void> prepared = state().book.prepare_open(batch); !prepared) return prepared.error();
@@ -266,6 +331,33 @@ private:
     void finish(Remove&& removal) noexcept {
         state().book.table().finish_remove(removal.sequence, removal.begin, removal.end);
     }
+
+    Result<Keep> prepare_snapshot(Sequence s, Position from, Position to) {
+        state().expect_no_pass("snapshot");
+        const Position next = table().states(s).next();
+        if (to == to_end) to = next;
+        CELLAR_EXPECTS(from.value >= 0 && from <= to && to <= next, "snapshot: positions [", from, ", ", to,
+                       ") of sequence ", s, ", expected 0 <= from <= to <= ", next, ", the position of its next token");
+        auto kept = table().prepare_snapshot(s, to);
+        if (!kept) return kept.error();
+        return Keep{s, *std::move(kept)};
+    }
+    StateSnapshot finish(Keep&& keep) noexcept {
+        state().book.table().finish_snapshot(keep.sequence, *keep.kept);
+        return MemoryAccess::make<StateSnapshot>(std::move(keep.kept));
+    }
+
+    Result<Restore> prepare_restore(Sequence s, const StateSnapshot& snapshot, Position to) {
+        state().expect_no_pass("restore");
+        const auto& kept = MemoryAccess::kept_in(snapshot, table(), "restore");
+        CELLAR_EXPECTS(table().has(s), "sequence ", s, ", expected 0 to ", sequences() - 1);
+        CELLAR_EXPECTS(to.value >= 0 && to <= kept.to, "restore: position ", to, ", expected 0 to ", kept.to,
+                       ", within the snapshot");
+        if (to != kept.to) return Reason::cannot_rewind;
+        state().book.table().prepare_restore(s);
+        return Restore{s, &kept};
+    }
+    void finish(Restore&& restore) noexcept { state().book.table().finish_restore(restore.sequence, *restore.kept); }
 
     template <class... Parts>
     static std::unique_ptr<State> make_state(const std::source_location& where, Parts&&... parts) {

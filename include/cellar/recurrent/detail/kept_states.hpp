@@ -28,6 +28,9 @@ public:
         return n == 0 ? Position{0} : states_[n - 1].next;
     }
 
+    /// The slot of the state at position `next`, which must be kept.
+    Slot slot_at(Position next) const { return states_[count_up_to(next) - 1].slot; }
+
     void reserve(std::size_t more) {
         if (states_.size() + more > states_.capacity()) states_.reserve(2 * (states_.size() + more));
     }

@@ -28,7 +28,7 @@ namespace cellar::detail {
 /// ones. `commit` keeps the fresh ones, `drop` gives them back.
 ///
 /// Slots cannot run out. Sequences keep their states at the last rollback + 1 positions, so at most sequences *
-/// (rollback + 1) slots, and the slots of checkpoints. A pass takes one slot for each state it will keep: at most
+/// (rollback + 1) slots, and the slots of checkpoints and snapshots. A pass takes one slot for each state it will keep: at most
 /// rollback + 1 per sequence but no more than its tokens, plus the free checkpoint slots.
 ///
 /// Costs, with n tokens in the batch: `open`, `commit` and `drop` are O(n + rollback); a checkpoint is O(states kept).
@@ -116,12 +116,13 @@ private:
         CELLAR_EXPECTS(limits.rollback >= 0, "limits: a rollback of ", limits.rollback, ", expected 0 or more");
         CELLAR_EXPECTS(limits.checkpoint_interval >= 0, "limits: a checkpoint_interval of ", limits.checkpoint_interval,
                        ", expected 0 or more");
+        CELLAR_EXPECTS(limits.snapshots >= 0, "limits: ", limits.snapshots, " snapshots, expected 0 or more");
         CELLAR_EXPECTS(limits.checkpoints >= 0, "limits: ", limits.checkpoints, " checkpoints, expected 0 or more");
         CELLAR_EXPECTS(limits.checkpoint_interval == 0 || limits.checkpoints > 0, "limits: a checkpoint_interval of ",
                        limits.checkpoint_interval, " and no checkpoints, expected at least 1");
         const std::int64_t kept = std::int64_t{limits.sequences} * (std::int64_t{limits.rollback} + 1);
         const std::int64_t slots =
-            kept + std::min<std::int64_t>(limits.batch, kept) + StateTable::checkpoint_slots(limits);
+            kept + std::min<std::int64_t>(limits.batch, kept) + StateTable::checkpoint_slots(limits) + limits.snapshots;
         CELLAR_EXPECTS(slots <= INT32_MAX, "limits: ", slots, " slots, expected at most ", INT32_MAX);
         return static_cast<Slot>(slots);
     }

@@ -6,6 +6,7 @@
 #include <cellar/base/result.hpp>
 #include <cellar/base/slot_copy.hpp>
 #include <cellar/recurrent/detail/batch_sequences.hpp>
+#include <cellar/recurrent/detail/kept_slot.hpp>
 #include <cellar/recurrent/detail/kept_states.hpp>
 #include <cellar/recurrent/detail/slot_table.hpp>
 #include <cellar/recurrent/state_limits.hpp>
@@ -13,6 +14,8 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
+#include <memory>
 #include <span>
 #include <utility>
 #include <vector>
@@ -36,6 +39,13 @@ public:
           use_(static_cast<std::size_t>(slots)) {
         const auto kept = static_cast<std::size_t>(limits.rollback) + 2;
         for (Record& r : records_) r.states.reserve(kept);
+        snapshots_.reserve(static_cast<std::size_t>(limits.snapshots));
+    }
+
+    StateTable(const StateTable&) = delete; // snapshots point here
+    StateTable& operator=(const StateTable&) = delete;
+    ~StateTable() {
+        for (KeptSlot* kept : snapshots_) kept->table = nullptr;
     }
 
     const StateLimits& limits() const { return limits_; }
@@ -91,6 +101,43 @@ public:
         if (from == to) return;
         record(to).states.assign(states(from), {length}, slots_);
         record(to).scheduled.clear();
+    }
+
+    /// What keeps the state of s at position `to` after `finish_snapshot`.
+    Result<std::unique_ptr<KeptSlot>> prepare_snapshot(Sequence s, Position to) const {
+        if (!can_resume(s, to)) return Reason::cannot_rewind;
+        if (std::ssize(snapshots_) == limits_.snapshots) return Reason::full;
+        return std::make_unique<KeptSlot>(KeptSlot{.to = to});
+    }
+    void finish_snapshot(Sequence s, KeptSlot& kept) noexcept {
+        if (kept.to.value != 0) {
+            kept.slot = states(s).slot_at(kept.to);
+            slots_.keep(kept.slot);
+        }
+        kept.table = this;
+        kept.index = snapshots_.size();
+        snapshots_.push_back(&kept);
+    }
+
+    /// The opposite.
+    void release(KeptSlot& kept) noexcept {
+        if (kept.to.value != 0) slots_.release(kept.slot);
+        snapshots_.back()->index = kept.index;
+        snapshots_[kept.index] = snapshots_.back();
+        snapshots_.pop_back();
+        kept.table = nullptr;
+    }
+
+    /// The states that snapshots own.
+    std::span<KeptSlot* const> snapshots() const { return snapshots_; }
+
+    /// s gives up its states and shares the kept one. `prepare_restore` reserves room for it.
+    void prepare_restore(Sequence s) { record(s).states.reserve(1); }
+    void finish_restore(Sequence s, const KeptSlot& kept) noexcept {
+        Record& r = record(s);
+        r.states.truncate({-1}, slots_);
+        if (kept.to.value != 0) r.states.append({kept.to, kept.slot, false}, slots_);
+        r.scheduled.clear();
     }
 
     /// Makes the current state of s a checkpoint; others may be dropped for it. Does nothing if s has no state.
@@ -184,7 +231,8 @@ private:
     StateLimits limits_;
     SlotTable slots_;
     std::vector<Record> records_;
-    std::vector<std::int32_t> use_; // by slot; scratch memory of forget_least_useful
+    std::vector<KeptSlot*> snapshots_; // in no particular order
+    std::vector<std::int32_t> use_;    // by slot; scratch memory of forget_least_useful
 };
 
 } // namespace cellar::detail
