@@ -162,7 +162,7 @@ TEST_CASE("owner count: owners move with their cells") {
 }
 
 TEST_CASE("cell set: lowest cell, highest cell and bits agree with a plain vector") {
-    for (const Cell cells : {1, 64, 65, 4096, 5000}) {
+    for (const Cell cells : {1, 64, 65, 513, 4096, 5000}) { // 513: the last block has one word
         CAPTURE(cells);
         Random random{std::mt19937{static_cast<unsigned>(cells)}};
         CellSetMemory memory{cells, 2};
@@ -214,6 +214,24 @@ TEST_CASE("cell set: lowest cell, highest cell and bits agree with a plain vecto
         copy.clear();
         CHECK(memory.blocks().taken() == 0);
         CHECK(memory.branches().taken() == 0);
+    }
+}
+
+TEST_CASE("cell set: the bounds move across empty ends of blocks and branches") {
+    constexpr Cell near_ends[] = {0, 300, 511, 512, 575, 1000, 8191, 8192, 8300, 16384, 20000};
+    CellSetMemory memory{20001, 1};
+    for (const Cell stays : near_ends) {
+        for (const Cell removed : near_ends) {
+            if (removed == stays) continue;
+            CAPTURE(stays);
+            CAPTURE(removed);
+            CellSet set{memory, 0};
+            set.add(stays);
+            set.add(removed);
+            set.remove_word(word_of(removed), Word{1} << bit_of(removed));
+            CHECK(set.bounds() == CellBounds{stays, stays});
+            set.clear();
+        }
     }
 }
 
