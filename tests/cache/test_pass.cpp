@@ -145,6 +145,14 @@ TEST_CASE("the history is the smallest range that holds what the batch sees") {
     CHECK(numbers::begin(cache, {{1, 50, 1}, {0, 0, 2}}).value().history() == CellRange{0, 8});
 }
 
+TEST_CASE("the history holds what every token of a batch sees, in whatever order the tokens come") {
+    numbers::Cache<> cache{numbers::small, {.sequences = 2, .capacity = 9, .batch = 4, .positions = Positions::any}};
+    feed(cache, prompt(1, 0, {1, 2}) + prompt(0, 0, {3, 4}));
+    REQUIRE(cache.remove({1}, {0}, to_end));
+    // Cells 2 and 3 are in use; the new tokens get cells 0 and 1. Only the token at position 5 sees cell 0.
+    CHECK(numbers::begin(cache, {{0, 5, 1}, {0, 3, 2}}).value().history() == CellRange{0, 4});
+}
+
 TEST_CASE("a dropped pass never happened") {
     numbers::Cache<SlidingWindow<3>> cache{numbers::small, {.sequences = 2, .capacity = 20, .batch = 8}};
     feed(cache, prompt(0, 0, {1, 2, 3, 4, 5}) + prompt(1, 0, {6, 7}));
