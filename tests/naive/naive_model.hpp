@@ -57,7 +57,7 @@ struct NewToken {
     int value = 0;
 };
 
-enum class Reason { full, batch_too_long, cannot_shift, not_next, cannot_resume, cannot_split };
+enum class Reason { full, batch_too_long, cannot_shift, not_next, cannot_resume, cannot_split, cannot_share };
 
 /// What a sequence remembered at positions [from, to).
 struct Snapshot {
@@ -211,6 +211,9 @@ public:
         for (const auto& [position, token] : snapshot.tokens)
             if (position < to) joined.emplace(position, token);
         if (!has_all_visible(joined, to)) return Reason::cannot_resume;
+        std::set<TokenRef> distinct;
+        for (const auto& [position, token] : joined)
+            if (!distinct.insert(token).second) return Reason::cannot_share;
         of(sequence) = std::move(joined);
         return std::nullopt;
     }
@@ -235,9 +238,12 @@ public:
         return parent != child && (c.from == p.to || (c.from == 0 && c.to >= p.to));
     }
     /// The parent takes in the child, which goes.
-    void merge(std::size_t parent, std::size_t child) {
+    std::optional<Reason> merge(std::size_t parent, std::size_t child) {
         Snapshot& p = snapshots_.at(parent);
         Snapshot& c = snapshots_.at(child);
+        for (const auto& [own_position, own] : p.tokens)
+            for (const auto& [position, token] : c.tokens)
+                if (c.from != 0 && own == token) return Reason::cannot_share;
         if (c.from == 0) {
             p = c;
         } else {
@@ -245,6 +251,7 @@ public:
             p.to = c.to;
         }
         release(child);
+        return std::nullopt;
     }
 
     void release(std::size_t index) { snapshots_.erase(snapshots_.begin() + static_cast<std::ptrdiff_t>(index)); }
@@ -289,6 +296,8 @@ inline std::string to_string(Reason reason) {
         return "cannot_resume";
     case Reason::cannot_split:
         return "cannot_split";
+    case Reason::cannot_share:
+        return "cannot_share";
     }
     return "unknown";
 }

@@ -171,9 +171,13 @@ public:
         }
         return std::nullopt;
     }
-    void merge(std::size_t parent, std::size_t child) override {
-        if constexpr (snapshots) memory_.merge(snapshots_[parent], std::move(snapshots_[child]));
-        release(child);
+    std::optional<naive::Reason> merge(std::size_t parent, std::size_t child) override {
+        if constexpr (snapshots) {
+            const auto done = memory_.merge(snapshots_[parent], std::move(snapshots_[child]));
+            if (!done) return reason_of(done.error());
+            release(child);
+        }
+        return std::nullopt;
     }
     void release(std::size_t snapshot) override {
         snapshots_.erase(snapshots_.begin() + static_cast<std::ptrdiff_t>(snapshot));
@@ -215,6 +219,8 @@ protected:
             return naive::Reason::cannot_resume;
         case cellar::Reason::cannot_split:
             return naive::Reason::cannot_split;
+        case cellar::Reason::cannot_share:
+            return naive::Reason::cannot_share;
         default:
             return naive::Reason::batch_too_long;
         }

@@ -73,8 +73,8 @@ public:
     virtual std::optional<naive::Reason> snapshot(int sequence, int from, int to) = 0; ///< adds one, if not refused
     virtual std::optional<naive::Reason> restore(int sequence, std::size_t snapshot, int to) = 0;
     virtual std::optional<naive::Reason> rewind(int sequence, int to) = 0;
-    virtual std::optional<naive::Reason> split(std::size_t snapshot, int at) = 0; ///< adds one, if not refused
-    virtual void merge(std::size_t parent, std::size_t child) = 0;                ///< the child goes
+    virtual std::optional<naive::Reason> split(std::size_t snapshot, int at) = 0;          ///< adds one, if not refused
+    virtual std::optional<naive::Reason> merge(std::size_t parent, std::size_t child) = 0; ///< the child goes
     virtual void release(std::size_t snapshot) = 0;
     virtual SnapshotState snapshot_state(std::size_t snapshot) const = 0;
 

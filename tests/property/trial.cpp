@@ -168,9 +168,10 @@ bool Trial::run_merge(const Step& step) {
     for (std::size_t other = 0; other < n; ++other) {
         if (!model_.can_merge(chosen, other)) continue;
         trace_.add("  merge(snapshot ", chosen, ", snapshot ", other, ");\n");
-        subject_.merge(chosen, other);
-        model_.merge(chosen, other);
-        return true;
+        const auto answer = subject_.merge(chosen, other);
+        const auto refused = model_.merge(chosen, other);
+        expect_answer(answer, refused);
+        return !refused;
     }
     return false;
 }

@@ -24,6 +24,7 @@ enum class Reason {
     cannot_rewind,  ///< no recurrent state is kept at that position
     cannot_cut,     ///< a recurrent state cannot lose its first tokens or tokens from its middle
     cannot_split,   ///< a snapshot of a window or of a recurrent state is whole or useless
+    cannot_share,   ///< the sequence has tokens of the snapshot at other positions
     no_checkpoints, ///< the limits have no room for checkpoints
 };
 
@@ -48,6 +49,8 @@ constexpr const char* to_string(Reason reason) {
         return "cannot cut: a recurrent state cannot lose its first tokens or tokens from its middle";
     case Reason::cannot_split:
         return "cannot split: a snapshot of a window or of a recurrent state cannot be divided";
+    case Reason::cannot_share:
+        return "cannot share: the sequence has tokens of the snapshot at other positions";
     case Reason::no_checkpoints:
         return "no checkpoints: the limits have no room for any";
     }

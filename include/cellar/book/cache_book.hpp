@@ -145,6 +145,7 @@ public:
         const Position sinks{window_.sinks()};
         if (!covers({0}, std::min(sinks, p)) || !covers(std::max(sinks, window_.oldest_visible(p)), p))
             return Refusal{.reason = Reason::cannot_resume, .sequence = s};
+        if (table_.would_repeat_cells(runs, kept, p)) return Refusal{.reason = Reason::cannot_share, .sequence = s};
         table_.prepare_restore(s, kept);
         return {};
     }

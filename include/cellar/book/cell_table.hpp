@@ -216,6 +216,20 @@ public:
         sets_->branches().reserve(sets_->max_branches(tokens, runs));
     }
 
+    /// True if `runs` have a cell at positions below `kept.from` that is also a kept one below `end`: a token that was
+    /// moved in place since. O(runs + cells / 64) if any sequence ever did that, else O(1). May throw.
+    bool would_repeat_cells(const PositionRuns& runs, const KeptCells& kept, Position end) const {
+        if (!moved_in_place_ || kept.from == Position{0}) return false;
+        std::vector<Word> own(static_cast<std::size_t>(words_for(cells_)));
+        Word repeated = 0;
+        runs.for_each_word({0}, kept.from,
+                           [&](std::int64_t at, Word cells) { own[static_cast<std::size_t>(at)] |= cells; });
+        kept.runs.for_each_word(kept.from, end, [&](std::int64_t at, Word cells) {
+            repeated |= own[static_cast<std::size_t>(at)] & cells;
+        });
+        return repeated != 0;
+    }
+
     /// s gives up its cells from position `kept.from` on, and shares the kept ones below `end`.
     void finish_restore(Sequence s, const KeptCells& kept, Position end) noexcept {
         SequenceRecord& r = record(s);
@@ -405,6 +419,7 @@ private:
         disown(r, begin, removal.end);
         r.runs.close_gap(begin, removal.end);
         r.visible.gap_closed(begin, removal.end);
+        moved_in_place_ = moved_in_place_ || removal.keys == MovedKeys::kept;
         if (removal.copies != 0) copy_shared(r, begin, removal.later, removal.plan);
         if (removal.keys != MovedKeys::rotated) return;
         r.runs.for_each(begin, to_end, [&](Position, Cell cell, std::int32_t n) {
@@ -457,6 +472,7 @@ private:
     std::unique_ptr<CellSetMemory> sets_; // at a fixed address, for the records
     std::vector<SequenceRecord> sequences_;
     std::vector<KeptCells*> kept_;              // in no particular order
+    bool moved_in_place_ = false;               // a cell may have another position in a snapshot than in a sequence
     ZeroedArray<std::int32_t> tokens_in_batch_; // scratch memory of reserve_each
 };
 

@@ -144,10 +144,11 @@ public:
         return detail::Made{[&] { return finish(*std::move(prepared)); }};
     }
 
-    /// s gives up its tokens from position `snapshot.from()` on, and shares those of the snapshot below position `to`:
-    /// its next token has position `to`. No data moves, and no cell is needed. O(runs). Refuses with `cannot_resume` if
-    /// s could not resume there: it lacks tokens below `snapshot.from()`, or the window would be incomplete.
-    /// `to` lies within the snapshot.
+    /// s gives up its tokens from position `snapshot.from()` on, and shares those of the snapshot below position `to`,
+    /// which lies within the snapshot: the next token of s has position `to`. No data moves, and no cell is needed.
+    /// O(runs). Refuses with `cannot_resume` if s could not resume there: it lacks tokens below `snapshot.from()`, or
+    /// the window would be incomplete. Refuses with `cannot_share` if a token of the snapshot has another position in s
+    /// by now: `remove` moved it without rotating its key, and s would have it twice.
     Result<void> restore(Sequence s, const CellSnapshot& snapshot, Position to,
                          const std::source_location& where = std::source_location::current()) {
         const detail::Caller caller{where};
@@ -172,9 +173,10 @@ public:
     }
 
     /// `parent` grows by `child`, which begins where `parent` ends. If `child` begins at 0 (it has a whole window),
-    /// it takes the place of `parent`. `child` is then empty, as if moved from. O(runs of the child); may allocate.
-    void merge(CellSnapshot& parent, CellSnapshot&& child,
-               const std::source_location& where = std::source_location::current()) {
+    /// it takes the place of `parent`. `child` is then as if moved from. O(runs of the child); may allocate. Refuses
+    /// with `cannot_share` if a token has one position in `parent` and another in `child`; see `restore`.
+    Result<void> merge(CellSnapshot& parent, CellSnapshot&& child,
+                       const std::source_location& where = std::source_location::current()) {
         const detail::Caller caller{where};
         detail::CellTable& table = state().book.table();
         auto& first = MemoryAccess::kept_in(parent, table, "merge");
@@ -185,10 +187,12 @@ public:
                        "), expected it to begin at ", first.to, ", where the parent ends");
         if (second.from == Position{0}) {
             parent = std::move(child);
-        } else {
-            table.join(first, second);
-            CellSnapshot{std::move(child)};
+            return {};
         }
+        if (table.would_repeat_cells(first.runs, second, second.to)) return Reason::cannot_share;
+        table.join(first, second);
+        CellSnapshot{std::move(child)};
+        return {};
     }
 
     /// Divides a snapshot: it keeps positions below `at`, and the result has those from `at` on. O(runs); allocates the

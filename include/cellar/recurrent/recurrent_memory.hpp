@@ -160,8 +160,9 @@ public:
     }
 
     /// `child`, which does not end before `parent`, takes the place of `parent`, and is then as if moved from.
-    void merge(StateSnapshot& parent, StateSnapshot&& child,
-               const std::source_location& where = std::source_location::current()) {
+    /// Never refuses.
+    Result<void> merge(StateSnapshot& parent, StateSnapshot&& child,
+                       const std::source_location& where = std::source_location::current()) {
         const detail::Caller caller{where};
         const auto& first = MemoryAccess::kept_in(parent, table(), "merge");
         const auto& second = MemoryAccess::kept_in(child, table(), "merge");
@@ -169,6 +170,7 @@ public:
         CELLAR_EXPECTS(second.to >= first.to, "merge: the child ends at position ", second.to, ", expected at least ",
                        first.to, ", where the parent ends");
         parent = std::move(child);
+        return {};
     }
 
     /// Always refuses, with `cannot_split`: a state stands for all tokens before it.
