@@ -196,6 +196,8 @@ TEST_CASE("encoder: reserve, defragment and bytes work as in a cache") {
               == "reserve: a pass is open, expected it to be committed or dropped first");
         pass.commit();
     }
+    for (int i = 0; i < 2; ++i) // a reserved pass that is not committed ends, too
+        CHECK(violation_of([&] { (void)memory.reserve(1).tokens(); }) == "none");
     REQUIRE(put_input(memory, 0, 0, 3, 1));
     REQUIRE(put_input(memory, 1, 2, 3, 5));
     REQUIRE(memory.remove({0}, {0}, to_end));

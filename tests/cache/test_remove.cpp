@@ -19,6 +19,11 @@ concept takes_rotate_by = requires(C& cache) {
     cache.remove(Sequence{}, Position{}, Position{}, RotateBy{});
 };
 
+/// Adds the delta times the number of the layer.
+struct AddingByLayer : numbers::Adding {
+    Factor factor(int layer, int, std::int32_t delta) const { return {static_cast<float>(layer * delta)}; }
+};
+
 } // namespace
 
 TEST_CASE("a removal at the end moves nothing") {
@@ -46,6 +51,15 @@ TEST_CASE("a removal in the middle moves later tokens and shifts their keys, not
     CHECK(held(cache, 0) == Held{{40, 37}, {50, 47}});
     feed(cache, prompt(0, 2, {60}));
     CHECK(held(cache, 0) == Held{{40, 37}, {50, 47}, {60, 60}});
+}
+
+TEST_CASE("each layer's keys are shifted by its own number, also behind a layer that shares memory") {
+    Cache<StandardV<float>, FullCausal, AddingByLayer> cache{CacheShape{{{1, 2, 1}, {1, 2, 1, 0}, {1, 2, 1}}},
+                                                             {.capacity = 8, .batch = 8}};
+    feed(cache, prompt(0, 0, {10, 20, 30}));
+    REQUIRE(cache.remove({0}, {0}, {1}));
+    CHECK(held(cache, 0, 0) == Held{{20, 20}, {30, 30}});
+    CHECK(held(cache, 0, 2) == Held{{20, 18}, {30, 28}});
 }
 
 TEST_CASE("a removal of missing positions closes the gap") {
