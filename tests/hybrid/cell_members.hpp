@@ -31,6 +31,10 @@ inline Answer answer_of(std::optional<naive::Reason> no) {
         return cellar::Reason::not_next;
     case naive::Reason::cannot_resume:
         return cellar::Reason::cannot_resume;
+    case naive::Reason::cannot_split:
+        return cellar::Reason::cannot_split;
+    case naive::Reason::cannot_share:
+        return cellar::Reason::cannot_share;
     }
     return std::nullopt;
 }
@@ -56,6 +60,18 @@ public:
         next_ = model_;
         next_.copy_prefix(from, to, length);
         return std::nullopt;
+    }
+    Answer snapshot(int s, int from, int to) final {
+        next_ = model_;
+        return answer_of(next_.snapshot(s, from, to));
+    }
+    Answer restore(int s, std::size_t snapshot, int to) final {
+        next_ = model_;
+        return answer_of(next_.restore(s, snapshot, to));
+    }
+    void release(std::size_t snapshot) final { model_.release(snapshot); }
+    bool can_restore(std::size_t snapshot, int to) const final {
+        return model_.snapshots()[snapshot].from <= to && to <= model_.snapshots()[snapshot].to;
     }
     void settle() final { model_ = next_; }
 

@@ -4,6 +4,7 @@
 #include "../naive/naive_model.hpp"
 #include <cellar/base/result.hpp>
 
+#include <cstddef>
 #include <optional>
 #include <vector>
 
@@ -22,6 +23,10 @@ public:
     virtual Answer begin(const Batch& batch) = 0;
     virtual Answer remove(int s, int begin, int end) = 0;
     virtual Answer copy_prefix(int from, int to, int length) = 0;
+    virtual Answer snapshot(int s, int from, int to) = 0; ///< adds one
+    virtual Answer restore(int s, std::size_t snapshot, int to) = 0;
+    virtual void release(std::size_t snapshot) = 0;                   ///< at once
+    virtual bool can_restore(std::size_t snapshot, int to) const = 0; ///< the position lies within it
 
     /// All members agreed to the last operation, which was carried out.
     virtual void settle() = 0;

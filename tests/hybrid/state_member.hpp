@@ -56,6 +56,16 @@ public:
         next_ = model_;
         return answer(next_.copy_prefix(from, to, length));
     }
+    Answer snapshot(int s, int, int to) override {
+        next_ = model_;
+        return answer(next_.snapshot(s, to));
+    }
+    Answer restore(int s, std::size_t snapshot, int to) override {
+        next_ = model_;
+        return answer(next_.restore(s, snapshot, to));
+    }
+    void release(std::size_t snapshot) override { model_.release(snapshot); }
+    bool can_restore(std::size_t snapshot, int to) const override { return to <= model_.snapshots()[snapshot].to; }
     void settle() override { model_ = next_; }
 
     bool can_resume(int s, int p) const override { return model_.can_resume(s, p); }

@@ -31,6 +31,9 @@ rc::Gen<Step> step(int sequences, int most) {
                                                             {2, Operation::checkpoint},
                                                             {2, Operation::schedule},
                                                             {1, Operation::defragment},
+                                                            {6, Operation::snapshot},
+                                                            {8, Operation::restore},
+                                                            {2, Operation::release},
                                                             {1, Operation::reserve}});
         s.sequence = *number(0, sequences - 1);
         s.target = *number(0, sequences - 1);
@@ -117,7 +120,43 @@ void Trial::take(const Step& step) {
         return;
     case Operation::reserve:
         return reserve(step);
+    case Operation::snapshot:
+        return take_snapshot(step);
+    case Operation::restore:
+        return take_restore(step);
+    case Operation::release:
+        if (snapshots_.empty()) return;
+        const auto chosen = static_cast<std::size_t>(step.length) % snapshots_.size();
+        whole_.release(chosen);
+        for (const auto& m : members_) m->release(chosen);
+        snapshots_.erase(snapshots_.begin() + static_cast<std::ptrdiff_t>(chosen));
     }
+}
+
+void Trial::take_snapshot(const Step& step) {
+    const int s = step.sequence;
+    const int back = std::max(0, next(s) - step.back / 3);
+    const int to = step.to_what_is_kept() ? kept_state(s, back) : back;
+    const int from = step.to_the_end() ? 0 : std::max(0, to - step.length);
+    trace_.add("    snapshot(s", s, ", ", from, ", ", to, ")\n");
+    const HybridAnswer refused = expected([&](Member& m) { return m.snapshot(s, from, to); });
+    expect_answer(whole_.snapshot(s, from, to), refused);
+    if (refused) return;
+    settle();
+    snapshots_.push_back(to);
+}
+
+void Trial::take_restore(const Step& step) {
+    if (snapshots_.empty()) return;
+    const int s = step.sequence;
+    const auto chosen = static_cast<std::size_t>(step.length) % snapshots_.size();
+    const int to = std::max(0, snapshots_[chosen] - (step.to_the_end() ? step.back : 0));
+    if (!std::all_of(members_.begin(), members_.end(), [&](const auto& m) { return m->can_restore(chosen, to); }))
+        return;
+    trace_.add("    restore(s", s, ", snapshot ", chosen, ", ", to, ")\n");
+    const HybridAnswer refused = expected([&](Member& m) { return m.restore(s, chosen, to); });
+    expect_answer(whole_.restore(s, chosen, to), refused);
+    if (!refused) settle();
 }
 
 void Trial::take_pass(const Step& step) {

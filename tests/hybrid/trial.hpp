@@ -11,16 +11,30 @@
 
 namespace property::hybrid {
 
-enum class Operation { pass, remove, copy_prefix, write, checkpoint, schedule, defragment, reserve };
+enum class Operation {
+    pass,
+    remove,
+    copy_prefix,
+    write,
+    checkpoint,
+    schedule,
+    defragment,
+    reserve,
+    snapshot,
+    restore,
+    release
+};
 
 /// One operation as plain data. Positions count back from the newest token.
 struct Step {
     Operation operation = Operation::pass;
     int sequence = 0;
     int target = 0; ///< copy_prefix: the other sequence; write: the sequence of a second input
-    int back = 0;   ///< remove: begin; copy_prefix: the length; write: the position, counted back from 6 ahead
-    int length = 0; ///< remove: how many positions; schedule: how far ahead; write, reserve: tokens
-    int style = 0;  ///< selects one of several variants
+    int back =
+        0; ///< snapshot, restore: the end, counted back; remove: begin; copy_prefix: the length; write: the position, counted back from 6 ahead
+    int length =
+        0; ///< snapshot: its positions; restore, release: which; remove: how many positions; schedule: how far ahead; write, reserve: tokens
+    int style = 0; ///< selects one of several variants
     std::vector<RelativeToken> tokens{};
 
     bool committed() const { return style % 5 != 4; }
@@ -30,8 +44,8 @@ struct Step {
 };
 
 inline std::ostream& operator<<(std::ostream& out, const Step& step) {
-    constexpr const char* names[] = {"pass",       "remove",   "copy_prefix", "write",
-                                     "checkpoint", "schedule", "defragment",  "reserve"};
+    constexpr const char* names[] = {"pass",       "remove",  "copy_prefix", "write",   "checkpoint", "schedule",
+                                     "defragment", "reserve", "snapshot",    "restore", "release"};
     out << names[static_cast<int>(step.operation)] << ", s" << step.sequence << ", s" << step.target << ", back "
         << step.back << ", length " << step.length << ", style " << step.style << ":";
     for (const RelativeToken& t : step.tokens) out << " s" << t.sequence << (t.offset < 0 ? "" : "+") << t.offset;
@@ -58,6 +72,8 @@ private:
     void take_pass(const Step& step);
     void take_remove(const Step& step);
     void take_copy(const Step& step);
+    void take_snapshot(const Step& step);
+    void take_restore(const Step& step);
     void write(const Step& step);
     void reserve(const Step& step);
     void fill(const Batch& batch, int style, int layers);
@@ -81,6 +97,7 @@ private:
     const int sequences_;
     const int most_;
     const int look_every_;
+    std::vector<int> snapshots_; ///< where they end
     int done_ = 0;
     int next_value_ = 0;
 };

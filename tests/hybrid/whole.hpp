@@ -8,6 +8,7 @@
 #include <cellar/base/result.hpp>
 #include <cellar/hybrid/pattern.hpp>
 
+#include <cstddef>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -35,6 +36,9 @@ public:
 
     virtual HybridAnswer remove(int s, int begin, int end) = 0;
     virtual HybridAnswer copy_prefix(int from, int to, int length) = 0;
+    virtual HybridAnswer snapshot(int s, int from, int to) = 0; ///< adds one, if not refused
+    virtual HybridAnswer restore(int s, std::size_t snapshot, int to) = 0;
+    virtual void release(std::size_t snapshot) = 0;
     virtual bool can_resume(int s, int p) const = 0;
     virtual int next(int s) const = 0;
     virtual int resumable_prefix(int s, int p) const = 0;

@@ -146,6 +146,19 @@ public:
     HybridAnswer copy_prefix(int from, int to, int length) override {
         return answer(memory_.copy_prefix({from}, {to}, length));
     }
+    HybridAnswer snapshot(int s, int from, int to) override {
+        auto made = memory_.snapshot({s}, {from}, {to});
+        if (!made) return made.error();
+        trace_.expect(made->to() == cellar::Position{to}, "a snapshot ends at ", made->to().value);
+        snapshots_.push_back(*std::move(made));
+        return std::nullopt;
+    }
+    HybridAnswer restore(int s, std::size_t snapshot, int to) override {
+        return answer(memory_.restore({s}, snapshots_[snapshot], {to}));
+    }
+    void release(std::size_t snapshot) override {
+        snapshots_.erase(snapshots_.begin() + static_cast<std::ptrdiff_t>(snapshot));
+    }
     bool can_resume(int s, int p) const override { return memory_.can_resume({s}, {p}); }
     int next(int s) const override { return memory_.next({s}).value; }
     int resumable_prefix(int s, int p) const override { return memory_.resumable_prefix({s}, {p}).value; }
@@ -193,6 +206,7 @@ private:
     const Trace& trace_;
     const std::vector<MemberSetting> settings_;
     Memory memory_;
+    std::vector<cellar::SnapshotOf<Memory>> snapshots_;
     std::tuple<typename Kinds::Subject...> subjects_;
     std::optional<Pass> pass_;
 };

@@ -189,13 +189,19 @@ public:
         return setup_.is_encoder || has_all_visible(tokens(sequence), position);
     }
 
+    /// True if a sequence can resume there, and its last token is then the one before.
+    bool can_rewind(int sequence, int position) const {
+        return can_resume(sequence, position) && (position == 0 || tokens(sequence).contains(position - 1));
+    }
+
     const std::vector<Snapshot>& snapshots() const { return snapshots_; }
 
     /// Adds a snapshot.
     std::optional<Reason> snapshot(int sequence, int from, int to) {
         Snapshot made{.tokens = {}, .from = from, .to = to};
         for (int p = 0; p < to; ++p) made.is_window = made.is_window || !setup_.window.kept(to - 1, p);
-        if (made.is_window && !can_resume(sequence, to)) return Reason::cannot_resume;
+        if (made.is_window && !can_rewind(sequence, to)) return Reason::cannot_resume;
+        if (!setup_.is_encoder && newest(sequence) + 1 < to) return Reason::cannot_resume;
         if (made.is_window) made.from = 0;
         for (const auto& [position, token] : tokens(sequence))
             if (made.from <= position && position < to) made.tokens.emplace(position, token);
@@ -210,7 +216,8 @@ public:
             if (position < snapshot.from) joined.emplace(position, token);
         for (const auto& [position, token] : snapshot.tokens)
             if (position < to) joined.emplace(position, token);
-        if (!has_all_visible(joined, to)) return Reason::cannot_resume;
+        if (!setup_.is_encoder && !(has_all_visible(joined, to) && (to == 0 || joined.contains(to - 1))))
+            return Reason::cannot_resume;
         std::set<TokenRef> distinct;
         for (const auto& [position, token] : joined)
             if (!distinct.insert(token).second) return Reason::cannot_share;

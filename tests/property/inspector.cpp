@@ -53,12 +53,6 @@ void Inspector::check_counts(const naive::Model& model, const std::set<int>& seq
         trace_.expect(subject_.next(s) == model.newest(s) + 1, "next(s", s, ") is ", subject_.next(s));
         check_resume(model, s);
     }
-    for (std::size_t i = 0; i < model.snapshots().size(); ++i) {
-        const naive::Snapshot& snapshot = model.snapshots()[i];
-        const SnapshotState state{snapshot.from, snapshot.to, static_cast<int>(snapshot.tokens.size())};
-        trace_.expect(subject_.snapshot_state(i) == state, "snapshot ", i, " is not [", state.from, ", ", state.to,
-                      ") with ", state.tokens, " tokens");
-    }
 }
 
 void Inspector::check_contents(const naive::Model& model, const std::set<int>& sequences) {

@@ -26,11 +26,21 @@ void Trial::run(const std::vector<Step>& steps) {
         if (setting_.setup.sequences <= 8) touch_all();
         run_step(step);
         inspector_.check_counts(model_, touched_);
+        check_snapshots();
         if (done_ % setting_.inspect_every == 0) inspector_.check_contents(model_, touched_);
     }
     touch_all();
     inspector_.check_counts(model_, touched_);
     inspector_.check_contents(model_, touched_);
+}
+
+void Trial::check_snapshots() const {
+    for (std::size_t i = 0; i < model_.snapshots().size(); ++i) {
+        const naive::Snapshot& snapshot = model_.snapshots()[i];
+        const SnapshotState state{snapshot.from, snapshot.to, static_cast<int>(snapshot.tokens.size())};
+        trace_.expect(subject_.snapshot_state(i) == state, "snapshot ", i, " is not [", state.from, ", ", state.to,
+                      ") with ", state.tokens, " tokens");
+    }
 }
 
 void Trial::touch_all() {
@@ -127,7 +137,7 @@ bool Trial::run_restore(const Step& step) {
         const int to = std::max(0, model_.newest(step.sequence) + 3 - step.back / 2);
         trace_.add("  restore(s", step.sequence, ", ", to, ");\n");
         std::optional<naive::Reason> refused = naive::Reason::cannot_resume;
-        if (model_.can_resume(step.sequence, to)) refused = model_.remove(step.sequence, to, INT_MAX);
+        if (model_.can_rewind(step.sequence, to)) refused = model_.remove(step.sequence, to, INT_MAX);
         expect_answer(subject_.rewind(step.sequence, to), refused);
         return !refused;
     }

@@ -28,6 +28,7 @@ public:
     void run(const std::vector<Step>& steps);
 
 private:
+    void check_snapshots() const;
     void touch_all();
     void run_step(const Step& step);
 

@@ -126,24 +126,32 @@ public:
         return p;
     }
 
+    /// True if s can resume at p, and its last token is then at p - 1.
+    bool can_rewind(Sequence s, Position p) const {
+        return can_resume(s, p) && (p.value == 0 || table_.record(s).runs.covers(p - 1, p));
+    }
+
     /// What keeps s's cells at positions [from, to) after `table().finish_keep`. If s has forgotten tokens below `to`,
-    /// it keeps all that is left below `to`: the window and the sinks. Then it is refused unless s can resume at `to`.
+    /// it keeps all that is left below `to`: the window and the sinks. Refuses if s has no token up to `to`, or could
+    /// not resume there after it has forgotten tokens.
     Result<std::unique_ptr<KeptCells>> prepare_keep(Sequence s, Position from, Position to) {
         const bool forgets = to.value > 0 && window_.oldest_kept(to - 1).value > window_.sinks();
+        if (next(s) < to || (forgets && !can_rewind(s, to)))
+            return Refusal{.reason = Reason::cannot_resume, .sequence = s};
         if (!forgets) return table_.prepare_keep(s, from, to, false);
-        if (!can_resume(s, to)) return Refusal{.reason = Reason::cannot_resume, .sequence = s};
         return table_.prepare_keep(s, {0}, to, true);
     }
 
-    /// Checks whether s, with its own tokens below `kept.from` and the kept ones from there on, could resume at `p`,
-    /// and reserves room for `table().finish_restore`.
+    /// Checks whether s, with its own tokens below `kept.from` and the kept ones from there on, could resume at `p`
+    /// after a token at p - 1, and reserves room for `table().finish_restore`.
     Result<void> prepare_restore(Sequence s, const KeptCells& kept, Position p) {
         const PositionRuns& runs = table_.record(s).runs;
         const auto covers = [&](Position begin, Position end) {
             return runs.covers(begin, std::min(end, kept.from)) && kept.covers(std::max(begin, kept.from), end);
         };
         const Position sinks{window_.sinks()};
-        if (!covers({0}, std::min(sinks, p)) || !covers(std::max(sinks, window_.oldest_visible(p)), p))
+        const Position oldest = std::min(window_.oldest_visible(p), std::max(p - 1, Position{0}));
+        if (!covers({0}, std::min(sinks, p)) || !covers(std::max(sinks, oldest), p))
             return Refusal{.reason = Reason::cannot_resume, .sequence = s};
         if (table_.would_repeat_cells(runs, kept, p)) return Refusal{.reason = Reason::cannot_share, .sequence = s};
         table_.prepare_restore(s, kept);

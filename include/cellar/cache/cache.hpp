@@ -135,7 +135,8 @@ public:
     /// What s remembers at positions [from, to), to be kept whatever happens to s: the snapshot shares its cells. No
     /// data moves, and no cell is needed. O(runs); allocates the list of runs. `to_end`: up to the next token of s. If a
     /// window has forgotten tokens of s below `to`, the snapshot has everything that is left below `to` (see
-    /// `CellSnapshot::from`), and is refused with `cannot_resume` unless s could resume at `to`.
+    /// `CellSnapshot::from`). Refuses with `cannot_resume` if s could then not resume at `to`, and if its tokens do not
+    /// reach `to`.
     Result<CellSnapshot> snapshot(Sequence s, Position from = {0}, Position to = to_end,
                                   const std::source_location& where = std::source_location::current()) {
         const detail::Caller caller{where};
@@ -168,7 +169,7 @@ public:
     Result<void> restore(Sequence s, Position to, const std::source_location& where = std::source_location::current()) {
         const detail::Caller caller{where};
         state().expect_no_pass("restore");
-        if (!state().book.can_resume(s, to)) return Refusal{.reason = Reason::cannot_resume, .sequence = s};
+        if (!state().book.can_rewind(s, to)) return Refusal{.reason = Reason::cannot_resume, .sequence = s};
         return remove(prepare_remove(s, to, to_end));
     }
 
@@ -349,10 +350,9 @@ private:
 
     Result<Keep> prepare_snapshot(Sequence s, Position from, Position to) {
         state().expect_no_pass("snapshot");
-        const Position next = state().book.next(s);
-        if (to == to_end) to = next;
-        CELLAR_EXPECTS(from.value >= 0 && from <= to && to <= next, "snapshot: positions [", from, ", ", to,
-                       ") of sequence ", s, ", expected 0 <= from <= to <= ", next, ", the position of its next token");
+        if (to == to_end) to = state().book.next(s);
+        CELLAR_EXPECTS(from.value >= 0 && from <= to, "snapshot: positions [", from, ", ", to, ") of sequence ", s,
+                       ", expected 0 <= from <= to");
         auto kept = state().book.prepare_keep(s, from, to);
         if (!kept) return kept.error();
         return Keep{s, *std::move(kept)};

@@ -17,6 +17,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <source_location>
 #include <span>
@@ -132,6 +133,45 @@ public:
         return cells_.remove(s, begin, end, where);
     }
 
+    /// The inputs of s at positions [from, to), to be kept whatever happens to s; see `Cache::snapshot`. Never refuses.
+    Result<CellSnapshot> snapshot(Sequence s, Position from = {0}, Position to = to_end,
+                                  const std::source_location& where = std::source_location::current()) {
+        const detail::Caller caller{where};
+        auto prepared = prepare_snapshot(s, from, to);
+        if (!prepared) return prepared.error();
+        return detail::Made{[&] { return finish(*std::move(prepared)); }};
+    }
+
+    /// s gives up its inputs from position `snapshot.from()` on, and shares those of the snapshot below position `to`,
+    /// which lies within the snapshot. Refuses with `cannot_share` as `Cache::restore` does.
+    Result<void> restore(Sequence s, const CellSnapshot& snapshot, Position to,
+                         const std::source_location& where = std::source_location::current()) {
+        const detail::Caller caller{where};
+        auto prepared = prepare_restore(s, snapshot, to);
+        if (!prepared) return prepared.error();
+        finish(*std::move(prepared));
+        return {};
+    }
+    Result<void> restore(Sequence s, const CellSnapshot& snapshot,
+                         const std::source_location& where = std::source_location::current()) {
+        return restore(s, snapshot, snapshot.to(where), where);
+    }
+    /// Without a snapshot: drops the inputs of s from position `to` on. Never refuses.
+    Result<void> restore(Sequence s, Position to, const std::source_location& where = std::source_location::current()) {
+        return cells_.remove(s, to, to_end, where);
+    }
+
+    /// See `Cache::merge`.
+    Result<void> merge(CellSnapshot& parent, CellSnapshot&& child,
+                       const std::source_location& where = std::source_location::current()) {
+        return cells_.merge(parent, std::move(child), where);
+    }
+    /// See `Cache::split`. Never refuses.
+    Result<CellSnapshot> split(CellSnapshot& snapshot, Position at,
+                               const std::source_location& where = std::source_location::current()) {
+        return cells_.split(snapshot, at, where);
+    }
+
     /// See `Cache::defragment`.
     void defragment(const std::source_location& where = std::source_location::current()) { cells_.defragment(where); }
 
@@ -195,6 +235,41 @@ private:
     auto prepare_remove(Sequence s, Position begin, Position end) {
         return MemoryAccess::prepare_remove(cells_, s, begin, end);
     }
+    struct Keep {
+        Sequence sequence;
+        std::unique_ptr<detail::KeptCells> kept;
+    };
+    Result<Keep> prepare_snapshot(Sequence s, Position from, Position to) {
+        state().expect_no_pass("snapshot");
+        CELLAR_EXPECTS(from.value >= 0 && from <= to, "snapshot: positions [", from, ", ", to, ") of sequence ", s,
+                       ", expected 0 <= from <= to");
+        return Keep{s, state().book.table().prepare_keep(s, from, to, false)};
+    }
+    CellSnapshot finish(Keep&& keep) noexcept {
+        state().book.table().finish_keep(keep.sequence, *keep.kept);
+        return MemoryAccess::make<CellSnapshot>(std::move(keep.kept));
+    }
+
+    struct Restore {
+        Sequence sequence;
+        const detail::KeptCells* kept;
+        Position to;
+    };
+    Result<Restore> prepare_restore(Sequence s, const CellSnapshot& snapshot, Position to) {
+        state().expect_no_pass("restore");
+        detail::CellTable& table = state().book.table();
+        const auto& kept = MemoryAccess::kept_in(snapshot, table, "restore");
+        CELLAR_EXPECTS(kept.from <= to && to <= kept.to, "restore: position ", to, ", expected ", kept.from, " to ",
+                       kept.to, ", within the snapshot");
+        if (table.would_repeat_cells(table.record(s).runs, kept, to))
+            return Refusal{.reason = Reason::cannot_share, .sequence = s};
+        table.prepare_restore(s, kept);
+        return Restore{s, &kept, to};
+    }
+    void finish(Restore&& restore) noexcept {
+        state().book.table().finish_restore(restore.sequence, *restore.kept, restore.to);
+    }
+
     template <class Prepared>
     void finish(Prepared&& prepared) noexcept {
         MemoryAccess::finish(cells_, std::forward<Prepared>(prepared));

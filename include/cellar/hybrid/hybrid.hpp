@@ -8,6 +8,7 @@
 #include <cellar/base/type_list.hpp>
 #include <cellar/hybrid/fwd.hpp>
 #include <cellar/hybrid/hybrid_pass.hpp>
+#include <cellar/hybrid/hybrid_snapshot.hpp>
 #include <cellar/hybrid/pattern.hpp>
 #include <cellar/memory/memory.hpp>
 #include <cellar/memory/two_phase.hpp>
@@ -41,6 +42,7 @@ class Hybrid {
     static_assert((TwoPhaseMemory<Members> && ...), "every member of a hybrid satisfies TwoPhaseMemory");
     using Map = LayerMap<Pattern, Members...>;
     using Pass = HybridPass<Pattern, Members...>;
+    using Snapshot = HybridSnapshot<Members...>;
     static constexpr bool at_run_time = std::is_same_v<Pattern, RunTimePattern>;
 
 public:
@@ -141,6 +143,43 @@ public:
         return remove(prepare_remove(s, begin, end, rotate_by));
     }
 
+    /// What s remembers at positions [from, to), in all members, to be kept whatever happens to s. `to_end`: up to the
+    /// next token of s. No data moves. If one member refuses, none keeps anything. Costs what it costs the members.
+    Result<Snapshot> snapshot(
+        Sequence s, Position from = {0}, Position to = to_end,
+        const std::source_location& where = std::source_location::current()) requires(KeepsSnapshots<Members>&&...) {
+        const detail::Caller caller{where};
+        if (to == to_end) to = next(s);
+        auto prepared =
+            prepare<Keep>([&](auto& m, auto) { return MemoryAccess::prepare_snapshot(m, s, from, to); }, indices);
+        if (!prepared) return prepared.error();
+        return finish(to, *std::move(prepared), indices);
+    }
+
+    /// s takes up the snapshot, up to position `to`, in all members, or in none. Refuses as the members do: a recurrent
+    /// one accepts nothing but the snapshot's end.
+    Result<void> restore(
+        Sequence s, const Snapshot& snapshot, Position to,
+        const std::source_location& where = std::source_location::current()) requires(KeepsSnapshots<Members>&&...) {
+        const detail::Caller caller{where};
+        const auto prepare_one = [&](auto& m, auto member) {
+            const auto& of_member = std::get<decltype(member)::value>(snapshot.members_);
+            CELLAR_EXPECTS(of_member.has_value(), "restore: the snapshot has nothing of member ",
+                           static_cast<int>(member), ", expected one of this hybrid");
+            return MemoryAccess::prepare_restore(m, s, *of_member, to);
+        };
+        auto prepared = prepare<Restore>(prepare_one, indices);
+        if (!prepared) return prepared.error();
+        finish_all(*std::move(prepared), indices);
+        return {};
+    }
+    /// The same, up to the snapshot's end.
+    Result<void> restore(
+        Sequence s, const Snapshot& snapshot,
+        const std::source_location& where = std::source_location::current()) requires(KeepsSnapshots<Members>&&...) {
+        return restore(s, snapshot, snapshot.to(), where);
+    }
+
     /// Defragments all members that have cells.
     void defragment(const std::source_location& where = std::source_location::current()) {
         const detail::Caller caller{where};
@@ -196,25 +235,27 @@ private:
     using Begin = Prepared<detail::PreparedBegin>;
     using CopyPrefix = Prepared<detail::PreparedCopyPrefix>;
     using Remove = Prepared<detail::PreparedRemove>;
+    using Keep = Prepared<detail::PreparedSnapshot>;
+    using Restore = Prepared<detail::PreparedRestore>;
 
     Result<Begin> prepare_begin(const Batch& batch) {
-        auto prepared = prepare<Begin>([&](auto& m) { return MemoryAccess::prepare_begin(m, batch); }, indices);
+        auto prepared = prepare<Begin>([&](auto& m, auto) { return MemoryAccess::prepare_begin(m, batch); }, indices);
         if (prepared) prepared->tokens = batch.tokens();
         return prepared;
     }
     Pass finish(Begin&& begin) { return open(std::move(begin), indices); }
 
     Result<CopyPrefix> prepare_copy_prefix(Sequence from, Sequence to, std::int32_t length) {
-        return prepare<CopyPrefix>([&](auto& m) { return MemoryAccess::prepare_copy_prefix(m, from, to, length); },
-                                   indices);
+        return prepare<CopyPrefix>(
+            [&](auto& m, auto) { return MemoryAccess::prepare_copy_prefix(m, from, to, length); }, indices);
     }
     void finish(CopyPrefix&& copy) noexcept { finish_all(std::move(copy), indices); }
 
     Result<Remove> prepare_remove(Sequence s, Position begin, Position end) {
-        return prepare<Remove>([&](auto& m) { return MemoryAccess::prepare_remove(m, s, begin, end); }, indices);
+        return prepare<Remove>([&](auto& m, auto) { return MemoryAccess::prepare_remove(m, s, begin, end); }, indices);
     }
     Result<Remove> prepare_remove(Sequence s, Position begin, Position end, RotateBy rotate_by) {
-        return prepare<Remove>([&](auto& m) { return MemoryAccess::prepare_remove(m, s, begin, end, rotate_by); },
+        return prepare<Remove>([&](auto& m, auto) { return MemoryAccess::prepare_remove(m, s, begin, end, rotate_by); },
                                indices);
     }
     Result<void> remove(Result<Remove> prepared) {
@@ -231,18 +272,19 @@ private:
     Result<AllPrepared> prepare(F f, std::index_sequence<I...>) {
         AllPrepared all;
         Refusal refusal;
-        const auto agrees = [&](auto& m, auto& prepared, int member) {
+        const auto agrees = [&](auto& m, auto& prepared, auto member) {
             if (!m) return true;
-            auto result = f(*m);
+            auto result = f(*m, member);
             if (result) {
                 prepared.emplace(*std::move(result));
             } else {
                 refusal = result.error();
-                refusal.member = member;
+                refusal.member = static_cast<int>(member);
             }
             return prepared.has_value();
         };
-        if ((agrees(std::get<I>(members_), std::get<I>(all.members), static_cast<int>(I)) && ...)) return all;
+        if ((agrees(std::get<I>(members_), std::get<I>(all.members), std::integral_constant<std::size_t, I>{}) && ...))
+            return all;
         return refusal;
     }
 
@@ -262,6 +304,16 @@ private:
             return in_place(m, [&m, &prepared] { return MemoryAccess::finish(*m, *std::move(prepared)); });
         };
         return make_pass(begin.tokens, open(std::get<I>(members_), std::get<I>(begin.members))...);
+    }
+
+    template <std::size_t... I>
+    Snapshot finish(Position to, Keep keep, std::index_sequence<I...>) noexcept {
+        const auto finish_one = []<class M>(std::optional<M>& m, auto& prepared) -> std::optional<SnapshotOf<M>> {
+            if (!m) return std::nullopt;
+            return MemoryAccess::finish(*m, *std::move(prepared));
+        };
+        return MemoryAccess::make<Snapshot>(
+            to, typename Snapshot::Snapshots{finish_one(std::get<I>(members_), std::get<I>(keep.members))...});
     }
 
     template <class AllPrepared, std::size_t... I>

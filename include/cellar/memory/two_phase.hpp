@@ -37,6 +37,14 @@ struct MemoryAccess {
             return m.prepare_remove(s, begin, end);
         }
     }
+    template <class M>
+    static auto prepare_snapshot(M& m, Sequence s, Position from, Position to) {
+        return m.prepare_snapshot(s, from, to);
+    }
+    template <class M, class Snapshot>
+    static auto prepare_restore(M& m, Sequence s, const Snapshot& snapshot, Position to) {
+        return m.prepare_restore(s, snapshot, to);
+    }
     template <class M, class Prepared>
     static auto finish(M& m, Prepared&& prepared) noexcept(noexcept(m.finish(std::forward<Prepared>(prepared)))) {
         return m.finish(std::forward<Prepared>(prepared));
@@ -141,6 +149,10 @@ concept has_finish_commit = requires(P& pass) {
 
 } // namespace detail
 
+/// The snapshots of a memory that has any.
+template <class M>
+using SnapshotOf = detail::ValueOf<decltype(std::declval<M&>().snapshot(Sequence{}, Position{}, Position{}))>;
+
 /// A memory whose operations have two phases, so that several memories can do an operation together, all or none. Every
 /// member of a `Hybrid` is one.
 ///
@@ -161,6 +173,46 @@ concept TwoPhaseMemory =
     && detail::prepares_copy_prefix<M> && detail::finishes_copy_prefix<M>
     && detail::prepares_remove<M> && detail::finishes_remove<M>
     && detail::has_expect_complete<PassOf<M>> && detail::has_finish_commit<PassOf<M>>;
+// clang-format on
+
+namespace detail {
+
+template <class M>
+using PreparedSnapshot =
+    ValueOf<decltype(MemoryAccess::prepare_snapshot(std::declval<M&>(), Sequence{}, Position{}, Position{}))>;
+template <class M>
+using PreparedRestore = ValueOf<decltype(MemoryAccess::prepare_restore(
+    std::declval<M&>(), Sequence{}, std::declval<const SnapshotOf<M>&>(), Position{}))>;
+
+template <class M>
+concept prepares_snapshot = requires(M& m, Sequence s, Position p) {
+    { MemoryAccess::prepare_snapshot(m, s, p, p) } -> is_result;
+};
+template <class M>
+concept prepares_restore = requires(M& m, Sequence s, Position p, const SnapshotOf<M>& snapshot) {
+    { MemoryAccess::prepare_restore(m, s, snapshot, p) } -> is_result;
+};
+template <class M>
+concept finishes_snapshot = requires(M& m, PreparedSnapshot<M> prepared) {
+    { MemoryAccess::finish(m, std::move(prepared)) }
+    noexcept->std::same_as<SnapshotOf<M>>;
+};
+template <class M>
+concept finishes_restore = requires(M& m, PreparedRestore<M> prepared) {
+    { MemoryAccess::finish(m, std::move(prepared)) }
+    noexcept;
+};
+
+} // namespace detail
+
+/// A `TwoPhaseMemory` whose snapshots have two phases, too: `prepare_snapshot(s, from, to)`, whose `finish` returns the
+/// snapshot, and `prepare_restore(s, snapshot, to)`. A hybrid whose members all satisfy it has snapshots.
+// clang-format off
+template <class M>
+concept KeepsSnapshots =
+    TwoPhaseMemory<M>
+    && detail::prepares_snapshot<M> && detail::finishes_snapshot<M>
+    && detail::prepares_restore<M> && detail::finishes_restore<M>;
 // clang-format on
 
 } // namespace cellar

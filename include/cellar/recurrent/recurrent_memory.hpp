@@ -336,10 +336,9 @@ private:
 
     Result<Keep> prepare_snapshot(Sequence s, Position from, Position to) {
         state().expect_no_pass("snapshot");
-        const Position next = table().states(s).next();
-        if (to == to_end) to = next;
-        CELLAR_EXPECTS(from.value >= 0 && from <= to && to <= next, "snapshot: positions [", from, ", ", to,
-                       ") of sequence ", s, ", expected 0 <= from <= to <= ", next, ", the position of its next token");
+        if (to == to_end) to = table().states(s).next();
+        CELLAR_EXPECTS(from.value >= 0 && from <= to, "snapshot: positions [", from, ", ", to, ") of sequence ", s,
+                       ", expected 0 <= from <= to");
         auto kept = table().prepare_snapshot(s, to);
         if (!kept) return kept.error();
         return Keep{s, *std::move(kept)};

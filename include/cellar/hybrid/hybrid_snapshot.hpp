@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <cellar/base/contract.hpp>
+#include <cellar/base/ids.hpp>
+#include <cellar/base/type_list.hpp>
+#include <cellar/memory/two_phase.hpp>
+
+#include <algorithm>
+#include <optional>
+#include <source_location>
+#include <tuple>
+#include <utility>
+
+namespace cellar {
+
+/// What a sequence of a hybrid remembered: a snapshot of each member, all up to the same position. Move-only; see the
+/// snapshots of the members for what they own.
+template <class... Members>
+class HybridSnapshot {
+public:
+    /// The largest of the members' `from`: below it, at least one member needs the sequence's own tokens.
+    Position from(const std::source_location& where = std::source_location::current()) const {
+        Position from{0};
+        for_each([&](const auto& snapshot) { from = std::max(from, snapshot.from(where)); });
+        return from;
+    }
+    /// Where it ends: the position of the next token.
+    Position to() const { return to_; }
+
+    /// The snapshot of one member.
+    template <class Member>
+    const auto& of(const std::source_location& where = std::source_location::current()) const {
+        static_assert(detail::times_among<Member, Members...> == 1, "the hybrid has no such member");
+        const auto& snapshot = std::get<detail::index_among<Member, Members...>()>(members_);
+        CELLAR_EXPECTS_AT(where, snapshot.has_value(),
+                          "of: the hybrid was made without this member, expected one with it");
+        return *snapshot;
+    }
+
+private:
+    friend struct MemoryAccess;
+    template <class Pattern, class... Others>
+    friend class Hybrid;
+
+    using Snapshots = std::tuple<std::optional<SnapshotOf<Members>>...>;
+
+    HybridSnapshot(Position to, Snapshots members) : to_{to}, members_{std::move(members)} {}
+
+    template <class F>
+    void for_each(F f) const {
+        const auto call = [&](const auto& snapshot) {
+            if (snapshot) f(*snapshot);
+        };
+        std::apply([&](const auto&... snapshot) { (call(snapshot), ...); }, members_);
+    }
+
+    Position to_;
+    Snapshots members_;
+};
+
+} // namespace cellar
