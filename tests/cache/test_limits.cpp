@@ -73,6 +73,13 @@ TEST_CASE("without a capacity, a window keeps everything only if the retention f
     CHECK(small.window().oldest_kept({50}) == Position{0});
 }
 
+TEST_CASE("with a capacity, a window keeps everything if the retention fills that, however large the pool is") {
+    const Sliding short_sequences{{1, 1, 1}, {.capacity = 4, .cells = 100, .batch = 4}};
+    CHECK(short_sequences.window().oldest_kept({50}) == Position{0});
+    const Sliding long_sequences{{1, 1, 1}, {.capacity = 100, .cells = 4, .batch = 4}};
+    CHECK(long_sequences.window().oldest_kept({50}) == Position{47});
+}
+
 TEST_CASE("a window resolved for one cache is resolved again for another") {
     const Cache<StandardV<float>, SlidingWindow<>> a{{1, 1, 1}, {.capacity = 4}, SlidingWindow<>{5}};
     CHECK(a.window().oldest_kept({300}) == Position{0});

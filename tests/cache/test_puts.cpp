@@ -51,7 +51,7 @@ TEST_CASE("a commit names the first layer that was not put") {
 }
 
 TEST_CASE("a layer that shares memory counts as put with its owner") {
-    Cache<> cache{CacheShape{{{1, 1, 1}, {1, 1, 1}, {1, 1, 1, 0}}}, limits};
+    Cache<> cache{CacheShape{{{1, 1, 1}, {1, 1, 1}, {1, 1, 1, 0}, {1, 1, 1}}}, limits};
     auto pass = cache.begin(Tokens{{0}, {0}}).value();
     pass.put(1, Values{5}, Values{5});
     CHECK(violation_of([&] { (void)pass.keys(2); })
@@ -59,6 +59,8 @@ TEST_CASE("a layer that shares memory counts as put with its owner") {
     CHECK(violation_of([&] { pass.commit(); }) == "commit: layer 0 was not put, expected a put of every layer");
     pass.put(0, Values{7}, Values{7});
     CHECK(pass.keys(2)(0, 0, 0) == 7);
+    CHECK(violation_of([&] { pass.commit(); }) == "commit: layer 3 was not put, expected a put of every layer");
+    pass.put(3, Values{9}, Values{9});
     pass.commit();
 }
 
