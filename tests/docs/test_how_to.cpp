@@ -99,6 +99,34 @@ TEST_CASE("many sequences with a shared prompt") {
     CHECK(cache.tokens({0}) == prompt_length + 3);
 }
 
+TEST_CASE("snapshots") {
+    cellar::Cache<> cache{{1, 2, 4}, {.sequences = 4, .capacity = 64, .batch = 64}};
+    REQUIRE(feed(cache, Tokens{{0}, {0}, 12}));
+
+    // [snapshot]
+    cellar::CellSnapshot turn = cache.snapshot({0}).value(); // all 12 tokens of sequence 0, no data moves
+    CHECK(turn.to() == Position{12});
+    CHECK(cache.remove({0}, {0}, cellar::to_end)); // another user gets sequence 0
+    // [/snapshot]
+
+    // [restore]
+    const Result<void> restored = cache.restore({2}, turn); // the first user is back, as sequence 2
+    if (!restored) FAIL(cellar::to_string(restored.error()));
+    CHECK(cache.next({2}) == Position{12});
+    CHECK(cache.restore({3}, turn, {10})); // a second answer, from position 10 on
+    // [/restore]
+    CHECK(cache.next({3}) == Position{10});
+
+    // [split]
+    cellar::CellSnapshot answer = cache.split(turn, {8}).value(); // `turn` keeps the prompt, positions 0 to 7
+    CHECK(cache.restore({1}, turn));
+    CHECK(cache.restore({1}, answer)); // needs the tokens below 8, which sequence 1 has
+    CHECK(cache.merge(turn, std::move(answer)));
+    // [/split]
+    CHECK(turn.tokens() == 12);
+    CHECK(cache.next({1}) == Position{12});
+}
+
 TEST_CASE("a long chat") {
     const std::int32_t context = 32;
 

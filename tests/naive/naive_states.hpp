@@ -46,7 +46,7 @@ inline std::ostream& operator<<(std::ostream& out, const StateSetup& s) {
                << (s.keeps_newest ? ", keeps the newest" : "") << (s.refuses_unequal ? ", refuses unequal}" : "}");
 }
 
-enum class StateReason { batch_too_long, not_next, unequal_batch, cannot_rewind, cannot_cut, full };
+enum class StateReason { batch_too_long, not_next, unequal_batch, cannot_rewind, cannot_cut, too_many_snapshots };
 
 /// The state of a sequence at one position.
 struct StateSnapshot {
@@ -189,7 +189,7 @@ public:
 
     std::optional<StateReason> snapshot(int s, int to) {
         if (!can_resume(s, to)) return StateReason::cannot_rewind;
-        if (static_cast<int>(snapshots_.size()) == setup_.snapshots) return StateReason::full;
+        if (static_cast<int>(snapshots_.size()) == setup_.snapshots) return StateReason::too_many_snapshots;
         snapshots_.push_back({to, to == 0 ? nullptr : kept(s).at(to).state});
         return std::nullopt;
     }

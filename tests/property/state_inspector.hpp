@@ -46,8 +46,8 @@ inline Reason reason_of(naive::StateReason reason) {
         return Reason::unequal_batch;
     case naive::StateReason::cannot_rewind:
         return Reason::cannot_rewind;
-    case naive::StateReason::full:
-        return Reason::full;
+    case naive::StateReason::too_many_snapshots:
+        return Reason::too_many_snapshots;
     default:
         return Reason::cannot_cut;
     }

@@ -15,24 +15,25 @@ namespace cellar {
 
 /// Why an operation was refused.
 enum class Reason {
-    full,           ///< fewer cells, or slots for snapshots, are free than the operation needs
-    batch_too_long, ///< the batch has more tokens than the limits allow
-    cannot_shift,   ///< later tokens would have to change position, and the shift policy is `DisabledShift`
-    not_next,       ///< a token does not follow its sequence's last one
-    unequal_batch,  ///< the sequences have different numbers of tokens, and `Unequal::refuse` was asked for
-    cannot_resume,  ///< the next token would see positions that are no longer kept
-    cannot_rewind,  ///< no recurrent state is kept at that position
-    cannot_cut,     ///< a recurrent state cannot lose its first tokens or tokens from its middle
-    cannot_split,   ///< a snapshot of a window or of a recurrent state is whole or useless
-    cannot_share,   ///< the sequence has tokens of the snapshot at other positions
-    no_checkpoints, ///< the limits have no room for checkpoints
+    full,               ///< fewer cells are free than the operation needs
+    batch_too_long,     ///< the batch has more tokens than the limits allow
+    cannot_shift,       ///< later tokens would have to change position, and the shift policy is `DisabledShift`
+    not_next,           ///< a token does not follow its sequence's last one
+    unequal_batch,      ///< the sequences have different numbers of tokens, and `Unequal::refuse` was asked for
+    cannot_resume,      ///< the next token would see positions that are no longer kept
+    cannot_rewind,      ///< no recurrent state is kept at that position
+    cannot_cut,         ///< a recurrent state cannot lose its first tokens or tokens from its middle
+    cannot_split,       ///< a snapshot of a window or of a recurrent state is whole or useless
+    cannot_share,       ///< the sequence has tokens of the snapshot at other positions
+    no_checkpoints,     ///< the limits have no room for checkpoints
+    too_many_snapshots, ///< there are as many snapshots as the limits have room for
 };
 
 /// One line for a person.
 constexpr const char* to_string(Reason reason) {
     switch (reason) {
     case Reason::full:
-        return "full: fewer cells, or slots for snapshots, are free than the operation needs";
+        return "full: fewer cells are free than the operation needs";
     case Reason::batch_too_long:
         return "batch too long: it has more tokens than the limits allow";
     case Reason::cannot_shift:
@@ -51,6 +52,8 @@ constexpr const char* to_string(Reason reason) {
         return "cannot split: a snapshot of a window or of a recurrent state cannot be divided";
     case Reason::cannot_share:
         return "cannot share: the sequence has tokens of the snapshot at other positions";
+    case Reason::too_many_snapshots:
+        return "too many snapshots: there are as many as the limits have room for";
     case Reason::no_checkpoints:
         return "no checkpoints: the limits have no room for any";
     }

@@ -20,8 +20,8 @@ inline std::string text(Position p) {
     return std::to_string(p.value);
 }
 
-/// Recounts everything a table tracks from the runs of its sequences and snapshots. Returns the first contradiction, or an empty string.
-/// O(cells + tokens of all sequences and snapshots).
+/// Recounts everything a table tracks from the runs of its sequences and snapshots. Returns the first contradiction, or
+/// an empty string. O(cells + tokens of all sequences and snapshots).
 inline std::string audit(const CellTable& table) {
     std::vector<std::int32_t> owners(static_cast<std::size_t>(table.cells()));
     const auto recount = [&](const std::string& owner, const PositionRuns& runs) {

@@ -41,7 +41,8 @@ struct alignas(64) SequenceRecord {
 
 static_assert(sizeof(SequenceRecord) <= 128);
 
-/// Which sequence, or which snapshot, owns which cells, and which cells are free. It knows neither windows nor passes; `CacheBook` does.
+/// Which sequence, or which snapshot, owns which cells, and which cells are free. It knows neither windows nor passes;
+/// `CacheBook` does.
 ///
 /// Only operations that begin with `prepare` allocate. They change nothing visible, and `finish` cannot fail as long as
 /// the table was not changed in between.

@@ -133,8 +133,8 @@ public:
     }
 
     /// What s remembers at positions [from, to), to be kept whatever happens to s: the snapshot shares its cells. No
-    /// data moves, and no cell is needed. O(runs); allocates the list of runs. `to_end`: up to the next token of s. If a
-    /// window has forgotten tokens of s below `to`, the snapshot has everything that is left below `to` (see
+    /// data moves, and no cell is needed. O(runs); allocates the list of runs. `to_end`: up to the next token of s. If
+    /// a window has forgotten tokens of s below `to`, the snapshot has everything that is left below `to` (see
     /// `CellSnapshot::from`). Refuses with `cannot_resume` if s could then not resume at `to`, and if its tokens do not
     /// reach `to`.
     Result<CellSnapshot> snapshot(Sequence s, Position from = {0}, Position to = to_end,

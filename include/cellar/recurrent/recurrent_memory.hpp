@@ -126,8 +126,8 @@ public:
 
     /// The state of s after the tokens below `to`, to be kept whatever happens to s: the snapshot shares its slot. No
     /// data moves. `to_end`: the current state. `from` means nothing here: a state stands for all tokens before it.
-    /// Refuses with `cannot_rewind` if no state is kept at `to` (`schedule` keeps one ahead of time), and with `full`
-    /// if there are `StateLimits::snapshots` already.
+    /// Refuses with `cannot_rewind` if no state is kept at `to` (`schedule` keeps one ahead of time), and with
+    /// `too_many_snapshots` if there are `StateLimits::snapshots` already.
     Result<StateSnapshot> snapshot(Sequence s, Position from = {0}, Position to = to_end,
                                    const std::source_location& where = std::source_location::current()) {
         const detail::Caller caller{where};

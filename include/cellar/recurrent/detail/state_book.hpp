@@ -28,8 +28,8 @@ namespace cellar::detail {
 /// ones. `commit` keeps the fresh ones, `drop` gives them back.
 ///
 /// Slots cannot run out. Sequences keep their states at the last rollback + 1 positions, so at most sequences *
-/// (rollback + 1) slots, and the slots of checkpoints and snapshots. A pass takes one slot for each state it will keep: at most
-/// rollback + 1 per sequence but no more than its tokens, plus the free checkpoint slots.
+/// (rollback + 1) slots, and the slots of checkpoints and snapshots. A pass takes one slot for each state it will keep:
+/// at most rollback + 1 per sequence but no more than its tokens, plus the free checkpoint slots.
 ///
 /// Costs, with n tokens in the batch: `open`, `commit` and `drop` are O(n + rollback); a checkpoint is O(states kept).
 class StateBook {

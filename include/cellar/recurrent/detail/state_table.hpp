@@ -106,7 +106,7 @@ public:
     /// What keeps the state of s at position `to` after `finish_snapshot`.
     Result<std::unique_ptr<KeptSlot>> prepare_snapshot(Sequence s, Position to) const {
         if (!can_resume(s, to)) return Reason::cannot_rewind;
-        if (std::ssize(snapshots_) == limits_.snapshots) return Reason::full;
+        if (std::ssize(snapshots_) == limits_.snapshots) return Reason::too_many_snapshots;
         return std::make_unique<KeptSlot>(KeptSlot{.to = to});
     }
     void finish_snapshot(Sequence s, KeptSlot& kept) noexcept {

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "../violations.hpp"
+#include "folding.hpp"
+
+#include <doctest/doctest.h>
+
+#include <optional>
+
+using namespace cellar;
+using namespace recurrent_test;
+
+namespace {
+
+Folding<> memory(std::int32_t snapshots) {
+    return {shape(), {.sequences = 2, .batch = 8, .rollback = 1, .snapshots = snapshots}};
+}
+
+void feed(Folding<>& memory, int sequence, int first, int count) {
+    const auto tokens = text(sequence, first, count);
+    auto pass = memory.begin(batch_of(tokens)).value();
+    fold(pass, tokens, false);
+    pass.commit();
+}
+
+auto state_of(const Folding<>& memory, int sequence) {
+    return numbers(memory, memory.state({sequence}));
+}
+
+} // namespace
+
+TEST_CASE("a snapshot of a state survives its sequence, and takes a slot of its own only then") {
+    Folding<> states = memory(1);
+    CHECK(states.slots() == 2 * 2 + 4 + 1);
+    feed(states, 0, 0, 5);
+    const auto expected = state_of(states, 0);
+    const Slot used = states.statistics().used;
+    const StateSnapshot snapshot = states.snapshot({0}).value();
+    CHECK(snapshot.from() == Position{0});
+    CHECK(snapshot.to() == Position{5});
+    CHECK(states.statistics().used == used);
+    feed(states, 0, 5, 3);
+    feed(states, 1, 0, 2);
+    REQUIRE(states.restore({1}, snapshot));
+    CHECK(states.next({1}) == Position{5});
+    CHECK(state_of(states, 1) == expected);
+    feed(states, 1, 5, 3);
+    CHECK(state_of(states, 1) == state_of(states, 0));
+}
+
+TEST_CASE("a snapshot of a state is refused where no state is kept, or if there are too many") {
+    Folding<> states = memory(2);
+    feed(states, 0, 0, 5);
+    CHECK(states.snapshot({0}, {0}, {3}).error() == Reason::cannot_rewind);
+    CHECK(states.snapshot({0}, {0}, {6}).error() == Reason::cannot_rewind);
+    StateSnapshot before = states.snapshot({0}, {0}, {4}).value();
+    std::optional<StateSnapshot> now = states.snapshot({0}).value();
+    CHECK(states.snapshot({0}).error() == Reason::too_many_snapshots);
+    CHECK(states.restore({1}, *now, {4}).error() == Reason::cannot_rewind);
+    CHECK(states.split(*now, {4}).error() == Reason::cannot_split);
+    CHECK(states.next({1}) == Position{0});
+    REQUIRE(states.merge(before, *std::move(now))); // the later one takes its place
+    CHECK(before.to() == Position{5});
+    CHECK(states.snapshot({0}).has_value());
+}
+
+TEST_CASE("without a snapshot, a recurrent memory goes back to a state that it keeps") {
+    Folding<> states = memory(0);
+    feed(states, 0, 0, 5);
+    CHECK(states.restore({0}, Position{3}).error() == Reason::cannot_rewind);
+    REQUIRE(states.restore({0}, Position{4}));
+    CHECK(states.next({0}) == Position{4});
+}
+
+TEST_CASE("mistakes with snapshots of states are violations") {
+    std::optional<Folding<>> states = memory(2);
+    Folding<> other = memory(3);
+    feed(*states, 0, 0, 2);
+    StateSnapshot snapshot = states->snapshot({0}).value();
+    StateSnapshot gone = other.snapshot({0}).value();
+    const StateSnapshot moved = std::move(gone);
+    const auto message = [](auto call) { return violation_of([&] { (void)call(); }); };
+    CHECK(message([&] { return states->restore({0}, snapshot, {3}); })
+          == "restore: position 3, expected 0 to 2, within the snapshot");
+    CHECK(message([&] { return states->restore({2}, snapshot); }) == "sequence 2, expected 0 to 1");
+    CHECK(message([&] { return states->restore({0}, moved); })
+          == "restore: the snapshot, up to position 0, is of another memory, which has 11 slots, expected one of this "
+             "memory, which has 10");
+    CHECK(message([&] { return gone.to(); }) == "the snapshot was moved from, expected one that was not");
+    CHECK(message([&] { return states->merge(snapshot, std::move(snapshot)); })
+          == "merge: the snapshots are one and the same, expected two");
+    states.reset();
+    CHECK(message([&] { return snapshot.to(); })
+          == "the snapshot's memory was destroyed, expected it to live as long as its snapshots are used");
+}
