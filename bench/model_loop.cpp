@@ -171,7 +171,7 @@ public:
 
     void begin(int position) {
         const std::vector<std::int32_t> positions(all_.size(), position);
-        pass_.emplace(cache_.begin({positions, all_}).value());
+        static_cast<void>(pass_.emplace(cache_.begin({positions, all_}).value()));
         for (std::size_t s = 0; s < all_.size() && !ReadsMask; ++s) {
             offsets_[s].clear();
             for (const CellRange run : pass_->visible(all_[s]))
