@@ -116,6 +116,19 @@ TEST_CASE("a snapshot of a window that has moved on carries the window and the s
     CHECK(snapshot.to() == Position{10});
 }
 
+TEST_CASE("a token below the window stays hidden after its sequence was emptied by a copy and restored") {
+    numbers::Cache<SlidingWindow<1>> cache{numbers::small, {.sequences = 2, .capacity = 5, .batch = 4}};
+    feed(cache, prompt(0, 0, {1}));
+    const CellSnapshot snapshot = cache.snapshot({0}).value();
+    feed(cache, prompt(0, 1, {2}));
+    REQUIRE(cache.copy_prefix({0}, {1}, 0));
+    REQUIRE(cache.restore({1}, snapshot));
+    const numbers::Numbers next = prompt(1, 1, {3});
+    auto pass = numbers::begin(cache, next);
+    numbers::put(*pass, cache.shape(), next);
+    CHECK(numbers::sees(cache, *pass, 0) == Values{3});
+}
+
 TEST_CASE("a token that was moved without rotating its key is not shared at two positions") {
     cellar::Cache<StandardV<float>, FullCausal, UnrotatedShift> cache{numbers::small,
                                                                       {.sequences = 2, .capacity = 8, .batch = 8}};

@@ -55,7 +55,8 @@ public:
     /// The sequence gets tokens behind its last one, at [position, position + n), in cells [cell, cell + n). If
     /// everything before them is visible, they are too.
     void appended(Position position, Cell cell, std::int32_t n) {
-        if (position != window_seen_.to || position.value < sinks_) return inserted(position, cell, n);
+        if (position != window_seen_.to || position < window_seen_.from || position.value < sinks_)
+            return inserted(position, cell, n);
         set_.add(cell, n);
         window_seen_.to = position + n;
     }
