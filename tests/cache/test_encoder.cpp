@@ -72,6 +72,7 @@ TEST_CASE("encoder: a token sees the inputs of its sequence from their position 
     CHECK(sees(memory, 0, 1000) == Values{10, 11, 20, 21, 22});
     CHECK(sees(memory, 1, 0) == Values{50});
     CHECK(memory.tokens({0}) == 5);
+    CHECK(memory.next({0}) == Position{0}); // inputs are not tokens of the sequence
 }
 
 TEST_CASE("encoder: each token of a decoder's batch reads its sequence's inputs, and takes no cell") {

@@ -45,6 +45,13 @@ TEST_CASE("copy_slots may copy the words in any order") {
     CHECK(to[1].words == std::array<std::uint32_t, 8>{7, 7, 7, 7, 7, 7, 7, 7});
     CHECK(to[2].words == std::array<std::uint32_t, 8>{});
 
+    // The rows may lie further apart in one memory than in the other.
+    std::array<Row, 5> apart{};
+    const std::array<SlotCopy, 2> upwards{{{0, 1}, {1, 2}}};
+    run_backwards(CopySlots<SlotWord>{{{bytes(from), bytes(apart), 32, 64, 32}}, upwards.data()}, 1, 2);
+    CHECK(apart[2].words == from[0].words);
+    CHECK(apart[4].words == from[1].words);
+
     // Rows of 0 and of 4 bytes: the words behind their ends do not change.
     to.fill(Row{{7, 7, 7, 7, 7, 7, 7, 7}});
     const auto check_mixed = [&]<class Word>(Word) {

@@ -58,6 +58,13 @@ struct Mixed {
     static constexpr int second(int pair) { return pair < 2 ? 2 * pair + 1 : pair + 4; }
 };
 
+/// First and second elements lie side by side, but the second ones do not begin at a pack.
+struct Unaligned {
+    static constexpr int pairs() { return 4; }
+    static constexpr int first(int pair) { return pair; }
+    static constexpr int second(int pair) { return pair + 5; }
+};
+
 template <class Rotation>
 cellar::detail::kernel::PairOrder order_in_packs_of_4(const Rotation& rotation) {
     return cellar::detail::kernel::pair_order<4>(rotation);
@@ -117,6 +124,7 @@ TEST_CASE("pairs are rotated in packs if they fill whole packs") {
     CHECK(order_in_packs_of_4(Interleaved{0, 2}) == other);
     CHECK(order_in_packs_of_4(AddShift{8}.rotation(0)) == neighbours);
     CHECK(order_in_packs_of_4(Mixed{}) == other);
+    CHECK(order_in_packs_of_4(Unaligned{}) == other);
 
     std::mt19937 random{5};
     for (const int begin : {0, 8, 16}) {
