@@ -20,34 +20,44 @@ inline std::string text(Position p) {
     return std::to_string(p.value);
 }
 
-/// Recounts everything a table tracks from the runs of its sequences and snapshots. Returns the first contradiction, or
-/// an empty string. O(cells + tokens of all sequences and snapshots).
-inline std::string audit(const CellTable& table) {
-    std::vector<std::int32_t> owners(static_cast<std::size_t>(table.cells()));
-    const auto recount = [&](const std::string& owner, const PositionRuns& runs) {
-        std::int32_t tokens = 0;
-        Position last{-1};
-        std::string fault;
-        runs.for_each({0}, to_end, [&](Position p, Cell cell, std::int32_t n) {
-            if (p < last) fault = owner + ": position " + text(p) + " comes after " + text(last);
-            if (cell < 0 || cell + n > table.cells()) fault = owner + ": no such cell " + text(cell);
-            last = p + (n - 1);
-            tokens += n;
-            for (Cell c = cell; fault.empty() && c < cell + n; ++c) ++owners[static_cast<std::size_t>(c)];
-        });
-        if (fault.empty() && tokens != runs.tokens())
-            fault = owner + ": " + text(tokens) + " tokens, counted as " + text(runs.tokens());
-        return fault;
-    };
+/// Adds an owner to each cell of `runs`. Returns the first contradiction, or an empty string.
+inline std::string recount(const std::string& owner, const PositionRuns& runs, std::vector<std::int32_t>& owners) {
+    const auto cells = static_cast<Cell>(owners.size());
+    std::int32_t tokens = 0;
+    Position last{-1};
+    std::string fault;
+    runs.for_each({0}, to_end, [&](Position p, Cell cell, std::int32_t n) {
+        if (p < last) fault = owner + ": position " + text(p) + " comes after " + text(last);
+        if (cell < 0 || cell + n > cells) fault = owner + ": no such cell " + text(cell);
+        last = p + (n - 1);
+        tokens += n;
+        for (Cell c = cell; fault.empty() && c < cell + n; ++c) ++owners[static_cast<std::size_t>(c)];
+    });
+    if (fault.empty() && tokens != runs.tokens())
+        fault = owner + ": " + text(tokens) + " tokens, counted as " + text(runs.tokens());
+    return fault;
+}
+
+/// The same for all sequences and snapshots of a table.
+inline std::string recount_all(const CellTable& table, std::vector<std::int32_t>& owners) {
     for (std::int32_t s = 0; s < table.sequences(); ++s)
-        if (std::string fault = recount("sequence " + text(s), table.record({s}).runs); !fault.empty()) return fault;
+        if (std::string fault = recount("sequence " + text(s), table.record({s}).runs, owners); !fault.empty())
+            return fault;
     for (const KeptCells* kept : table.kept()) {
         const std::string owner = "snapshot " + text(kept->index);
-        if (std::string fault = recount(owner, kept->runs); !fault.empty()) return fault;
+        if (std::string fault = recount(owner, kept->runs, owners); !fault.empty()) return fault;
         if (kept->table != &table || table.kept()[kept->index] != kept) return owner + ": not listed where it says";
         if (!kept->runs.empty() && (kept->runs.first() < kept->from || kept->to <= kept->runs.last()))
             return owner + ": positions beyond [" + text(kept->from) + ", " + text(kept->to) + ")";
     }
+    return {};
+}
+
+/// Recounts everything a table tracks from the runs of its sequences and snapshots. Returns the first contradiction, or
+/// an empty string. O(cells + tokens of all sequences and snapshots).
+inline std::string audit(const CellTable& table) {
+    std::vector<std::int32_t> owners(static_cast<std::size_t>(table.cells()));
+    if (std::string fault = recount_all(table, owners); !fault.empty()) return fault;
     std::int32_t free = 0;
     std::int32_t run = 0;
     std::int32_t longest = 0;

@@ -192,7 +192,7 @@ public:
         }
         if (table.would_repeat_cells(first.runs, second, second.to)) return Reason::cannot_share;
         table.join(first, second);
-        CellSnapshot{std::move(child)};
+        const CellSnapshot emptied = std::move(child);
         return {};
     }
 
