@@ -11,21 +11,24 @@ namespace {
 
 constexpr int rebuilds = 10; // every iteration fills a new cache, which takes longer than the measured part
 
-WholeBook with_holes(const Scene& scene) {
-    WholeBook book{limits_of(scene)};
-    if (scene.sequences == 2) {
-        decode(book, scene.sequences, scene.tokens());
-    } else {
-        for (std::int32_t s = 0; s < scene.sequences; ++s) prefill(book, {s}, {0}, scene.tokens());
+struct BookWithHoles {
+    explicit BookWithHoles(const Scene& scene) : book{limits_of(scene)} {
+        if (scene.sequences == 2) {
+            decode(book, scene.sequences, scene.tokens());
+        } else {
+            for (std::int32_t s = 0; s < scene.sequences; ++s) prefill(book, {s}, {0}, scene.tokens());
+        }
+        for (std::int32_t s = 0; s < scene.sequences; s += 2)
+            (void)book.remove({s}, {0}, to_end, detail::MovedKeys::refused).has_value();
     }
-    for (std::int32_t s = 0; s < scene.sequences; s += 2)
-        (void)book.remove({s}, {0}, to_end, detail::MovedKeys::refused).has_value();
-    return book;
-}
+
+    WholeBook book;
+};
 
 void measure_cellar(benchmark::State& state, const Scene& scene) {
     measure(state, [&](Stopwatch& watch) {
-        WholeBook book = with_holes(scene);
+        BookWithHoles filled{scene};
+        WholeBook& book = filled.book;
         watch.start();
         benchmark::DoNotOptimize(book.defragment());
         watch.stop();
@@ -33,7 +36,8 @@ void measure_cellar(benchmark::State& state, const Scene& scene) {
 }
 
 void measure_scan(benchmark::State& state, const Scene& scene) {
-    WholeBook book = with_holes(scene);
+    BookWithHoles filled{scene};
+    WholeBook& book = filled.book;
     const ScanCache<FullCausal> holes{table_of(book), FullCausal{}};
     const std::vector<Move> moves = book.defragment().moves;
     measure(state, [&](Stopwatch& watch) {

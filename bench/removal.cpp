@@ -15,18 +15,21 @@ namespace {
 constexpr std::int32_t head = 64;
 constexpr int rebuilds = 15; // every iteration fills a new cache, which takes longer than the measured part
 
-WholeBook filled_book(const Scene& scene) {
-    WholeBook book{limits_of(scene)};
-    if (scene.sequences == 1) {
-        fill(book, scene);
-    } else {
-        decode(book, scene.sequences, scene.tokens());
+struct FilledBook {
+    explicit FilledBook(const Scene& scene) : book{limits_of(scene)} {
+        if (scene.sequences == 1) {
+            fill(book, scene);
+        } else {
+            decode(book, scene.sequences, scene.tokens());
+        }
     }
-    return book;
-}
+
+    WholeBook book;
+};
 
 void measure_tail(benchmark::State& state, const Scene& scene) {
-    WholeBook book = filled_book(scene);
+    FilledBook filled{scene};
+    WholeBook& book = filled.book;
     const TokenList last = TokenList::prompt({0}, {scene.tokens() - 1}, 1);
     measure(state, [&](Stopwatch& watch) {
         watch.start();
@@ -37,7 +40,8 @@ void measure_tail(benchmark::State& state, const Scene& scene) {
 }
 
 void measure_tail_by_scan(benchmark::State& state, const Scene& scene) {
-    const WholeBook book = filled_book(scene);
+    const FilledBook filled{scene};
+    const WholeBook& book = filled.book;
     ScanCache<FullCausal> scan{table_of(book), FullCausal{}};
     const TokenList last = TokenList::prompt({0}, {scene.tokens() - 1}, 1);
     measure(state, [&](Stopwatch& watch) {
@@ -55,7 +59,8 @@ Position half_of(const Scene& scene) {
 
 void measure_shift(benchmark::State& state, const Scene& scene) {
     measure(state, [&](Stopwatch& watch) {
-        WholeBook book = filled_book(scene);
+        FilledBook filled{scene};
+        WholeBook& book = filled.book;
         watch.start();
         (void)book.remove({0}, {head}, half_of(scene), detail::MovedKeys::rotated).has_value();
         watch.stop();
@@ -63,7 +68,8 @@ void measure_shift(benchmark::State& state, const Scene& scene) {
 }
 
 void measure_shift_by_scan(benchmark::State& state, const Scene& scene) {
-    WholeBook book = filled_book(scene);
+    FilledBook whole{scene};
+    WholeBook& book = whole.book;
     const ScanCache<FullCausal> filled{table_of(book), FullCausal{}};
     (void)book.remove({0}, {head}, half_of(scene), detail::MovedKeys::rotated).has_value();
     measure(state, [&](Stopwatch& watch) {
