@@ -32,6 +32,12 @@ struct BookSize {
     Positions positions = Positions::any;
 };
 
+/// What a snapshot or a restored sequence must be able to do.
+enum class Resuming {
+    checked, ///< the next token sees all that its window asks for
+    anywhere ///< nothing: the inputs of an encoder
+};
+
 /// The book's notes on the open pass. The vectors have room for the largest batch and are never reallocated.
 struct OpenPass {
     explicit OpenPass(std::int32_t batch) {
@@ -134,7 +140,8 @@ public:
     /// What keeps s's cells at positions [from, to) after `table().finish_keep`. If s has forgotten tokens below `to`,
     /// it keeps all that is left below `to`: the window and the sinks. Refuses if s has no token up to `to`, or could
     /// not resume there after it has forgotten tokens.
-    Result<std::unique_ptr<KeptCells>> prepare_keep(Sequence s, Position from, Position to) {
+    Result<KeptCellsPointer> prepare_keep(Sequence s, Position from, Position to, Resuming resuming) {
+        if (resuming == Resuming::anywhere) return table_.prepare_keep(s, from, to, false);
         const bool forgets = to.value > 0 && window_.oldest_kept(to - 1).value > window_.sinks();
         if (next(s) < to || (forgets && !can_rewind(s, to)))
             return Refusal{.reason = Reason::cannot_resume, .sequence = s};
@@ -142,16 +149,10 @@ public:
         return table_.prepare_keep(s, {0}, to, true);
     }
 
-    /// Checks whether s, with its own tokens below `kept.from` and the kept ones from there on, could resume at `p`
-    /// after a token at p - 1, and reserves room for `table().finish_restore`.
-    Result<void> prepare_restore(Sequence s, const KeptCells& kept, Position p) {
+    /// Checks whether `table().finish_restore` leaves s able to resume at `p`, after a token at p - 1. Reserves room.
+    Result<void> prepare_restore(Sequence s, const KeptCells& kept, Position p, Resuming resuming) {
         const PositionRuns& runs = table_.record(s).runs;
-        const auto covers = [&](Position begin, Position end) {
-            return runs.covers(begin, std::min(end, kept.from)) && kept.covers(std::max(begin, kept.from), end);
-        };
-        const Position sinks{window_.sinks()};
-        const Position oldest = std::min(window_.oldest_visible(p), std::max(p - 1, Position{0}));
-        if (!covers({0}, std::min(sinks, p)) || !covers(std::max(sinks, oldest), p))
+        if (resuming == Resuming::checked && !resumes_with(runs, kept, p))
             return Refusal{.reason = Reason::cannot_resume, .sequence = s};
         if (table_.would_repeat_cells(runs, kept, p)) return Refusal{.reason = Reason::cannot_share, .sequence = s};
         table_.prepare_restore(s, kept);
@@ -223,6 +224,16 @@ public:
     }
 
 private:
+    // True if a sequence with the tokens of `runs` below `kept.from`, and the kept ones from there on, can resume at p.
+    bool resumes_with(const PositionRuns& runs, const KeptCells& kept, Position p) const {
+        const auto covers = [&](Position begin, Position end) {
+            return runs.covers(begin, std::min(end, kept.from)) && kept.covers(std::max(begin, kept.from), end);
+        };
+        const Position sinks{window_.sinks()};
+        const Position oldest = std::min(window_.oldest_visible(p), std::max(p - 1, Position{0}));
+        return covers({0}, std::min(sinks, p)) && covers(std::max(sinks, oldest), p);
+    }
+
     static Position next(const SequenceRecord& r) { return r.runs.empty() ? Position{0} : r.runs.last() + 1; }
 
     // Each sequence goes on from its last token, and what its next token sees is kept.

@@ -3,6 +3,7 @@
 
 #include <cellar/base/batch.hpp>
 #include <cellar/base/contract.hpp>
+#include <cellar/base/kept.hpp>
 #include <cellar/base/plan.hpp>
 #include <cellar/base/result.hpp>
 #include <cellar/base/zeroed.hpp>
@@ -59,12 +60,6 @@ public:
           tokens_in_batch_{sequences} {
         sequences_.reserve(static_cast<std::size_t>(sequences));
         for (std::int32_t s = 0; s < sequences; ++s) sequences_.emplace_back(planned_runs, *sets_, s, sinks);
-    }
-
-    CellTable(const CellTable&) = delete; // kept cells point here
-    CellTable& operator=(const CellTable&) = delete;
-    ~CellTable() {
-        for (KeptCells* kept : kept_) kept->table = nullptr;
     }
 
     Cell cells() const { return cells_; }
@@ -168,27 +163,27 @@ public:
     }
 
     /// What keeps the cells of s at positions [from, to) after `finish_keep`. O(runs).
-    std::unique_ptr<KeptCells> prepare_keep(Sequence s, Position from, Position to, bool is_window) {
+    KeptCellsPointer prepare_keep(Sequence s, Position from, Position to, bool is_window) {
         return new_kept(record(s).runs, from, to, is_window);
     }
     void finish_keep(Sequence s, KeptCells& kept) noexcept {
         fill(kept, record(s).runs);
         kept.runs.for_each(kept.from, kept.to, [&](Position, Cell cell, std::int32_t n) { owners_.add(cell, n); });
-        enlist(kept);
+        kept_.add(kept, *this);
     }
 
     /// The opposite: gives up the cells.
     void release(KeptCells& kept) noexcept {
         kept.runs.for_each_word(kept.from, kept.to, [&](std::int64_t at, Word cells) { disown(at, cells); });
-        delist(kept);
+        kept_.remove(kept);
     }
 
     /// Keeps positions from `at` on apart from the others. O(runs). May throw, with nothing changed.
-    std::unique_ptr<KeptCells> split(KeptCells& kept, Position at) {
+    KeptCellsPointer split(KeptCells& kept, Position at) {
         auto tail = new_kept(kept.runs, at, kept.to, false);
         kept.runs.reserve(1);
         fill(*tail, kept.runs);
-        enlist(*tail);
+        kept_.add(*tail, *this);
         kept.runs.erase(at, to_end);
         kept.to = at;
         return tail;
@@ -200,11 +195,11 @@ public:
         tail.runs.for_each(tail.from, tail.to,
                            [&](Position position, Cell cell, std::int32_t n) { kept.runs.insert(position, cell, n); });
         kept.to = tail.to;
-        delist(tail);
+        kept_.remove(tail);
     }
 
     /// The cells that snapshots own.
-    std::span<KeptCells* const> kept() const { return kept_; }
+    std::span<KeptCells* const> kept() const { return kept_.all(); }
 
     /// Reserves room for `finish_restore`.
     void prepare_restore(Sequence s, const KeptCells& kept) {
@@ -286,7 +281,7 @@ public:
     Defragmentation prepare_defragment() {
         Defragmentation defragmentation{free_, cells_};
         for (SequenceRecord& r : sequences_) r.runs.reserve(defragmentation.max_splits(r.runs));
-        for (KeptCells* kept : kept_) kept->runs.reserve(defragmentation.max_splits(kept->runs));
+        for (KeptCells* kept : this->kept()) kept->runs.reserve(defragmentation.max_splits(kept->runs));
         return defragmentation;
     }
 
@@ -306,33 +301,22 @@ public:
             defragmentation.relocate(r.runs);
             r.visible.reset();
         }
-        for (KeptCells* kept : kept_) defragmentation.relocate(kept->runs);
+        for (KeptCells* kept : this->kept()) defragmentation.relocate(kept->runs);
     }
 
 private:
     // With room for what `runs` has in [from, to), and for one more owner of each cell.
-    std::unique_ptr<KeptCells> new_kept(const PositionRuns& runs, Position from, Position to, bool is_window) {
+    KeptCellsPointer new_kept(const PositionRuns& runs, Position from, Position to, bool is_window) {
         std::int64_t count = 0;
         runs.for_each(from, to, [&](Position, Cell, std::int32_t) { ++count; });
-        auto kept = std::make_unique<KeptCells>(from, to, is_window, count);
-        if (kept_.size() == kept_.capacity()) kept_.reserve(2 * kept_.size() + 1);
-        owners_.reserve(cells_, std::int64_t{sequences()} + std::ssize(kept_) + 1);
+        KeptCellsPointer kept{new KeptCells{from, to, is_window, count}};
+        kept_.reserve_one();
+        owners_.reserve(cells_, std::int64_t{sequences()} + std::ssize(this->kept()) + 1);
         return kept;
     }
     static void fill(KeptCells& kept, const PositionRuns& runs) {
         runs.for_each(kept.from, kept.to,
                       [&](Position position, Cell cell, std::int32_t n) { kept.runs.insert(position, cell, n); });
-    }
-    void enlist(KeptCells& kept) {
-        kept.table = this;
-        kept.index = kept_.size();
-        kept_.push_back(&kept);
-    }
-    void delist(KeptCells& kept) {
-        kept_.back()->index = kept.index;
-        kept_[kept.index] = kept_.back();
-        kept_.pop_back();
-        kept.table = nullptr;
     }
 
     // The runs that n tokens can add to a sequence.
@@ -472,7 +456,7 @@ private:
     OwnerCount owners_;
     std::unique_ptr<CellSetMemory> sets_; // at a fixed address, for the records
     std::vector<SequenceRecord> sequences_;
-    std::vector<KeptCells*> kept_;              // in no particular order
+    KeptList<KeptCells> kept_;
     bool moved_in_place_ = false;               // a cell may have another position in a snapshot than in a sequence
     ZeroedArray<std::int32_t> tokens_in_batch_; // scratch memory of reserve_each
 };

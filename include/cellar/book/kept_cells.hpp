@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cellar/base/ids.hpp>
+#include <cellar/base/kept.hpp>
 #include <cellar/book/position_runs.hpp>
 
 #include <cstddef>
@@ -28,5 +29,7 @@ struct KeptCells {
     CellTable* table = nullptr; ///< null before the cells are owned, and after the table is destroyed
     std::size_t index = 0;      ///< among those of the table
 };
+
+using KeptCellsPointer = KeptPointer<KeptCells>;
 
 } // namespace cellar::detail

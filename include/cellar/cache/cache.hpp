@@ -279,7 +279,7 @@ private:
 
     struct Keep {
         Sequence sequence;
-        std::unique_ptr<detail::KeptCells> kept;
+        detail::KeptCellsPointer kept;
     };
     struct Restore {
         Sequence sequence;
@@ -348,12 +348,13 @@ private:
         state().carry_out(removal.plan);
     }
 
-    Result<Keep> prepare_snapshot(Sequence s, Position from, Position to) {
+    Result<Keep> prepare_snapshot(Sequence s, Position from, Position to,
+                                  detail::Resuming resuming = detail::Resuming::checked) {
         state().expect_no_pass("snapshot");
-        if (to == to_end) to = state().book.next(s);
+        if (to == to_end && resuming == detail::Resuming::checked) to = state().book.next(s);
         CELLAR_EXPECTS(from.value >= 0 && from <= to, "snapshot: positions [", from, ", ", to, ") of sequence ", s,
                        ", expected 0 <= from <= to");
-        auto kept = state().book.prepare_keep(s, from, to);
+        auto kept = state().book.prepare_keep(s, from, to, resuming);
         if (!kept) return kept.error();
         return Keep{s, *std::move(kept)};
     }
@@ -362,12 +363,13 @@ private:
         return MemoryAccess::make<CellSnapshot>(std::move(keep.kept));
     }
 
-    Result<Restore> prepare_restore(Sequence s, const CellSnapshot& snapshot, Position to) {
+    Result<Restore> prepare_restore(Sequence s, const CellSnapshot& snapshot, Position to,
+                                    detail::Resuming resuming = detail::Resuming::checked) {
         state().expect_no_pass("restore");
         const auto& kept = MemoryAccess::kept_in(snapshot, table(), "restore");
         CELLAR_EXPECTS(kept.from <= to && to <= kept.to, "restore: position ", to, ", expected ", kept.from, " to ",
                        kept.to, ", within the snapshot");
-        if (const Result<void> can = state().book.prepare_restore(s, kept, to); !can) return can.error();
+        if (const Result<void> can = state().book.prepare_restore(s, kept, to, resuming); !can) return can.error();
         return Restore{s, &kept, to};
     }
     void finish(Restore&& restore) noexcept {

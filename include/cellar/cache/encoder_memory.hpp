@@ -235,44 +235,16 @@ private:
     auto prepare_remove(Sequence s, Position begin, Position end) {
         return MemoryAccess::prepare_remove(cells_, s, begin, end);
     }
-    struct Keep {
-        Sequence sequence;
-        std::unique_ptr<detail::KeptCells> kept;
-    };
-    Result<Keep> prepare_snapshot(Sequence s, Position from, Position to) {
-        state().expect_no_pass("snapshot");
-        CELLAR_EXPECTS(from.value >= 0 && from <= to, "snapshot: positions [", from, ", ", to, ") of sequence ", s,
-                       ", expected 0 <= from <= to");
-        return Keep{s, state().book.table().prepare_keep(s, from, to, false)};
+    auto prepare_snapshot(Sequence s, Position from, Position to) {
+        return MemoryAccess::prepare_snapshot(cells_, s, from, to, detail::Resuming::anywhere);
     }
-    CellSnapshot finish(Keep&& keep) noexcept {
-        state().book.table().finish_keep(keep.sequence, *keep.kept);
-        return MemoryAccess::make<CellSnapshot>(std::move(keep.kept));
-    }
-
-    struct Restore {
-        Sequence sequence;
-        const detail::KeptCells* kept;
-        Position to;
-    };
-    Result<Restore> prepare_restore(Sequence s, const CellSnapshot& snapshot, Position to) {
-        state().expect_no_pass("restore");
-        detail::CellTable& table = state().book.table();
-        const auto& kept = MemoryAccess::kept_in(snapshot, table, "restore");
-        CELLAR_EXPECTS(kept.from <= to && to <= kept.to, "restore: position ", to, ", expected ", kept.from, " to ",
-                       kept.to, ", within the snapshot");
-        if (table.would_repeat_cells(table.record(s).runs, kept, to))
-            return Refusal{.reason = Reason::cannot_share, .sequence = s};
-        table.prepare_restore(s, kept);
-        return Restore{s, &kept, to};
-    }
-    void finish(Restore&& restore) noexcept {
-        state().book.table().finish_restore(restore.sequence, *restore.kept, restore.to);
+    auto prepare_restore(Sequence s, const CellSnapshot& snapshot, Position to) {
+        return MemoryAccess::prepare_restore(cells_, s, snapshot, to, detail::Resuming::anywhere);
     }
 
     template <class Prepared>
-    void finish(Prepared&& prepared) noexcept {
-        MemoryAccess::finish(cells_, std::forward<Prepared>(prepared));
+    auto finish(Prepared&& prepared) noexcept {
+        return MemoryAccess::finish(cells_, std::forward<Prepared>(prepared));
     }
 
     Cells cells_;

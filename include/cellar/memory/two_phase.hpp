@@ -37,13 +37,14 @@ struct MemoryAccess {
             return m.prepare_remove(s, begin, end);
         }
     }
-    template <class M>
-    static auto prepare_snapshot(M& m, Sequence s, Position from, Position to) {
-        return m.prepare_snapshot(s, from, to);
+    /// `options`: only of cellar's own memories.
+    template <class M, class... Options>
+    static auto prepare_snapshot(M& m, Sequence s, Position from, Position to, Options... options) {
+        return m.prepare_snapshot(s, from, to, options...);
     }
-    template <class M, class Snapshot>
-    static auto prepare_restore(M& m, Sequence s, const Snapshot& snapshot, Position to) {
-        return m.prepare_restore(s, snapshot, to);
+    template <class M, class Snapshot, class... Options>
+    static auto prepare_restore(M& m, Sequence s, const Snapshot& snapshot, Position to, Options... options) {
+        return m.prepare_restore(s, snapshot, to, options...);
     }
     template <class M, class Prepared>
     static auto finish(M& m, Prepared&& prepared) noexcept(noexcept(m.finish(std::forward<Prepared>(prepared)))) {

@@ -294,7 +294,7 @@ private:
 
     struct Keep {
         Sequence sequence;
-        std::unique_ptr<detail::KeptSlot> kept;
+        detail::KeptSlotPointer kept;
     };
     struct Restore {
         Sequence sequence;
@@ -339,7 +339,7 @@ private:
         if (to == to_end) to = table().states(s).next();
         CELLAR_EXPECTS(from.value >= 0 && from <= to, "snapshot: positions [", from, ", ", to, ") of sequence ", s,
                        ", expected 0 <= from <= to");
-        auto kept = table().prepare_snapshot(s, to);
+        auto kept = state().book.table().prepare_snapshot(s, to);
         if (!kept) return kept.error();
         return Keep{s, *std::move(kept)};
     }

@@ -6,7 +6,6 @@
 #include <cellar/recurrent/detail/kept_slot.hpp>
 #include <cellar/recurrent/detail/state_table.hpp>
 
-#include <memory>
 #include <source_location>
 #include <utility>
 
@@ -21,49 +20,31 @@ struct MemoryAccess;
 /// uses the memory.
 class StateSnapshot {
 public:
-    StateSnapshot(StateSnapshot&&) noexcept = default;
-    StateSnapshot& operator=(StateSnapshot&& other) noexcept {
-        if (this == &other) return *this;
-        release();
-        kept_ = std::move(other.kept_);
-        return *this;
-    }
-    ~StateSnapshot() { release(); }
-
     /// Always 0: a state stands for all tokens before it, and needs nothing of the sequence.
     Position from(const std::source_location& where = std::source_location::current()) const {
-        static_cast<void>(kept(where));
+        static_cast<void>(detail::expect_kept(kept_, where));
         return {0};
     }
     /// The position of the next token.
-    Position to(const std::source_location& where = std::source_location::current()) const { return kept(where).to; }
+    Position to(const std::source_location& where = std::source_location::current()) const {
+        return detail::expect_kept(kept_, where).to;
+    }
 
 private:
     friend struct MemoryAccess;
 
-    explicit StateSnapshot(std::unique_ptr<detail::KeptSlot> kept) : kept_{std::move(kept)} {}
-
-    void release() noexcept {
-        if (kept_ != nullptr && kept_->table != nullptr) kept_->table->release(*kept_);
-    }
-
-    detail::KeptSlot& kept(const std::source_location& where) const {
-        CELLAR_EXPECTS_AT(where, kept_ != nullptr, "the snapshot was moved from, expected one that was not");
-        CELLAR_EXPECTS_AT(where, kept_->table != nullptr,
-                          "the snapshot's memory was destroyed, expected it to live as long as its snapshots are used");
-        return *kept_;
-    }
+    explicit StateSnapshot(detail::KeptSlotPointer kept) : kept_{std::move(kept)} {}
 
     /// What it owns in this table; a violation if it is of another one.
     detail::KeptSlot& kept_in(const detail::StateTable& table, const char* operation) const {
-        detail::KeptSlot& kept = this->kept(std::source_location::current());
+        detail::KeptSlot& kept = detail::expect_kept(kept_, std::source_location::current());
         CELLAR_EXPECTS(kept.table == &table, operation, ": the snapshot, up to position ", kept.to,
                        ", is of another memory, which has ", kept.table->slots().slots(),
                        " slots, expected one of this memory, which has ", table.slots().slots());
         return kept;
     }
 
-    std::unique_ptr<detail::KeptSlot> kept_;
+    detail::KeptSlotPointer kept_;
 };
 
 } // namespace cellar

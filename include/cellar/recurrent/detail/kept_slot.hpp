@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cellar/base/ids.hpp>
+#include <cellar/base/kept.hpp>
 #include <cellar/base/slot_copy.hpp>
 
 #include <cstddef>
@@ -17,5 +18,7 @@ struct KeptSlot {
     StateTable* table = nullptr; ///< null before the state is owned, and after the table is destroyed
     std::size_t index = 0;       ///< among those of the table
 };
+
+using KeptSlotPointer = KeptPointer<KeptSlot>;
 
 } // namespace cellar::detail

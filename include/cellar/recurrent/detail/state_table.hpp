@@ -3,6 +3,7 @@
 
 #include <cellar/base/contract.hpp>
 #include <cellar/base/ids.hpp>
+#include <cellar/base/kept.hpp>
 #include <cellar/base/result.hpp>
 #include <cellar/base/slot_copy.hpp>
 #include <cellar/recurrent/detail/batch_sequences.hpp>
@@ -15,7 +16,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
-#include <memory>
 #include <span>
 #include <utility>
 #include <vector>
@@ -39,13 +39,6 @@ public:
           use_(static_cast<std::size_t>(slots)) {
         const auto kept = static_cast<std::size_t>(limits.rollback) + 2;
         for (Record& r : records_) r.states.reserve(kept);
-        snapshots_.reserve(static_cast<std::size_t>(limits.snapshots));
-    }
-
-    StateTable(const StateTable&) = delete; // snapshots point here
-    StateTable& operator=(const StateTable&) = delete;
-    ~StateTable() {
-        for (KeptSlot* kept : snapshots_) kept->table = nullptr;
     }
 
     const StateLimits& limits() const { return limits_; }
@@ -104,32 +97,28 @@ public:
     }
 
     /// What keeps the state of s at position `to` after `finish_snapshot`.
-    Result<std::unique_ptr<KeptSlot>> prepare_snapshot(Sequence s, Position to) const {
+    Result<KeptSlotPointer> prepare_snapshot(Sequence s, Position to) {
         if (!can_resume(s, to)) return Reason::cannot_rewind;
-        if (std::ssize(snapshots_) == limits_.snapshots) return Reason::too_many_snapshots;
-        return std::make_unique<KeptSlot>(KeptSlot{.to = to});
+        if (std::ssize(snapshots()) == limits_.snapshots) return Reason::too_many_snapshots;
+        snapshots_.reserve_one();
+        return KeptSlotPointer{new KeptSlot{.to = to}};
     }
     void finish_snapshot(Sequence s, KeptSlot& kept) noexcept {
         if (kept.to.value != 0) {
             kept.slot = states(s).slot_at(kept.to);
             slots_.keep(kept.slot);
         }
-        kept.table = this;
-        kept.index = snapshots_.size();
-        snapshots_.push_back(&kept);
+        snapshots_.add(kept, *this);
     }
 
     /// The opposite.
     void release(KeptSlot& kept) noexcept {
         if (kept.to.value != 0) slots_.release(kept.slot);
-        snapshots_.back()->index = kept.index;
-        snapshots_[kept.index] = snapshots_.back();
-        snapshots_.pop_back();
-        kept.table = nullptr;
+        snapshots_.remove(kept);
     }
 
     /// The states that snapshots own.
-    std::span<KeptSlot* const> snapshots() const { return snapshots_; }
+    std::span<KeptSlot* const> snapshots() const { return snapshots_.all(); }
 
     /// s gives up its states and shares the kept one. `prepare_restore` reserves room for it.
     void prepare_restore(Sequence s) { record(s).states.reserve(1); }
@@ -231,8 +220,8 @@ private:
     StateLimits limits_;
     SlotTable slots_;
     std::vector<Record> records_;
-    std::vector<KeptSlot*> snapshots_; // in no particular order
-    std::vector<std::int32_t> use_;    // by slot; scratch memory of forget_least_useful
+    KeptList<KeptSlot> snapshots_;
+    std::vector<std::int32_t> use_; // by slot; scratch memory of forget_least_useful
 };
 
 } // namespace cellar::detail
