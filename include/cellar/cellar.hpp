@@ -2,7 +2,8 @@
 #pragma once
 
 /// All that it takes to run a model with nothing but the standard library. To be included by name: `models/models.hpp`,
-/// `cache/describe.hpp`, `cache/audit.hpp`, `cache/sizes.hpp`, the headers of `interop/`, and the other backends.
+/// `cache/describe.hpp`, `cache/audit.hpp`, `cache/sizes.hpp`, `prefix/audit.hpp`, the headers of `interop/`, and the
+/// other backends.
 
 #include <cellar/backend/host.hpp>
 #include <cellar/base/tokens.hpp>
@@ -12,6 +13,7 @@
 #include <cellar/hybrid/hybrid.hpp>
 #include <cellar/layout/layout.hpp>
 #include <cellar/memory/memory.hpp>
+#include <cellar/prefix/prefix_tree.hpp>
 #include <cellar/recurrent/recurrent_memory.hpp>
 #include <cellar/shift/disabled_shift.hpp>
 #include <cellar/shift/frequencies.hpp>

@@ -5,4 +5,5 @@
 
 #include <cellar/cache/fwd.hpp>
 #include <cellar/hybrid/fwd.hpp>
+#include <cellar/prefix/fwd.hpp>
 #include <cellar/recurrent/fwd.hpp>

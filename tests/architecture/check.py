@@ -26,6 +26,7 @@ ROOMS = {
     "cache": ["base", "element", "layout", "window", "shift", "book", "mask", "store", "backend", "memory"],
     "recurrent": ["base", "element", "backend", "memory"],
     "hybrid": ["base", "memory"],
+    "prefix": ["base", "memory"],
     "models": ["base", "element", "layout", "window", "shift", "backend", "cache", "recurrent", "hybrid"],
     "interop": ["base", "element"],
 }

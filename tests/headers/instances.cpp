@@ -5,6 +5,7 @@
 #include <cellar/cache/audit.hpp>
 #include <cellar/cache/describe.hpp>
 #include <cellar/cellar.hpp>
+#include <cellar/prefix/audit.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -64,6 +65,20 @@ struct Work {
     }
 };
 
+template <KeepsPrefixes M>
+Result<void> use_prefixes(M& memory) {
+    const std::vector<std::int32_t> tokens{1};
+    PrefixTree<M> tree{memory, {.usefulness = tokens_for_each_byte}};
+    if (const Result<void> removed = memory.remove({0}, {0}, to_end); !removed) return removed;
+    if (memory.next({0}) == Position{1})
+        if (const Result<void> inserted = tree.insert({0}, tokens); !inserted) return inserted;
+    const PrefixPin pin = tree.pin(tokens);
+    if (tree.match(tokens) != tree.attach({0}, tokens) || !audit(tree).empty()) return Reason::cannot_resume;
+    if (const auto pass = tree.begin(Tokens{{0}, memory.next({0})}); !pass) return pass.error();
+    tree.clear();
+    return {};
+}
+
 /// Every operation once.
 template <Memory M>
 Result<std::int64_t> use(M memory) {
@@ -79,6 +94,8 @@ Result<std::int64_t> use(M memory) {
         memory.defragment();
         static_cast<void>(describe(memory) + audit(memory));
     }
+    if constexpr (KeepsPrefixes<M>)
+        if (const Result<void> used = use_prefixes(memory); !used) return used.error();
     return memory.bytes();
 }
 

@@ -159,6 +159,14 @@ public:
         return {};
     }
 
+    /// True if a sequence that has all tokens below `kept.from` could resume at `p` with the kept ones, after a token
+    /// at p - 1. O(log m).
+    bool can_restore(const KeptCells& kept, Position p) const {
+        return kept.from <= p && p <= kept.to && resumes_if(p, [&](Position begin, Position end) {
+                   return kept.covers(std::max(begin, kept.from), end);
+               });
+    }
+
     /// True if a batch of n tokens would fit, but not in neighbouring cells.
     bool is_too_scattered_for(std::int32_t n) { return table_.is_too_scattered_for(n); }
 
@@ -226,12 +234,17 @@ public:
 private:
     // True if a sequence with the tokens of `runs` below `kept.from`, and the kept ones from there on, can resume at p.
     bool resumes_with(const PositionRuns& runs, const KeptCells& kept, Position p) const {
-        const auto covers = [&](Position begin, Position end) {
+        return resumes_if(p, [&](Position begin, Position end) {
             return runs.covers(begin, std::min(end, kept.from)) && kept.covers(std::max(begin, kept.from), end);
-        };
+        });
+    }
+
+    // The same, where `covers(begin, end)` says which positions have tokens.
+    template <class Covers>
+    bool resumes_if(Position p, Covers covers) const {
         const Position sinks{window_.sinks()};
         const Position oldest = std::min(window_.oldest_visible(p), std::max(p - 1, Position{0}));
-        return covers({0}, std::min(sinks, p)) && covers(std::max(sinks, oldest), p);
+        return covers(Position{0}, std::min(sinks, p)) && covers(std::max(sinks, oldest), p);
     }
 
     static Position next(const SequenceRecord& r) { return r.runs.empty() ? Position{0} : r.runs.last() + 1; }

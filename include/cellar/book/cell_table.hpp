@@ -178,6 +178,11 @@ public:
         kept_.remove(kept);
     }
 
+    /// True if some of the kept cells have no other owner. O(words of 64 cells that they span).
+    bool frees_cells(const KeptCells& kept) const {
+        return count_shared(kept.runs, kept.from, kept.to) < kept.runs.tokens();
+    }
+
     /// Keeps positions from `at` on apart from the others. O(runs). May throw, with nothing changed.
     KeptCellsPointer split(KeptCells& kept, Position at) {
         auto tail = new_kept(kept.runs, at, kept.to, false);

@@ -376,6 +376,13 @@ private:
         state().book.table().finish_restore(restore.sequence, *restore.kept, restore.to);
     }
 
+    bool can_restore(const CellSnapshot& snapshot, Position to) const {
+        return state().book.can_restore(MemoryAccess::kept_in(snapshot, table(), "restore"), to);
+    }
+    bool frees_cells(const CellSnapshot& snapshot) const {
+        return table().frees_cells(MemoryAccess::kept_in(snapshot, table(), "restore"));
+    }
+
     template <class... Parts>
     static std::unique_ptr<State> make_state(const std::source_location& where, Parts&&... parts) {
         const detail::Caller caller{where};

@@ -241,6 +241,10 @@ private:
     auto prepare_restore(Sequence s, const CellSnapshot& snapshot, Position to) {
         return MemoryAccess::prepare_restore(cells_, s, snapshot, to, detail::Resuming::anywhere);
     }
+    bool can_restore(const CellSnapshot& snapshot, Position to) const {
+        return snapshot.from() <= to && to <= snapshot.to();
+    }
+    bool frees_cells(const CellSnapshot& snapshot) const { return MemoryAccess::frees_cells(cells_, snapshot, -1); }
 
     template <class Prepared>
     auto finish(Prepared&& prepared) noexcept {

@@ -243,6 +243,17 @@ private:
         if (prepared) prepared->tokens = batch.tokens();
         return prepared;
     }
+    bool can_restore(const Snapshot& snapshot, Position to) const {
+        return all_of(snapshot, [&](const auto& m, const auto& of_member, int) {
+            return MemoryAccess::can_restore(m, of_member, to);
+        });
+    }
+    bool frees_cells(const Snapshot& snapshot, int member) const {
+        return !all_of(snapshot, [&](const auto& m, const auto& of_member, int i) {
+            return i != member || !MemoryAccess::frees_cells(m, of_member, member);
+        });
+    }
+
     Pass finish(Begin&& begin) { return open(std::move(begin), indices); }
 
     Result<CopyPrefix> prepare_copy_prefix(Sequence from, Sequence to, std::int32_t length) {
@@ -327,6 +338,19 @@ private:
     template <class... Opened>
     Pass make_pass(std::int32_t tokens, Opened... opened) {
         return MemoryAccess::make<Pass>(map_.reference(), tokens, std::move(opened)...);
+    }
+
+    // True if f(member, its snapshot, index) holds for all members that are there.
+    template <class F>
+    bool all_of(const Snapshot& snapshot, F f) const {
+        return all_of(snapshot, f, indices);
+    }
+    template <class F, std::size_t... I>
+    bool all_of(const Snapshot& snapshot, F f, std::index_sequence<I...>) const {
+        const auto holds = [&](const auto& m, const auto& of_member, int i) {
+            return !m || !of_member || f(*m, *of_member, i);
+        };
+        return (holds(std::get<I>(members_), std::get<I>(snapshot.members_), static_cast<int>(I)) && ...);
     }
 
     template <class M>

@@ -46,6 +46,28 @@ struct MemoryAccess {
     static auto prepare_restore(M& m, Sequence s, const Snapshot& snapshot, Position to, Options... options) {
         return m.prepare_restore(s, snapshot, to, options...);
     }
+    /// False if `restore` would refuse this snapshot up to position `to` even for a sequence that has all tokens below
+    /// it. A memory that does not tell accepts nothing but the snapshot's end.
+    template <class M, class Snapshot>
+    static bool can_restore(const M& m, const Snapshot& snapshot, Position to) {
+        if constexpr (requires { m.can_restore(snapshot, to); }) {
+            return m.can_restore(snapshot, to);
+        } else {
+            return to == snapshot.to();
+        }
+    }
+    /// False if the destruction of this snapshot would free no cells of the memory, or of this member of a hybrid. A
+    /// memory that does not tell frees some.
+    template <class M, class Snapshot>
+    static bool frees_cells(const M& m, const Snapshot& snapshot, int member) {
+        if constexpr (requires { m.frees_cells(snapshot, member); }) {
+            return m.frees_cells(snapshot, member);
+        } else if constexpr (requires { m.frees_cells(snapshot); }) {
+            return m.frees_cells(snapshot);
+        } else {
+            return true;
+        }
+    }
     template <class M, class Prepared>
     static auto finish(M& m, Prepared&& prepared) noexcept(noexcept(m.finish(std::forward<Prepared>(prepared)))) {
         return m.finish(std::forward<Prepared>(prepared));

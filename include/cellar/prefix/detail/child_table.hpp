@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+namespace cellar::detail {
+
+/// The children of all nodes of a tree: a hash table from a parent's number and a key to the child. Finding, adding and
+/// removing one is O(1), however many children a node has. Only `reserve` allocates.
+template <class Node>
+class ChildTable {
+public:
+    /// Room for `more` children. O(1) amortised.
+    void reserve(std::size_t more) {
+        std::size_t slots = slots_.empty() ? 16 : slots_.size();
+        while (2 * (size_ + more) > slots) slots *= 2;
+        if (slots == slots_.size()) return;
+        std::vector<Slot> old(slots);
+        std::swap(old, slots_);
+        for (const Slot& slot : old)
+            if (slot.child != nullptr) place(slot);
+    }
+
+    std::size_t size() const { return size_; }
+
+    /// Null if there is no such child.
+    Node* find(std::uint64_t parent, std::uint64_t key) const {
+        if (slots_.empty()) return nullptr;
+        return slots_[index_of(parent, key)].child;
+    }
+
+    /// Needs room.
+    void add(std::uint64_t parent, std::uint64_t key, Node& child) noexcept {
+        place({parent, key, &child});
+        ++size_;
+    }
+
+    /// Another node takes the place of a child.
+    void replace(std::uint64_t parent, std::uint64_t key, Node& child) noexcept {
+        slots_[index_of(parent, key)].child = &child;
+    }
+
+    void remove(std::uint64_t parent, std::uint64_t key) noexcept {
+        std::size_t hole = index_of(parent, key);
+        slots_[hole].child = nullptr;
+        --size_;
+        // Entries behind the hole that would no longer be found move into it.
+        for (std::size_t i = next(hole); slots_[i].child != nullptr; i = next(i)) {
+            const std::size_t home = home_of(slots_[i].parent, slots_[i].key);
+            if (((i - home) & mask()) < ((i - hole) & mask())) continue;
+            slots_[hole] = std::exchange(slots_[i], Slot{});
+            hole = i;
+        }
+    }
+
+    template <class Visit>
+    void for_each(Visit visit) const {
+        for (const Slot& slot : slots_)
+            if (slot.child != nullptr) visit(*slot.child);
+    }
+
+private:
+    struct Slot {
+        std::uint64_t parent = 0;
+        std::uint64_t key = 0;
+        Node* child = nullptr;
+    };
+
+    std::size_t mask() const { return slots_.size() - 1; }
+    std::size_t next(std::size_t i) const { return (i + 1) & mask(); }
+
+    // The finalizer of splitmix64: neighbouring numbers get distant places.
+    std::size_t home_of(std::uint64_t parent, std::uint64_t key) const {
+        std::uint64_t x = parent * 0x9e3779b97f4a7c15U ^ key;
+        x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9U;
+        x = (x ^ x >> 27) * 0x94d049bb133111ebU;
+        return static_cast<std::size_t>(x ^ x >> 31) & mask();
+    }
+
+    // Where the entry is, or the free place where it would be.
+    std::size_t index_of(std::uint64_t parent, std::uint64_t key) const {
+        std::size_t i = home_of(parent, key);
+        while (slots_[i].child != nullptr && (slots_[i].parent != parent || slots_[i].key != key)) i = next(i);
+        return i;
+    }
+
+    void place(const Slot& slot) { slots_[index_of(slot.parent, slot.key)] = slot; }
+
+    std::vector<Slot> slots_; // a power of two, at most half of them in use
+    std::size_t size_ = 0;
+};
+
+} // namespace cellar::detail

@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <cellar/base/contract.hpp>
+#include <cellar/base/ids.hpp>
+#include <cellar/base/result.hpp>
+#include <cellar/memory/two_phase.hpp>
+#include <cellar/prefix/detail/prefix_nodes.hpp>
+#include <cellar/prefix/prefix_limits.hpp>
+#include <cellar/prefix/prefix_statistics.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <new>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+namespace cellar::detail {
+
+/// What a prefix tree has: its nodes, and the snapshots that they own of a memory.
+template <class M>
+class PrefixState {
+public:
+    using Snapshot = SnapshotOf<M>;
+    using Nodes = PrefixNodes<Snapshot>;
+    using Node = typename Nodes::Node;
+    using Walk = typename Nodes::Walk;
+    using Tokens = std::span<const std::int32_t>;
+
+    /// A node, and where in it a sequence could go on.
+    struct Place {
+        Node* node = nullptr;
+        std::int32_t end = 0;
+    };
+
+    PrefixState(M& memory, const PrefixLimits& limits) : memory_{memory}, limits_{limits} {}
+
+    M& memory() const { return memory_; }
+    const Nodes& nodes() const { return nodes_; }
+    std::int64_t snapshots() const { return snapshots_; }
+    PrefixStatistics& counters() { return counters_; }
+    const PrefixStatistics& counters() const { return counters_; }
+    Walk walk(Tokens tokens, std::uint64_t salt) const { return nodes_.walk(tokens, salt); }
+
+    /// The deepest place whose snapshot the memory says it can restore.
+    Place deepest(const Walk& walk) const {
+        Place place = first_place(walk);
+        while (place.node != nullptr && !MemoryAccess::can_restore(memory_, *place.node->snapshot, Position{place.end}))
+            place = above(place);
+        return place;
+    }
+
+    /// Restores as much as possible into s, which is empty. Returns how many tokens it has then.
+    std::int32_t attach(Sequence s, const Walk& walk) {
+        std::int32_t length = 0;
+        for (Place place = deepest(walk); place.node != nullptr; place = above(place)) {
+            if (place.end > length && !restore(s, place, length)) continue;
+            use(*place.node);
+            break;
+        }
+        return length;
+    }
+
+    /// Adds a node that ends where the tokens do, with a snapshot of s, which has these tokens.
+    Result<void> insert(Sequence s, Tokens tokens, std::uint64_t salt) {
+        const Walk walk = nodes_.walk(tokens, salt);
+        const bool ends_here = walk.verified == tokens.size();
+        if (walk.below == nullptr && ends_here) return complete(*walk.last, s);
+        if (walk.below == nullptr) return append(walk, s, tokens, salt);
+        return ends_here ? cut(walk, s) : fork(walk, s, tokens);
+    }
+
+    /// Gives up the least useful node that is not held; where `member` is given, only one whose snapshot leaves free
+    /// cells there. Returns false if there is none. O(log nodes), and O(runs) for each node that frees nothing. This is
+    /// the only function that decides what is given up for want of room.
+    bool make_room(std::optional<int> member) noexcept {
+        Node* found = nullptr;
+        Evictable* skipped = nullptr;
+        while (found == nullptr && nodes_.queue().least() != nullptr) {
+            Node& least = static_cast<Node&>(*nodes_.queue().least());
+            if (has_gained(least)) continue;
+            if (!member || MemoryAccess::frees_cells(memory_, *least.snapshot, *member)) {
+                found = &least;
+            } else {
+                nodes_.queue().remove(least);
+                least.skipped = std::exchange(skipped, &least);
+            }
+        }
+        while (skipped != nullptr) nodes_.queue().add(*std::exchange(skipped, skipped->skipped));
+        if (found == nullptr) return false;
+        floor_ = found->usefulness;
+        give_up(*found);
+        return true;
+    }
+
+private:
+    static Node* nearest_kept(Node* node) {
+        while (node != nullptr && !node->snapshot) node = node->parent;
+        return node;
+    }
+    static Place at_end(Node* node) { return {node, node == nullptr ? 0 : node->end}; }
+    // The places that a walk has found, from the deepest on.
+    static Place first_place(const Walk& walk) {
+        if (walk.below != nullptr && walk.below->snapshot)
+            return {walk.below, static_cast<std::int32_t>(walk.verified)};
+        return at_end(nearest_kept(walk.last));
+    }
+    static Place above(const Place& place) { return at_end(nearest_kept(place.node->parent)); }
+
+    // `length` is how much s has, also if this fails. A chain of snapshots is restored from position 0 on.
+    bool restore(Sequence s, const Place& place, std::int32_t& length) {
+        try {
+            chain_.clear();
+            for (Node* node = place.node; node != nullptr; node = node->base) chain_.push_back(node);
+            for (std::size_t i = chain_.size(); i-- > 0;) {
+                const std::int32_t to = i == 0 ? place.end : chain_[i]->end;
+                if (!memory_.restore(s, *chain_[i]->snapshot, Position{to})) return false;
+                length = to;
+            }
+            return true;
+        } catch (const std::bad_alloc&) {
+            return false;
+        }
+    }
+
+    PrefixUse use_of(Node& node) const {
+        const Node* const above = nearest_kept(node.parent);
+        return {node.last_used, node.end - (above == nullptr ? 0 : above->end), bytes_of(*node.snapshot), node.floor};
+    }
+    static std::int64_t bytes_of(const Snapshot& snapshot) {
+        if constexpr (requires { snapshot.bytes(); }) {
+            return snapshot.bytes();
+        } else if constexpr (requires { snapshot.tokens(); }) {
+            return snapshot.tokens();
+        } else {
+            return 1;
+        }
+    }
+
+    // The node was used, and with it those that it needs.
+    void use(Node& used) noexcept {
+        ++clock_;
+        for (Node* node = &used; node != nullptr; node = node->base) {
+            node->last_used = clock_;
+            node->floor = floor_;
+            node->usefulness = limits_.usefulness(use_of(*node));
+            nodes_.queue().update(*node);
+        }
+    }
+    // What lies above a node may have been given up since the node was used.
+    bool has_gained(Node& node) noexcept {
+        const double now = limits_.usefulness(use_of(node));
+        if (!(now > node.usefulness)) return false;
+        node.usefulness = now;
+        nodes_.queue().update(node);
+        return true;
+    }
+
+    void give_up(Node& node) noexcept {
+        nodes_.queue().remove(node);
+        node.holds = 1;
+        node.snapshot.reset();
+        --snapshots_;
+        if (node.base != nullptr) EvictionQueue::release(*std::exchange(node.base, nullptr));
+        nodes_.prune(node);
+        ++counters_.evictions;
+    }
+
+    // Where the next snapshot below `parent` begins.
+    static Position begin_below(Node* parent) {
+        const Node* const kept = nearest_kept(parent);
+        return {kept == nullptr ? 0 : kept->end};
+    }
+
+    // The node needs the snapshot of the node above it that ends where its own begins.
+    void find_base(Node& node) noexcept {
+        Node* const before = node.base;
+        const std::int32_t from = node.snapshot->from().value;
+        Node* base = from == 0 ? nullptr : node.parent;
+        while (base != nullptr && base->end != from) base = base->parent;
+        node.base = base;
+        if (base != nullptr) EvictionQueue::hold(*base);
+        if (before != nullptr) EvictionQueue::release(*before);
+    }
+
+    void keep(Node& node, Snapshot&& snapshot) noexcept {
+        node.snapshot.emplace(std::move(snapshot));
+        ++snapshots_;
+        find_base(node);
+        EvictionQueue::release(node);
+        use(node);
+    }
+
+    Result<void> complete(Node& node, Sequence s) {
+        if (!node.snapshot) {
+            auto snapshot = memory_.snapshot(s, begin_below(node.parent), Position{node.end});
+            if (!snapshot) return snapshot.error();
+            keep(node, *std::move(snapshot));
+        }
+        use(node);
+        return {};
+    }
+
+    Result<void> append(const Walk& walk, Sequence s, Tokens tokens, std::uint64_t salt) {
+        nodes_.reserve(2);
+        auto root = walk.last == nullptr ? nodes_.make({}) : nullptr;
+        auto leaf = nodes_.make(tokens.subspan(walk.verified));
+        auto snapshot = memory_.snapshot(s, begin_below(walk.last), end_of(tokens));
+        if (!snapshot) return snapshot.error();
+        Node& parent = root == nullptr ? *walk.last : nodes_.add_root(std::move(root), salt);
+        keep(nodes_.add(std::move(leaf), parent), *std::move(snapshot));
+        return {};
+    }
+
+    // The tokens end within the edge of a node. If the memory divides the node's snapshot, that of s is not needed.
+    Result<void> cut(const Walk& walk, Sequence s) {
+        nodes_.reserve(1);
+        auto upper = first_part(walk);
+        std::optional<Snapshot> tail;
+        std::optional<Snapshot> head;
+        if (!split(walk, tail)) {
+            auto snapshot = memory_.snapshot(s, begin_below(walk.last), end_of(walk));
+            if (!snapshot) return snapshot.error();
+            head.emplace(*std::move(snapshot));
+        }
+        divide(*walk.below, std::move(upper), std::move(head), std::move(tail));
+        return {};
+    }
+
+    // The tokens leave the edge of a node. Where its snapshot cannot be divided, that of s up to there takes its place,
+    // if s still remembers what it takes.
+    Result<void> fork(const Walk& walk, Sequence s, Tokens tokens) {
+        nodes_.reserve(2);
+        auto upper = first_part(walk);
+        auto leaf = nodes_.make(tokens.subspan(walk.verified));
+        auto snapshot = memory_.snapshot(s, end_of(walk), end_of(tokens));
+        if (!snapshot) return snapshot.error();
+        std::optional<Snapshot> kept{*std::move(snapshot)};
+        std::optional<Snapshot> tail;
+        std::optional<Snapshot> head;
+        if (!split(walk, tail)) {
+            const Position begin = begin_below(walk.last);
+            if (auto first = memory_.snapshot(s, begin, end_of(walk))) {
+                head.emplace(*std::move(first));
+            } else if (kept->from() == end_of(walk)) {
+                kept.reset();
+                auto whole = memory_.snapshot(s, begin, end_of(tokens));
+                if (!whole) return whole.error();
+                kept.emplace(*std::move(whole));
+            }
+        }
+        Node& parent = divide(*walk.below, std::move(upper), std::move(head), std::move(tail));
+        keep(nodes_.add(std::move(leaf), parent), *std::move(kept));
+        return {};
+    }
+
+    static Position end_of(const Walk& walk) { return {static_cast<std::int32_t>(walk.verified)}; }
+    static Position end_of(Tokens tokens) { return {static_cast<std::int32_t>(tokens.size())}; }
+
+    std::unique_ptr<Node> first_part(const Walk& walk) {
+        const auto count = walk.verified - static_cast<std::size_t>(walk.below->begin());
+        return nodes_.make(Tokens{walk.below->tokens}.first(count));
+    }
+
+    // The snapshot of the node keeps what lies before the end of the walk, `tail` gets the rest.
+    bool split(const Walk& walk, std::optional<Snapshot>& tail) {
+        if constexpr (requires(Snapshot & snapshot) { memory_.split(snapshot, Position{}); }) {
+            if (!walk.below->snapshot) return false;
+            auto rest = memory_.split(*walk.below->snapshot, end_of(walk));
+            if (rest) tail.emplace(*std::move(rest));
+        }
+        return tail.has_value();
+    }
+
+    Node& divide(Node& lower, std::unique_ptr<Node> first_part, std::optional<Snapshot> head,
+                 std::optional<Snapshot> tail) noexcept {
+        Node& upper = nodes_.divide(lower, std::move(first_part));
+        const bool is_split = tail.has_value();
+        if (is_split) {
+            head.emplace(*std::move(lower.snapshot));
+            lower.snapshot.emplace(*std::move(tail));
+        }
+        if (head) keep(upper, *std::move(head));
+        if (is_split) find_base(lower);
+        return upper;
+    }
+
+    M& memory_;
+    PrefixLimits limits_;
+    Nodes nodes_;
+    PrefixStatistics counters_;
+    std::int64_t snapshots_ = 0;
+    std::uint64_t clock_ = 0;
+    double floor_ = 0;
+    std::vector<Node*> chain_; // scratch memory of restore
+};
+
+} // namespace cellar::detail

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <cellar/base/named_only.hpp>
+
+#include <algorithm>
+#include <cstdint>
+
+namespace cellar {
+
+/// What is known about a node of a prefix tree when its usefulness is weighed.
+struct PrefixUse {
+    std::uint64_t last_used; ///< counts the uses of all nodes: the larger, the later
+    std::int32_t tokens;     ///< that would have to be computed again without it, up to its end
+    std::int64_t bytes;      ///< that its snapshot owns; in tokens, if the snapshot tells only these
+    double floor;            ///< usefulness of the node that had been given up last when this one was used
+};
+
+/// How useful a node is. Those of the least usefulness are given up first. It is computed when a node is used, and
+/// again before the node is given up. It depends on nothing but its argument.
+using Usefulness = double (*)(const PrefixUse&);
+
+/// The node that was not used for the longest time is given up first.
+inline double least_recently_used(const PrefixUse& use) {
+    return static_cast<double>(use.last_used);
+}
+
+/// The node that saves the fewest tokens for each byte is given up first. With each node that is given up, the others
+/// age (GreedyDual-Size; Cao and Irani 1997).
+inline double tokens_for_each_byte(const PrefixUse& use) {
+    return use.floor + static_cast<double>(use.tokens) / static_cast<double>(std::max<std::int64_t>(use.bytes, 1));
+}
+
+struct PrefixLimits {
+    NamedOnly named_only{};
+    Usefulness usefulness = least_recently_used;
+};
+
+} // namespace cellar

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <cellar/base/batch.hpp>
+#include <cellar/base/contract.hpp>
+#include <cellar/base/ids.hpp>
+#include <cellar/base/result.hpp>
+#include <cellar/memory/two_phase.hpp>
+#include <cellar/prefix/detail/prefix_state.hpp>
+#include <cellar/prefix/fwd.hpp>
+#include <cellar/prefix/prefix_limits.hpp>
+#include <cellar/prefix/prefix_pin.hpp>
+#include <cellar/prefix/prefix_statistics.hpp>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <source_location>
+#include <span>
+#include <utility>
+
+namespace cellar {
+
+/// Finds what a memory has computed before for the first tokens of a sequence, so that it is not computed again: a
+/// radix tree over tokens, whose nodes own snapshots of the memory. Every memory with snapshots can have one: `Cache`,
+/// `RecurrentMemory`, `Hybrid`.
+///
+/// Token i of a list has position i. A salt is any number that stands for what the tokens do not say and that changes
+/// what is computed (an adapter, the images of a prompt): prefixes with different salts never match.
+///
+/// The nodes own cells or slots in place, as sequences do, until `begin` needs room. The memory stays where it is and
+/// lives longer than the tree. Movable, not copyable. One thread may use both at a time.
+template <KeepsPrefixes M>
+class PrefixTree {
+    using State = detail::PrefixState<M>;
+
+public:
+    using memory_type = M;
+    /// A list of tokens, such as a `std::vector<std::int32_t>`.
+    using Tokens = std::span<const std::int32_t>;
+
+    explicit PrefixTree(M& memory, const PrefixLimits& limits = {},
+                        const std::source_location& where = std::source_location::current())
+        : state_{make_state(where, memory, limits)} {}
+
+    /// s, which has no tokens, gets the longest prefix of these that the tree has and that the memory can restore: its
+    /// next token is that at `length`. No data moves. Never refuses or throws for want of memory: then the prefix is a
+    /// shorter one. What a model needs its output for must be computed: to have that of the last token, leave it out of
+    /// the list. O(tokens compared + nodes passed + what `restore` costs for each snapshot on the way).
+    PrefixMatch attach(Sequence s, Tokens tokens, std::uint64_t salt = 0,
+                       const std::source_location& where = std::source_location::current()) {
+        const detail::Caller caller{where};
+        State& own = state();
+        const Position next = own.memory().next(s);
+        CELLAR_EXPECTS(next == Position{0}, "attach: sequence ", s, " has ", next, " tokens, expected an empty one");
+        const auto walk = own.walk(tokens, salt);
+        const PrefixMatch match{own.attach(s, walk), static_cast<std::int32_t>(walk.verified)};
+        count(tokens, match);
+        return match;
+    }
+
+    /// What `attach` would attach, if there is memory for it. Changes nothing. O(tokens compared + nodes passed).
+    PrefixMatch match(Tokens tokens, std::uint64_t salt = 0,
+                      const std::source_location& where = std::source_location::current()) const {
+        const detail::Caller caller{where};
+        const auto walk = state().walk(tokens, salt);
+        return {state().deepest(walk).end, static_cast<std::int32_t>(walk.verified)};
+    }
+
+    /// Keeps what s remembers of these tokens, which are its first ones. No data moves, and no cell is needed. If the
+    /// tree has them already, only marks them as used. Refuses as `snapshot` of the memory does, or throws
+    /// `std::bad_alloc`, with nothing changed; but for `too_many_snapshots` it gives up others first. Call it where
+    /// others may go on: at the end of a prompt, of a turn. Windows and recurrent states are kept only there, and where
+    /// two lists part if s still remembers that point. O(tokens compared + tokens added + nodes passed + what
+    /// `snapshot` and `split` cost), amortised.
+    Result<void> insert(Sequence s, Tokens tokens, std::uint64_t salt = 0,
+                        const std::source_location& where = std::source_location::current()) {
+        const detail::Caller caller{where};
+        State& own = state();
+        const Position next = own.memory().next(s);
+        CELLAR_EXPECTS(tokens.size() <= static_cast<std::size_t>(next.value), "insert: ", tokens.size(),
+                       " tokens, expected at most the ", next, " of sequence ", s);
+        if (tokens.empty()) return {};
+        while (true) {
+            const Result<void> inserted = own.insert(s, tokens, salt);
+            if (inserted || inserted.error() != Reason::too_many_snapshots || !own.make_room({})) return inserted;
+        }
+    }
+
+    /// Keeps the prefix that `match` finds from being given up, as long as the pin exists. The pin of a prefix without
+    /// tokens pins nothing. O(tokens compared + nodes passed); allocates nothing.
+    [[nodiscard]] PrefixPin pin(Tokens tokens, std::uint64_t salt = 0,
+                                const std::source_location& where = std::source_location::current()) {
+        const detail::Caller caller{where};
+        const auto place = state().deepest(state().walk(tokens, salt));
+        if (place.node == nullptr) return {};
+        return MemoryAccess::make<PrefixPin>(*place.node, place.end);
+    }
+
+    /// `begin` of the memory. As long as that refuses with `full`, gives up the least useful prefix that frees cells:
+    /// none that is pinned, that a longer one needs, or whose cells all belong to sequences too. Costs a `begin` for
+    /// each, and O(log nodes).
+    Result<PassOf<M>> begin(const Batch& batch, const std::source_location& where = std::source_location::current()) {
+        const detail::Caller caller{where};
+        State& own = state();
+        while (true) {
+            Result<PassOf<M>> pass = own.memory().begin(batch);
+            if (pass || pass.error() != Reason::full || !own.make_room(pass.error().member)) return pass;
+        }
+    }
+
+    /// Gives up the least useful prefix that is neither pinned nor needed by a longer one. Returns false if there is
+    /// none. O(log nodes + what the memory needs to give up a snapshot).
+    bool evict(const std::source_location& where = std::source_location::current()) {
+        const detail::Caller caller{where};
+        return state().make_room({});
+    }
+
+    /// Gives up everything that is not pinned.
+    void clear(const std::source_location& where = std::source_location::current()) {
+        while (evict(where)) {}
+    }
+
+    M& memory() const { return state().memory(); }
+
+    PrefixStatistics statistics() const {
+        PrefixStatistics statistics = state().counters();
+        statistics.nodes = static_cast<std::int64_t>(state().nodes().size()) - state().nodes().roots();
+        statistics.snapshots = state().snapshots();
+        statistics.tokens = state().nodes().tokens();
+        return statistics;
+    }
+
+private:
+    friend struct MemoryAccess;
+
+    static std::unique_ptr<State> make_state(const std::source_location& where, M& memory, const PrefixLimits& limits) {
+        const detail::Caller caller{where};
+        CELLAR_EXPECTS(limits.usefulness != nullptr, "limits: no function for the usefulness, expected one");
+        return std::make_unique<State>(memory, limits);
+    }
+
+    void count(Tokens tokens, const PrefixMatch& match) {
+        if (tokens.empty()) return;
+        PrefixStatistics& counters = state().counters();
+        const auto asked = static_cast<std::int32_t>(tokens.size());
+        ++(match.length == asked ? counters.hits : match.length > 0 ? counters.partial_hits : counters.misses);
+        counters.tokens_asked += asked;
+        counters.tokens_attached += match.length;
+    }
+
+    State& state() { return const_cast<State&>(std::as_const(*this).state()); }
+    const State& state() const {
+        CELLAR_EXPECTS(state_ != nullptr, "the tree was moved from, expected one that was not");
+        return *state_;
+    }
+
+    std::unique_ptr<State> state_;
+};
+
+} // namespace cellar

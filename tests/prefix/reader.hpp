@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include "../hybrid/toy.hpp"
+#include <cellar/prefix/audit.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+// Prefix trees of memories whose tokens are numbers: see ../hybrid/toy.hpp.
+
+namespace prefix_test {
+
+using cellar::Position;
+using cellar::PrefixMatch;
+using cellar::PrefixTree;
+using cellar::Reason;
+using cellar::Sequence;
+
+using List = std::vector<std::int32_t>;
+
+inline List operator+(List a, const List& b) {
+    a.insert(a.end(), b.begin(), b.end());
+    return a;
+}
+/// count numbers from `first` on.
+inline List numbers(int first, int count) {
+    List list;
+    for (int i = 0; i < count; ++i) list.push_back(first + i);
+    return list;
+}
+inline List first(int count, const List& list) {
+    return {list.begin(), list.begin() + count};
+}
+
+/// Commits the tokens of s behind those that it has, in batches of at most 8. `begin(batch)` opens each pass. Returns
+/// false if one was refused.
+template <class M, class Begin>
+bool compute(M& memory, Begin begin, int s, const List& list) {
+    for (std::size_t at = static_cast<std::size_t>(memory.next({s}).value); at < list.size(); at += 8) {
+        toy::Text text;
+        for (std::size_t i = at; i < std::min(at + 8, list.size()); ++i)
+            text.push_back({s, static_cast<int>(i), list[i]});
+        auto pass = begin(toy::batch_of(text));
+        if (!pass) return false;
+        for (int layer = 0; layer < memory.layers(); ++layer) pass->visit(layer, toy::Work{text});
+        pass->commit();
+    }
+    return true;
+}
+template <class M>
+bool compute(M& memory, int s, const List& list) {
+    return compute(
+        memory, [&](const cellar::Tokens& batch) { return memory.begin(batch); }, s, list);
+}
+template <class M>
+bool compute(PrefixTree<M>& tree, int s, const List& list) {
+    return compute(
+        tree.memory(), [&](const cellar::Tokens& batch) { return tree.begin(batch); }, s, list);
+}
+
+/// What a sequence lacks of these tokens, or has of others; empty if it has them.
+template <class M>
+std::string lacks(M& memory, int s, const List& list) {
+    const auto end = static_cast<std::int32_t>(list.size());
+    if (memory.next({s}) != Position{end}) return "ends at " + std::to_string(memory.next({s}).value);
+    if (!memory.can_resume({s}, {end})) return "cannot resume";
+    if constexpr (requires { memory.template member<toy::Full>(); }) {
+        return lacks(memory.template member<toy::Full>(), s, list)
+               + lacks(memory.template member<toy::Sliding>(), s, list)
+               + lacks(memory.template member<toy::Recurrent>(), s, list);
+    } else if constexpr (requires { memory.kept({s}); }) {
+        if (end == 0) return "";
+        const auto value = static_cast<int>(memory.template view<toy::Hash>(0, memory.state({s}))(0));
+        return value == toy::folded({list.begin(), list.end()}) ? "" : "the state is of other tokens";
+    } else {
+        std::string wrong;
+        auto pass = memory.reserve(1);
+        memory.visit_cells({s}, [&](Position p, cellar::Cell cell, int count) {
+            for (int i = 0; i < count; ++i)
+                if (static_cast<std::int32_t>(pass.keys(0)(cell + i, 0, 0))
+                    != list[static_cast<std::size_t>(p.value + i)])
+                    wrong = "another token at " + std::to_string(p.value + i);
+        });
+        return wrong;
+    }
+}
+
+/// s computes these tokens as a server would: what the tree has, is not computed again. Then they are inserted.
+template <class M>
+PrefixMatch serve(PrefixTree<M>& tree, int s, const List& list, std::uint64_t salt = 0) {
+    const PrefixMatch match = tree.attach({s}, list, salt);
+    CHECK(lacks(tree.memory(), s, first(match.length, list)) == "");
+    CHECK(compute(tree, s, list));
+    CHECK(lacks(tree.memory(), s, list) == "");
+    CHECK(tree.insert({s}, list, salt));
+    CHECK(audit(tree) == "");
+    return match;
+}
+template <class M>
+void leave(PrefixTree<M>& tree, int s) {
+    CHECK(tree.memory().remove({s}, {0}, cellar::to_end));
+}
+
+inline toy::Full full(std::int32_t cells, std::int32_t sequences = 4) {
+    return toy::Full{{2, 1, 1}, {.sequences = sequences, .cells = cells, .batch = 8}};
+}
+/// A token sees four, and two more than that are kept.
+inline toy::Sliding sliding(std::int32_t cells = 100, std::int32_t retention = 6) {
+    return toy::Sliding{{4, 1, 1},
+                        {.sequences = 4, .capacity = 100, .cells = cells, .batch = 8},
+                        cellar::SlidingWindow<4>{{.retention = retention}}};
+}
+inline toy::Recurrent recurrent(std::int32_t snapshots, std::int32_t rollback = 0) {
+    return toy::Recurrent{{1, {{1}}}, {.sequences = 4, .batch = 8, .rollback = rollback, .snapshots = snapshots}};
+}
+inline toy::Memory hybrid(std::int32_t snapshots, std::int32_t cells = 100, std::int32_t rollback = 0) {
+    return toy::Memory{toy::layers, sliding(), full(cells), recurrent(snapshots, rollback)};
+}
+
+} // namespace prefix_test

@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+// Prefix trees of memories that do not remember everything.
+#include "reader.hpp"
+
+#include <doctest/doctest.h>
+
+#include <optional>
+
+using namespace cellar;
+using namespace prefix_test;
+
+namespace {
+
+const List prompt = numbers(100, 20);
+const List question = prompt + numbers(200, 5);
+const List other_question = prompt + numbers(300, 7);
+const List third_question = prompt + numbers(400, 3);
+
+} // namespace
+
+TEST_CASE("a window is attached where it is complete") {
+    toy::Sliding memory = sliding();
+    PrefixTree tree{memory};
+    serve(tree, 0, question); // the tree has positions 19 to 24
+    CHECK(tree.match(question + List{1}) == PrefixMatch{25, 25});
+    CHECK(tree.attach({1}, question + List{1}) == PrefixMatch{25, 25});
+    CHECK(lacks(memory, 1, question) == "");
+    CHECK(tree.match(first(24, question)) == PrefixMatch{24, 24});
+    CHECK(tree.attach({2}, first(23, question) + List{1}) == PrefixMatch{23, 23});
+    CHECK(lacks(memory, 2, first(23, question)) == "");
+    CHECK(tree.match(other_question) == PrefixMatch{0, 20}); // needs position 16
+    CHECK(tree.attach({3}, other_question) == PrefixMatch{0, 20});
+    CHECK(memory.next({3}) == Position{0});
+}
+
+TEST_CASE("a window that has forgotten nothing is attached anywhere, and divided") {
+    toy::Sliding memory = sliding();
+    PrefixTree tree{memory};
+    serve(tree, 0, numbers(0, 6));
+    CHECK(serve(tree, 1, numbers(0, 3) + numbers(50, 10)).length == 3);
+    CHECK(tree.statistics().snapshots == 3);
+    CHECK(tree.attach({2}, numbers(0, 6)).length == 6);
+    CHECK(tree.attach({3}, numbers(0, 3)).length == 3);
+    CHECK(lacks(memory, 2, numbers(0, 6)) == "");
+}
+
+TEST_CASE("a recurrent state is attached at exactly its position") {
+    toy::Recurrent memory = recurrent(10);
+    PrefixTree tree{memory};
+    serve(tree, 0, question);
+    CHECK(tree.match(question + List{1}) == PrefixMatch{25, 25});
+    CHECK(serve(tree, 1, question + List{1}) == PrefixMatch{25, 25});
+    CHECK(tree.attach({2}, first(24, question)) == PrefixMatch{0, 24});
+    CHECK(tree.attach({2}, other_question) == PrefixMatch{0, 20});
+    REQUIRE(compute(memory, 2, prompt));
+    REQUIRE(tree.insert({2}, prompt));
+    CHECK(audit(tree) == "");
+    CHECK(serve(tree, 3, other_question) == PrefixMatch{20, 20});
+}
+
+TEST_CASE("where two lists part, the second sequence's own state is kept if it has one there") {
+    for (const bool remembers : {true, false}) {
+        toy::Recurrent memory = recurrent(10, remembers ? 7 : 6);
+        PrefixTree tree{memory};
+        serve(tree, 0, question);
+        CHECK(serve(tree, 1, other_question) == PrefixMatch{0, 20});
+        CHECK(tree.statistics().nodes == 3);
+        CHECK(tree.statistics().snapshots == (remembers ? 3 : 2));
+        CHECK(serve(tree, 2, third_question) == PrefixMatch{remembers ? 20 : 0, 20});
+        CHECK(tree.statistics().nodes == 4);
+    }
+}
+
+TEST_CASE("a point where lists part gets a snapshot when it is inserted") {
+    toy::Recurrent memory = recurrent(10);
+    PrefixTree tree{memory};
+    serve(tree, 0, question);
+    serve(tree, 1, other_question);
+    CHECK(tree.statistics().snapshots == 2);
+    CHECK(serve(tree, 2, prompt) == PrefixMatch{0, 20});
+    CHECK(tree.statistics().snapshots == 3);
+    CHECK(tree.statistics().nodes == 3);
+    CHECK(serve(tree, 3, third_question) == PrefixMatch{20, 20});
+    leave(tree, 0);
+    CHECK(tree.attach({0}, other_question) == PrefixMatch{27, 27});
+}
+
+TEST_CASE("a hybrid is attached at the deepest point that all members can restore") {
+    toy::Memory memory = hybrid(10);
+    PrefixTree tree{memory};
+    REQUIRE(compute(memory, 0, prompt));
+    REQUIRE(tree.insert({0}, prompt));
+    serve(tree, 1, question);
+    CHECK(tree.match(first(24, question)) == PrefixMatch{20, 24});
+    CHECK(tree.attach({2}, first(24, question)) == PrefixMatch{20, 24});
+    CHECK(lacks(memory, 2, prompt) == "");
+    CHECK(serve(tree, 3, other_question) == PrefixMatch{20, 20});
+    leave(tree, 2);
+    CHECK(tree.attach({2}, question) == PrefixMatch{25, 25});
+    CHECK(lacks(memory, 2, question) == "");
+    CHECK(audit(memory.member<toy::Full>()) == "");
+}
+
+TEST_CASE("the snapshots of a chat follow one another, and each owns only what is new") {
+    toy::Memory memory = hybrid(10, 60);
+    PrefixTree tree{memory};
+    List chat;
+    for (int turn = 0; turn < 5; ++turn) {
+        chat = chat + numbers(100 * turn, 10);
+        CHECK(serve(tree, turn % 2, chat).length == 10 * turn);
+        leave(tree, turn % 2);
+    }
+    CHECK(memory.member<toy::Full>().statistics().free == 10);
+    CHECK(memory.member<toy::Full>().statistics().shared == 0);
+    CHECK(tree.attach({3}, chat) == PrefixMatch{50, 50});
+    CHECK(lacks(memory, 3, chat) == "");
+}
+
+TEST_CASE("a hybrid that cannot be divided keeps both branches whole") {
+    toy::Memory memory = hybrid(10);
+    PrefixTree tree{memory};
+    serve(tree, 0, question);
+    CHECK(serve(tree, 1, other_question) == PrefixMatch{0, 20});
+    CHECK(tree.statistics().nodes == 3);
+    CHECK(tree.statistics().snapshots == 2);
+    CHECK(serve(tree, 2, prompt) == PrefixMatch{0, 20}); // the point where they part
+    CHECK(serve(tree, 3, question + List{1}) == PrefixMatch{25, 25});
+    for (int s = 0; s < 4; ++s) leave(tree, s);
+    CHECK(tree.attach({0}, other_question) == PrefixMatch{27, 27});
+    CHECK(lacks(memory, 0, other_question) == "");
+    CHECK(tree.attach({1}, third_question) == PrefixMatch{20, 20});
+    CHECK(lacks(memory, 1, prompt) == "");
+}
+
+TEST_CASE("where two lists part, a hybrid keeps the second sequence's own part if all members remember it") {
+    toy::Memory memory{toy::layers, sliding(100, 20), full(100), recurrent(10, 7)};
+    PrefixTree tree{memory};
+    serve(tree, 0, question);
+    CHECK(serve(tree, 1, other_question) == PrefixMatch{0, 20});
+    CHECK(tree.statistics().snapshots == 3);
+    CHECK(serve(tree, 2, third_question) == PrefixMatch{20, 20});
+    CHECK(memory.member<toy::Full>().statistics().free == 100 - 25 - 27 - 3);
+}
+
+TEST_CASE("a snapshot that the memory refuses leaves the tree as it was") {
+    toy::Recurrent memory = recurrent(10);
+    PrefixTree tree{memory};
+    REQUIRE(compute(memory, 0, question));
+    CHECK(tree.insert({0}, prompt).error() == Reason::cannot_rewind); // its state is further on
+    CHECK(tree.statistics().nodes == 0);
+    REQUIRE(tree.insert({0}, question));
+    CHECK(tree.insert({0}, prompt).error() == Reason::cannot_rewind);
+    CHECK(tree.insert({0}, prompt + numbers(300, 2)).error() == Reason::cannot_rewind);
+    CHECK(tree.insert({0}, prompt, 5).error() == Reason::cannot_rewind);
+    CHECK(tree.statistics().nodes == 1);
+    CHECK(tree.statistics().evictions == 0);
+    CHECK(audit(tree) == "");
+}
+
+TEST_CASE("where there are too many snapshots, the least useful one makes room") {
+    toy::Recurrent memory = recurrent(2);
+    PrefixTree tree{memory};
+    serve(tree, 0, question);
+    serve(tree, 1, numbers(0, 9));
+    leave(tree, 0);
+    CHECK(tree.attach({0}, question).length == 25); // used later than the other one
+    CHECK(serve(tree, 2, numbers(50, 9)).length == 0);
+    CHECK(tree.statistics().evictions == 1);
+    CHECK(tree.match(question).length == 25);
+    CHECK(tree.match(numbers(0, 9)) == PrefixMatch{0, 0});
+    const PrefixPin one = tree.pin(question);
+    const PrefixPin two = tree.pin(numbers(50, 9));
+    REQUIRE(compute(memory, 3, numbers(0, 9)));
+    CHECK(tree.insert({3}, numbers(0, 9)).error() == Reason::too_many_snapshots);
+    CHECK(tree.statistics().snapshots == 2);
+    CHECK(audit(tree) == "");
+}
+
+TEST_CASE("a chat of a recurrent memory goes on with a single snapshot") {
+    toy::Memory memory = hybrid(1);
+    PrefixTree tree{memory};
+    List chat;
+    for (int turn = 0; turn < 5; ++turn) {
+        chat = chat + numbers(100 * turn, 10);
+        CHECK(serve(tree, turn % 2, chat).length == 10 * turn);
+        leave(tree, turn % 2);
+        CHECK(tree.statistics().nodes == 1);
+        CHECK(tree.statistics().tokens == 10 * (turn + 1));
+    }
+}
+
+TEST_CASE("a node without a snapshot and with one child is joined to the child") {
+    toy::Recurrent memory = recurrent(3);
+    PrefixTree tree{memory};
+    serve(tree, 0, question);
+    serve(tree, 1, other_question);
+    CHECK(tree.statistics().nodes == 3);
+    serve(tree, 2, prompt);
+    CHECK(tree.statistics().nodes == 3);
+    CHECK(tree.evict()); // question
+    CHECK(tree.statistics().nodes == 2);
+    CHECK(tree.evict()); // other question
+    CHECK(tree.statistics().nodes == 1);
+    CHECK(tree.match(other_question) == PrefixMatch{20, 20});
+    CHECK(audit(tree) == "");
+    serve(tree, 3, third_question);
+    CHECK(tree.evict()); // the prompt, which the question does not need
+    CHECK(tree.statistics().nodes == 1);
+    CHECK(tree.statistics().tokens == 23);
+    CHECK(tree.match(third_question) == PrefixMatch{23, 23});
+    CHECK(audit(tree) == "");
+    CHECK(tree.evict());
+    CHECK_FALSE(tree.evict());
+    CHECK(tree.statistics().nodes == 0);
+}

@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+// What a prefix tree gives up for want of room, and in which order.
+#include "reader.hpp"
+
+#include <doctest/doctest.h>
+
+#include <optional>
+#include <utility>
+#include <vector>
+
+using namespace cellar;
+using namespace prefix_test;
+
+namespace {
+
+/// The n-th of several lists of 10 tokens that have nothing in common.
+List topic(int n) {
+    return numbers(1000 * n, 10);
+}
+
+/// Inserts lists, computed by sequence 0, which then leaves.
+template <class M>
+void insert(PrefixTree<M>& tree, const std::vector<List>& lists) {
+    for (const List& list : lists) {
+        CHECK(tree.attach({0}, list).length < static_cast<std::int32_t>(list.size()));
+        REQUIRE(compute(tree, 0, list));
+        REQUIRE(tree.insert({0}, list));
+        leave(tree, 0);
+        REQUIRE(audit(tree) == "");
+    }
+}
+
+template <class M>
+std::vector<int> topics_in(const PrefixTree<M>& tree, int count) {
+    std::vector<int> found;
+    for (int n = 0; n < count; ++n)
+        if (tree.match(topic(n)).length == 10) found.push_back(n);
+    return found;
+}
+
+} // namespace
+
+TEST_CASE("a full memory gives up what was not used for the longest time") {
+    toy::Full memory = full(40);
+    PrefixTree tree{memory};
+    insert(tree, {topic(0), topic(1), topic(2), topic(3)});
+    CHECK(memory.statistics().free == 0);
+    CHECK(tree.attach({1}, topic(0)).length == 10); // used, and not in use any more
+    leave(tree, 1);
+    REQUIRE(compute(tree, 2, topic(7)));
+    CHECK(topics_in(tree, 4) == std::vector{0, 2, 3});
+    CHECK(tree.statistics().evictions == 1);
+    REQUIRE(compute(tree, 2, topic(7) + List{1}));
+    CHECK(topics_in(tree, 4) == std::vector{0, 3});
+    CHECK(audit(tree) == "");
+    CHECK(audit(memory) == "");
+}
+
+TEST_CASE("begin refuses when nothing is left to give up") {
+    toy::Full memory = full(20);
+    PrefixTree tree{memory};
+    insert(tree, {topic(0)});
+    REQUIRE(compute(tree, 1, topic(1) + topic(2)));
+    CHECK(tree.statistics().snapshots == 0);
+    CHECK(tree.begin(Tokens{{1}, {20}}).error() == Reason::full);
+    CHECK(tree.begin(Tokens{{2}, {3}}).error() == Reason::not_next);
+    CHECK(tree.begin(Tokens{{2}, {0}, 9}).error() == Reason::batch_too_long);
+    CHECK(audit(tree) == "");
+}
+
+TEST_CASE("other refusals of begin give up nothing") {
+    toy::Full memory = full(20);
+    PrefixTree tree{memory};
+    insert(tree, {topic(0), topic(1)});
+    CHECK(tree.begin(Tokens{{2}, {3}}).error() == Reason::not_next);
+    CHECK(tree.begin(Tokens{{2}, {0}, 9}).error() == Reason::batch_too_long);
+    CHECK(tree.statistics().evictions == 0);
+}
+
+TEST_CASE("a prefix that sequences have too is not given up, because that would free nothing") {
+    toy::Full memory = full(30);
+    PrefixTree tree{memory};
+    insert(tree, {topic(0), topic(1)});
+    CHECK(tree.attach({1}, topic(0)).length == 10);
+    REQUIRE(compute(tree, 2, topic(5) + topic(6)));
+    CHECK(topics_in(tree, 2) == std::vector{0}); // though it is the one that was used earlier
+    CHECK(tree.begin(Tokens{{2}, {20}}).error() == Reason::full);
+    CHECK(topics_in(tree, 2) == std::vector{0});
+    leave(tree, 1);
+    CHECK(tree.begin(Tokens{{2}, {20}}));
+    CHECK(topics_in(tree, 2).empty());
+}
+
+TEST_CASE("a prefix is not given up before the longer ones that need it") {
+    toy::Full memory = full(40);
+    PrefixTree tree{memory};
+    insert(tree, {topic(0), topic(0) + numbers(50, 10), topic(0) + numbers(70, 10)});
+    CHECK(tree.evict());
+    CHECK(tree.match(topic(0) + numbers(50, 10)).length == 10);
+    CHECK(tree.match(topic(0) + numbers(70, 10)).length == 20);
+    CHECK(tree.evict());
+    CHECK(tree.match(topic(0) + numbers(70, 10)).length == 10);
+    CHECK(tree.evict());
+    CHECK_FALSE(tree.evict());
+    CHECK(memory.statistics().free == 40);
+}
+
+TEST_CASE("a recurrent state is given up although longer prefixes were computed from it") {
+    toy::Recurrent memory = recurrent(10);
+    PrefixTree tree{memory};
+    insert(tree, {topic(0), topic(0) + numbers(50, 10), topic(0) + numbers(70, 10)});
+    CHECK(tree.evict()); // the second was inserted later than the first was used, the third too
+    CHECK(tree.match(topic(0) + numbers(50, 10)).length == 10);
+    CHECK(tree.evict());
+    CHECK(tree.match(topic(0)) == PrefixMatch{0, 10});
+    CHECK(tree.match(topic(0) + numbers(70, 10)).length == 20);
+    CHECK(audit(tree) == "");
+}
+
+TEST_CASE("a pinned prefix stays, and with it what it needs") {
+    toy::Full memory = full(40);
+    PrefixTree tree{memory};
+    insert(tree, {topic(0), topic(0) + numbers(50, 10), topic(1), topic(2)});
+    std::optional<PrefixPin> pin = tree.pin(topic(0) + numbers(50, 10));
+    CHECK(pin->length() == 20);
+    CHECK(audit(tree) == "");
+    CHECK(tree.begin(Tokens{{1}, {0}, 8}));
+    tree.clear();
+    CHECK(tree.match(topic(0) + numbers(50, 10)).length == 20);
+    CHECK(tree.statistics().snapshots == 2);
+    CHECK(audit(tree) == "");
+    pin.reset();
+    CHECK(audit(tree) == "");
+    tree.clear();
+    CHECK(tree.statistics().snapshots == 0);
+    CHECK(memory.statistics().free == 40);
+}
+
+TEST_CASE("pins can be moved, and each counts") {
+    toy::Full memory = full(40);
+    PrefixTree tree{memory};
+    insert(tree, {topic(0), topic(1)});
+    PrefixPin first = tree.pin(topic(0));
+    PrefixPin second = tree.pin(topic(0));
+    PrefixPin third = tree.pin(topic(0) + topic(1)); // as long as there is something
+    CHECK(third.length() == 10);
+    PrefixPin none = tree.pin(topic(5));
+    CHECK(none.length() == 0);
+    PrefixPin moved{std::move(second)};
+    none = std::move(first);
+    CHECK(none.length() == 10);
+    CHECK(audit(tree) == "");
+    PrefixPin& itself = none;
+    none = std::move(itself);
+    CHECK(none.length() == 10);
+    third.release();
+    third.release();
+    CHECK(third.length() == 0);
+    none = tree.pin(topic(1));
+    CHECK(audit(tree) == "");
+    moved.release();
+    tree.clear();
+    CHECK(topics_in(tree, 2) == std::vector{1});
+    CHECK(audit(tree) == "");
+}
+
+TEST_CASE("a pinned prefix may be divided") {
+    toy::Full memory = full(40);
+    PrefixTree tree{memory};
+    insert(tree, {topic(0)});
+    const PrefixPin pin = tree.pin(first(5, topic(0)));
+    CHECK(pin.length() == 5);
+    insert(tree, {first(7, topic(0)) + List{5}});
+    tree.clear();
+    CHECK(tree.match(topic(0)).length == 10); // all of the snapshot that the prefix is in
+    CHECK(audit(tree) == "");
+}
+
+TEST_CASE("tokens for each byte: a long prefix is worth more than a short one") {
+    // A state is as large after few tokens as after many.
+    toy::Recurrent memory = recurrent(3);
+    PrefixTree tree{memory, {.usefulness = tokens_for_each_byte}};
+    insert(tree, {numbers(0, 40), numbers(100, 3), numbers(200, 5)});
+    insert(tree, {numbers(300, 20)});
+    CHECK(tree.match(numbers(0, 40)).length == 40); // the one that was not used for the longest time
+    CHECK(tree.match(numbers(100, 3)).length == 0);
+    insert(tree, {numbers(400, 6)});
+    CHECK(tree.match(numbers(200, 5)).length == 0);
+    CHECK(tree.match(numbers(0, 40)).length == 40);
+}
+
+TEST_CASE("tokens for each byte: what was not used for long is given up all the same") {
+    toy::Recurrent memory = recurrent(2);
+    PrefixTree tree{memory, {.usefulness = tokens_for_each_byte}};
+    insert(tree, {numbers(0, 40)});
+    for (int i = 0; tree.match(numbers(0, 40)).length == 40; ++i) {
+        REQUIRE(i < 10);
+        insert(tree, {numbers(100 + 10 * i, 9)});
+    }
+    CHECK(tree.statistics().evictions == 5);
+}
+
+TEST_CASE("tokens for each byte: a prefix is worth more when a shorter one is given up") {
+    toy::Recurrent memory = recurrent(3);
+    PrefixTree tree{memory, {.usefulness = tokens_for_each_byte}};
+    insert(tree, {numbers(0, 10), numbers(0, 14), numbers(100, 12)});
+    CHECK(tree.evict()); // the last 4 of 14 tokens
+    CHECK(tree.match(numbers(0, 14)) == PrefixMatch{10, 10});
+    insert(tree, {numbers(0, 14)}); // worth 4 + 4, where the last one that was given up was worth 4
+    CHECK(tree.evict());            // the one of 4 is worth 8, that of 10 is worth 10, and 12
+    CHECK(tree.match(numbers(0, 14)) == PrefixMatch{10, 10});
+}
+
+TEST_CASE("a hybrid gives up prefixes when one of its members is full") {
+    toy::Memory memory = hybrid(10, 40);
+    PrefixTree tree{memory};
+    insert(tree, {topic(0), topic(1), topic(2), topic(3)});
+    CHECK(memory.member<toy::Full>().statistics().free == 0);
+    CHECK(tree.attach({1}, topic(0)).length == 10);
+    REQUIRE(compute(tree, 2, topic(7) + topic(8)));
+    CHECK(topics_in(tree, 4) == std::vector{0, 3});
+    REQUIRE(compute(tree, 3, topic(9)));
+    CHECK(topics_in(tree, 4) == std::vector{0});
+    // Its window and its state have memory of their own, but its cells in the full member are not the tree's alone.
+    CHECK(tree.begin(Tokens{{3}, {10}}).error() == Refusal{Reason::full, 1});
+    CHECK(topics_in(tree, 4) == std::vector{0});
+}
+
+TEST_CASE("windows that overlap are given up one after another") {
+    toy::Sliding memory = sliding(20, 6);
+    PrefixTree tree{memory};
+    List list = numbers(0, 10);
+    REQUIRE(compute(memory, 0, list));
+    for (int i = 0; i < 4; ++i) { // each owns six cells, of which the next one has five
+        REQUIRE(tree.insert({0}, list));
+        list.push_back(50 + i);
+        REQUIRE(compute(memory, 0, list));
+    }
+    leave(tree, 0);
+    CHECK(memory.statistics().free == 20 - 9);
+    REQUIRE(compute(tree, 1, numbers(100, 30)));
+    REQUIRE(compute(tree, 2, numbers(200, 30)));
+    REQUIRE(compute(tree, 3, numbers(300, 8)));
+    CHECK(tree.statistics().snapshots == 0);
+    CHECK(tree.statistics().evictions == 4);
+    CHECK(audit(tree) == "");
+}

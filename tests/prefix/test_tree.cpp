@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+// What every prefix tree does, with a memory that forgets nothing.
+#include "../violations.hpp"
+#include "reader.hpp"
+
+#include <doctest/doctest.h>
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+using namespace cellar;
+using namespace prefix_test;
+
+namespace {
+
+/// As often happens: a prompt, and questions behind it.
+const List prompt = numbers(100, 20);
+const List question = prompt + numbers(200, 5);
+const List other_question = prompt + numbers(300, 7);
+
+} // namespace
+
+TEST_CASE("tokens that were inserted are attached, and nothing is computed again") {
+    toy::Full memory = full(100);
+    PrefixTree tree{memory};
+    CHECK(serve(tree, 0, question) == PrefixMatch{0, 0});
+    CHECK(tree.attach({1}, question) == PrefixMatch{25, 25});
+    CHECK(lacks(memory, 1, question) == "");
+    CHECK(memory.statistics().free == 75); // the cells are shared
+    CHECK(&tree.memory() == &memory);
+}
+
+TEST_CASE("a prefix stays when the sequence that computed it is gone") {
+    toy::Full memory = full(100);
+    PrefixTree tree{memory};
+    serve(tree, 0, question);
+    leave(tree, 0);
+    REQUIRE(compute(memory, 0, numbers(7, 30)));
+    CHECK(tree.attach({1}, question).length == 25);
+    CHECK(lacks(memory, 1, question) == "");
+    CHECK(audit(memory) == "");
+}
+
+TEST_CASE("a memory that forgets nothing attaches a prefix up to any token") {
+    toy::Full memory = full(100);
+    PrefixTree tree{memory};
+    serve(tree, 0, question);
+    CHECK(tree.attach({1}, other_question) == PrefixMatch{20, 20});
+    CHECK(lacks(memory, 1, prompt) == "");
+    CHECK(tree.attach({2}, first(1, prompt)) == PrefixMatch{1, 1});
+    CHECK(tree.attach({3}, numbers(0, 5)) == PrefixMatch{0, 0});
+    CHECK(memory.next({3}) == Position{0});
+}
+
+TEST_CASE("prefixes with several branches are stored once") {
+    toy::Full memory = full(100);
+    PrefixTree tree{memory};
+    serve(tree, 0, question);
+    CHECK(serve(tree, 1, other_question).length == 20);
+    CHECK(tree.statistics().nodes == 3);
+    CHECK(tree.statistics().snapshots == 3);
+    CHECK(tree.statistics().tokens == 32);
+    CHECK(memory.statistics().free == 100 - 32);
+    for (int s = 0; s < 2; ++s) leave(tree, s);
+    CHECK(memory.statistics().free == 100 - 32);
+    CHECK(serve(tree, 2, other_question + List{1, 2}).length == 27);
+    CHECK(serve(tree, 3, question + List{1, 2}).length == 25);
+    CHECK(tree.statistics().nodes == 5);
+}
+
+TEST_CASE("a list that ends within an edge divides it, and needs nothing of the sequence's own") {
+    toy::Full memory = full(100);
+    PrefixTree tree{memory};
+    serve(tree, 0, question);
+    REQUIRE(compute(memory, 1, prompt)); // by itself: cells of its own
+    CHECK(memory.statistics().free == 100 - 45);
+    REQUIRE(tree.insert({1}, prompt));
+    CHECK(audit(tree) == "");
+    CHECK(tree.statistics().nodes == 2);
+    leave(tree, 1);
+    CHECK(memory.statistics().free == 75);
+    CHECK(tree.attach({1}, question).length == 25);
+    CHECK(tree.attach({2}, prompt).length == 20);
+    CHECK(lacks(memory, 1, question) == "");
+    CHECK(lacks(memory, 2, prompt) == "");
+}
+
+TEST_CASE("inserting what the tree has changes nothing") {
+    toy::Full memory = full(100);
+    PrefixTree tree{memory};
+    serve(tree, 0, question);
+    serve(tree, 1, question);
+    CHECK(tree.statistics().nodes == 1);
+    CHECK(tree.statistics().snapshots == 1);
+    CHECK(tree.insert({0}, {}));
+    CHECK(tree.statistics().nodes == 1);
+}
+
+TEST_CASE("a sequence may have more tokens than are inserted") {
+    toy::Full memory = full(100);
+    PrefixTree tree{memory};
+    REQUIRE(compute(memory, 0, question));
+    REQUIRE(tree.insert({0}, prompt));
+    CHECK(tree.attach({1}, question) == PrefixMatch{20, 20});
+}
+
+TEST_CASE("prefixes with different salts never match") {
+    toy::Full memory = full(100);
+    PrefixTree tree{memory};
+    serve(tree, 0, question, 1);
+    CHECK(tree.attach({1}, question) == PrefixMatch{0, 0});
+    CHECK(tree.attach({1}, question, 2) == PrefixMatch{0, 0});
+    CHECK(tree.match(question, 2) == PrefixMatch{0, 0});
+    CHECK(tree.pin(question, 2).length() == 0);
+    serve(tree, 2, question, UINT64_MAX);
+    CHECK(tree.statistics().nodes == 2);
+    CHECK(tree.attach({1}, question, 1).length == 25);
+    CHECK(tree.attach({3}, question, UINT64_MAX).length == 25);
+    CHECK(memory.statistics().free == 50);
+}
+
+TEST_CASE("match says what attach would do, and does nothing") {
+    toy::Full memory = full(100);
+    PrefixTree tree{memory};
+    serve(tree, 0, question);
+    serve(tree, 1, other_question);
+    const PrefixTree<toy::Full>& constant = tree;
+    const PrefixStatistics before = tree.statistics();
+    CHECK(constant.match(question) == PrefixMatch{25, 25});
+    CHECK(constant.match(prompt) == PrefixMatch{20, 20});
+    CHECK(constant.match(first(3, prompt)) == PrefixMatch{3, 3});
+    CHECK(constant.match({}) == PrefixMatch{0, 0});
+    CHECK(tree.statistics().hits + tree.statistics().misses == before.hits + before.misses);
+    CHECK(memory.next({2}) == Position{0});
+}
+
+TEST_CASE("the statistics count calls and tokens of attach") {
+    toy::Full memory = full(100);
+    PrefixTree tree{memory};
+    CHECK(tree.attach({0}, question).length == 0);
+    REQUIRE(compute(memory, 0, question));
+    REQUIRE(tree.insert({0}, question));
+    CHECK(tree.attach({1}, other_question).length == 20);
+    CHECK(tree.attach({2}, prompt).length == 20);
+    CHECK(tree.attach({3}, {}).length == 0); // asks for nothing
+    const PrefixStatistics statistics = tree.statistics();
+    CHECK(statistics.misses == 1);
+    CHECK(statistics.partial_hits == 1);
+    CHECK(statistics.hits == 1);
+    CHECK(statistics.tokens_asked == 25 + 27 + 20);
+    CHECK(statistics.tokens_attached == 40);
+    CHECK(statistics.evictions == 0);
+}
+
+TEST_CASE("a node may have thousands of children") {
+    toy::Full memory = full(5000);
+    PrefixTree tree{memory};
+    for (int i = 0; i < 4000; ++i) {
+        const List list{1, 1000 + i};
+        REQUIRE(tree.attach({0}, list).length == (i > 0 ? 1 : 0));
+        REQUIRE(compute(memory, 0, list));
+        REQUIRE(tree.insert({0}, list));
+        leave(tree, 0);
+    }
+    CHECK(tree.statistics().nodes == 4001);
+    CHECK(tree.statistics().tokens == 4001);
+    for (const int i : {0, 1, 1999, 3999}) CHECK(tree.match(List{1, 1000 + i}).length == 2);
+    CHECK(tree.match(List{1, 999}).length == 1);
+    CHECK(tree.match(List{1, 5000}).length == 1);
+    tree.clear();
+    CHECK(tree.statistics().nodes == 0);
+    CHECK(memory.statistics().free == 5000);
+}
+
+TEST_CASE("any numbers are tokens") {
+    toy::Full memory = full(100);
+    PrefixTree tree{memory};
+    const List odd{-1, INT32_MIN, INT32_MAX, 0, -1};
+    REQUIRE(compute(memory, 0, numbers(0, 5)));
+    REQUIRE(tree.insert({0}, odd));
+    CHECK(tree.match(odd).length == 5);
+    CHECK(tree.match(List{-1, INT32_MAX}).length == 1);
+}
+
+TEST_CASE("a tree can be moved, and its pins move along") {
+    toy::Full memory = full(100);
+    std::optional<PrefixTree<toy::Full>> tree{memory};
+    serve(*tree, 0, question);
+    PrefixPin pin = tree->pin(prompt);
+    CHECK(pin.length() == 20);
+    PrefixTree<toy::Full> moved{*std::move(tree)};
+    CHECK(moved.match(question).length == 25);
+    CHECK(violation_of([&] { (void)tree->match(question); }) == "the tree was moved from, expected one that was not");
+    tree.reset();
+    CHECK(pin.length() == 20);
+    moved.clear();
+    CHECK(moved.match(question).length == 25);
+    moved = PrefixTree{memory};
+    CHECK(pin.length() == 0);
+    leave(moved, 0);
+    CHECK(memory.statistics().free == 100);
+}
+
+TEST_CASE("a tree may outlive its memory, and can then be destroyed") {
+    std::optional<toy::Full> memory{full(100)};
+    const PrefixTree tree{*memory};
+    auto& changing = const_cast<PrefixTree<toy::Full>&>(tree);
+    serve(changing, 0, question);
+    memory.reset();
+    CHECK(tree.statistics().snapshots == 1);
+}
+
+TEST_CASE("mistakes are violations that say what was given and what was expected") {
+    toy::Full memory = full(100);
+    PrefixTree tree{memory};
+    serve(tree, 0, prompt);
+    CHECK(violation_of([&] { (void)tree.attach({0}, question); })
+          == "attach: sequence 0 has 20 tokens, expected an empty one");
+    CHECK(violation_of([&] { (void)tree.insert({0}, question); })
+          == "insert: 25 tokens, expected at most the 20 of sequence 0");
+    CHECK(violation_of([&] { (void)tree.attach({9}, question); }) == "sequence 9, expected 0 to 3");
+    CHECK(violation_of([&] {
+              (void)PrefixTree{memory, {.usefulness = nullptr}};
+          })
+          == "limits: no function for the usefulness, expected one");
+    CHECK(audit(tree) == "");
+}
