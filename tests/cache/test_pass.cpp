@@ -245,6 +245,17 @@ TEST_CASE("a reserved pass sees all cells and stores nothing") {
     CHECK(violation_of([&] { static_cast<void>(cache.reserve(-1)); }) == "reserve: -1 tokens, expected 0 to 4");
 }
 
+TEST_CASE("committing a reserved pass leaves the sequences of the last batch alone") {
+    using Window = SlidingWindow<4>;
+    numbers::Cache<Window> cache{numbers::small, {.sequences = 2, .capacity = 8, .batch = 4}};
+    feed(cache, prompt(0, 0, {1, 2, 3, 4}));
+    REQUIRE(cache.remove({0}, {0}, to_end)); // has no last token now
+    cache.reserve(1).commit();
+    CHECK(cache.tokens({0}) == 0);
+    feed(cache, prompt(0, 0, {5, 6}));
+    CHECK(numbers::values(cache, 0) == Values{5, 6});
+}
+
 TEST_CASE("after reserve, masks keep their address") {
     numbers::Cache<> cache{numbers::small, {.sequences = 2, .capacity = 8, .batch = 4}};
     const void* const mask = [&] {

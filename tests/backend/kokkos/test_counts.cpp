@@ -193,6 +193,25 @@ TEST_CASE_TEMPLATE("counts: device work copies one list for all puts and one for
     }
 }
 
+TEST_CASE("counts: after a reserved pass, no list grows in the largest pass") {
+    Cache<StandardV<cellar::half>, FullCausal, DisabledShift, LateDevice> cache{CacheShape{1, heads, dim},
+                                                                                {.capacity = 100, .batch = 100}};
+    cache.reserve(100).drop();
+    const std::vector<cellar::half> rows(std::size_t{100} * heads * dim);
+    int grown = 0;
+    {
+        const cellar_test::Listener listener{
+            {.allocation = [&](std::string_view name) { grown += name == "cellar: staging"; }}};
+        auto pass = cache.begin(Tokens{{0}, {0}, 100});
+        REQUIRE(pass);
+        pass->put(0, rows, rows);
+        static_cast<void>(pass->mask()); // two words for each token, the second of which is not full
+        pass->commit();
+    }
+    CHECK(grown == 0);
+    cache.fence();
+}
+
 // The copies of `get` and of `put` are a list each, which all layers share.
 TEST_CASE("counts: the states of a layer take one launch to get and one to put") {
     using Memory = RecurrentMemory<States<Conv, Ssm>, LateDevice>;

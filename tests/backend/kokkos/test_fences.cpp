@@ -250,6 +250,16 @@ TEST_CASE("fences: memories and backends may be destroyed and replaced while wor
         device->move(mapping, buffer, moves);
         device.reset();
     }
+    {
+        const cellar_test::Late space;
+        auto device = std::make_unique<LateDevice>(space);
+        auto buffer = device->allocate<float>(64);
+        auto* const bytes = reinterpret_cast<std::byte*>(buffer.data());
+        const std::vector<SlotRows> tensors{{bytes, bytes + 128, 16, 16, 16}};
+        const std::vector<SlotCopy> copies{{0, 1}};
+        device->copy_slots(tensors, copies); // the only list that the backend has
+        device.reset();
+    }
 }
 
 TEST_CASE("fences: a backend without lists does not wait when it is destroyed") {
@@ -262,6 +272,17 @@ TEST_CASE("fences: a backend without lists does not wait when it is destroyed") 
     }
     { const cellar::KokkosBackend<cellar_test::HostSpace> host; }
     CHECK(fences == 0);
+}
+
+TEST_CASE("fences: a buffer is cleared by work that is enqueued on the backend's instance") {
+    const cellar_test::Late space;
+    LateDevice device{space};
+    int fences = 0;
+    const cellar_test::Listener listener{{.fence = [&](std::string_view) { ++fences; }}};
+    const auto buffer = device.allocate<float>(64);
+    CHECK(space.queue().launches == 1);
+    CHECK(fences == 0);
+    device.fence(); // before the buffer is destroyed
 }
 
 TEST_CASE("fences: all memory is allocated on the backend's instance") {

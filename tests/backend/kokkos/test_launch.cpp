@@ -122,15 +122,23 @@ static_assert(detail::DeviceLimits::values <= INT32_MAX - (1 << 20));
 
 namespace {
 
+/// Where the rows of `words_of` lie.
+struct Placed {
+    std::int64_t offset = 0;       // of the first row
+    std::int64_t padding_from = 0; // behind each row
+    std::int64_t padding_to = 0;
+};
+
 /// The number of words that a copy of one row each moves.
-std::int64_t words_of(const std::vector<std::int64_t>& bytes, std::int64_t offset = 0) {
+std::int64_t words_of(const std::vector<std::int64_t>& bytes, const Placed& placed = {}) {
     LateDevice device;
     auto from = device.allocate<float>(1000);
     auto to = device.allocate<float>(1000);
     std::vector<SlotRows> tensors;
     for (const std::int64_t n : bytes)
-        tensors.push_back({reinterpret_cast<std::byte*>(from.data()) + offset,
-                           reinterpret_cast<std::byte*>(to.data()) + offset, n, n, n});
+        tensors.push_back({reinterpret_cast<std::byte*>(from.data()) + placed.offset,
+                           reinterpret_cast<std::byte*>(to.data()) + placed.offset, n + placed.padding_from,
+                           n + placed.padding_to, n});
     const std::vector<SlotCopy> copies{{0, 0}};
     const std::int64_t before = device.space().queue().indices;
     device.copy_slots(tensors, copies);
@@ -148,8 +156,11 @@ TEST_CASE("launches: slots are copied in the widest words that all rows of a lau
     CHECK(words_of({160, 164}) == 2 * 164 / 4);
     CHECK(words_of({160, 162}) == 2 * 162 / 2);
     CHECK(words_of({163}) == 163);
-    CHECK(words_of({160}, 4) == 160 / 4);
-    CHECK(words_of({160}, 2) == 160 / 2);
+    CHECK(words_of({160}, {.offset = 4}) == 160 / 4);
+    CHECK(words_of({160}, {.offset = 2}) == 160 / 2);
+    CHECK(words_of({160}, {.padding_from = 4}) == 160 / 4);
+    CHECK(words_of({160}, {.padding_to = 4}) == 160 / 4);
+    CHECK(words_of({160}, {.padding_to = 2}) == 160 / 2);
     // Only the eight tensors of the launch with the odd one.
     CHECK(words_of({160, 160, 160, 160, 160, 160, 160, 160, 162}) == 8 * 10 + 81);
 }

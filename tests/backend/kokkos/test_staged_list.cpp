@@ -102,6 +102,21 @@ TEST_CASE("staged lists: a list that the device already has is not copied again,
     space.fence();
 }
 
+TEST_CASE("staged lists: a list that was moved does not overwrite what the device has not read") {
+    const Late space;
+    List list;
+    list.reserve(space, 100);
+    int wrong = 0;
+    upload_and_compare(list, space, numbers(1, 50), wrong);
+    List moved{std::move(list)};
+    upload_and_compare(moved, space, numbers(2, 50), wrong);
+    List assigned;
+    assigned = std::move(moved);
+    upload_and_compare(assigned, space, numbers(3, 50), wrong);
+    space.fence();
+    CHECK(wrong == 0);
+}
+
 TEST_CASE("staged lists: one fence for each block of staging memory, and none if the program fences") {
     const Late space;
     List list;
