@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The functions of the host backend that convert, scatter, gather and move rows.
 #include <cellar/backend/host/convert.hpp>
+#include <cellar/backend/host/ordered_cells.hpp>
 #include <cellar/backend/host/rows.hpp>
 #include <cellar/backend/host/runs.hpp>
 
@@ -9,6 +10,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <numeric>
 #include <random>
@@ -110,6 +112,27 @@ TEST_CASE("host: floats convert to the same halves many at a time as one at a ti
         REQUIRE(is_same(static_cast<float>(halves[i]), static_cast<float>(half{floats[i]})));
     }
 }
+
+namespace {
+
+/// True if all cells of a memory, the highest first, are sorted. With few cells, each has a bucket of its own.
+template <Cell Capacity>
+constexpr bool sorts_all_cells() {
+    Cell cells[static_cast<std::size_t>(Capacity)] = {};
+    for (Cell i = 0; i < Capacity; ++i) cells[i] = Capacity - 1 - i;
+    const detail::OrderedCells ordered{cells, Capacity};
+    bool sorted = true;
+    for (Cell i = 0; i < Capacity; ++i) {
+        sorted = sorted && cells[ordered.row(i)] == ordered.cells()[static_cast<std::size_t>(i)];
+        if (Capacity <= 256) sorted = sorted && ordered.row(i) == Capacity - 1 - i;
+    }
+    return sorted;
+}
+
+} // namespace
+
+// The compiler refuses to access an element that an array does not have.
+static_assert(sorts_all_cells<1>() && sorts_all_cells<256>() && sorts_all_cells<257>() && sorts_all_cells<513>());
 
 TEST_CASE("host: rows scattered to strips are gathered unchanged, for any number of tokens and any runs of cells") {
     for (const int tokens : {1, 7, 8, 9, 255, 256, 257, 300})

@@ -29,7 +29,7 @@ public:
     static constexpr std::int64_t max_cells = 4096;
 
     /// Cells of a memory of `capacity` cells. O(cells).
-    OrderedCells(std::span<const Cell> cells, std::int64_t capacity) : count_{std::ssize(cells)} {
+    constexpr OrderedCells(std::span<const Cell> cells, std::int64_t capacity) : count_{std::ssize(cells)} {
         // Sorted by bucket. Within a bucket the order is kept, so runs stay together.
         constexpr int buckets = 256;
         int shift = 0;
@@ -44,9 +44,9 @@ public:
         }
     }
 
-    std::span<const Cell> cells() const { return {cells_, static_cast<std::size_t>(count_)}; }
+    constexpr std::span<const Cell> cells() const { return {cells_, static_cast<std::size_t>(count_)}; }
     /// The index of cells()[i] in the original list.
-    std::int64_t row(std::int64_t i) const { return rows_[i]; }
+    constexpr std::int64_t row(std::int64_t i) const { return rows_[i]; }
 
     /// The number of runs of neighbouring cells.
     std::int64_t runs() const {
