@@ -3,6 +3,7 @@
 #include "numbers.hpp"
 #include <cellar/cache/audit.hpp>
 
+#include <numeric>
 #include <optional>
 
 using namespace cellar;
@@ -66,6 +67,9 @@ TEST_CASE("a snapshot gives up its cells when it is destroyed, moved over or mer
         CHECK(cache.statistics().snapshots == 1);
         CHECK(a.to() == Position{5});
         b = cache.split(a, {4}).value();
+        CHECK(a.to() == Position{4});
+        CHECK(b.from() == Position{4});
+        CHECK(b.to() == Position{5});
         CHECK(cache.statistics().free == 24 - 5);
         a = std::move(b);
         CHECK(cache.statistics().free == 24 - 1);
@@ -161,6 +165,22 @@ TEST_CASE("a defragmentation moves the cells of snapshots, too") {
     CHECK(cache.statistics().longest_free_run == 20);
     REQUIRE(cache.restore({2}, snapshot));
     CHECK(values(cache, 2) == Values{7, 8});
+    CHECK(audit(cache) == "");
+}
+
+TEST_CASE("a defragmentation may scatter the cells of a snapshot") {
+    numbers::Cache<> cache{numbers::small, {.sequences = 3, .capacity = 20, .batch = 20}};
+    for (int p = 0; p < 20; ++p) feed(cache, prompt(0, p, {-1}) + prompt(1, p, {-2}));
+    Values kept(20);
+    std::iota(kept.begin(), kept.end(), 1.0F);
+    feed(cache, prompt(2, 0, kept));
+    const CellSnapshot snapshot = cache.snapshot({2}).value();
+    REQUIRE(cache.remove({1}, {0}, to_end)); // leaves a hole behind each cell of sequence 0
+    REQUIRE(cache.remove({2}, {0}, to_end));
+    cache.defragment();
+    REQUIRE(cache.restore({2}, snapshot));
+    CHECK(values(cache, 2) == kept);
+    CHECK(values(cache, 0) == Values(20, -1.0F));
     CHECK(audit(cache) == "");
 }
 

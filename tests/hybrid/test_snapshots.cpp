@@ -52,6 +52,16 @@ TEST_CASE("a snapshot of a hybrid restores all members to one position") {
     CHECK(feed(m, text(1, 13, 3)));
 }
 
+TEST_CASE("a snapshot of a hybrid begins where the last of its members does") {
+    toy::Memory m = memory(1);
+    REQUIRE(feed(m, text(0, 0, 8)));
+    REQUIRE(feed(m, text(0, 8, 5)));
+    const auto snapshot = m.snapshot({0}, {3}).value();
+    CHECK(snapshot.of<Sliding>().from() == Position{0}); // its window has moved on
+    CHECK(snapshot.of<Full>().from() == Position{3});
+    CHECK(snapshot.from() == Position{3});
+}
+
 TEST_CASE("a snapshot that one member refuses is refused by all, and the refusal names the member") {
     toy::Memory m = memory(1);
     REQUIRE(feed(m, text(0, 0, 8)));

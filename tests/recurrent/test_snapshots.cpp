@@ -47,6 +47,28 @@ TEST_CASE("a snapshot of a state survives its sequence, and takes a slot of its 
     CHECK(state_of(states, 1) == state_of(states, 0));
 }
 
+TEST_CASE("a snapshot of a state gives up its slot when it is destroyed") {
+    Folding<> states = memory(1);
+    feed(states, 0, 0, 5);
+    const Slot used = states.statistics().used;
+    {
+        const StateSnapshot snapshot = states.snapshot({0}).value();
+        feed(states, 0, 5, 3); // the slot is the snapshot's alone now
+        CHECK(states.statistics().used == used + 1);
+    }
+    CHECK(states.statistics().used == used);
+}
+
+TEST_CASE("a restored sequence keeps no checkpoint that was scheduled before") {
+    Folding<> states{shape(), {.sequences = 1, .batch = 8, .checkpoints = 1, .snapshots = 1}};
+    feed(states, 0, 0, 2);
+    const StateSnapshot snapshot = states.snapshot({0}).value();
+    REQUIRE(states.schedule({0}, {5}));
+    REQUIRE(states.restore({0}, snapshot));
+    feed(states, 0, 2, 4);
+    CHECK(states.statistics().checkpoints == 0);
+}
+
 TEST_CASE("a snapshot of a state is refused where no state is kept, or if there are too many") {
     Folding<> states = memory(2);
     feed(states, 0, 0, 5);
