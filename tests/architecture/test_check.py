@@ -97,12 +97,15 @@ class Rules(unittest.TestCase):
     def test_library_named_outside(self):
         self.expect("names Kokkos", "cellar.hpp", HEAD + "KOKKOS_FUNCTION void f();\n")
         self.expect("names Eigen", "base/ids.hpp", HEAD + "using M = Eigen::MatrixXf;\n")
+        self.expect("names nlohmann", "base/ids.hpp", HEAD + "using J = nlohmann::json;\n")
         self.expect("names Eigen", "backend/kokkos.hpp", HEAD + "using M = Eigen::MatrixXf;\n")
 
     def test_include_from_outside(self):
         words = "not of the standard library"
         self.expect(words, "base/ids.hpp", HEAD + "#include <nlohmann/json.hpp>\n")
         self.expect(words, "base/ids.hpp", HEAD + "#include <sys/mman.h>\n")
+        self.expect(words, "base/huge_pages.hpp", HEAD + "#include <fcntl.h>\n")
+        self.assertEqual(broken_rules(**{"files/file.hpp": HEAD + "#include <nlohmann/json.hpp>\n"}), [])
         self.expect("expected <cellar/...>", "book/leaf.hpp", HEAD + '#include "free_cells.hpp"\n')
 
     def test_missing_header(self):

@@ -5,10 +5,13 @@
 #include <cellar/cache/audit.hpp>
 #include <cellar/cache/describe.hpp>
 #include <cellar/cellar.hpp>
+#include <cellar/files/file_reader.hpp>
+#include <cellar/files/file_writer.hpp>
 #include <cellar/prefix/audit.hpp>
 
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <utility>
 #include <vector>
 
@@ -99,6 +102,20 @@ Result<std::int64_t> use(M memory) {
     return memory.bytes();
 }
 
+FileResult<std::uint64_t> use_files(const std::filesystem::path& path) {
+    const std::vector<float> values(4);
+    auto writer = FileWriter::create(path, {{{"values", dtype_of<float>, {4}}}, {{"key", "value"}}});
+    if (!writer) return std::move(writer).error();
+    if (auto done = writer->append_elements<float>(values); !done) return std::move(done).error();
+    if (auto done = writer->finish(); !done) return std::move(done).error();
+    auto reader = FileReader::open(path, {.access = FileAccess::map});
+    if (!reader) return std::move(reader).error();
+    if (auto whole = reader->verify(); !whole) return std::move(whole).error();
+    std::vector<float> read(4);
+    if (auto done = reader->read<float>(*reader->find("values"), read); !done) return std::move(done).error();
+    return reader->bytes_in_all();
+}
+
 } // namespace
 
 std::int64_t use_everything();
@@ -109,5 +126,6 @@ std::int64_t use_everything() {
                                              use(Combined{10, sliding(4), recurrent(2), encoder(2)}),
                                              use(AtRunTime{{0, 1, no_memory}, sliding(1), recurrent(1)})})
         bytes += used ? used.value() : 0;
+    if (const auto used = use_files("instances.safetensors")) bytes += static_cast<std::int64_t>(*used);
     return bytes;
 }

@@ -20,12 +20,14 @@ class Cellar(CMakePackage):
     variant("eigen", default=False, description="Bring Eigen, for the component eigen")
     variant("kokkos", default=False, description="Bring Kokkos, for the component kokkos")
     variant("dlpack", default=False, description="Bring DLPack, for the component dlpack")
+    variant("files", default=False, description="Bring nlohmann-json, for the component files")
 
     depends_on("cxx", type="build")
     depends_on("cmake@3.25:", type="build")
     depends_on("eigen@3.4:", when="+eigen")
     depends_on("kokkos@4.5:", when="+kokkos")
     depends_on("dlpack@1.0:", when="+dlpack")
+    depends_on("nlohmann-json@3.10:", when="+files")
 
     conflicts("%gcc@:11", msg="cellar needs g++ 12 or newer")
     conflicts("%clang@:15", msg="cellar needs clang 16 or newer")

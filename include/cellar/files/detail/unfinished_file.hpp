@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <cellar/files/detail/header_text.hpp>
+#include <cellar/files/file_result.hpp>
+#include <cellar/files/file_system.hpp>
+
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <span>
+#include <string>
+#include <thread>
+#include <utility>
+
+namespace cellar::detail {
+
+/// A number that other processes and threads are unlikely to choose.
+inline std::uint64_t unlikely_number() {
+    static std::atomic<std::uint64_t> calls{0};
+    const auto time = static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
+    std::uint64_t mixed = time ^ (calls.fetch_add(1) << 32) ^ std::hash<std::thread::id>{}(std::this_thread::get_id());
+    mixed ^= reinterpret_cast<std::uintptr_t>(&calls); // differs between processes
+    mixed *= 0x9e3779b97f4a7c15;                       // the golden ratio: spreads the differences over all bits
+    return mixed ^ (mixed >> 32);
+}
+
+/// A file of another name next to the one that it will replace. The destructor removes it.
+template <class Files>
+class UnfinishedFile {
+public:
+    UnfinishedFile(std::filesystem::path path, Files files) : path_{std::move(path)}, files_{std::move(files)} {}
+    UnfinishedFile(UnfinishedFile&& other) noexcept
+        : path_{std::move(other.path_)},
+          unfinished_{std::exchange(other.unfinished_, {})},
+          files_{std::move(other.files_)},
+          handle_{std::exchange(other.handle_, {})} {}
+    UnfinishedFile& operator=(UnfinishedFile&&) = delete;
+    ~UnfinishedFile() { abandon(); }
+
+    FileResult<void> create(std::uint64_t bytes) {
+        int error = EEXIST;
+        for (int attempts = 100; error == EEXIST && attempts > 0; --attempts) {
+            const std::uint64_t number = unlikely_number();
+            std::filesystem::path name = path_;
+            name += "." + hex_digits(static_cast<std::uint32_t>(number)) + ".tmp";
+            error = files_.create(name, handle_);
+            if (error == 0) unfinished_ = std::move(name);
+        }
+        if (error != 0) return failure("cannot be written: no file can be created in its folder", error);
+        if (const int full = files_.reserve(handle_, bytes))
+            return failure("cannot be written: there is no room for " + std::to_string(bytes) + " bytes", full);
+        return {};
+    }
+
+    FileResult<void> write(std::span<const std::byte> bytes, std::uint64_t at) {
+        while (!bytes.empty()) {
+            std::size_t count = 0;
+            const int error = files_.write(handle_, bytes, at, count);
+            if (error != 0 || count == 0)
+                return failure("cannot be written: after " + std::to_string(at + count) + " bytes", error);
+            bytes = bytes.subspan(count);
+            at += count;
+        }
+        return {};
+    }
+
+    /// Gives the file its name, in one step.
+    FileResult<void> publish(bool sync) {
+        if (const int error = sync ? files_.sync(handle_) : 0) return failure("cannot be synced", error);
+        if (const int error = files_.close(handle_)) return failure("cannot be closed", error);
+        if (const int error = files_.rename(unfinished_, path_)) return failure("cannot be replaced", error);
+        unfinished_.clear();
+        if (const int error = sync ? files_.sync_folder(path_) : 0)
+            return failure("is written, but its folder cannot be synced", error);
+        return {};
+    }
+
+    void abandon() noexcept {
+        if (unfinished_.empty()) return;
+        (void)files_.close(handle_);
+        files_.remove(unfinished_);
+        unfinished_.clear();
+    }
+
+private:
+    FileResult<void> failure(const std::string& what, int error) const {
+        const std::string reason = error == 0 ? "nothing was written" : files_.describe(error);
+        return FileError{FileReason::cannot_write, path_.string() + ": " + what + ": " + reason};
+    }
+
+    std::filesystem::path path_;
+    std::filesystem::path unfinished_; ///< empty if there is none
+    Files files_;
+    typename Files::Handle handle_{};
+};
+
+} // namespace cellar::detail

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <cellar/base/named_only.hpp>
+
+#include <cstdint>
+#include <functional>
+
+namespace cellar {
+
+/// Called with the bytes of data that are done and those in all, after every piece. If it throws, the operation ends
+/// with this exception, and leaves what a failure leaves.
+using FileProgress = std::function<void(std::uint64_t done, std::uint64_t in_all)>;
+
+struct WriteOptions {
+    [[no_unique_address]] NamedOnly named_only{};
+    /// Wait until the file would survive a loss of power. Without it, a crash of the program is still harmless, but
+    /// after a loss of power the file may be damaged, which the reader notices.
+    bool sync = true;
+    FileProgress progress = {};
+};
+
+/// How the reader gets at the data.
+enum class FileAccess {
+    stream, ///< copies it piece by piece into a buffer of the reader
+    map, ///< maps the file, where the system can (POSIX), and streams it elsewhere. If another program makes the file
+         ///< shorter meanwhile, the process receives SIGBUS. cellar never does: it replaces files.
+};
+
+struct ReadOptions {
+    [[no_unique_address]] NamedOnly named_only{};
+    FileAccess access = FileAccess::stream;
+    FileProgress progress = {};
+};
+
+} // namespace cellar

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <cellar/base/contract.hpp>
+#include <cellar/files/detail/crc32.hpp>
+#include <cellar/files/detail/header_parser.hpp>
+#include <cellar/files/detail/open_file.hpp>
+#include <cellar/files/file_options.hpp>
+#include <cellar/files/file_result.hpp>
+#include <cellar/files/file_system.hpp>
+#include <cellar/files/little_endian.hpp>
+#include <cellar/files/tensor.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <source_location>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace cellar {
+
+/// Bytes of one tensor, little-endian, at an address that suits its elements. They are valid until the next call.
+struct FilePiece {
+    const StoredTensor* tensor = nullptr; ///< `nullptr` at the end of the file
+    std::uint64_t offset = 0;             ///< of the first byte, in the tensor
+    std::span<const std::byte> bytes;
+};
+
+/// Reads a file that `FileWriter` wrote. `open` checks everything but the data: length, header, its checksum, that the
+/// tensors cover the data exactly. `next` delivers the data in the order of the plan, and checks its checksum at the
+/// end. Whoever must not use a byte of a damaged file calls `verify` first, or drops what was read if `next` fails.
+template <FileSystem Files>
+class BasicFileReader {
+public:
+    static FileResult<BasicFileReader> open(const std::filesystem::path& path, ReadOptions options = {},
+                                            Files files = {}) {
+        BasicFileReader reader{path, std::move(options), std::move(files)};
+        if (auto read = reader.read_header(); !read) return std::move(read).error();
+        return reader;
+    }
+
+    const std::map<std::string, std::string>& metadata() const { return header_.metadata; }
+
+    /// The entry of the metadata, or `nullptr`.
+    const std::string* metadata(const std::string& key) const {
+        const auto found = header_.metadata.find(key);
+        return found == header_.metadata.end() ? nullptr : &found->second;
+    }
+
+    /// In the order of the data.
+    std::span<const StoredTensor> tensors() const { return tensors_; }
+
+    /// The tensor of that name, or `nullptr`.
+    const StoredTensor* find(std::string_view name) const {
+        const auto found = by_name_.find(name);
+        return found == by_name_.end() ? nullptr : &tensors_[found->second];
+    }
+
+    std::uint64_t bytes_in_all() const { return header_.data_bytes; }
+    bool is_mapped() const { return file_.is_mapped(); }
+
+    /// The next at most `at_most` bytes, all of one tensor, which add to the checksum. Pieces of a tensor but the last
+    /// have `at_most` bytes rounded down to a multiple of 64. Empty tensors have no
+    /// piece. A piece without a tensor means that all data was read and
+    /// its checksum is the stored one. Allocates a buffer of that size, unless the file is mapped.
+    FileResult<FilePiece> next(std::size_t at_most = default_piece) {
+        constexpr std::size_t unit = detail::tensor_alignment;
+        const std::size_t length = std::max(at_most / unit, std::size_t{1}) * unit;
+        while (at_ < tensors_.size() && is_done(tensors_[at_])) ++at_;
+        const bool is_end = at_ == tensors_.size();
+        const std::uint64_t begin = is_end ? bytes_in_all() : tensors_[at_].begin;
+        while (done_ < begin) { // padding
+            if (auto skipped = take(begin - done_, length); !skipped) return std::move(skipped).error();
+        }
+        if (is_end) return end_of_data();
+        const std::uint64_t offset = done_ - begin;
+        auto bytes = take(tensors_[at_].bytes - offset, length);
+        if (!bytes) return std::move(bytes).error();
+        return FilePiece{&tensors_[at_], offset, *bytes};
+    }
+
+    /// Starts again at the first byte.
+    void rewind() {
+        at_ = 0;
+        done_ = 0;
+        crc_ = {};
+    }
+
+    /// Reads everything once, for the checksum alone. Then starts again.
+    FileResult<void> verify() {
+        rewind();
+        for (;;) {
+            auto piece = next();
+            if (!piece || piece->tensor == nullptr) rewind();
+            if (!piece) return std::move(piece).error();
+            if (piece->tensor == nullptr) return {};
+        }
+    }
+
+    /// Copies a whole tensor, whose type and size must be those of `elements`. Reads in any order, so it adds nothing
+    /// to the checksum: `verify` comes first.
+    template <class E>
+    FileResult<void> read(const StoredTensor& tensor, std::span<E> elements,
+                          const std::source_location& where = std::source_location::current()) {
+        const detail::Caller caller{where};
+        CELLAR_EXPECTS(tensor.dtype == dtype_of<E> && tensor.bytes == elements.size_bytes(), "tensor ", tensor.name,
+                       " of type ", to_string(tensor.dtype), " has ", tensor.bytes, " bytes, and there is room for ",
+                       elements.size_bytes(), " of type ", to_string(dtype_of<E>));
+        const std::span<std::byte> bytes = std::as_writable_bytes(elements);
+        if (auto read = file_.copy(data_begin_ + tensor.begin, bytes); !read) return read;
+        detail::swap_to_little_endian<E>(bytes);
+        return {};
+    }
+
+private:
+    static constexpr std::size_t default_piece = std::size_t{256} << 10;
+
+    BasicFileReader(const std::filesystem::path& path, ReadOptions options, Files files)
+        : options_{std::move(options)}, file_{path, std::move(files)} {}
+
+    FileResult<void> read_header() {
+        if (auto opened = file_.open(); !opened) return opened;
+        auto text = file_.header();
+        if (!text) return std::move(text).error();
+        auto header = detail::HeaderCheck::run(*text, file_.size());
+        if (!header) return file_.error(header.error().reason, header.error().message);
+        data_begin_ = detail::prefix_bytes + text->size();
+        header_ = *std::move(header);
+        list_tensors(std::move(header_.tensors));
+        return options_.access == FileAccess::map ? file_.map() : FileResult<void>{};
+    }
+
+    void list_tensors(std::vector<StoredTensor> all) {
+        for (StoredTensor& tensor : all) {
+            if (tensor.name.starts_with(detail::padding_name)) continue;
+            by_name_.emplace(tensor.name, tensors_.size());
+            tensors_.push_back(std::move(tensor));
+        }
+    }
+
+    bool is_done(const StoredTensor& tensor) const { return tensor.bytes == 0 || done_ == tensor.begin + tensor.bytes; }
+
+    /// The next bytes of the data, `left` or `length` of them.
+    FileResult<std::span<const std::byte>> take(std::uint64_t left, std::size_t length) {
+        const auto count = static_cast<std::size_t>(std::min<std::uint64_t>(left, length));
+        auto bytes = file_.bytes(data_begin_ + done_, count, length);
+        if (!bytes) return bytes;
+        crc_.add(*bytes);
+        done_ += count;
+        if (options_.progress) options_.progress(done_, bytes_in_all());
+        return bytes;
+    }
+
+    FileResult<FilePiece> end_of_data() const {
+        if (detail::hex_digits(crc_.value()) == header_.data_crc) return FilePiece{};
+        return file_.error(FileReason::altered, "the data was altered: its checksum is "
+                                                    + detail::hex_digits(crc_.value()) + ", and "
+                                                    + detail::in_quotes(header_.data_crc) + " is stored");
+    }
+
+    ReadOptions options_;
+    detail::OpenFile<Files> file_;
+    detail::Header header_; ///< its tensors are below
+    std::uint64_t data_begin_ = 0;
+    std::vector<StoredTensor> tensors_; ///< without padding
+    std::map<std::string, std::size_t, std::less<>> by_name_;
+    std::size_t at_ = 0;     ///< the tensor of the next byte
+    std::uint64_t done_ = 0; ///< bytes of data that were delivered or skipped
+    detail::Crc32 crc_;
+};
+
+using FileReader = BasicFileReader<NativeFiles>;
+
+} // namespace cellar

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <cellar/base/contract.hpp>
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <cstring>
+#include <source_location>
+#include <span>
+#include <type_traits>
+
+namespace cellar {
+
+namespace detail {
+
+/// Reverses the bytes of each element where the machine is big-endian.
+template <class E>
+void swap_to_little_endian([[maybe_unused]] std::span<std::byte> bytes) {
+    if constexpr (std::endian::native == std::endian::big && sizeof(E) > 1) {
+        for (; !bytes.empty(); bytes = bytes.subspan(sizeof(E))) std::reverse(bytes.begin(), bytes.begin() + sizeof(E));
+    }
+}
+
+} // namespace detail
+
+/// Elements as the bytes of a file, which are little-endian on every machine. The lengths must agree.
+template <class E>
+    requires(std::is_trivially_copyable_v<E>)
+void to_little_endian(std::span<const E> elements, std::span<std::byte> bytes,
+                      const std::source_location& where = std::source_location::current()) {
+    CELLAR_EXPECTS_AT(where, bytes.size() == elements.size_bytes(), bytes.size(), " bytes for ", elements.size(),
+                      " elements, expected ", elements.size_bytes());
+    if (bytes.empty()) return;
+    std::memcpy(bytes.data(), elements.data(), bytes.size());
+    detail::swap_to_little_endian<E>(bytes);
+}
+
+/// The reverse. `bytes` may lie at any address.
+template <class E>
+    requires(std::is_trivially_copyable_v<E>)
+void from_little_endian(std::span<const std::byte> bytes, std::span<E> elements,
+                        const std::source_location& where = std::source_location::current()) {
+    CELLAR_EXPECTS_AT(where, bytes.size() == elements.size_bytes(), bytes.size(), " bytes for ", elements.size(),
+                      " elements, expected ", elements.size_bytes());
+    if (bytes.empty()) return;
+    std::memcpy(elements.data(), bytes.data(), bytes.size());
+    detail::swap_to_little_endian<E>(std::as_writable_bytes(elements));
+}
+
+} // namespace cellar

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "made_files.hpp"
+#include <cellar/files/detail/crc32.hpp>
+
+#include <doctest/doctest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+namespace {
+
+using namespace cellar::detail;
+
+/// By the definition, a bit at a time.
+std::uint32_t by_bits(std::span<const std::byte> bytes) {
+    std::uint32_t crc = 0xffffffff;
+    for (const std::byte b : bytes) {
+        crc ^= std::to_integer<std::uint32_t>(b);
+        for (int bit = 0; bit < 8; ++bit) crc = (crc >> 1) ^ ((crc & 1) != 0 ? 0xedb88320U : 0U);
+    }
+    return ~crc;
+}
+
+} // namespace
+
+TEST_CASE("the checksum of the digits 1 to 9 is the published one") {
+    constexpr std::string_view digits = "123456789";
+    CHECK(crc32_of(std::as_bytes(std::span{digits})) == 0xcbf43926);
+    CHECK(crc32_of({}) == 0);
+}
+
+TEST_CASE("the factors of the checksum are the published ones") {
+    CHECK(crc32_factor(4 * 128 + 32) == 0x154442bd4);
+    CHECK(crc32_factor(4 * 128 - 32) == 0x1c6e41596);
+    CHECK(crc32_factor(128 + 32) == 0x1751997d0);
+}
+
+TEST_CASE("the checksum equals its definition for every length and address") {
+    const disk::Bytes bytes = disk::bytes_of(3000, 1);
+    for (std::size_t size = 0; size <= 1200; ++size) {
+        const auto some = std::span{bytes}.subspan(size % 67, size);
+        CHECK(crc32_of(some) == by_bits(some));
+    }
+    for (const std::size_t cut : {0, 1, 63, 64, 511, 512, 513, 1500, 2999}) {
+        Crc32 crc;
+        crc.add(std::span{bytes}.first(cut));
+        crc.add(std::span{bytes}.subspan(cut));
+        CHECK(crc.value() == by_bits(bytes));
+    }
+}
+
+#if defined(__x86_64__) && defined(__GNUC__)
+TEST_CASE("the checksum is the same with every set of instructions") {
+    const disk::Bytes bytes = disk::bytes_of(5000, 2);
+    const auto with = [&](auto fold, std::size_t size) {
+        std::span<const std::byte> rest = std::span{bytes}.subspan(3, size);
+        const std::uint32_t state = fold(0xffffffff, rest);
+        return ~add_by_table(state, rest);
+    };
+    for (std::size_t size = 512; size <= 4200; size += 61) {
+        const std::uint32_t expected = by_bits(std::span{bytes}.subspan(3, size));
+        CHECK(with(Crc32Fold::add_none, size) == expected);
+        if (Crc32Fold::has_narrow()) CHECK(with(Crc32Fold::add_narrow, size) == expected);
+        if (Crc32Fold::has_wide()) CHECK(with(Crc32Fold::add_wide, size) == expected);
+    }
+}
+#endif

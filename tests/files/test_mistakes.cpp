@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "made_files.hpp"
+#include "violations.hpp"
+#include <cellar/files/file_result.hpp>
+#include <cellar/files/little_endian.hpp>
+
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace {
+
+using namespace cellar;
+using disk::Disk;
+using disk::DiskFiles;
+
+std::string violation_of_plan(const FilePlan& plan) {
+    Disk disk;
+    const std::string message =
+        violation_of([&] { static_cast<void>(disk::Writer::create("f", plan, {}, DiskFiles{disk})); });
+    CHECK(disk.calls == 0);
+    return message;
+}
+
+} // namespace
+
+TEST_CASE("a wrong plan is a violation, before a file is created") {
+    CHECK(violation_of_plan({{{"a", Dtype::u8, {1}}, {"a", Dtype::u8, {1}}}, {}}) == "two tensors are named a");
+    CHECK(violation_of_plan({{{"__metadata__", Dtype::u8, {1}}}, {}})
+          == "a tensor is named __metadata__, which has a meaning in the format");
+    CHECK(violation_of_plan({{{"cellar.padding.7", Dtype::u8, {1}}}, {}})
+          == "a tensor is named cellar.padding.7, which has a meaning in the format");
+    CHECK(violation_of_plan({{{"a", Dtype::u8, {1, 1, 1, 1, 1, 1, 1, 1, 1}}}, {}})
+          == "tensor a has 9 dimensions, expected at most 8");
+    CHECK(violation_of_plan({{{"a", Dtype::u16, {1ULL << 62}}}, {}})
+          == "tensor a makes the file larger than 2^63 bytes");
+    CHECK(violation_of_plan({{{"a", Dtype::u8, {1ULL << 62}}, {"b", Dtype::u8, {1ULL << 62}}}, {}})
+          == "tensor b makes the file larger than 2^63 bytes");
+    CHECK(violation_of_plan({{}, {{"cellar.format", "1"}}}) == "the metadata has cellar.format, which cellar writes");
+    CHECK(violation_of_plan({{}, {{"k", "\xff"}}}) == "a name or an entry of the metadata is not UTF-8: \xff");
+    CHECK(violation_of_plan({{{"\xc3", Dtype::u8, {1}}}, {}})
+          == "a name or an entry of the metadata is not UTF-8: \xc3");
+    CHECK(violation_of_plan({{}, {{"k", std::string(100'000'000, 'x')}}})
+          == "the names, shapes and metadata take 100000120 bytes of JSON, expected at most 100000000");
+}
+
+TEST_CASE("data that does not fit the plan is a violation") {
+    Disk disk;
+    const FilePlan plan{{{"a", Dtype::u8, {4}}, {"b", Dtype::u8, {1}}}, {}};
+    auto writer = disk::Writer::create("f", plan, {}, DiskFiles{disk});
+    REQUIRE(writer);
+    CHECK(violation_of([&] { static_cast<void>(writer->append(disk::Bytes(5))); })
+          == "5 bytes for tensor a, which lacks 4");
+    REQUIRE(writer->append(disk::Bytes(3)));
+    CHECK(violation_of([&] { static_cast<void>(writer->append(disk::Bytes(2))); })
+          == "2 bytes for tensor a, which lacks 1");
+    CHECK(violation_of([&] { static_cast<void>(writer->finish()); }) == "tensor a is not complete");
+    REQUIRE(writer->append(disk::Bytes(1)));
+    CHECK(violation_of([&] { static_cast<void>(writer->finish()); }) == "tensor b is not complete");
+    REQUIRE(writer->append(disk::Bytes(1)));
+    REQUIRE(writer->append({}));
+    CHECK(violation_of([&] { static_cast<void>(writer->append(disk::Bytes(1))); }) == "1 bytes after the last tensor");
+    REQUIRE(writer->finish());
+}
+
+TEST_CASE("reading a tensor as another type or size is a violation") {
+    Disk disk;
+    disk.put("f", disk::file_of(disk::small_plan(), 1));
+    auto reader = disk::Reader::open("f", {}, DiskFiles{disk});
+    REQUIRE(reader);
+    const StoredTensor& positions = *reader->find("positions");
+    std::vector<std::uint32_t> other(5);
+    CHECK(violation_of([&] { static_cast<void>(reader->read<std::uint32_t>(positions, other)); })
+          == "tensor positions of type I32 has 20 bytes, and there is room for 20 of type U32");
+    std::vector<std::int32_t> few(4);
+    CHECK(violation_of([&] { static_cast<void>(reader->read<std::int32_t>(positions, few)); })
+          == "tensor positions of type I32 has 20 bytes, and there is room for 16 of type I32");
+    CHECK(violation_of([&] { to_little_endian<std::int32_t>(few, std::as_writable_bytes(std::span{other})); })
+          == "20 bytes for 4 elements, expected 16");
+    CHECK(violation_of([&] { from_little_endian<std::int32_t>(std::as_bytes(std::span{other}), few); })
+          == "20 bytes for 4 elements, expected 16");
+}
+
+TEST_CASE("a result without a value or without an error is not asked for it") {
+    const FileResult<int> failed{FileError{FileReason::foreign, "f: is a poem"}};
+    CHECK(violation_of([&] { static_cast<void>(failed.value()); }) == "a failed result has no value: f: is a poem");
+    CHECK(failed.error() == FileReason::foreign);
+    CHECK(to_string(failed.error()) == "f: is a poem");
+    const FileResult<int> good{3};
+    CHECK((good && *good == 3));
+    CHECK(violation_of([&] { static_cast<void>(good.error()); }) == "error() was called on a result that has a value");
+    CHECK(violation_of([&] { static_cast<void>(FileResult<int>{3}.error()); })
+          == "error() was called on a result that has a value");
+    const FileResult<void> done;
+    CHECK(violation_of([&] { static_cast<void>(done.error()); }) == "error() was called on a result without an error");
+    CHECK(violation_of([&] { static_cast<void>(FileResult<void>{}.error()); })
+          == "error() was called on a result without an error");
+}
+
+TEST_CASE("every reason has its own line for a person") {
+    std::vector<std::string> lines;
+    for (int k = 0; k <= static_cast<int>(FileReason::unsuitable) + 1; ++k)
+        lines.emplace_back(to_string(static_cast<FileReason>(k)));
+    std::sort(lines.begin(), lines.end());
+    CHECK(std::unique(lines.begin(), lines.end()) == lines.end());
+}

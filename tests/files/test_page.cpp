@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "folder.hpp"
+#include "skip.hpp"
+#include <cellar/element/element.hpp>
+#include <cellar/files/file_reader.hpp>
+#include <cellar/files/file_result.hpp>
+#include <cellar/files/file_writer.hpp>
+#include <cellar/files/tensor.hpp>
+
+#include <doctest/doctest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <numeric>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace {
+
+using namespace cellar;
+
+// [write]
+FileResult<void> write(const std::filesystem::path& path, std::span<const std::int32_t> tokens,
+                       std::span<const half> rows) {
+    const FilePlan plan{
+        {{"tokens", dtype_of<std::int32_t>, {tokens.size()}}, {"rows", dtype_of<half>, {rows.size() / 4, 4}}},
+        {{"model", "tiny"}}};
+    auto writer = FileWriter::create(path, plan);
+    if (!writer) return std::move(writer).error();
+    if (auto done = writer->append_elements(tokens); !done) return done;
+    if (auto done = writer->append_elements(rows); !done) return done; // or in many pieces
+    return writer->finish();
+}
+// [/write]
+
+// [read]
+FileResult<std::vector<std::byte>> read(const std::filesystem::path& path) {
+    auto reader = FileReader::open(path, {.access = FileAccess::map});
+    if (!reader) return std::move(reader).error();
+    std::vector<std::byte> rows;
+    for (;;) {
+        auto piece = reader->next();
+        if (!piece) return std::move(piece).error(); // not one byte of the file counts
+        if (piece->tensor == nullptr) return rows;   // all data was read, and the checksum is right
+        if (piece->tensor->name == "rows") rows.insert(rows.end(), piece->bytes.begin(), piece->bytes.end());
+    }
+}
+// [/read]
+
+const std::vector<std::int32_t> tokens = {3, -1, 1 << 20};
+const std::vector<half> rows(8, half{1.5F});
+
+/// All Python of the page, one block after the other.
+std::string python_of_the_page() {
+    std::ifstream file{CELLAR_SOURCE_DIR "/docs/files.md"};
+    const std::string page{std::istreambuf_iterator{file}, {}};
+    const std::string begin = "```python\n";
+    std::string code;
+    for (std::size_t at = page.find(begin); at != std::string::npos; at = page.find(begin, at)) {
+        at += begin.size();
+        code += page.substr(at, page.find("```", at) - at) + "\n";
+    }
+    return code;
+}
+
+enum class Outcome { right, wrong, no_python, no_module };
+
+/// Runs the page's code and then `code` in `folder`.
+Outcome run_python(const Folder& folder, const std::string& code) {
+    const auto script = folder.path / "script.py";
+    std::ofstream{script} << "import sys\n"
+                             "try:\n"
+                             "    import safetensors.numpy\n"
+                             "except ImportError:\n"
+                             "    sys.exit(77)\n"
+                          << python_of_the_page() << code << "sys.exit(78)\n";
+    const int status = std::system(("cd '" + folder.path.string() + "' && python3 script.py").c_str());
+    const int code_of_exit = status / 256;
+    return code_of_exit == 78    ? Outcome::right
+           : code_of_exit == 77  ? Outcome::no_module
+           : code_of_exit == 127 ? Outcome::no_python
+                                 : Outcome::wrong;
+}
+
+} // namespace
+
+TEST_CASE("the code of the page writes and reads") {
+    const Folder folder;
+    REQUIRE(write(folder.path / "f", tokens, rows));
+    auto bytes = read(folder.path / "f");
+    REQUIRE(bytes);
+    CHECK(bytes->size() == 16);
+    CHECK(read(folder.path / "none").error() == FileReason::cannot_open);
+}
+
+TEST_CASE("Python reads the same values, and finds the checksums right") {
+    const Folder folder;
+    REQUIRE(write(folder.path / "f", tokens, rows));
+    const Outcome outcome = run_python(folder, R"(
+metadata, tensors = tensors_of("f")
+assert metadata["model"] == "tiny" and metadata["cellar.format"] == "1", metadata
+assert set(tensors) == {"tokens", "rows"}, tensors
+assert tensors["tokens"].tolist() == [3, -1, 1 << 20] and tensors["tokens"].dtype == "int32", tensors
+assert tensors["rows"].tolist() == [[1.5] * 4] * 2 and tensors["rows"].dtype == "float16", tensors
+assert is_whole("f"), checksums("f")
+whole = open("f", "rb").read()
+for at in (len(whole) - 1, 50, 200):
+    open("f", "wb").write(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+    assert not is_whole("f"), at
+)");
+    if (outcome == Outcome::no_python) CELLAR_SKIP("python3 is not installed");
+    if (outcome == Outcome::no_module) CELLAR_SKIP("Python has no module safetensors");
+    CHECK(outcome == Outcome::right);
+}
+
+TEST_CASE("a file that Python sealed is read") {
+    const Folder folder;
+    const Outcome outcome = run_python(folder, R"(
+import numpy
+tensors = {"rows": numpy.arange(6, dtype="float32").reshape(2, 3), "tokens": numpy.array([1, 2], dtype="int64")}
+save_for_cellar(tensors, "f", {"note": "\u20ac \" \\"})
+)");
+    if (outcome == Outcome::no_python) CELLAR_SKIP("python3 is not installed");
+    if (outcome == Outcome::no_module) CELLAR_SKIP("Python has no module safetensors");
+    REQUIRE(outcome == Outcome::right);
+    auto reader = FileReader::open(folder.path / "f");
+    REQUIRE(reader);
+    CHECK(reader->verify());
+    CHECK(*reader->metadata("note") == "\xe2\x82\xac \" \\");
+    std::vector<float> values(6);
+    REQUIRE(reader->read<float>(*reader->find("rows"), values));
+    CHECK(values == std::vector<float>{0, 1, 2, 3, 4, 5});
+}

@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "folder.hpp"
+#include "made_files.hpp"
+#include <cellar/element/element.hpp>
+#include <cellar/files/file_reader.hpp>
+#include <cellar/files/file_writer.hpp>
+#include <cellar/files/little_endian.hpp>
+#include <cellar/files/tensor.hpp>
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace {
+
+using namespace cellar;
+using disk::Bytes;
+using disk::Content;
+using disk::Disk;
+using disk::DiskFiles;
+
+std::string text(const Bytes& bytes) {
+    return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+FilePlan every_dtype() {
+    FilePlan plan;
+    for (const detail::DtypeEntry& entry : detail::dtype_table)
+        plan.tensors.push_back({"t." + std::string{entry.name}, entry.dtype, {3, 1, 5}});
+    plan.tensors.push_back({"scalar", Dtype::f64, {}});
+    plan.tensors.push_back({"empty", Dtype::f32, {4, 0}});
+    plan.tensors.push_back({"\"quotes\" \\ \n \xc3\xbc", Dtype::u8, {64}});
+    plan.metadata = {{"model", "a \"model\""}, {"", ""}, {"note", "\xe2\x82\xac\n\t\\"}};
+    return plan;
+}
+
+} // namespace
+
+TEST_CASE("a file has exactly these bytes") {
+    const FilePlan plan{{{"a", Dtype::u16, {2, 1}}, {"b", Dtype::u8, {3}}}, {{"k", "v"}}};
+    Disk disk;
+    auto writer = disk::Writer::create("f", plan, {}, DiskFiles{disk});
+    REQUIRE(writer);
+    const std::uint16_t a[] = {0x4241, 0x4443};
+    REQUIRE(writer->append_elements<std::uint16_t>(a));
+    const std::uint8_t b[] = {'x', 'y', 'z'};
+    REQUIRE(writer->append_elements<std::uint8_t>(b));
+    REQUIRE(writer->finish());
+
+    const std::string header =
+        R"({"__metadata__":{"cellar.header_crc32":"CRC-H","cellar.data_crc32":"CRC-D","cellar.format":"1","k":"v"},)"
+        R"("a":{"dtype":"U16","shape":[2,1],"data_offsets":[0,4]},)"
+        R"("cellar.padding.0":{"dtype":"U8","shape":[60],"data_offsets":[4,64]},)"
+        R"("b":{"dtype":"U8","shape":[3],"data_offsets":[64,67]}})";
+    const std::size_t end = 8 + header.size() + 2 * 3; // each CRC-X becomes 8 digits
+    const std::string spaces((64 - end % 64) % 64, ' ');
+    const Bytes expected = disk::made(header + spaces, "ABCD" + std::string(60, '\0') + "xyz");
+    CHECK(text(disk.now.at("f")->now) == text(expected));
+    CHECK((expected.size() - 67) % 64 == 0);
+}
+
+TEST_CASE("the checksums of a small file are these") {
+    Disk disk;
+    auto writer = disk::Writer::create("f", {{{"digits", Dtype::u8, {9}}}, {}}, {}, DiskFiles{disk});
+    REQUIRE(writer);
+    REQUIRE(writer->append(std::as_bytes(std::span{"123456789", 9})));
+    REQUIRE(writer->finish());
+    auto reader = disk::Reader::open("f", {}, DiskFiles{disk});
+    REQUIRE(reader);
+    CHECK(*reader->metadata("cellar.data_crc32") == "cbf43926");
+    CHECK(*reader->metadata("cellar.format") == "1");
+    CHECK(reader->metadata("none") == nullptr);
+}
+
+TEST_CASE("every type and shape comes back, however it is cut into pieces") {
+    const FilePlan plan = every_dtype();
+    const Content expected = disk::content_of(plan, 7);
+    for (const std::size_t piece : {std::size_t{1}, std::size_t{13}, SIZE_MAX}) {
+        Disk disk;
+        disk.max_transfer = piece == 13 ? 7 : SIZE_MAX;
+        auto writer = disk::Writer::create("f", plan, {}, DiskFiles{disk});
+        REQUIRE(writer);
+        REQUIRE(disk::write_tensors(*writer, plan, 7, piece));
+        CHECK(disk.now.size() == 1);
+        for (const std::size_t at_most : {0, 64, 100, 1 << 20}) {
+            for (const FileAccess access : {FileAccess::stream, FileAccess::map}) {
+                auto reader = disk::Reader::open("f", {.access = access}, DiskFiles{disk});
+                REQUIRE(reader);
+                CHECK(reader->is_mapped() == (access == FileAccess::map));
+                auto content = disk::read_all(*reader, at_most);
+                REQUIRE(content);
+                CHECK(*content == expected);
+            }
+        }
+    }
+}
+
+TEST_CASE("tensors have their types, shapes and sizes, and begin at multiples of 64 bytes") {
+    const FilePlan plan = every_dtype();
+    Disk disk;
+    disk.put("f", disk::file_of(plan, 1));
+    auto reader = disk::Reader::open("f", {}, DiskFiles{disk});
+    REQUIRE(reader);
+    REQUIRE(reader->tensors().size() == plan.tensors.size());
+    for (const TensorPlan& tensor : plan.tensors) {
+        const StoredTensor* const found = reader->find(tensor.name);
+        REQUIRE(found != nullptr);
+        CHECK(found->dtype == tensor.dtype);
+        CHECK(found->shape == tensor.shape);
+        CHECK(found->begin % 64 == 0);
+        CHECK(found->bytes == *detail::tensor_bytes(tensor.dtype, tensor.shape));
+    }
+    CHECK(reader->find("cellar.padding.0") == nullptr);
+    CHECK(reader->find("none") == nullptr);
+}
+
+TEST_CASE("a file without tensors comes back") {
+    const FilePlan plan{{}, {{"only", "metadata"}}};
+    auto content = disk::read_bytes(disk::file_of(plan, 1));
+    REQUIRE(content);
+    CHECK(*content == Content{plan.metadata, {}});
+}
+
+TEST_CASE("elements are stored little-endian, and read in any order") {
+    Disk disk;
+    const FilePlan plan{{{"p", dtype_of<std::int32_t>, {3}}, {"h", dtype_of<half>, {2}}}, {}};
+    auto writer = disk::Writer::create("f", plan, {}, DiskFiles{disk});
+    REQUIRE(writer);
+    const std::int32_t positions[] = {1, -2, 1 << 20};
+    const half halves[] = {half{1.5F}, half{-2.0F}};
+    REQUIRE(writer->append_elements<std::int32_t>(positions));
+    REQUIRE(writer->append_elements<half>(halves));
+    REQUIRE(writer->finish());
+
+    for (const FileAccess access : {FileAccess::stream, FileAccess::map}) {
+        auto reader = disk::Reader::open("f", {.access = access}, DiskFiles{disk});
+        REQUIRE(reader);
+        std::vector<half> h(2);
+        REQUIRE(reader->read<half>(*reader->find("h"), h));
+        CHECK((h[0].bits == halves[0].bits && h[1].bits == halves[1].bits));
+        std::vector<std::int32_t> p(3);
+        REQUIRE(reader->read<std::int32_t>(*reader->find("p"), p));
+        CHECK(std::equal(p.begin(), p.end(), positions));
+        auto piece = reader->next();
+        REQUIRE(piece);
+        CHECK(piece->bytes[0] == std::byte{1});
+        from_little_endian<std::int32_t>(piece->bytes, p);
+        CHECK(std::equal(p.begin(), p.end(), positions));
+    }
+}
+
+TEST_CASE("the writer and the reader report progress up to the end") {
+    const FilePlan plan{{{"a", Dtype::u8, {1'000'000}}, {"b", Dtype::u8, {5}}}, {}};
+    std::uint64_t done = 0;
+    const auto follow = [&](std::uint64_t now, std::uint64_t in_all) {
+        CHECK(now > done);
+        CHECK(in_all == 1'000'005);
+        done = now;
+    };
+    Disk disk;
+    auto writer = disk::Writer::create("f", plan, {.progress = follow}, DiskFiles{disk});
+    REQUIRE(writer);
+    CHECK(writer->bytes_in_all() == 1'000'005);
+    REQUIRE(disk::write_tensors(*writer, plan, 1));
+    CHECK(done == 1'000'005);
+    done = 0;
+    auto reader = disk::Reader::open("f", {.progress = follow}, DiskFiles{disk});
+    REQUIRE(reader);
+    REQUIRE(disk::read_all(*reader));
+    CHECK(done == 1'000'005);
+}
+
+TEST_CASE("a progress callback that throws ends a write, and the old file stays") {
+    const FilePlan plan{{{"a", Dtype::u8, {1'000'000}}}, {}};
+    Disk disk;
+    disk.put("f", disk::file_of(disk::small_plan(), 1));
+    const auto stop = [](std::uint64_t, std::uint64_t) { throw std::runtime_error{"stop"}; };
+    {
+        auto writer = disk::Writer::create("f", plan, {.progress = stop}, DiskFiles{disk});
+        REQUIRE(writer);
+        CHECK_THROWS_AS(static_cast<void>(disk::write_tensors(*writer, plan, 1)), std::runtime_error);
+    }
+    CHECK(disk.now.size() == 1);
+    CHECK(disk.now.at("f")->now == disk::file_of(disk::small_plan(), 1));
+}
+
+TEST_CASE("verify reads everything, and reading starts again") {
+    Disk disk;
+    disk.put("f", disk::file_of(disk::small_plan(), 3));
+    auto reader = disk::Reader::open("f", {}, DiskFiles{disk});
+    REQUIRE(reader);
+    REQUIRE(reader->next());
+    REQUIRE(reader->verify());
+    auto content = disk::read_all(*reader);
+    REQUIRE(content);
+    CHECK(*content == disk::content_of(disk::small_plan(), 3));
+}
+
+TEST_CASE_TEMPLATE("a file on the disk of this machine comes back", Files, NativeFiles, detail::StreamFiles) {
+    const Folder folder;
+    const auto path = folder.path / "f.safetensors";
+    FilePlan plan = disk::small_plan();
+    plan.tensors.push_back({"big", Dtype::f32, {300'001}});
+    for (const unsigned seed : {1U, 2U}) { // the second one replaces the first
+        auto writer = BasicFileWriter<Files>::create(path, plan);
+        REQUIRE(writer);
+        CHECK(folder.names().size() == (seed == 1 ? 1 : 2));
+        REQUIRE(disk::write_tensors(*writer, plan, seed, 100'000));
+        CHECK(folder.names() == std::vector<std::string>{"f.safetensors"});
+        for (const FileAccess access : {FileAccess::stream, FileAccess::map}) {
+            auto reader = BasicFileReader<Files>::open(path, {.access = access});
+            REQUIRE(reader);
+            auto moved = std::move(*reader);
+            auto content = disk::read_all(moved);
+            REQUIRE(content);
+            CHECK(*content == disk::content_of(plan, seed));
+        }
+    }
+}
+
+TEST_CASE_TEMPLATE("a writer that is dropped leaves nothing behind", Files, NativeFiles, detail::StreamFiles) {
+    const Folder folder;
+    {
+        auto writer = BasicFileWriter<Files>::create(folder.path / "f", disk::small_plan());
+        REQUIRE(writer);
+        REQUIRE(writer->append(Bytes(20)));
+        const auto moved = std::move(*writer);
+        CHECK(folder.names().size() == 1);
+    }
+    CHECK(folder.names().empty());
+}
+
+TEST_CASE_TEMPLATE("what is no file is refused with its path", Files, NativeFiles, detail::StreamFiles) {
+    const Folder folder;
+    const auto missing = BasicFileReader<Files>::open(folder.path / "none");
+    CHECK(missing.error() == FileReason::cannot_open);
+    CHECK(missing.error().message == (folder.path / "none").string() + ": cannot be opened: No such file or directory");
+    const auto a_folder = BasicFileReader<Files>::open(folder.path);
+    CHECK(a_folder.error().message == folder.path.string() + ": cannot be opened: Is a directory");
+    const auto nowhere = BasicFileWriter<Files>::create(folder.path / "none" / "f", disk::small_plan());
+    CHECK(nowhere.error() == FileReason::cannot_write);
+}
