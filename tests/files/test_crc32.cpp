@@ -43,7 +43,7 @@ TEST_CASE("the checksum equals its definition for every length and address") {
         const auto some = std::span{bytes}.subspan(size % 67, size);
         CHECK(crc32_of(some) == by_bits(some));
     }
-    for (const std::size_t cut : {0, 1, 63, 64, 511, 512, 513, 1500, 2999}) {
+    for (const std::size_t cut : {0U, 1U, 63U, 64U, 511U, 512U, 513U, 1500U, 2999U}) {
         Crc32 crc;
         crc.add(std::span{bytes}.first(cut));
         crc.add(std::span{bytes}.subspan(cut));

@@ -90,7 +90,7 @@ TEST_CASE("every type and shape comes back, however it is cut into pieces") {
         REQUIRE(writer);
         REQUIRE(disk::write_tensors(*writer, plan, 7, piece));
         CHECK(disk.now.size() == 1);
-        for (const std::size_t at_most : {0, 64, 100, 1 << 20}) {
+        for (const std::size_t at_most : {0U, 64U, 100U, 1U << 20}) {
             for (const FileAccess access : {FileAccess::stream, FileAccess::map}) {
                 auto reader = disk::Reader::open("f", {.access = access}, DiskFiles{disk});
                 REQUIRE(reader);
