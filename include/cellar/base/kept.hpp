@@ -4,12 +4,38 @@
 #include <cellar/base/contract.hpp>
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <source_location>
 #include <span>
 #include <vector>
 
 namespace cellar::detail {
+
+/// The data of a snapshot that is paged out.
+class PagedData {
+public:
+    PagedData() = default;
+    PagedData(const PagedData&) = delete;
+    PagedData& operator=(const PagedData&) = delete;
+    virtual ~PagedData() = default;
+
+    virtual std::int64_t bytes() const = 0;
+
+    /// Waits for the work that uses it. Must precede the destructor, unless the memory was destroyed before.
+    virtual void finish_work() noexcept = 0;
+};
+
+struct FinishAndDelete {
+    void operator()(PagedData* data) const noexcept {
+        data->finish_work();
+        delete data;
+    }
+};
+
+/// Data that no snapshot owns yet.
+template <class Data>
+using UnownedData = std::unique_ptr<Data, FinishAndDelete>;
 
 /// What the snapshots of a table own. Each is a `Kept`, which has a pointer to its `table` and its `index` here. Both
 /// live at fixed addresses.

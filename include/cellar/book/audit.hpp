@@ -43,10 +43,11 @@ inline std::string recount_all(const CellTable& table, std::vector<std::int32_t>
     for (std::int32_t s = 0; s < table.sequences(); ++s)
         if (std::string fault = recount("sequence " + text(s), table.record({s}).runs, owners); !fault.empty())
             return fault;
-    for (const KeptCells* kept : table.kept()) {
+    for (const KeptCells* kept : table.snapshots().in_place()) {
         const std::string owner = "snapshot " + text(kept->index);
         if (std::string fault = recount(owner, kept->runs, owners); !fault.empty()) return fault;
-        if (kept->table != &table || table.kept()[kept->index] != kept) return owner + ": not listed where it says";
+        if (kept->table != &table.snapshots() || table.snapshots().in_place()[kept->index] != kept)
+            return owner + ": not listed where it says";
         if (!kept->runs.empty() && (kept->runs.first() < kept->from || kept->to <= kept->runs.last()))
             return owner + ": positions beyond [" + text(kept->from) + ", " + text(kept->to) + ")";
     }

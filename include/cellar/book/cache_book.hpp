@@ -137,25 +137,25 @@ public:
         return can_resume(s, p) && (p.value == 0 || table_.record(s).runs.covers(p - 1, p));
     }
 
-    /// What keeps s's cells at positions [from, to) after `table().finish_keep`. If s has forgotten tokens below `to`,
+    /// What keeps s's cells at positions [from, to) after `KeptTable::finish`. If s has forgotten tokens below `to`,
     /// it keeps all that is left below `to`: the window and the sinks. Refuses if s has no token up to `to`, or could
     /// not resume there after it has forgotten tokens.
     Result<KeptCellsPointer> prepare_keep(Sequence s, Position from, Position to, Resuming resuming) {
-        if (resuming == Resuming::anywhere) return table_.prepare_keep(s, from, to, false);
+        const PositionRuns& runs = table_.record(s).runs;
+        if (resuming == Resuming::anywhere) return table_.snapshots().prepare(runs, from, to, false);
         const bool forgets = to.value > 0 && window_.oldest_kept(to - 1).value > window_.sinks();
         if (next(s) < to || (forgets && !can_rewind(s, to)))
             return Refusal{.reason = Reason::cannot_resume, .sequence = s};
-        if (!forgets) return table_.prepare_keep(s, from, to, false);
-        return table_.prepare_keep(s, {0}, to, true);
+        return table_.snapshots().prepare(runs, forgets ? Position{0} : from, to, forgets);
     }
 
-    /// Checks whether `table().finish_restore` leaves s able to resume at `p`, after a token at p - 1. Reserves room.
-    Result<void> prepare_restore(Sequence s, const KeptCells& kept, Position p, Resuming resuming) {
+    /// Checks whether s, with the kept tokens from `kept.from` on, can resume at `p` after a token at p - 1.
+    Result<void> check_restore(Sequence s, const KeptCells& kept, Position p, Resuming resuming) {
         const PositionRuns& runs = table_.record(s).runs;
         if (resuming == Resuming::checked && !resumes_with(runs, kept, p))
             return Refusal{.reason = Reason::cannot_resume, .sequence = s};
-        if (table_.would_repeat_cells(runs, kept, p)) return Refusal{.reason = Reason::cannot_share, .sequence = s};
-        table_.prepare_restore(s, kept);
+        if (!kept.is_paged_out() && table_.would_repeat_cells(runs, kept, p))
+            return Refusal{.reason = Reason::cannot_share, .sequence = s};
         return {};
     }
 

@@ -3,13 +3,14 @@
 
 #include <cellar/base/batch.hpp>
 #include <cellar/base/contract.hpp>
-#include <cellar/base/kept.hpp>
 #include <cellar/base/plan.hpp>
 #include <cellar/base/result.hpp>
 #include <cellar/base/zeroed.hpp>
+#include <cellar/book/cell_pool.hpp>
 #include <cellar/book/defragmentation.hpp>
 #include <cellar/book/free_cells.hpp>
 #include <cellar/book/kept_cells.hpp>
+#include <cellar/book/kept_table.hpp>
 #include <cellar/book/owner_count.hpp>
 #include <cellar/book/position_runs.hpp>
 #include <cellar/book/removal.hpp>
@@ -19,9 +20,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <iterator>
 #include <memory>
-#include <numeric>
 #include <span>
 #include <utility>
 #include <vector>
@@ -42,8 +41,8 @@ struct alignas(64) SequenceRecord {
 
 static_assert(sizeof(SequenceRecord) <= 128);
 
-/// Which sequence, or which snapshot, owns which cells, and which cells are free. It knows neither windows nor passes;
-/// `CacheBook` does.
+/// Which sequence owns which cells. `snapshots()` are the other owners. It knows neither windows nor passes; `CacheBook`
+/// does.
 ///
 /// Only operations that begin with `prepare` allocate. They change nothing visible, and `finish` cannot fail as long as
 /// the table was not changed in between.
@@ -53,18 +52,19 @@ public:
     /// always visible; `planned_blocks`: see `CellSetMemory`.
     CellTable(Cell cells, std::int32_t sequences, std::int64_t planned_runs, std::int32_t sinks,
               std::int64_t planned_blocks)
-        : cells_{cells},
-          free_{cells},
-          owners_{cells, sequences},
+        : pool_{cells, sequences},
+          snapshots_{pool_, sequences},
           sets_{std::make_unique<CellSetMemory>(cells, sequences, planned_blocks)},
           tokens_in_batch_{sequences} {
         sequences_.reserve(static_cast<std::size_t>(sequences));
         for (std::int32_t s = 0; s < sequences; ++s) sequences_.emplace_back(planned_runs, *sets_, s, sinks);
     }
 
-    Cell cells() const { return cells_; }
-    const FreeCells& free() const { return free_; }
-    const OwnerCount& owners() const { return owners_; }
+    Cell cells() const { return pool_.cells(); }
+    const FreeCells& free() const { return pool_.free(); }
+    const OwnerCount& owners() const { return pool_.owners(); }
+    const KeptTable& snapshots() const { return snapshots_; }
+    KeptTable& snapshots() { return snapshots_; }
     std::int32_t sequences() const { return static_cast<std::int32_t>(sequences_.size()); }
 
     bool has(Sequence s) const { return s.value >= 0 && s.value < sequences(); }
@@ -85,24 +85,8 @@ public:
         if (!has_room) reserve_each(sequences, [](const PositionRuns&) { return std::int64_t{0}; });
     }
 
-    /// Takes n free cells, in ascending order: the lowest run of n, else the n lowest. They count as owned from now on;
-    /// `enter` names the owner. `taken` is empty before. O(n log cells).
-    void take(std::int32_t n, std::vector<Cell>& taken) {
-        if (n == 0) return;
-        const Cell run = n == 1 ? free_.lowest() : free_.find_run(n);
-        if (run >= 0) {
-            taken.resize(static_cast<std::size_t>(n));
-            std::iota(taken.begin(), taken.end(), run);
-            free_.take(run, n);
-            owners_.add(run, n);
-        } else {
-            for (Cell cell = free_.next(0); n > 0; --n, cell = free_.next(cell + 1)) {
-                free_.take(cell, 1);
-                owners_.add(cell, 1);
-                taken.push_back(cell);
-            }
-        }
-    }
+    /// Takes n free cells; see `CellPool::take`. `enter` names their owner.
+    void take(std::int32_t n, std::vector<Cell>& taken) { pool_.take(n, taken); }
 
     /// The sequence's tokens at [position, position + n) lie in the taken cells [cell, cell + n). Needs room in its
     /// runs.
@@ -135,7 +119,7 @@ public:
     void forget(Sequence s, Position from, Position to) { forget(record(s), from, to); }
 
     /// True if n > 1 cells are free, but no n neighbouring ones. O(log cells).
-    bool is_too_scattered_for(std::int32_t n) { return n > 1 && n <= free_.count() && free_.find_run(n) < 0; }
+    bool is_too_scattered_for(std::int32_t n) { return n > 1 && n <= free().count() && pool_.find_run(n) < 0; }
 
     /// Checks the arguments and reserves room.
     void prepare_copy_prefix(Sequence from, Sequence to, std::int32_t length) {
@@ -157,77 +141,24 @@ public:
         SequenceRecord& target = record(to);
         forget(target, {0}, to_end);
         target.runs.assign(source.runs, {length});
-        for_each_word(source, {0}, {length}, [&](std::int64_t at, Word cells) { owners_.add_word(at, cells); });
+        for_each_word(source, {0}, {length}, [&](std::int64_t at, Word cells) { pool_.share_word(at, cells); });
         target.visible.assign(source.visible);
         target.visible.truncate(source.runs, {length});
     }
 
-    /// What keeps the cells of s at positions [from, to) after `finish_keep`. O(runs).
-    KeptCellsPointer prepare_keep(Sequence s, Position from, Position to, bool is_window) {
-        return new_kept(record(s).runs, from, to, is_window);
-    }
-    void finish_keep(Sequence s, KeptCells& kept) noexcept {
-        fill(kept, record(s).runs);
-        kept.runs.for_each(kept.from, kept.to, [&](Position, Cell cell, std::int32_t n) { owners_.add(cell, n); });
-        kept_.add(kept, *this);
-    }
-
-    /// The opposite: gives up the cells.
-    void release(KeptCells& kept) noexcept {
-        kept.runs.for_each_word(kept.from, kept.to, [&](std::int64_t at, Word cells) { disown(at, cells); });
-        kept_.remove(kept);
-    }
-
-    /// True if some of the kept cells have no other owner. O(words of 64 cells that they span).
-    bool frees_cells(const KeptCells& kept) const {
-        return count_shared(kept.runs, kept.from, kept.to) < kept.runs.tokens();
-    }
-
-    /// Keeps positions from `at` on apart from the others. O(runs). May throw, with nothing changed.
-    KeptCellsPointer split(KeptCells& kept, Position at) {
-        auto tail = new_kept(kept.runs, at, kept.to, false);
-        kept.runs.reserve(1);
-        fill(*tail, kept.runs);
-        kept_.add(*tail, *this);
-        kept.runs.erase(at, to_end);
-        kept.to = at;
-        return tail;
-    }
-
-    /// Adds the cells of `tail`, which begins where `kept` ends and then owns nothing. May throw, with nothing changed.
-    void join(KeptCells& kept, KeptCells& tail) {
-        kept.runs.reserve(tail.runs.runs() + 2);
-        tail.runs.for_each(tail.from, tail.to,
-                           [&](Position position, Cell cell, std::int32_t n) { kept.runs.insert(position, cell, n); });
-        kept.to = tail.to;
-        kept_.remove(tail);
-    }
-
-    /// The cells that snapshots own.
-    std::span<KeptCells* const> kept() const { return kept_.all(); }
-
     /// Reserves room for `finish_restore`.
-    void prepare_restore(Sequence s, const KeptCells& kept) {
-        SequenceRecord& r = record(s);
-        r.runs.reserve(kept.runs.runs() + 3);
-        if (sets_->is_complete()) return;
-        const std::int64_t tokens = std::int64_t{r.runs.tokens()} + kept.runs.tokens();
-        const std::int64_t runs = r.runs.runs() + kept.runs.runs() + 1;
-        sets_->blocks().reserve(sets_->max_blocks(tokens, runs));
-        sets_->branches().reserve(sets_->max_branches(tokens, runs));
-    }
+    void prepare_restore(Sequence s, const KeptCells& kept) { reserve(s, kept.runs.tokens(), kept.runs.runs() + 2); }
 
     /// True if `runs` have a cell at positions below `kept.from` that is also a kept one below `end`: a token that was
     /// moved in place since. O(runs + cells / 64) if any sequence ever did that, else O(1). May throw.
     bool would_repeat_cells(const PositionRuns& runs, const KeptCells& kept, Position end) const {
         if (!moved_in_place_ || kept.from == Position{0}) return false;
-        std::vector<Word> own(static_cast<std::size_t>(words_for(cells_)));
+        std::vector<Word> own(static_cast<std::size_t>(words_for(cells())));
         Word repeated = 0;
         runs.for_each_word({0}, kept.from,
-                           [&](std::int64_t at, Word cells) { own[static_cast<std::size_t>(at)] |= cells; });
-        kept.runs.for_each_word(kept.from, end, [&](std::int64_t at, Word cells) {
-            repeated |= own[static_cast<std::size_t>(at)] & cells;
-        });
+                           [&](std::int64_t at, Word bits) { own[static_cast<std::size_t>(at)] |= bits; });
+        kept.runs.for_each_word(
+            kept.from, end, [&](std::int64_t at, Word bits) { repeated |= own[static_cast<std::size_t>(at)] & bits; });
         return repeated != 0;
     }
 
@@ -237,7 +168,31 @@ public:
         forget(r, kept.from, to_end);
         kept.runs.for_each(kept.from, end, [&](Position position, Cell cell, std::int32_t n) {
             enter(r, position, cell, n);
-            owners_.add(cell, n);
+            pool_.share(cell, n);
+        });
+    }
+
+    /// Reserves room for `finish_restore_rows`. Refuses with `full`. The cells that s gives up count as free.
+    Result<std::vector<Cell>> prepare_restore_rows(Sequence s, const KeptCells& kept, Position end) {
+        const PositionRuns& own = record(s).runs;
+        const std::int32_t n = count_tokens(kept.runs, kept.from, end);
+        if (n > free().count()) {
+            const std::int32_t given = count_tokens(own, kept.from, to_end) - count_shared(own, kept.from, to_end);
+            if (n > free().count() + given) return Reason::full;
+        }
+        reserve(s, n, snapshots_.pieces_of(kept, n));
+        std::vector<Cell> cells;
+        cells.reserve(static_cast<std::size_t>(n));
+        return cells;
+    }
+    /// s gives up its cells from position `kept.from` on, and takes `cells` for the rows below `end`.
+    void finish_restore_rows(Sequence s, const KeptCells& kept, Position end, std::vector<Cell>& cells) noexcept {
+        SequenceRecord& r = record(s);
+        const std::int32_t n = count_tokens(kept.runs, kept.from, end);
+        forget(r, kept.from, to_end);
+        pool_.take(n, cells);
+        KeptTable::for_each_piece(kept, end, cells, [&](Position position, Cell cell, std::int32_t count) {
+            enter(r, position, cell, count);
         });
     }
 
@@ -260,9 +215,9 @@ public:
             removal.copies = count_shared(runs, end, to_end);
             removal.rotated = count_tokens(runs, end, to_end);
         }
-        if (removal.copies > free_.count()) { // removed cells without another owner become free in time
+        if (removal.copies > free().count()) { // removed cells without another owner become free in time
             const std::int32_t dropped = count_tokens(runs, begin, end) - count_shared(runs, begin, end);
-            if (removal.copies > free_.count() + dropped) return Reason::full;
+            if (removal.copies > free().count() + dropped) return Reason::full;
         }
         const std::int64_t most = runs.runs() + 2 * std::int64_t{removal.copies} + 1;
         removal.reserve(most);
@@ -284,9 +239,9 @@ public:
     /// The fewest moves that bring the n cells in use to [0, n). All targets are free cells, so until `finish` the
     /// moves may be carried out partly, or more than once, without harm.
     Defragmentation prepare_defragment() {
-        Defragmentation defragmentation{free_, cells_};
+        Defragmentation defragmentation = pool_.prepare_defragment();
         for (SequenceRecord& r : sequences_) r.runs.reserve(defragmentation.max_splits(r.runs));
-        for (KeptCells* kept : this->kept()) kept->runs.reserve(defragmentation.max_splits(kept->runs));
+        snapshots_.prepare_defragment(defragmentation);
         return defragmentation;
     }
 
@@ -300,28 +255,23 @@ public:
     /// Records that the moves were carried out.
     void finish_defragment(const Defragmentation& defragmentation) noexcept {
         if (defragmentation.moves().empty()) return;
-        owners_.transfer(defragmentation.moves());
-        free_.pack(cells_ - free_.count(), cells_);
+        pool_.finish_defragment(defragmentation);
         for (SequenceRecord& r : sequences_) {
             defragmentation.relocate(r.runs);
             r.visible.reset();
         }
-        for (KeptCells* kept : this->kept()) defragmentation.relocate(kept->runs);
+        snapshots_.finish_defragment(defragmentation);
     }
 
 private:
-    // With room for what `runs` has in [from, to), and for one more owner of each cell.
-    KeptCellsPointer new_kept(const PositionRuns& runs, Position from, Position to, bool is_window) {
-        std::int64_t count = 0;
-        runs.for_each(from, to, [&](Position, Cell, std::int32_t) { ++count; });
-        KeptCellsPointer kept{new KeptCells{from, to, is_window, count}};
-        kept_.reserve_one();
-        owners_.reserve(cells_, std::int64_t{sequences()} + std::ssize(this->kept()) + 1);
-        return kept;
-    }
-    static void fill(KeptCells& kept, const PositionRuns& runs) {
-        runs.for_each(kept.from, kept.to,
-                      [&](Position position, Cell cell, std::int32_t n) { kept.runs.insert(position, cell, n); });
+    // Room for n more tokens of s, in `runs` runs, once some of its own are forgotten.
+    void reserve(Sequence s, std::int32_t n, std::int64_t runs) {
+        SequenceRecord& r = record(s);
+        r.runs.reserve(runs + 1);
+        if (sets_->is_complete()) return;
+        const std::int64_t tokens = std::int64_t{r.runs.tokens()} + n;
+        sets_->blocks().reserve(sets_->max_blocks(tokens, r.runs.runs() + runs));
+        sets_->branches().reserve(sets_->max_branches(tokens, r.runs.runs() + runs));
     }
 
     // The runs that n tokens can add to a sequence.
@@ -364,7 +314,7 @@ private:
     void disown(SequenceRecord& r, Position from, Position to) {
         if (r.runs.empty()) return;
         if (from <= r.runs.first() && r.runs.last() < to) {
-            for_each_word(r, from, to, [&](std::int64_t at, Word cells) { disown(at, cells); });
+            for_each_word(r, from, to, [&](std::int64_t at, Word cells) { pool_.give_word(at, cells); });
             r.visible.reset();
         } else {
             for_each_word(r, from, to, [&](std::int64_t at, Word cells) { disown(r, at, cells); });
@@ -385,15 +335,11 @@ private:
 
     void disown(SequenceRecord& r, std::int64_t at, Word cells) {
         r.visible.erased_word(at, cells);
-        disown(at, cells);
+        pool_.give_word(at, cells);
     }
 
-    void disown(std::int64_t at, Word cells) { free_.give_word(at, owners_.drop_word(at, cells)); }
-
     std::int32_t count_shared(const PositionRuns& runs, Position from, Position to) const {
-        std::int32_t count = 0;
-        runs.for_each_word(from, to, [&](std::int64_t at, Word cells) { count += owners_.shared_word(at, cells); });
-        return count;
+        return pool_.count_shared(runs, from, to);
     }
 
     static std::int32_t count_tokens(const PositionRuns& runs, Position from, Position to) {
@@ -421,31 +367,15 @@ private:
     void copy_shared(SequenceRecord& r, Position from, std::vector<Piece>& pieces, Plan& plan) {
         r.runs.for_each(from, to_end, [&](Position p, Cell cell, std::int32_t n) {
             for (std::int32_t i = 0, count = 0; i < n; i += count) {
-                count = owners_.uniform(cell + i, n - i);
-                const bool shared = owners_.is_shared(cell + i);
-                if (shared) count = copy_cells(cell + i, count, plan);
+                count = pool_.uniform(cell + i, n - i);
+                const bool shared = pool_.is_shared(cell + i);
+                if (shared) count = pool_.copy(cell + i, count, plan);
                 pieces.push_back({p + i, shared ? plan.moves.back().to : cell + i, count});
             }
         });
         r.runs.erase(from, to_end);
         for (const Piece& piece : pieces) r.runs.insert(piece.position, piece.cell, piece.count);
         r.visible.reset();
-    }
-
-    // Moves the caller's ownership of up to n cells to neighbouring free cells. Returns how many found room.
-    std::int32_t copy_cells(Cell from, std::int32_t n, Plan& plan) {
-        Cell to = free_.find_run(n);
-        if (to < 0) {
-            to = free_.next(0);
-            std::int32_t room = 1;
-            while (to + room < cells_ && free_.contains(to + room)) ++room;
-            n = room;
-        }
-        free_.take(to, n);
-        owners_.add(to, n);
-        visit_words(from, n, [&](std::int64_t at, Word cells) { owners_.drop_word(at, cells); });
-        plan.moves.push_back({from, to, n});
-        return n;
     }
 
     static void add_rotation(Plan& plan, KeyRotation rotation) {
@@ -456,12 +386,10 @@ private:
         }
     }
 
-    Cell cells_;
-    FreeCells free_;
-    OwnerCount owners_;
+    CellPool pool_;
+    KeptTable snapshots_;
     std::unique_ptr<CellSetMemory> sets_; // at a fixed address, for the records
     std::vector<SequenceRecord> sequences_;
-    KeptList<KeptCells> kept_;
     bool moved_in_place_ = false;               // a cell may have another position in a snapshot than in a sequence
     ZeroedArray<std::int32_t> tokens_in_batch_; // scratch memory of reserve_each
 };

@@ -5,6 +5,7 @@
 #include <cellar/base/batch.hpp>
 #include <cellar/base/contract.hpp>
 #include <cellar/base/ids.hpp>
+#include <cellar/base/page_to.hpp>
 #include <cellar/base/result.hpp>
 #include <cellar/book/cell_table.hpp>
 #include <cellar/book/defragmentation.hpp>
@@ -14,6 +15,7 @@
 #include <cellar/cache/cache_shape.hpp>
 #include <cellar/cache/cell_snapshot.hpp>
 #include <cellar/cache/detail/cache_state.hpp>
+#include <cellar/cache/detail/snapshots.hpp>
 #include <cellar/cache/fwd.hpp>
 #include <cellar/cache/statistics.hpp>
 #include <cellar/memory/two_phase.hpp>
@@ -147,9 +149,13 @@ public:
 
     /// s gives up its tokens from position `snapshot.from()` on, and shares those of the snapshot below position `to`,
     /// which lies within the snapshot: the next token of s has position `to`. No data moves, and no cell is needed.
-    /// O(runs). Refuses with `cannot_resume` if s could not resume there: it lacks tokens below `snapshot.from()`, or
-    /// the window would be incomplete. Refuses with `cannot_share` if a token of the snapshot has another position in s
-    /// by now: `remove` moved it without rotating its key, and s would have it twice.
+    /// O(runs), plus O(cells / 64) if `remove` ever moved a token of the cache without rotating its key. Refuses with
+    /// `cannot_resume` if s could not resume there: it lacks tokens below `snapshot.from()`, or the window would be
+    /// incomplete. Refuses with `cannot_share` if a token of the snapshot has another position in s by now: `remove`
+    /// moved it without rotating its key, and s would have it twice.
+    ///
+    /// A snapshot that is paged out stays so: its rows are copied to cells of s's own (enqueued; see `page_out`).
+    /// Refuses with `full` if there are too few, counting those that s gives up.
     Result<void> restore(Sequence s, const CellSnapshot& snapshot, Position to,
                          const std::source_location& where = std::source_location::current()) {
         const detail::Caller caller{where};
@@ -168,9 +174,7 @@ public:
     /// resume there.
     Result<void> restore(Sequence s, Position to, const std::source_location& where = std::source_location::current()) {
         const detail::Caller caller{where};
-        state().expect_no_pass("restore");
-        if (!state().book.can_rewind(s, to)) return Refusal{.reason = Reason::cannot_resume, .sequence = s};
-        return remove(prepare_remove(s, to, to_end));
+        return remove(prepare_rewind(s, to));
     }
 
     /// `parent` grows by `child`, which begins where `parent` ends. If `child` begins at 0 (it has a whole window),
@@ -179,21 +183,7 @@ public:
     Result<void> merge(CellSnapshot& parent, CellSnapshot&& child,
                        const std::source_location& where = std::source_location::current()) {
         const detail::Caller caller{where};
-        detail::CellTable& table = state().book.table();
-        auto& first = MemoryAccess::kept_in(parent, table, "merge");
-        auto& second = MemoryAccess::kept_in(child, table, "merge");
-        CELLAR_EXPECTS(&first != &second, "merge: the snapshots are one and the same, expected two");
-        CELLAR_EXPECTS(second.from == first.to || (second.from == Position{0} && second.to >= first.to),
-                       "merge: the child is of positions [", second.from, ", ", second.to,
-                       "), expected it to begin at ", first.to, ", where the parent ends");
-        if (second.from == Position{0}) {
-            parent = std::move(child);
-            return {};
-        }
-        if (table.would_repeat_cells(first.runs, second, second.to)) return Reason::cannot_share;
-        table.join(first, second);
-        const CellSnapshot emptied = std::move(child);
-        return {};
+        return snapshots().merge(parent, std::move(child));
     }
 
     /// Divides a snapshot: it keeps positions below `at`, and the result has those from `at` on. O(runs); allocates the
@@ -201,12 +191,27 @@ public:
     Result<CellSnapshot> split(CellSnapshot& snapshot, Position at,
                                const std::source_location& where = std::source_location::current()) {
         const detail::Caller caller{where};
-        detail::CellTable& table = state().book.table();
-        auto& kept = MemoryAccess::kept_in(snapshot, table, "split");
-        CELLAR_EXPECTS(kept.from <= at && at <= kept.to, "split: position ", at, ", expected ", kept.from, " to ",
-                       kept.to);
-        if (kept.is_window) return Reason::cannot_split;
-        return MemoryAccess::make<CellSnapshot>(table.split(kept, at));
+        return snapshots().split(snapshot, at);
+    }
+
+    /// Moves what the snapshot owns out of the cells, which it gives up, to memory of its own: a block for the keys and
+    /// one for the values of all layers. Throws `std::bad_alloc`, with nothing changed, if there is no memory for them.
+    /// Does nothing if the snapshot is paged out already. Enqueues; blocks if the cells are not on the host and the data
+    /// goes there.
+    void page_out(CellSnapshot& snapshot, PageTo to = PageTo::host,
+                  const std::source_location& where = std::source_location::current()) {
+        const detail::Caller caller{where};
+        finish(snapshots().prepare_page_out(snapshot, to));
+    }
+
+    /// The opposite: the snapshot owns cells again, to be shared by any number of sequences. Does nothing if it is in
+    /// place already. Blocks. Refuses with `full`.
+    Result<void> page_in(CellSnapshot& snapshot, const std::source_location& where = std::source_location::current()) {
+        const detail::Caller caller{where};
+        auto prepared = snapshots().prepare_page_in(snapshot);
+        if (!prepared) return prepared.error();
+        finish(*std::move(prepared));
+        return {};
     }
 
     /// Moves the cells in use to [0, n) with the fewest moves possible (enqueued). Never needed to avoid `full`; it
@@ -277,16 +282,6 @@ private:
         std::int32_t length;
     };
 
-    struct Keep {
-        Sequence sequence;
-        detail::KeptCellsPointer kept;
-    };
-    struct Restore {
-        Sequence sequence;
-        const detail::KeptCells* kept;
-        Position to;
-    };
-
     Result<Begin> prepare_begin(const Batch& batch) {
         state().expect_no_pass("begin");
         if (const Result<void> prepared = state().book.prepare_open(batch); !prepared) return prepared.error();
@@ -348,39 +343,31 @@ private:
         state().carry_out(removal.plan);
     }
 
-    Result<Keep> prepare_snapshot(Sequence s, Position from, Position to,
-                                  detail::Resuming resuming = detail::Resuming::checked) {
-        state().expect_no_pass("snapshot");
-        if (to == to_end && resuming == detail::Resuming::checked) to = state().book.next(s);
-        CELLAR_EXPECTS(from.value >= 0 && from <= to, "snapshot: positions [", from, ", ", to, ") of sequence ", s,
-                       ", expected 0 <= from <= to");
-        auto kept = state().book.prepare_keep(s, from, to, resuming);
-        if (!kept) return kept.error();
-        return Keep{s, *std::move(kept)};
+    auto prepare_snapshot(Sequence s, Position from, Position to,
+                          detail::Resuming resuming = detail::Resuming::checked) {
+        return snapshots().prepare_keep(s, from, to, resuming);
     }
-    CellSnapshot finish(Keep&& keep) noexcept {
-        state().book.table().finish_keep(keep.sequence, *keep.kept);
-        return MemoryAccess::make<CellSnapshot>(std::move(keep.kept));
+    auto prepare_restore(Sequence s, const CellSnapshot& snapshot, Position to,
+                         detail::Resuming resuming = detail::Resuming::checked) {
+        return snapshots().prepare_restore(s, snapshot, to, resuming);
     }
-
-    Result<Restore> prepare_restore(Sequence s, const CellSnapshot& snapshot, Position to,
-                                    detail::Resuming resuming = detail::Resuming::checked) {
+    Result<detail::Removal> prepare_rewind(Sequence s, Position to) {
         state().expect_no_pass("restore");
-        const auto& kept = MemoryAccess::kept_in(snapshot, table(), "restore");
-        CELLAR_EXPECTS(kept.from <= to && to <= kept.to, "restore: position ", to, ", expected ", kept.from, " to ",
-                       kept.to, ", within the snapshot");
-        if (const Result<void> can = state().book.prepare_restore(s, kept, to, resuming); !can) return can.error();
-        return Restore{s, &kept, to};
+        if (!state().book.can_rewind(s, to)) return Refusal{.reason = Reason::cannot_resume, .sequence = s};
+        return prepare_remove(s, to, to_end);
     }
-    void finish(Restore&& restore) noexcept {
-        state().book.table().finish_restore(restore.sequence, *restore.kept, restore.to);
+    auto prepare_page_out(CellSnapshot& snapshot, PageTo to) { return snapshots().prepare_page_out(snapshot, to); }
+    auto prepare_page_in(CellSnapshot& snapshot) { return snapshots().prepare_page_in(snapshot); }
+    template <class Prepared>
+    auto finish(Prepared&& prepared) noexcept {
+        return snapshots().finish(std::forward<Prepared>(prepared));
     }
 
     bool can_restore(const CellSnapshot& snapshot, Position to) const {
-        return state().book.can_restore(MemoryAccess::kept_in(snapshot, table(), "restore"), to);
+        return state().book.can_restore(MemoryAccess::kept_in(snapshot, table().snapshots(), "restore"), to);
     }
     bool frees_cells(const CellSnapshot& snapshot) const {
-        return table().frees_cells(MemoryAccess::kept_in(snapshot, table(), "restore"));
+        return table().snapshots().frees_cells(MemoryAccess::kept_in(snapshot, table().snapshots(), "restore"));
     }
 
     template <class... Parts>
@@ -395,6 +382,7 @@ private:
         return *state_;
     }
     const detail::CellTable& table() const { return state().book.table(); }
+    detail::Snapshots<State> snapshots() { return detail::Snapshots<State>{state()}; }
     const detail::PositionRuns& runs(Sequence s, const std::source_location& where) const {
         const detail::Caller caller{where};
         return table().record(s).runs;

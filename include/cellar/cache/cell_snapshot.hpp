@@ -3,8 +3,8 @@
 
 #include <cellar/base/contract.hpp>
 #include <cellar/base/ids.hpp>
-#include <cellar/book/cell_table.hpp>
 #include <cellar/book/kept_cells.hpp>
+#include <cellar/book/kept_table.hpp>
 
 #include <cstdint>
 #include <source_location>
@@ -16,7 +16,7 @@ struct MemoryAccess;
 
 /// What a sequence of a memory with cells remembered over positions [from, to), owned apart from the sequence:
 /// whatever happens to the sequence or to others, it does not change. It owns cells of the memory's pool, in place, as
-/// a sequence does. Its destructor gives them up.
+/// a sequence does, or, after `page_out`, a copy of their data. Its destructor gives them up.
 ///
 /// Move-only. It may outlive its memory, and can then only be destroyed or assigned to. It is used by the thread that
 /// uses the memory.
@@ -37,13 +37,24 @@ public:
         return detail::expect_kept(kept_, where).runs.tokens();
     }
 
+    /// True after `page_out`.
+    bool is_paged_out(const std::source_location& where = std::source_location::current()) const {
+        return detail::expect_kept(kept_, where).is_paged_out();
+    }
+
+    /// Bytes of keys and values outside the memory's cells: 0 if it is in place.
+    std::int64_t bytes(const std::source_location& where = std::source_location::current()) const {
+        const detail::KeptCells& kept = detail::expect_kept(kept_, where);
+        return kept.is_paged_out() ? kept.data->bytes() : 0;
+    }
+
 private:
     friend struct MemoryAccess;
 
     explicit CellSnapshot(detail::KeptCellsPointer kept) : kept_{std::move(kept)} {}
 
     /// What it owns in this table; a violation if it is of another one.
-    detail::KeptCells& kept_in(const detail::CellTable& table, const char* operation) const {
+    detail::KeptCells& kept_in(const detail::KeptTable& table, const char* operation) const {
         detail::KeptCells& kept = detail::expect_kept(kept_, std::source_location::current());
         CELLAR_EXPECTS(kept.table == &table, operation, ": the snapshot [", kept.from, ", ", kept.to,
                        ") is of another memory, which has ", kept.table->cells(),

@@ -4,6 +4,7 @@
 #include <cellar/base/batch.hpp>
 #include <cellar/base/contract.hpp>
 #include <cellar/base/ids.hpp>
+#include <cellar/base/page_to.hpp>
 #include <cellar/base/result.hpp>
 #include <cellar/cache/cache.hpp>
 #include <cellar/cache/cache_limits.hpp>
@@ -172,6 +173,16 @@ public:
         return cells_.split(snapshot, at, where);
     }
 
+    /// See `Cache::page_out`.
+    void page_out(CellSnapshot& snapshot, PageTo to = PageTo::host,
+                  const std::source_location& where = std::source_location::current()) {
+        cells_.page_out(snapshot, to, where);
+    }
+    /// See `Cache::page_in`.
+    Result<void> page_in(CellSnapshot& snapshot, const std::source_location& where = std::source_location::current()) {
+        return cells_.page_in(snapshot, where);
+    }
+
     /// See `Cache::defragment`.
     void defragment(const std::source_location& where = std::source_location::current()) { cells_.defragment(where); }
 
@@ -245,6 +256,11 @@ private:
         return snapshot.from() <= to && to <= snapshot.to();
     }
     bool frees_cells(const CellSnapshot& snapshot) const { return MemoryAccess::frees_cells(cells_, snapshot, -1); }
+    auto prepare_rewind(Sequence s, Position to) { return prepare_remove(s, to, to_end); }
+    auto prepare_page_out(CellSnapshot& snapshot, PageTo to) {
+        return MemoryAccess::prepare_page_out(cells_, snapshot, to);
+    }
+    auto prepare_page_in(CellSnapshot& snapshot) { return MemoryAccess::prepare_page_in(cells_, snapshot); }
 
     template <class Prepared>
     auto finish(Prepared&& prepared) noexcept {

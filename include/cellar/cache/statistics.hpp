@@ -18,15 +18,17 @@ struct PositionRange {
 
 /// How full a cache is.
 struct Statistics {
-    Cell cells = 0;             ///< all cells, free or not
-    Cell free = 0;              ///< cells that no sequence and no snapshot owns
-    Cell shared = 0;            ///< cells that several sequences or snapshots own
-    Cell longest_free_run = 0;  ///< the longest batch that still fits into one run of cells
-    std::int32_t sequences = 0; ///< sequences that have tokens
-    std::int64_t tokens = 0;    ///< of all sequences; a shared cell counts once for each of them
-    std::int32_t snapshots = 0; ///< snapshots that own cells in place
-    std::int64_t kept = 0;      ///< the tokens of these, counted likewise
-    std::int64_t bytes = 0;     ///< of keys and values in all layers
+    Cell cells = 0;               ///< all cells, free or not
+    Cell free = 0;                ///< cells that no sequence and no snapshot owns
+    Cell shared = 0;              ///< cells that several sequences or snapshots own
+    Cell longest_free_run = 0;    ///< the longest batch that still fits into one run of cells
+    std::int32_t sequences = 0;   ///< sequences that have tokens
+    std::int64_t tokens = 0;      ///< of all sequences; a shared cell counts once for each of them
+    std::int32_t snapshots = 0;   ///< snapshots that own cells in place
+    std::int64_t kept = 0;        ///< the tokens of these, counted likewise
+    std::int32_t paged_out = 0;   ///< snapshots that are paged out
+    std::int64_t paged_bytes = 0; ///< of these, outside the cells
+    std::int64_t bytes = 0;       ///< of keys and values in all layers
 
     /// 0: all free cells are neighbours. Close to 1: they are scattered.
     double fragmentation() const {
@@ -49,9 +51,13 @@ inline Statistics statistics_of(const CellTable& table, std::int64_t bytes) {
         found.sequences += tokens != 0 ? 1 : 0;
         found.tokens += tokens;
     }
-    for (const KeptCells* kept : table.kept()) {
+    for (const KeptCells* kept : table.snapshots().in_place()) {
         ++found.snapshots;
         found.kept += kept->runs.tokens();
+    }
+    for (const KeptCells* kept : table.snapshots().paged_out()) {
+        ++found.paged_out;
+        found.paged_bytes += kept->data->bytes();
     }
     return found;
 }

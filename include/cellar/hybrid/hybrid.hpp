@@ -4,6 +4,7 @@
 #include <cellar/base/batch.hpp>
 #include <cellar/base/contract.hpp>
 #include <cellar/base/ids.hpp>
+#include <cellar/base/page_to.hpp>
 #include <cellar/base/result.hpp>
 #include <cellar/base/type_list.hpp>
 #include <cellar/hybrid/fwd.hpp>
@@ -153,7 +154,7 @@ public:
         auto prepared =
             prepare<Keep>([&](auto& m, auto) { return MemoryAccess::prepare_snapshot(m, s, from, to); }, indices);
         if (!prepared) return prepared.error();
-        return finish(to, *std::move(prepared), indices);
+        return finish(*std::move(prepared), indices);
     }
 
     /// s takes up the snapshot, up to position `to`, in all members, or in none. Refuses as the members do: a recurrent
@@ -163,10 +164,7 @@ public:
         const std::source_location& where = std::source_location::current()) requires(KeepsSnapshots<Members>&&...) {
         const detail::Caller caller{where};
         const auto prepare_one = [&](auto& m, auto member) {
-            const auto& of_member = std::get<decltype(member)::value>(snapshot.members_);
-            CELLAR_EXPECTS(of_member.has_value(), "restore: the snapshot has nothing of member ",
-                           static_cast<int>(member), ", expected one of this hybrid");
-            return MemoryAccess::prepare_restore(m, s, *of_member, to);
+            return MemoryAccess::prepare_restore(m, s, snapshot.template of<decltype(member)::value>(), to);
         };
         auto prepared = prepare<Restore>(prepare_one, indices);
         if (!prepared) return prepared.error();
@@ -177,7 +175,42 @@ public:
     Result<void> restore(
         Sequence s, const Snapshot& snapshot,
         const std::source_location& where = std::source_location::current()) requires(KeepsSnapshots<Members>&&...) {
-        return restore(s, snapshot, snapshot.to(), where);
+        return restore(s, snapshot, snapshot.to(where), where);
+    }
+
+    /// Without a snapshot: s goes back to position `to` in all members, or in none. Refuses as the members do.
+    Result<void> restore(
+        Sequence s, Position to,
+        const std::source_location& where = std::source_location::current()) requires(KeepsSnapshots<Members>&&...) {
+        const detail::Caller caller{where};
+        return remove(prepare<Remove>([&](auto& m, auto) { return MemoryAccess::prepare_rewind(m, s, to); }, indices));
+    }
+
+    /// Moves what the snapshot owns out of the members, to memory of its own. Throws `std::bad_alloc`, with nothing
+    /// changed, if there is no memory for it.
+    void page_out(
+        Snapshot& snapshot, PageTo to = PageTo::host,
+        const std::source_location& where = std::source_location::current()) requires(KeepsSnapshots<Members>&&...) {
+        const detail::Caller caller{where};
+        const auto prepare_one = [&](auto& m, auto member) {
+            auto& of_member = MemoryAccess::member<decltype(member)::value>(snapshot);
+            return Result{MemoryAccess::prepare_page_out(m, of_member, to)};
+        };
+        finish_all(*prepare<PageOut>(prepare_one, indices), indices);
+    }
+
+    /// The opposite: the snapshot owns cells and slots of all members again. Blocks. Refuses as the members do.
+    Result<void> page_in(
+        Snapshot& snapshot,
+        const std::source_location& where = std::source_location::current()) requires(KeepsSnapshots<Members>&&...) {
+        const detail::Caller caller{where};
+        const auto prepare_one = [&](auto& m, auto member) {
+            return MemoryAccess::prepare_page_in(m, MemoryAccess::member<decltype(member)::value>(snapshot));
+        };
+        auto prepared = prepare<PageIn>(prepare_one, indices);
+        if (!prepared) return prepared.error();
+        finish_all(*std::move(prepared), indices);
+        return {};
     }
 
     /// Defragments all members that have cells.
@@ -237,6 +270,8 @@ private:
     using Remove = Prepared<detail::PreparedRemove>;
     using Keep = Prepared<detail::PreparedSnapshot>;
     using Restore = Prepared<detail::PreparedRestore>;
+    using PageOut = Prepared<detail::PreparedPageOut>;
+    using PageIn = Prepared<detail::PreparedPageIn>;
 
     Result<Begin> prepare_begin(const Batch& batch) {
         auto prepared = prepare<Begin>([&](auto& m, auto) { return MemoryAccess::prepare_begin(m, batch); }, indices);
@@ -290,11 +325,11 @@ private:
                 prepared.emplace(*std::move(result));
             } else {
                 refusal = result.error();
-                refusal.member = static_cast<int>(member);
+                refusal.member = member;
             }
             return prepared.has_value();
         };
-        if ((agrees(std::get<I>(members_), std::get<I>(all.members), std::integral_constant<std::size_t, I>{}) && ...))
+        if ((agrees(std::get<I>(members_), std::get<I>(all.members), std::integral_constant<int, int{I}>{}) && ...))
             return all;
         return refusal;
     }
@@ -318,13 +353,12 @@ private:
     }
 
     template <std::size_t... I>
-    Snapshot finish(Position to, Keep keep, std::index_sequence<I...>) noexcept {
+    Snapshot finish(Keep keep, std::index_sequence<I...>) noexcept {
         const auto finish_one = []<class M>(std::optional<M>& m, auto& prepared) -> std::optional<SnapshotOf<M>> {
             if (!m) return std::nullopt;
             return MemoryAccess::finish(*m, *std::move(prepared));
         };
-        return MemoryAccess::make<Snapshot>(
-            to, typename Snapshot::Snapshots{finish_one(std::get<I>(members_), std::get<I>(keep.members))...});
+        return MemoryAccess::make<Snapshot>(finish_one(std::get<I>(members_), std::get<I>(keep.members))...);
     }
 
     template <class AllPrepared, std::size_t... I>

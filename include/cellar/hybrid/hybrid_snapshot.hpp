@@ -7,6 +7,8 @@
 #include <cellar/memory/two_phase.hpp>
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <source_location>
 #include <tuple>
@@ -26,26 +28,43 @@ public:
         return from;
     }
     /// Where it ends: the position of the next token.
-    Position to() const { return to_; }
+    Position to(const std::source_location& where = std::source_location::current()) const {
+        Position to{0};
+        for_each([&](const auto& snapshot) { to = snapshot.to(where); }); // the same in all
+        return to;
+    }
+
+    /// Bytes of all members' snapshots outside their memories: 0 if they are in place.
+    std::int64_t bytes(const std::source_location& where = std::source_location::current()) const {
+        std::int64_t bytes = 0;
+        for_each([&](const auto& snapshot) { bytes += snapshot.bytes(where); });
+        return bytes;
+    }
 
     /// The snapshot of one member.
     template <class Member>
     const auto& of(const std::source_location& where = std::source_location::current()) const {
         static_assert(detail::times_among<Member, Members...> == 1, "the hybrid has no such member");
-        const auto& snapshot = std::get<detail::index_among<Member, Members...>()>(members_);
-        CELLAR_EXPECTS_AT(where, snapshot.has_value(),
-                          "of: the hybrid was made without this member, expected one with it");
+        return of<detail::index_among<Member, Members...>()>(where);
+    }
+    template <int I>
+    const auto& of(const std::source_location& where = std::source_location::current()) const {
+        const auto& snapshot = std::get<static_cast<std::size_t>(I)>(members_);
+        CELLAR_EXPECTS_AT(where, snapshot.has_value(), "of: the hybrid was made without member ", I,
+                          ", expected one with it");
         return *snapshot;
     }
 
 private:
     friend struct MemoryAccess;
-    template <class Pattern, class... Others>
-    friend class Hybrid;
 
-    using Snapshots = std::tuple<std::optional<SnapshotOf<Members>>...>;
+    explicit HybridSnapshot(std::optional<SnapshotOf<Members>>... members) : members_{std::move(members)...} {}
 
-    HybridSnapshot(Position to, Snapshots members) : to_{to}, members_{std::move(members)} {}
+    template <int I>
+    auto& member() {
+        return const_cast<SnapshotOf<std::tuple_element_t<I, std::tuple<Members...>>>&>(
+            std::as_const(*this).template of<I>());
+    }
 
     template <class F>
     void for_each(F f) const {
@@ -55,8 +74,7 @@ private:
         std::apply([&](const auto&... snapshot) { (call(snapshot), ...); }, members_);
     }
 
-    Position to_;
-    Snapshots members_;
+    std::tuple<std::optional<SnapshotOf<Members>>...> members_;
 };
 
 } // namespace cellar

@@ -5,11 +5,14 @@
 #include <cellar/base/batch.hpp>
 #include <cellar/base/contract.hpp>
 #include <cellar/base/ids.hpp>
+#include <cellar/base/kept.hpp>
+#include <cellar/base/page_to.hpp>
 #include <cellar/base/result.hpp>
 #include <cellar/base/slot_copy.hpp>
 #include <cellar/base/view.hpp>
 #include <cellar/memory/two_phase.hpp>
 #include <cellar/recurrent/detail/memory_state.hpp>
+#include <cellar/recurrent/detail/paged_state.hpp>
 #include <cellar/recurrent/fwd.hpp>
 #include <cellar/recurrent/kept_state.hpp>
 #include <cellar/recurrent/recurrent_pass.hpp>
@@ -31,6 +34,9 @@ struct StateStatistics {
     Slot used = 0;        ///< slots that a sequence keeps or the open pass writes
     Slot checkpoints = 0; ///< slots kept as checkpoints; a shared one counts once
     std::int64_t bytes = 0;
+    std::int32_t snapshots = 0;   ///< snapshots that own slots in place
+    std::int32_t paged_out = 0;   ///< snapshots that are paged out
+    std::int64_t paged_bytes = 0; ///< of these, outside the slots
 
     bool operator==(const StateStatistics&) const = default;
 };
@@ -137,7 +143,8 @@ public:
     }
 
     /// s gives up its states, and shares that of the snapshot: its next token has position `to`. No data moves. Refuses
-    /// with `cannot_rewind` if `to` is not the snapshot's own.
+    /// with `cannot_rewind` if `to` is not the snapshot's own. A snapshot that is paged out stays so: its state is copied
+    /// to a slot of s's own (enqueued; see `page_out`).
     Result<void> restore(Sequence s, const StateSnapshot& snapshot, Position to,
                          const std::source_location& where = std::source_location::current()) {
         const detail::Caller caller{where};
@@ -154,9 +161,10 @@ public:
     /// Without a snapshot: s goes back to position `to`. Refuses with `cannot_rewind` if no state is kept there.
     Result<void> restore(Sequence s, Position to, const std::source_location& where = std::source_location::current()) {
         const detail::Caller caller{where};
-        state().expect_no_pass("restore");
-        if (!table().can_resume(s, to)) return Reason::cannot_rewind;
-        return remove(s, to, to_end, where);
+        auto prepared = prepare_rewind(s, to);
+        if (!prepared) return prepared.error();
+        finish(*std::move(prepared));
+        return {};
     }
 
     /// `child`, which does not end before `parent`, takes the place of `parent`, and is then as if moved from.
@@ -170,6 +178,25 @@ public:
         CELLAR_EXPECTS(second.to >= first.to, "merge: the child ends at position ", second.to, ", expected at least ",
                        first.to, ", where the parent ends");
         parent = std::move(child);
+        return {};
+    }
+
+    /// Moves what the snapshot owns out of its slot, which it gives up, to memory of its own. Throws `std::bad_alloc`,
+    /// with nothing changed, if there is no memory for it. Does nothing if the snapshot is paged out already. Enqueues;
+    /// blocks if the slots are not on the host and the data goes there.
+    void page_out(StateSnapshot& snapshot, PageTo to = PageTo::host,
+                  const std::source_location& where = std::source_location::current()) {
+        const detail::Caller caller{where};
+        finish(prepare_page_out(snapshot, to));
+    }
+
+    /// The opposite: the snapshot owns a slot again, to be shared by any number of sequences. Does nothing if it is in
+    /// place already. Blocks. Refuses with `too_many_snapshots` if there are `StateLimits::snapshots` in place.
+    Result<void> page_in(StateSnapshot& snapshot, const std::source_location& where = std::source_location::current()) {
+        const detail::Caller caller{where};
+        auto prepared = prepare_page_in(snapshot);
+        if (!prepared) return prepared.error();
+        finish(*std::move(prepared));
         return {};
     }
 
@@ -272,7 +299,13 @@ public:
 
     StateStatistics statistics() const {
         const detail::SlotTable& slots = table().slots();
-        return {slots.slots(), slots.slots() - slots.free(), slots.checkpoints(), bytes()};
+        StateStatistics found{slots.slots(), slots.slots() - slots.free(), slots.checkpoints(), bytes()};
+        found.snapshots = static_cast<std::int32_t>(table().snapshots().size());
+        for (const detail::KeptSlot* kept : table().paged_out()) {
+            ++found.paged_out;
+            found.paged_bytes += kept->data->bytes();
+        }
+        return found;
     }
 
 private:
@@ -296,9 +329,19 @@ private:
         Sequence sequence;
         detail::KeptSlotPointer kept;
     };
+    using Paged = detail::PagedState<States, Backend>;
     struct Restore {
         Sequence sequence;
         const detail::KeptSlot* kept;
+        typename Paged::Transfer transfer{}; // of a state that is paged out
+    };
+    struct PageOut {
+        detail::KeptSlot* kept;
+        detail::UnownedData<Paged> data; // null if it is paged out already
+    };
+    struct PageIn {
+        detail::KeptSlot* kept;
+        typename Paged::Transfer transfer{};
     };
 
     Result<Begin> prepare_begin(const Batch& batch) {
@@ -356,9 +399,56 @@ private:
                        ", within the snapshot");
         if (to != kept.to) return Reason::cannot_rewind;
         state().book.table().prepare_restore(s);
-        return Restore{s, &kept};
+        return Restore{s, &kept, prepare_write(kept)};
     }
-    void finish(Restore&& restore) noexcept { state().book.table().finish_restore(restore.sequence, *restore.kept); }
+    void finish(Restore&& restore) noexcept {
+        const Slot slot = state().book.table().finish_restore(restore.sequence, *restore.kept);
+        if (restore.kept->is_paged_out()) paged(*restore.kept).write(slot, std::move(restore.transfer));
+    }
+
+    Result<Remove> prepare_rewind(Sequence s, Position to) {
+        state().expect_no_pass("restore");
+        if (!table().can_resume(s, to)) return Reason::cannot_rewind;
+        return prepare_remove(s, to, to_end);
+    }
+
+    PageOut prepare_page_out(StateSnapshot& snapshot, PageTo to) {
+        state().expect_no_pass("page_out");
+        auto& kept = MemoryAccess::kept_in(snapshot, table(), "page_out");
+        if (kept.is_paged_out()) return {&kept, nullptr};
+        state().book.table().prepare_page_out();
+        const bool is_empty = kept.to == Position{0};
+        PageOut page{&kept,
+                     detail::UnownedData<Paged>{new Paged{state().backend, state().store, shape(), to, is_empty}}};
+        page.data->read(kept.slot, page.data->prepare(true));
+        return page;
+    }
+    void finish(PageOut&& page) noexcept {
+        if (page.data == nullptr) return;
+        std::unique_ptr<detail::PagedData> data{page.data.release()};
+        state().book.table().finish_page_out(*page.kept, std::move(data));
+    }
+
+    Result<PageIn> prepare_page_in(StateSnapshot& snapshot) {
+        state().expect_no_pass("page_in");
+        auto& kept = MemoryAccess::kept_in(snapshot, table(), "page_in");
+        if (!kept.is_paged_out()) return PageIn{&kept};
+        if (const Result<void> prepared = state().book.table().prepare_page_in(); !prepared) return prepared.error();
+        return PageIn{&kept, prepare_write(kept)};
+    }
+    void finish(PageIn&& page) noexcept {
+        detail::KeptSlot& kept = *page.kept;
+        if (!kept.is_paged_out()) return;
+        state().book.table().finish_page_in(kept);
+        paged(kept).write(kept.slot, std::move(page.transfer));
+        kept.data->finish_work();
+        kept.data = nullptr;
+    }
+
+    static Paged& paged(const detail::KeptSlot& kept) { return static_cast<Paged&>(*kept.data); }
+    static typename Paged::Transfer prepare_write(const detail::KeptSlot& kept) {
+        return kept.is_paged_out() ? paged(kept).prepare(false) : typename Paged::Transfer{};
+    }
 
     template <class... Parts>
     static std::unique_ptr<State> make_state(const std::source_location& where, Parts&&... parts) {

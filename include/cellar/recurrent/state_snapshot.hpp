@@ -6,6 +6,7 @@
 #include <cellar/recurrent/detail/kept_slot.hpp>
 #include <cellar/recurrent/detail/state_table.hpp>
 
+#include <cstdint>
 #include <source_location>
 #include <utility>
 
@@ -14,7 +15,8 @@ namespace cellar {
 struct MemoryAccess;
 
 /// The state of a sequence after the tokens below position `to()`, owned apart from the sequence: whatever happens to
-/// the sequence or to others, it does not change. It owns a slot of the memory, in place. Its destructor gives it up.
+/// the sequence or to others, it does not change. It owns a slot of the memory, in place, or, after `page_out`, a copy of
+/// the state. Its destructor gives it up.
 ///
 /// Move-only. It may outlive its memory, and can then only be destroyed or assigned to. It is used by the thread that
 /// uses the memory.
@@ -28,6 +30,17 @@ public:
     /// The position of the next token.
     Position to(const std::source_location& where = std::source_location::current()) const {
         return detail::expect_kept(kept_, where).to;
+    }
+
+    /// True after `page_out`.
+    bool is_paged_out(const std::source_location& where = std::source_location::current()) const {
+        return detail::expect_kept(kept_, where).is_paged_out();
+    }
+
+    /// Bytes outside the memory's slots: 0 if it is in place.
+    std::int64_t bytes(const std::source_location& where = std::source_location::current()) const {
+        const detail::KeptSlot& kept = detail::expect_kept(kept_, where);
+        return kept.is_paged_out() ? kept.data->bytes() : 0;
     }
 
 private:

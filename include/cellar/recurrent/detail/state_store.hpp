@@ -154,6 +154,11 @@ public:
     /// `start_source()`.
     void start(Backend& backend, std::span<const SlotCopy> starts) { backend.copy_slots(starts_, starts); }
 
+    template <class Tag>
+    StateMemory<Tag, Backend>& memory_of() {
+        return std::get<StateMemory<Tag, Backend>>(memories_);
+    }
+
     Slot start_source() const { return has_initial_ ? 0 : zero_slot; }
 
     /// Sequences start from these values in one tensor of a layer. Blocks. The first call allocates.
@@ -194,11 +199,6 @@ private:
     static constexpr int index_of() {
         static_assert(times_among<Tag, Tags...> == 1, "the memory has no state tensor of that name");
         return index_among<Tag, Tags...>();
-    }
-
-    template <class Tag>
-    auto& memory_of() {
-        return std::get<StateMemory<Tag, Backend>>(memories_);
     }
 
     template <class Tag>

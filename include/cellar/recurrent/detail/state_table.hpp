@@ -16,6 +16,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
+#include <memory>
 #include <span>
 #include <utility>
 #include <vector>
@@ -101,7 +102,7 @@ public:
         if (!can_resume(s, to)) return Reason::cannot_rewind;
         if (std::ssize(snapshots()) == limits_.snapshots) return Reason::too_many_snapshots;
         snapshots_.reserve_one();
-        return KeptSlotPointer{new KeptSlot{.to = to}};
+        return KeptSlotPointer{new KeptSlot{.to = to, .data = nullptr}};
     }
     void finish_snapshot(Sequence s, KeptSlot& kept) noexcept {
         if (kept.to.value != 0) {
@@ -113,20 +114,52 @@ public:
 
     /// The opposite.
     void release(KeptSlot& kept) noexcept {
-        if (kept.to.value != 0) slots_.release(kept.slot);
-        snapshots_.remove(kept);
+        if (kept.is_paged_out()) {
+            kept.data->finish_work();
+            paged_out_.remove(kept);
+        } else {
+            give_up_slot(kept);
+        }
     }
 
-    /// The states that snapshots own.
-    std::span<KeptSlot* const> snapshots() const { return snapshots_.all(); }
+    void prepare_page_out() { paged_out_.reserve_one(); }
+    /// Gives up the slot. The state is in `data` from now on.
+    void finish_page_out(KeptSlot& kept, std::unique_ptr<PagedData> data) noexcept {
+        give_up_slot(kept);
+        paged_out_.add(kept, *this);
+        kept.data = std::move(data);
+    }
 
-    /// s gives up its states and shares the kept one. `prepare_restore` reserves room for it.
+    Result<void> prepare_page_in() {
+        if (std::ssize(snapshots()) == limits_.snapshots) return Reason::too_many_snapshots;
+        snapshots_.reserve_one();
+        return {};
+    }
+    /// Takes a slot, which the state has yet to be written to.
+    void finish_page_in(KeptSlot& kept) noexcept {
+        paged_out_.remove(kept);
+        if (kept.to.value != 0) {
+            kept.slot = slots_.take();
+            slots_.keep(kept.slot);
+        }
+        snapshots_.add(kept, *this);
+    }
+
+    /// The states that snapshots own in place.
+    std::span<KeptSlot* const> snapshots() const { return snapshots_.all(); }
+    std::span<KeptSlot* const> paged_out() const { return paged_out_.all(); }
+
+    /// s gives up its states and shares the kept one; if that is paged out, it gets a slot for it, which is returned.
+    /// `prepare_restore` reserves room for it.
     void prepare_restore(Sequence s) { record(s).states.reserve(1); }
-    void finish_restore(Sequence s, const KeptSlot& kept) noexcept {
+    Slot finish_restore(Sequence s, const KeptSlot& kept) noexcept {
         Record& r = record(s);
         r.states.truncate({-1}, slots_);
-        if (kept.to.value != 0) r.states.append({kept.to, kept.slot, false}, slots_);
         r.scheduled.clear();
+        if (kept.to.value == 0) return zero_slot;
+        const Slot slot = kept.is_paged_out() ? slots_.take() : kept.slot;
+        r.states.append({kept.to, slot, false}, slots_);
+        return slot;
     }
 
     /// Makes the current state of s a checkpoint; others may be dropped for it. Does nothing if s has no state.
@@ -182,6 +215,11 @@ private:
         std::vector<Position> scheduled; ///< ascending
     };
 
+    void give_up_slot(KeptSlot& kept) noexcept {
+        if (kept.to.value != 0) slots_.release(kept.slot);
+        snapshots_.remove(kept);
+    }
+
     const Record& record(Sequence s) const {
         CELLAR_EXPECTS(has(s), "sequence ", s, ", expected 0 to ", limits_.sequences - 1);
         return records_[static_cast<std::size_t>(s.value)];
@@ -221,6 +259,7 @@ private:
     SlotTable slots_;
     std::vector<Record> records_;
     KeptList<KeptSlot> snapshots_;
+    KeptList<KeptSlot> paged_out_;
     std::vector<std::int32_t> use_; // by slot; scratch memory of forget_least_useful
 };
 

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+namespace cellar {
+
+/// Where the data of a snapshot lies after `page_out`.
+enum class PageTo {
+    host,   ///< memory of the process
+    backend ///< what the memory's backend allocates: on a device, memory of the device
+};
+
+} // namespace cellar

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <cellar/backend/backend.hpp>
+#include <cellar/base/ids.hpp>
+#include <cellar/base/kept.hpp>
+#include <cellar/base/page_to.hpp>
+#include <cellar/base/view.hpp>
+#include <cellar/base/zeroed.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <optional>
+#include <span>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace cellar::detail {
+
+/// The keys, or the values, of n tokens in all layers, in one block: layer after layer, each [n, heads, dim].
+///
+/// If the backend cannot reach host memory, rows on the host pass through memory of the backend, as many layers at a
+/// time as fit, so that copies to and from the host are long.
+template <class Store, auto rows_of, BackendPolicy Backend>
+class PagedBlock {
+    using Rows = std::remove_reference_t<decltype((std::declval<Store&>().*rows_of)())>;
+    using E = typename Rows::element_type;
+    using Buffer = typename Backend::template Buffer<E>;
+
+public:
+    using Staging = std::optional<Buffer>;
+
+    PagedBlock(Backend& backend, std::vector<Store>& stores, std::int64_t tokens, PageTo to) : tokens_{tokens} {
+        for (Store& store : stores) {
+            row_ += (store.*rows_of)().row();
+            longest_row_ = std::max(longest_row_, (store.*rows_of)().row());
+        }
+        if (to == PageTo::backend) {
+            on_backend_.emplace(backend.template allocate<E>(tokens * row_));
+        } else {
+            on_host_ = ZeroedArray<E>{tokens * row_};
+        }
+    }
+
+    std::int64_t bytes() const { return tokens_ * row_ * std::int64_t{sizeof(E)}; }
+
+    /// What `read` or `write` of that many tokens needs beside the block.
+    Staging allocate_staging(Backend& backend, std::int64_t tokens) const {
+        if (!is_staged()) return std::nullopt;
+        constexpr std::int64_t usual = (std::int64_t{8} << 20) / std::int64_t{sizeof(E)};
+        return backend.template allocate<E>(std::min(tokens * row_, std::max(usual, longest_row_)));
+    }
+
+    /// Reads cells[i] of each layer into row i. Enqueues; blocks if the block is on the host and the cells are not.
+    void read(Backend& backend, std::vector<Store>& stores, std::span<const Cell> cells, Staging& staging) {
+        const std::int64_t n = std::ssize(cells);
+        for (Cursor cursor; cursor.store < stores.size();) {
+            const std::int64_t first = cursor.block + cursor.token * (stores[cursor.store].*rows_of)().row();
+            std::int64_t count = 0;
+            cursor = for_each_part(stores, n, cursor, staging, [&](Rows& rows, const Part& part) {
+                E* const to = staging ? staging->data() + part.in_staging : data() + part.in_block;
+                rows.gather(backend, part.of(cells), view(rows, to, part.tokens));
+                count = part.in_staging + part.tokens * rows.row();
+            });
+            if (staging)
+                backend.copy_to_host(*staging, 0, std::span{on_host_.data() + first, static_cast<std::size_t>(count)});
+        }
+    }
+
+    /// Writes the first rows of each layer to `cells`. Enqueues; blocks as `read` does.
+    void write(Backend& backend, std::vector<Store>& stores, std::span<const Cell> cells, Staging& staging) {
+        const std::int64_t n = std::ssize(cells);
+        for (Cursor cursor; cursor.store < stores.size();) {
+            const Cursor begin = cursor;
+            if (staging) {
+                const std::int64_t first = cursor.block + cursor.token * (stores[cursor.store].*rows_of)().row();
+                std::int64_t count = 0;
+                for_each_part(stores, n, begin, staging, [&](Rows& rows, const Part& part) {
+                    count = part.in_staging + part.tokens * rows.row();
+                });
+                const std::span<const E> from{on_host_.data() + first, static_cast<std::size_t>(count)};
+                backend.copy_from_host(from, *staging, 0);
+            }
+            cursor = for_each_part(stores, n, begin, staging, [&](Rows& rows, const Part& part) {
+                const E* const from = staging ? staging->data() + part.in_staging : data() + part.in_block;
+                rows.put(backend, part.of(cells), view(rows, from, part.tokens));
+            });
+        }
+        if (staging) backend.fence(); // before it is destroyed
+    }
+
+private:
+    /// Where a part begins.
+    struct Cursor {
+        std::size_t store = 0;
+        std::int64_t token = 0;
+        std::int64_t block = 0; ///< where the layer begins in the block
+    };
+    /// Rows of one layer.
+    struct Part {
+        std::int64_t first = 0;
+        std::int64_t tokens = 0;
+        std::int64_t in_block = 0;
+        std::int64_t in_staging = 0;
+
+        std::span<const Cell> of(std::span<const Cell> cells) const {
+            return cells.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(tokens));
+        }
+    };
+
+    // Calls `visit(rows, part)` for the first n rows of each layer from the cursor on; with staging memory, only for
+    // those that fit into it and are neighbours in the block. Returns the cursor behind them.
+    template <class Visit>
+    Cursor for_each_part(std::vector<Store>& stores, std::int64_t n, Cursor cursor, const Staging& staging,
+                         Visit visit) const {
+        std::int64_t staged = 0;
+        while (cursor.store < stores.size()) {
+            Rows& rows = (stores[cursor.store].*rows_of)();
+            const std::int64_t row = rows.row();
+            std::int64_t tokens = n - cursor.token;
+            if (staging && row != 0) tokens = std::min(tokens, (staging->size() - staged) / row);
+            if (tokens != 0 && row != 0)
+                visit(rows, Part{cursor.token, tokens, cursor.block + cursor.token * row, staged});
+            staged += tokens * row;
+            cursor.token += tokens;
+            if (cursor.token < n) return cursor; // the staging memory is full
+            cursor = {cursor.store + 1, 0, cursor.block + tokens_ * row};
+            if (staging && n != tokens_) return cursor;
+        }
+        return cursor;
+    }
+
+    template <class T>
+    static StridedView<T, 3> view(const Rows& rows, T* data, std::int64_t tokens) {
+        return contiguous_view(data, tokens, rows.mapping().heads(), rows.mapping().dim());
+    }
+
+    bool is_staged() const { return WritesMasks<Backend> && !on_backend_; } // such a backend's memory is not the host's
+
+    E* data() { return on_backend_ ? on_backend_->data() : on_host_.data(); }
+
+    std::int64_t tokens_;
+    std::int64_t row_ = 0; // elements of a token in all layers
+    std::int64_t longest_row_ = 0;
+    ZeroedArray<E> on_host_;
+    std::optional<Buffer> on_backend_;
+};
+
+/// The keys and values of the tokens of a snapshot that is paged out: row i has those of token i.
+template <class Store, BackendPolicy Backend>
+class PagedRows final : public PagedData {
+    using Keys = PagedBlock<Store, &Store::all_keys, Backend>;
+    using Values = PagedBlock<Store, &Store::all_values, Backend>;
+
+public:
+    struct Staging {
+        typename Keys::Staging keys;
+        typename Values::Staging values;
+    };
+
+    /// Both at fixed addresses.
+    PagedRows(Backend& backend, std::vector<Store>& stores, std::int64_t tokens, PageTo to)
+        : backend_{backend},
+          stores_{stores},
+          keys_{backend, stores, tokens, to},
+          values_{backend, stores, tokens, to} {}
+
+    std::int64_t bytes() const override { return keys_.bytes() + values_.bytes(); }
+    void finish_work() noexcept override { backend_.fence(); }
+
+    Staging allocate_staging(std::int64_t tokens) const {
+        return {keys_.allocate_staging(backend_, tokens), values_.allocate_staging(backend_, tokens)};
+    }
+
+    void read(std::span<const Cell> cells, Staging staging) {
+        keys_.read(backend_, stores_, cells, staging.keys);
+        values_.read(backend_, stores_, cells, staging.values);
+    }
+    void write(std::span<const Cell> cells, Staging staging) {
+        keys_.write(backend_, stores_, cells, staging.keys);
+        values_.write(backend_, stores_, cells, staging.values);
+    }
+
+private:
+    Backend& backend_;
+    std::vector<Store>& stores_;
+    Keys keys_;
+    Values values_;
+};
+
+} // namespace cellar::detail

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <cellar/backend/backend.hpp>
+#include <cellar/base/contract.hpp>
+#include <cellar/base/ids.hpp>
+#include <cellar/base/kept.hpp>
+#include <cellar/base/page_to.hpp>
+#include <cellar/base/result.hpp>
+#include <cellar/book/cache_book.hpp>
+#include <cellar/book/kept_cells.hpp>
+#include <cellar/book/kept_table.hpp>
+#include <cellar/cache/cell_snapshot.hpp>
+#include <cellar/cache/detail/paged_rows.hpp>
+#include <cellar/memory/two_phase.hpp>
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+namespace cellar::detail {
+
+/// The operations of a cache that make, use or change snapshots, in their two phases.
+template <class State>
+class Snapshots {
+    using Rows = PagedRows<typename State::Store, typename State::Backend>;
+
+public:
+    explicit Snapshots(State& state) : state_{state} {}
+
+    struct Keep {
+        Sequence sequence;
+        KeptCellsPointer kept;
+    };
+    Result<Keep> prepare_keep(Sequence s, Position from, Position to, Resuming resuming) {
+        state_.expect_no_pass("snapshot");
+        if (to == to_end && resuming == Resuming::checked) to = state_.book.next(s);
+        CELLAR_EXPECTS(from.value >= 0 && from <= to, "snapshot: positions [", from, ", ", to, ") of sequence ", s,
+                       ", expected 0 <= from <= to");
+        auto kept = state_.book.prepare_keep(s, from, to, resuming);
+        if (!kept) return kept.error();
+        return Keep{s, *std::move(kept)};
+    }
+    CellSnapshot finish(Keep&& keep) noexcept {
+        table().finish(*keep.kept, state_.book.table().record(keep.sequence).runs);
+        return MemoryAccess::make<CellSnapshot>(std::move(keep.kept));
+    }
+
+    struct Restore {
+        Sequence sequence;
+        const KeptCells* kept;
+        Position to;
+        std::vector<Cell> cells{}; ///< if it is paged out: room for those of the rows
+        typename Rows::Staging staging{};
+    };
+    Result<Restore> prepare_restore(Sequence s, const CellSnapshot& snapshot, Position to, Resuming resuming) {
+        state_.expect_no_pass("restore");
+        const KeptCells& kept = kept_of(snapshot, "restore");
+        CELLAR_EXPECTS(kept.from <= to && to <= kept.to, "restore: position ", to, ", expected ", kept.from, " to ",
+                       kept.to, ", within the snapshot");
+        if (const Result<void> can = state_.book.check_restore(s, kept, to, resuming); !can) return can.error();
+        Restore restore{s, &kept, to};
+        if (!kept.is_paged_out()) {
+            state_.book.table().prepare_restore(s, kept);
+            return restore;
+        }
+        auto cells = state_.book.table().prepare_restore_rows(s, kept, to);
+        if (!cells) return Refusal{.reason = cells.error().reason, .sequence = s};
+        restore.cells = *std::move(cells);
+        restore.staging = prepare_write(kept, static_cast<std::int64_t>(restore.cells.capacity()));
+        return restore;
+    }
+    void finish(Restore&& restore) noexcept {
+        const KeptCells& kept = *restore.kept;
+        if (!kept.is_paged_out()) return state_.book.table().finish_restore(restore.sequence, kept, restore.to);
+        state_.book.table().finish_restore_rows(restore.sequence, kept, restore.to, restore.cells);
+        rows_of(kept).write(restore.cells, std::move(restore.staging));
+    }
+
+    struct PageOut {
+        KeptCells* kept;
+        PositionRuns runs;
+        UnownedData<Rows> rows; ///< null if it is paged out already
+    };
+    PageOut prepare_page_out(CellSnapshot& snapshot, PageTo to) {
+        state_.expect_no_pass("page_out");
+        KeptCells& kept = kept_of(snapshot, "page_out");
+        if (kept.is_paged_out()) return {&kept, PositionRuns{0}, nullptr};
+        PageOut page{&kept, table().prepare_page_out(kept),
+                     UnownedData<Rows>{new Rows{state_.backend, state_.stores, kept.runs.tokens(), to}}};
+        std::vector<Cell> cells;
+        cells.reserve(static_cast<std::size_t>(kept.runs.tokens()));
+        kept.runs.for_each(kept.from, kept.to, [&](Position, Cell cell, std::int32_t n) {
+            for (std::int32_t i = 0; i < n; ++i) cells.push_back(cell + i);
+        });
+        page.rows->read(cells, page.rows->allocate_staging(kept.runs.tokens()));
+        return page;
+    }
+    void finish(PageOut&& page) noexcept {
+        if (page.rows == nullptr) return;
+        table().finish_page_out(*page.kept, std::move(page.runs), std::unique_ptr<PagedData>{page.rows.release()});
+    }
+
+    struct PageIn {
+        KeptCells* kept;
+        KeptTable::Intake intake;
+        typename Rows::Staging staging{};
+    };
+    Result<PageIn> prepare_page_in(CellSnapshot& snapshot) {
+        state_.expect_no_pass("page_in");
+        KeptCells& kept = kept_of(snapshot, "page_in");
+        if (!kept.is_paged_out()) return PageIn{&kept, {{}, PositionRuns{0}}};
+        auto intake = table().prepare_page_in(kept);
+        if (!intake) return intake.error();
+        return PageIn{&kept, *std::move(intake), prepare_write(kept, kept.runs.tokens())};
+    }
+    void finish(PageIn&& page) noexcept {
+        KeptCells& kept = *page.kept;
+        if (!kept.is_paged_out()) return;
+        table().finish_page_in(kept, page.intake);
+        rows_of(kept).write(page.intake.cells, std::move(page.staging));
+        kept.data->finish_work();
+        kept.data = nullptr;
+    }
+
+    Result<void> merge(CellSnapshot& parent, CellSnapshot&& child) {
+        KeptCells& first = kept_of(parent, "merge");
+        KeptCells& second = kept_of(child, "merge");
+        CELLAR_EXPECTS(&first != &second, "merge: the snapshots are one and the same, expected two");
+        CELLAR_EXPECTS(second.from == first.to || (second.from == Position{0} && second.to >= first.to),
+                       "merge: the child is of positions [", second.from, ", ", second.to,
+                       "), expected it to begin at ", first.to, ", where the parent ends");
+        if (second.from == Position{0}) {
+            parent = std::move(child);
+            return {};
+        }
+        if (first.is_paged_out() || second.is_paged_out()) return Reason::paged_out;
+        if (state_.book.table().would_repeat_cells(first.runs, second, second.to)) return Reason::cannot_share;
+        table().join(first, second);
+        const CellSnapshot emptied = std::move(child);
+        return {};
+    }
+
+    Result<CellSnapshot> split(CellSnapshot& snapshot, Position at) {
+        KeptCells& kept = kept_of(snapshot, "split");
+        CELLAR_EXPECTS(kept.from <= at && at <= kept.to, "split: position ", at, ", expected ", kept.from, " to ",
+                       kept.to);
+        if (kept.is_window) return Reason::cannot_split;
+        if (kept.is_paged_out()) return Reason::paged_out;
+        return MemoryAccess::make<CellSnapshot>(table().split(kept, at));
+    }
+
+private:
+    KeptTable& table() { return state_.book.table().snapshots(); }
+
+    KeptCells& kept_of(const CellSnapshot& snapshot, const char* operation) {
+        return MemoryAccess::kept_in(snapshot, table(), operation);
+    }
+
+    static Rows& rows_of(const KeptCells& kept) { return static_cast<Rows&>(*kept.data); }
+
+    // What the second phase needs to write n rows to cells.
+    typename Rows::Staging prepare_write(const KeptCells& kept, std::int64_t n) {
+        if constexpr (WritesMasks<typename State::Backend>) state_.backend.reserve(n, 0); // the list of cells
+        return rows_of(kept).allocate_staging(n);
+    }
+
+    State& state_;
+};
+
+} // namespace cellar::detail
