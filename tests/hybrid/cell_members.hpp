@@ -35,6 +35,8 @@ inline Answer answer_of(std::optional<naive::Reason> no) {
         return cellar::Reason::cannot_split;
     case naive::Reason::cannot_share:
         return cellar::Reason::cannot_share;
+    case naive::Reason::paged_out:
+        return cellar::Reason::paged_out;
     }
     return std::nullopt;
 }
@@ -69,6 +71,16 @@ public:
         next_ = model_;
         return answer_of(next_.restore(s, snapshot, to));
     }
+    Answer rewind(int s, int to) final {
+        next_ = model_;
+        if (!model_.setup().is_encoder && !model_.can_rewind(s, to)) return cellar::Reason::cannot_resume;
+        return answer_of(next_.remove(s, to, INT_MAX));
+    }
+    Answer page_in(std::size_t snapshot) final {
+        next_ = model_;
+        return answer_of(next_.page_in(snapshot));
+    }
+    void page_out(std::size_t snapshot) final { model_.page_out(snapshot); }
     void release(std::size_t snapshot) final { model_.release(snapshot); }
     bool can_restore(std::size_t snapshot, int to) const final {
         return model_.snapshots()[snapshot].from <= to && to <= model_.snapshots()[snapshot].to;

@@ -25,6 +25,9 @@ public:
     virtual Answer copy_prefix(int from, int to, int length) = 0;
     virtual Answer snapshot(int s, int from, int to) = 0; ///< adds one
     virtual Answer restore(int s, std::size_t snapshot, int to) = 0;
+    virtual Answer rewind(int s, int to) = 0;
+    virtual Answer page_in(std::size_t snapshot) = 0;
+    virtual void page_out(std::size_t snapshot) = 0;                  ///< at once
     virtual void release(std::size_t snapshot) = 0;                   ///< at once
     virtual bool can_restore(std::size_t snapshot, int to) const = 0; ///< the position lies within it
 

@@ -7,6 +7,9 @@
 #include <cellar/backend/host.hpp>
 #include <cellar/memory/memory.hpp>
 
+#include <climits>
+
+#include <cstddef>
 #include <optional>
 #include <vector>
 
@@ -64,6 +67,16 @@ public:
         next_ = model_;
         return answer(next_.restore(s, snapshot, to));
     }
+    Answer rewind(int s, int to) override {
+        next_ = model_;
+        if (!model_.can_resume(s, to)) return cellar::Reason::cannot_rewind;
+        return answer(next_.remove(s, to, INT_MAX));
+    }
+    Answer page_in(std::size_t snapshot) override {
+        next_ = model_;
+        return answer(next_.page_in(snapshot));
+    }
+    void page_out(std::size_t snapshot) override { model_.page_out(snapshot); }
     void release(std::size_t snapshot) override { model_.release(snapshot); }
     bool can_restore(std::size_t snapshot, int to) const override { return to <= model_.snapshots()[snapshot].to; }
     void settle() override { model_ = next_; }

@@ -33,6 +33,9 @@ rc::Gen<Step> step(int sequences, int most) {
                                                             {1, Operation::defragment},
                                                             {6, Operation::snapshot},
                                                             {8, Operation::restore},
+                                                            {2, Operation::rewind},
+                                                            {3, Operation::page_out},
+                                                            {1, Operation::page_in},
                                                             {2, Operation::release},
                                                             {1, Operation::reserve}});
         s.sequence = *number(0, sequences - 1);
@@ -124,6 +127,11 @@ void Trial::take(const Step& step) {
         return take_snapshot(step);
     case Operation::restore:
         return take_restore(step);
+    case Operation::rewind:
+        return take_rewind(step);
+    case Operation::page_out:
+    case Operation::page_in:
+        return take_page(step);
     case Operation::release:
         if (snapshots_.empty()) return;
         const auto chosen = static_cast<std::size_t>(step.length) % snapshots_.size();
@@ -156,6 +164,31 @@ void Trial::take_restore(const Step& step) {
     trace_.add("    restore(s", s, ", snapshot ", chosen, ", ", to, ")\n");
     const HybridAnswer refused = expected([&](Member& m) { return m.restore(s, chosen, to); });
     expect_answer(whole_.restore(s, chosen, to), refused);
+    if (!refused) settle();
+}
+
+void Trial::take_rewind(const Step& step) {
+    const int s = step.sequence;
+    const int back = std::max(0, next(s) + 1 - step.back);
+    const int to = step.to_what_is_kept() ? kept_state(s, back) : back;
+    trace_.add("    restore(s", s, ", ", to, ")\n");
+    const HybridAnswer refused = expected([&](Member& m) { return m.rewind(s, to); });
+    expect_answer(whole_.rewind(s, to), refused);
+    if (!refused) settle();
+}
+
+void Trial::take_page(const Step& step) {
+    if (snapshots_.empty()) return;
+    const auto chosen = static_cast<std::size_t>(step.length) % snapshots_.size();
+    if (step.operation == Operation::page_out) {
+        trace_.add("    page_out(snapshot ", chosen, ")\n");
+        whole_.page_out(chosen, step.style % 2 == 0 ? cellar::PageTo::host : cellar::PageTo::backend);
+        for (const auto& m : members_) m->page_out(chosen);
+        return;
+    }
+    trace_.add("    page_in(snapshot ", chosen, ")\n");
+    const HybridAnswer refused = expected([&](Member& m) { return m.page_in(chosen); });
+    expect_answer(whole_.page_in(chosen), refused);
     if (!refused) settle();
 }
 

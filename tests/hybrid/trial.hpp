@@ -22,6 +22,9 @@ enum class Operation {
     reserve,
     snapshot,
     restore,
+    rewind,
+    page_out,
+    page_in,
     release
 };
 
@@ -44,8 +47,9 @@ struct Step {
 };
 
 inline std::ostream& operator<<(std::ostream& out, const Step& step) {
-    constexpr const char* names[] = {"pass",       "remove",  "copy_prefix", "write",   "checkpoint", "schedule",
-                                     "defragment", "reserve", "snapshot",    "restore", "release"};
+    constexpr const char* names[] = {"pass",     "remove",     "copy_prefix", "write",    "checkpoint",
+                                     "schedule", "defragment", "reserve",     "snapshot", "restore",
+                                     "rewind",   "page_out",   "page_in",     "release"};
     out << names[static_cast<int>(step.operation)] << ", s" << step.sequence << ", s" << step.target << ", back "
         << step.back << ", length " << step.length << ", style " << step.style << ":";
     for (const RelativeToken& t : step.tokens) out << " s" << t.sequence << (t.offset < 0 ? "" : "+") << t.offset;
@@ -74,6 +78,8 @@ private:
     void take_copy(const Step& step);
     void take_snapshot(const Step& step);
     void take_restore(const Step& step);
+    void take_rewind(const Step& step);
+    void take_page(const Step& step);
     void write(const Step& step);
     void reserve(const Step& step);
     void fill(const Batch& batch, int style, int layers);

@@ -5,6 +5,7 @@
 #include "../property/setting.hpp"
 #include "../property/trace.hpp"
 #include "member.hpp"
+#include <cellar/base/page_to.hpp>
 #include <cellar/base/result.hpp>
 #include <cellar/hybrid/pattern.hpp>
 
@@ -38,6 +39,9 @@ public:
     virtual HybridAnswer copy_prefix(int from, int to, int length) = 0;
     virtual HybridAnswer snapshot(int s, int from, int to) = 0; ///< adds one, if not refused
     virtual HybridAnswer restore(int s, std::size_t snapshot, int to) = 0;
+    virtual HybridAnswer rewind(int s, int to) = 0;
+    virtual HybridAnswer page_in(std::size_t snapshot) = 0;
+    virtual void page_out(std::size_t snapshot, cellar::PageTo to) = 0;
     virtual void release(std::size_t snapshot) = 0;
     virtual bool can_resume(int s, int p) const = 0;
     virtual int next(int s) const = 0;

@@ -156,6 +156,9 @@ public:
     HybridAnswer restore(int s, std::size_t snapshot, int to) override {
         return answer(memory_.restore({s}, snapshots_[snapshot], {to}));
     }
+    HybridAnswer rewind(int s, int to) override { return answer(memory_.restore({s}, cellar::Position{to})); }
+    HybridAnswer page_in(std::size_t snapshot) override { return answer(memory_.page_in(snapshots_[snapshot])); }
+    void page_out(std::size_t snapshot, cellar::PageTo to) override { memory_.page_out(snapshots_[snapshot], to); }
     void release(std::size_t snapshot) override {
         snapshots_.erase(snapshots_.begin() + static_cast<std::ptrdiff_t>(snapshot));
     }

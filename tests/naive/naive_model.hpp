@@ -57,14 +57,24 @@ struct NewToken {
     int value = 0;
 };
 
-enum class Reason { full, batch_too_long, cannot_shift, not_next, cannot_resume, cannot_split, cannot_share };
+enum class Reason {
+    full,
+    batch_too_long,
+    cannot_shift,
+    not_next,
+    cannot_resume,
+    cannot_split,
+    cannot_share,
+    paged_out
+};
 
 /// What a sequence remembered at positions [from, to).
 struct Snapshot {
     std::multimap<int, TokenRef> tokens;
     int from = 0;
     int to = 0;
-    bool is_window = false; ///< something below `to` had been forgotten
+    bool is_window = false;    ///< something below `to` had been forgotten
+    bool is_paged_out = false; ///< its tokens are copies, outside the cells
 };
 
 struct Setup {
@@ -102,8 +112,10 @@ public:
         std::map<TokenRef, int> owners;
         for (const auto& tokens : sequences_)
             for (const auto& [position, token] : tokens) ++owners[token];
-        for (const Snapshot& snapshot : snapshots_)
+        for (const Snapshot& snapshot : snapshots_) {
+            if (snapshot.is_paged_out) continue;
             for (const auto& [position, token] : snapshot.tokens) ++owners[token];
+        }
         return owners;
     }
     /// Cells in use. A shared token counts once.
@@ -215,13 +227,31 @@ public:
         for (const auto& [position, token] : tokens(sequence))
             if (position < snapshot.from) joined.emplace(position, token);
         for (const auto& [position, token] : snapshot.tokens)
-            if (position < to) joined.emplace(position, token);
+            if (position < to) joined.emplace(position, snapshot.is_paged_out ? copy_of(token) : token);
         if (!setup_.is_encoder && !(has_all_visible(joined, to) && (to == 0 || joined.contains(to - 1))))
             return Reason::cannot_resume;
         std::set<TokenRef> distinct;
         for (const auto& [position, token] : joined)
             if (!distinct.insert(token).second) return Reason::cannot_share;
-        of(sequence) = std::move(joined);
+        Model next = *this;
+        next.of(sequence) = std::move(joined);
+        if (next.used() > cells()) return Reason::full;
+        *this = std::move(next);
+        return std::nullopt;
+    }
+
+    void page_out(std::size_t index) {
+        Snapshot& snapshot = snapshots_.at(index);
+        if (snapshot.is_paged_out) return;
+        for (auto& [position, token] : snapshot.tokens) token = copy_of(token);
+        snapshot.is_paged_out = true;
+    }
+
+    std::optional<Reason> page_in(std::size_t index) {
+        Model next = *this;
+        next.snapshots_.at(index).is_paged_out = false;
+        if (next.used() > cells()) return Reason::full;
+        *this = std::move(next);
         return std::nullopt;
     }
 
@@ -229,6 +259,7 @@ public:
     std::optional<Reason> split(std::size_t index, int at) {
         Snapshot& head = snapshots_.at(index);
         if (head.is_window) return Reason::cannot_split;
+        if (head.is_paged_out) return Reason::paged_out;
         Snapshot tail{.tokens = {}, .from = at, .to = head.to};
         for (const auto& [position, token] : head.tokens)
             if (position >= at) tail.tokens.emplace(position, token);
@@ -248,6 +279,7 @@ public:
     std::optional<Reason> merge(std::size_t parent, std::size_t child) {
         Snapshot& p = snapshots_.at(parent);
         Snapshot& c = snapshots_.at(child);
+        if (c.from != 0 && (p.is_paged_out || c.is_paged_out)) return Reason::paged_out;
         for (const auto& [own_position, own] : p.tokens)
             for (const auto& [position, token] : c.tokens)
                 if (c.from != 0 && own == token) return Reason::cannot_share;
@@ -264,6 +296,8 @@ public:
     void release(std::size_t index) { snapshots_.erase(snapshots_.begin() + static_cast<std::ptrdiff_t>(index)); }
 
 private:
+    static TokenRef copy_of(const TokenRef& token) { return std::make_shared<const Token>(*token); }
+
     bool has_all_visible(const std::multimap<int, TokenRef>& tokens, int position) const {
         for (int p = 0; p < position; ++p)
             if (setup_.window.visible(position, position, p) && !tokens.contains(p)) return false;
@@ -305,6 +339,8 @@ inline std::string to_string(Reason reason) {
         return "cannot_split";
     case Reason::cannot_share:
         return "cannot_share";
+    case Reason::paged_out:
+        return "paged_out";
     }
     return "unknown";
 }

@@ -34,7 +34,7 @@ struct StateSetup {
     int checkpoints = 0;       ///< that are kept
     bool keeps_newest = false; ///< and not those that are spread out
     bool refuses_unequal = false;
-    int snapshots = 0; ///< that may exist at a time
+    int snapshots = 0; ///< that may exist in place at a time
 
     /// The slots for checkpoints: those that are kept, and those that a pass can always make.
     int checkpoint_slots() const { return checkpoints == 0 ? 0 : checkpoints + std::max(1, checkpoints / 3); }
@@ -51,7 +51,8 @@ enum class StateReason { batch_too_long, not_next, unequal_batch, cannot_rewind,
 /// The state of a sequence at one position.
 struct StateSnapshot {
     int to = 0;
-    StateRef state = nullptr; ///< null at position 0
+    StateRef state = nullptr;  ///< null at position 0
+    bool is_paged_out = false; ///< the state is a copy of its own
 };
 
 /// What a recurrent memory must keep, in the simplest form. There are no slots: every state is a value of its own, and
@@ -82,7 +83,7 @@ public:
         for (const Sequence& sequence : kept_)
             for (const auto& [p, kept] : sequence) all.insert(kept.state);
         for (const StateSnapshot& snapshot : snapshots_)
-            if (snapshot.to != 0) all.insert(snapshot.state);
+            if (snapshot.to != 0 && !snapshot.is_paged_out) all.insert(snapshot.state);
         return static_cast<int>(all.size());
     }
 
@@ -189,7 +190,7 @@ public:
 
     std::optional<StateReason> snapshot(int s, int to) {
         if (!can_resume(s, to)) return StateReason::cannot_rewind;
-        if (static_cast<int>(snapshots_.size()) == setup_.snapshots) return StateReason::too_many_snapshots;
+        if (in_place() == setup_.snapshots) return StateReason::too_many_snapshots;
         snapshots_.push_back({to, to == 0 ? nullptr : kept(s).at(to).state});
         return std::nullopt;
     }
@@ -197,9 +198,24 @@ public:
         const StateSnapshot& snapshot = snapshots_.at(index);
         if (to != snapshot.to) return StateReason::cannot_rewind;
         own(s).clear();
-        if (to != 0) own(s)[to] = {snapshot.state, false};
+        if (to != 0) own(s)[to] = {snapshot.is_paged_out ? copy_of(snapshot.state) : snapshot.state, false};
         scheduled_[static_cast<std::size_t>(s)].clear();
         return std::nullopt;
+    }
+    void page_out(std::size_t index) {
+        StateSnapshot& snapshot = snapshots_.at(index);
+        if (!snapshot.is_paged_out && snapshot.to != 0) snapshot.state = copy_of(snapshot.state);
+        snapshot.is_paged_out = true;
+    }
+    std::optional<StateReason> page_in(std::size_t index) {
+        if (!snapshots_.at(index).is_paged_out) return std::nullopt;
+        if (in_place() == setup_.snapshots) return StateReason::too_many_snapshots;
+        snapshots_.at(index).is_paged_out = false;
+        return std::nullopt;
+    }
+    int in_place() const {
+        return static_cast<int>(
+            std::count_if(snapshots_.begin(), snapshots_.end(), [](const auto& s) { return !s.is_paged_out; }));
     }
     void release(std::size_t index) { snapshots_.erase(snapshots_.begin() + static_cast<std::ptrdiff_t>(index)); }
 
@@ -209,6 +225,7 @@ public:
     void schedule(int s, int p) { scheduled_[static_cast<std::size_t>(s)].insert(p); }
 
 private:
+    static StateRef copy_of(const StateRef& state) { return std::make_shared<FoldedState>(*state); }
     std::size_t size() const { return static_cast<std::size_t>(setup_.sequences); }
     Sequence& own(int s) { return kept_[static_cast<std::size_t>(s)]; }
 

@@ -179,6 +179,17 @@ public:
         }
         return std::nullopt;
     }
+    void page_out(std::size_t snapshot, int style) override {
+        const auto to = style % 2 == 0 ? cellar::PageTo::host : cellar::PageTo::backend;
+        if constexpr (snapshots) memory_.page_out(snapshots_[snapshot], to);
+    }
+    std::optional<naive::Reason> page_in(std::size_t snapshot) override {
+        if constexpr (snapshots) {
+            const auto done = memory_.page_in(snapshots_[snapshot]);
+            if (!done) return reason_of(done.error());
+        }
+        return std::nullopt;
+    }
     void release(std::size_t snapshot) override {
         snapshots_.erase(snapshots_.begin() + static_cast<std::ptrdiff_t>(snapshot));
     }
@@ -203,7 +214,9 @@ public:
                 static_cast<int>(s.tokens),
                 stays ? s.longest_free_run : 0,
                 s.snapshots,
-                static_cast<int>(s.kept)};
+                static_cast<int>(s.kept),
+                s.paged_out,
+                static_cast<int>(s.paged_bytes / bytes_per_token())};
     }
 
 protected:
@@ -221,6 +234,8 @@ protected:
             return naive::Reason::cannot_split;
         case cellar::Reason::cannot_share:
             return naive::Reason::cannot_share;
+        case cellar::Reason::paged_out:
+            return naive::Reason::paged_out;
         default:
             return naive::Reason::batch_too_long;
         }
@@ -239,6 +254,8 @@ private:
     static constexpr bool writes = requires(const Pass& pass) { pass.cells(); };
     static constexpr bool snapshots = requires(Memory & m) { m.snapshot({}); };
     static constexpr bool rotates = requires(Memory & m) { m.remove({}, {}, {}, cellar::RotateBy{}); };
+
+    std::int64_t bytes_per_token() const { return std::max<std::int64_t>(memory_.bytes() / memory_.cells(), 1); }
 
     void open(Pass pass) { join(own_.emplace(std::move(pass))); }
 

@@ -61,6 +61,8 @@ inline rc::Gen<Operation> operation() {
                                                 {3, Operation::rewind},
                                                 {3, Operation::split},
                                                 {4, Operation::merge},
+                                                {4, Operation::page_out},
+                                                {2, Operation::page_in},
                                                 {3, Operation::release}});
 }
 
@@ -70,7 +72,7 @@ inline rc::Gen<Step> step(int sequences, int max_tokens) {
         const auto build = [operation](int sequence, int target, int back, int length, int kind,
                                        std::vector<RelativeToken> tokens) {
             const bool committed = kind % 5 != 4;
-            return Step{operation, sequence, target, back, length - 1, kind, committed, kind, std::move(tokens)};
+            return Step{operation, sequence, target, back, length - 1, committed, kind, std::move(tokens)};
         };
         const auto number = [](int end) { return rc::gen::inRange(0, end); };
         const auto none = rc::gen::just(std::vector<RelativeToken>{});
@@ -100,7 +102,8 @@ inline rc::Gen<Setting> settings(naive::WindowKind kind, int size, bool can_shif
         s.setup.sequences = number(1, 5);
         s.setup.capacity = kind == naive::WindowKind::full ? number(1, 8) : number(3, 14);
         s.setup.batch = number(1, 6);
-        s.setup.padding = 1 << number(0, 3);
+        constexpr int paddings[] = {1, 2, 3, 4, 6, 8};
+        s.setup.padding = paddings[number(0, 5)];
         s.setup.can_shift = can_shift;
         s.setup.consecutive = number(0, 1) == 1;
         s.contiguous = number(0, 1) == 1;

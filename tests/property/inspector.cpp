@@ -20,8 +20,9 @@ Counts counts_of(const naive::Model& model) {
     counts.used = static_cast<int>(owners.size());
     for (const auto& [token, count] : owners) counts.shared += count > 1 ? 1 : 0;
     for (const naive::Snapshot& snapshot : model.snapshots()) {
-        ++counts.snapshots;
-        counts.kept += static_cast<int>(snapshot.tokens.size());
+        const int tokens = static_cast<int>(snapshot.tokens.size());
+        (snapshot.is_paged_out ? counts.paged_out : counts.snapshots) += 1;
+        (snapshot.is_paged_out ? counts.paged_tokens : counts.kept) += tokens;
     }
     return counts;
 }

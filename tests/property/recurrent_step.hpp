@@ -27,6 +27,8 @@ enum class Operation {
     set_initial,
     snapshot,
     restore,
+    page_out,
+    page_in,
     release
 };
 
@@ -45,8 +47,8 @@ struct Step {
 };
 
 inline std::ostream& operator<<(std::ostream& out, const Step& step) {
-    constexpr const char* names[] = {"pass",    "remove",      "copy_prefix", "checkpoint", "schedule",
-                                     "reserve", "set_initial", "snapshot",    "restore",    "release"};
+    constexpr const char* names[] = {"pass",        "remove",   "copy_prefix", "checkpoint", "schedule", "reserve",
+                                     "set_initial", "snapshot", "restore",     "page_out",   "page_in",  "release"};
     out << names[static_cast<int>(step.operation)] << " s" << step.sequence << " -> s" << step.target << ", back "
         << step.back << ", length " << step.length << ", style " << step.style << ":";
     for (const RelativeToken& t : step.tokens) out << " s" << t.sequence << '+' << t.offset;
@@ -90,6 +92,8 @@ inline rc::Gen<Step> step(int sequences, int max_tokens) {
                                                             {1, Operation::set_initial},
                                                             {3, Operation::snapshot},
                                                             {3, Operation::restore},
+                                                            {2, Operation::page_out},
+                                                            {1, Operation::page_in},
                                                             {1, Operation::release}});
         s.sequence = *number(0, sequences - 1);
         s.target = *number(0, sequences - 1);

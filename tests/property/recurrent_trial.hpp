@@ -78,6 +78,9 @@ private:
             return snapshot(step.sequence, std::max(0, next - step.back / 4));
         case Operation::restore:
             return restore(step);
+        case Operation::page_out:
+        case Operation::page_in:
+            return page(step);
         case Operation::release:
             if (snapshots_.empty()) return;
             const std::size_t chosen = static_cast<std::size_t>(step.back) % snapshots_.size();
@@ -90,6 +93,15 @@ private:
         auto made = memory_.snapshot({s}, {0}, {to});
         expect_answer(made, model_.snapshot(s, to));
         if (made) snapshots_.push_back(*std::move(made));
+    }
+
+    void page(const Step& step) {
+        if (snapshots_.empty()) return;
+        const std::size_t chosen = static_cast<std::size_t>(step.back) % snapshots_.size();
+        if (step.operation == Operation::page_in)
+            return expect_answer(memory_.page_in(snapshots_[chosen]), model_.page_in(chosen));
+        memory_.page_out(snapshots_[chosen], step.style % 2 == 0 ? cellar::PageTo::host : cellar::PageTo::backend);
+        model_.page_out(chosen);
     }
 
     // From a snapshot, or without one.

@@ -125,6 +125,11 @@ public:
 
     void check_counts(const naive::States& model) const {
         const cellar::StateStatistics found = memory_.statistics();
+        trace_.expect(found.snapshots == model.in_place(), found.snapshots, " snapshots in place, expected ",
+                      model.in_place());
+        int paged_out = 0;
+        for (const naive::StateSnapshot& snapshot : model.snapshots()) paged_out += snapshot.is_paged_out ? 1 : 0;
+        trace_.expect(found.paged_out == paged_out, found.paged_out, " snapshots paged out, expected ", paged_out);
         trace_.expect(found.used == model.used(), found.used, " slots used, expected ", model.used());
         const auto checkpoints = static_cast<int>(model.checkpoints().size());
         trace_.expect(found.checkpoints == checkpoints, found.checkpoints, " checkpoints, expected ", checkpoints);

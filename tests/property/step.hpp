@@ -27,6 +27,8 @@ enum class Operation {
     rewind,
     split,
     merge,
+    page_out,
+    page_in,
     release
 };
 
@@ -39,9 +41,9 @@ struct Step {
     int back = 0;          ///< remove: begin; else the length, the end or the place; counted back from the end
     int length = 0;        ///< remove: number of positions, below 0 for all the rest; reserve: tokens; snapshot: where
                            ///< it begins, counted back from its end, below 0 for position 0
-    int chosen = 0;        ///< a number for one of the snapshots
     bool committed = true; ///< pass: false if it is dropped
-    int style = 0;         ///< pass: how rows are put, and which mask is read; remove: from 4 on, `RotateBy{style - 4}`
+    int style = 0; ///< pass: how rows are put, and which mask is read; remove: from 4 on, `RotateBy{style - 4}`;
+                   ///< else a number for one of the snapshots
     std::vector<RelativeToken> tokens; ///< pass
 };
 
@@ -68,15 +70,19 @@ inline std::ostream& operator<<(std::ostream& out, const Step& step) {
     case Operation::snapshot:
         return out << "snapshot of s" << step.sequence << ", the last " << step.length << ", " << step.back << " back";
     case Operation::restore:
-        return out << "restore snapshot " << step.chosen << " to s" << step.sequence << ", " << step.back << " back";
+        return out << "restore snapshot " << step.style << " to s" << step.sequence << ", " << step.back << " back";
     case Operation::rewind:
         return out << "rewind s" << step.sequence << " by " << step.back;
     case Operation::split:
-        return out << "split snapshot " << step.chosen << ", " << step.back << " back";
+        return out << "split snapshot " << step.style << ", " << step.back << " back";
     case Operation::merge:
-        return out << "merge snapshot " << step.chosen;
+        return out << "merge snapshot " << step.style;
+    case Operation::page_out:
+        return out << "page out snapshot " << step.style;
+    case Operation::page_in:
+        return out << "page in snapshot " << step.style;
     case Operation::release:
-        return out << "release snapshot " << step.chosen;
+        return out << "release snapshot " << step.style;
     }
     return out;
 }

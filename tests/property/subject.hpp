@@ -19,8 +19,10 @@ struct Counts {
     int sequences = 0;        ///< sequences that have tokens
     int tokens = 0;           ///< tokens of all sequences together
     int longest_free_run = 0; ///< in cells; 0 if a pass may change it by defragmenting
-    int snapshots = 0;
-    int kept = 0; ///< tokens of all snapshots together
+    int snapshots = 0;        ///< in place
+    int kept = 0;             ///< tokens of these together
+    int paged_out = 0;
+    int paged_tokens = 0;
 
     bool operator==(const Counts&) const = default;
 };
@@ -28,7 +30,7 @@ struct Counts {
 inline std::ostream& operator<<(std::ostream& out, const Counts& c) {
     return out << "{used " << c.used << ", shared " << c.shared << ", sequences " << c.sequences << ", tokens "
                << c.tokens << ", longest free run " << c.longest_free_run << ", snapshots " << c.snapshots << ", kept "
-               << c.kept << "}";
+               << c.kept << ", paged out " << c.paged_out << ", their tokens " << c.paged_tokens << "}";
 }
 
 /// What a snapshot is of.
@@ -75,6 +77,8 @@ public:
     virtual std::optional<naive::Reason> rewind(int sequence, int to) = 0;
     virtual std::optional<naive::Reason> split(std::size_t snapshot, int at) = 0;          ///< adds one, if not refused
     virtual std::optional<naive::Reason> merge(std::size_t parent, std::size_t child) = 0; ///< the child goes
+    virtual void page_out(std::size_t snapshot, int style) = 0;
+    virtual std::optional<naive::Reason> page_in(std::size_t snapshot) = 0;
     virtual void release(std::size_t snapshot) = 0;
     virtual SnapshotState snapshot_state(std::size_t snapshot) const = 0;
 

@@ -86,8 +86,7 @@ bool Trial::run_remove(const Step& step) {
                rotate_by < 0 ? "" : ", RotateBy{" + std::to_string(rotate_by) + "}", ");\n");
     const auto answer = subject_.remove(step.sequence, begin, end, rotate_by);
     const auto refused = model_.remove(step.sequence, begin, end, rotate_by);
-    expect_answer(answer, refused);
-    return !refused;
+    return carried_out(answer, refused);
 }
 
 bool Trial::run_other(const Step& step) {
@@ -111,8 +110,11 @@ bool Trial::run_other(const Step& step) {
     case Operation::split:
         return run_split(step);
     case Operation::merge:
-    case Operation::release:
         return run_merge(step);
+    case Operation::page_out:
+    case Operation::page_in:
+    case Operation::release:
+        return run_with_one(step);
     default:
         reserve(std::clamp(step.length + 2, 1, setting_.setup.batch));
         return false;
@@ -127,8 +129,7 @@ bool Trial::run_snapshot(const Step& step) {
     trace_.add("  snapshot(s", step.sequence, ", ", from, ", ", to, ");\n");
     const auto answer = subject_.snapshot(step.sequence, from, to);
     const auto refused = model_.snapshot(step.sequence, from, to);
-    expect_answer(answer, refused);
-    return !refused;
+    return carried_out(answer, refused);
 }
 
 bool Trial::run_restore(const Step& step) {
@@ -138,50 +139,61 @@ bool Trial::run_restore(const Step& step) {
         trace_.add("  restore(s", step.sequence, ", ", to, ");\n");
         std::optional<naive::Reason> refused = naive::Reason::cannot_resume;
         if (model_.can_rewind(step.sequence, to)) refused = model_.remove(step.sequence, to, INT_MAX);
-        expect_answer(subject_.rewind(step.sequence, to), refused);
-        return !refused;
+        return carried_out(subject_.rewind(step.sequence, to), refused);
     }
     if (model_.snapshots().empty()) return false;
-    const std::size_t chosen = static_cast<std::size_t>(step.chosen) % model_.snapshots().size();
+    const std::size_t chosen = static_cast<std::size_t>(step.style) % model_.snapshots().size();
     const naive::Snapshot& snapshot = model_.snapshots()[chosen];
     const int to = std::max(snapshot.from, snapshot.to - step.back / 4);
     trace_.add("  restore(s", step.sequence, ", snapshot ", chosen, ", ", to, ");\n");
     const auto answer = subject_.restore(step.sequence, chosen, to);
     const auto refused = model_.restore(step.sequence, chosen, to);
-    expect_answer(answer, refused);
-    return !refused;
+    return carried_out(answer, refused);
 }
 
 bool Trial::run_split(const Step& step) {
     if (model_.snapshots().empty()) return false;
-    const std::size_t chosen = static_cast<std::size_t>(step.chosen) % model_.snapshots().size();
+    const std::size_t chosen = static_cast<std::size_t>(step.style) % model_.snapshots().size();
     const naive::Snapshot& snapshot = model_.snapshots()[chosen];
     const int at = std::max(snapshot.from, snapshot.to - step.back / 2);
     trace_.add("  split(snapshot ", chosen, ", ", at, ");\n");
     const auto answer = subject_.split(chosen, at);
     const auto refused = model_.split(chosen, at);
-    expect_answer(answer, refused);
-    return !refused;
+    return carried_out(answer, refused);
+}
+
+// Pages the chosen snapshot out or in, or releases it.
+bool Trial::run_with_one(const Step& step) {
+    if (model_.snapshots().empty()) return false;
+    const std::size_t chosen = static_cast<std::size_t>(step.style) % model_.snapshots().size();
+    if (step.operation == Operation::page_in) {
+        trace_.add("  page_in(snapshot ", chosen, ");\n");
+        const auto answer = subject_.page_in(chosen);
+        return carried_out(answer, model_.page_in(chosen));
+    }
+    if (step.operation == Operation::page_out) {
+        trace_.add("  page_out(snapshot ", chosen, ");\n");
+        subject_.page_out(chosen, step.back);
+        model_.page_out(chosen);
+    } else {
+        trace_.add("  release(snapshot ", chosen, ");\n");
+        subject_.release(chosen);
+        model_.release(chosen);
+    }
+    return true;
 }
 
 // Merges the chosen snapshot with the first that it can be merged with.
 bool Trial::run_merge(const Step& step) {
     if (model_.snapshots().empty()) return false;
     const std::size_t n = model_.snapshots().size();
-    const std::size_t chosen = static_cast<std::size_t>(step.chosen) % n;
-    if (step.operation == Operation::release) {
-        trace_.add("  release(snapshot ", chosen, ");\n");
-        subject_.release(chosen);
-        model_.release(chosen);
-        return true;
-    }
+    const std::size_t chosen = static_cast<std::size_t>(step.style) % n;
     for (std::size_t other = 0; other < n; ++other) {
         if (!model_.can_merge(chosen, other)) continue;
         trace_.add("  merge(snapshot ", chosen, ", snapshot ", other, ");\n");
         const auto answer = subject_.merge(chosen, other);
         const auto refused = model_.merge(chosen, other);
-        expect_answer(answer, refused);
-        return !refused;
+        return carried_out(answer, refused);
     }
     return false;
 }
@@ -224,6 +236,12 @@ void Trial::put(int layer, const std::vector<naive::NewToken>& batch, int style)
     std::vector<Rows> rows;
     for (const naive::NewToken& t : batch) rows.push_back(rows_.put(layer, t.value));
     subject_.put(layer, rows, style);
+}
+
+// What run_step returns after an operation that may refuse.
+bool Trial::carried_out(std::optional<naive::Reason> answer, std::optional<naive::Reason> refused) const {
+    expect_answer(answer, refused);
+    return !refused;
 }
 
 void Trial::expect_answer(std::optional<naive::Reason> answer, std::optional<naive::Reason> expected) const {

@@ -39,7 +39,9 @@ private:
     bool run_snapshot(const Step& step);
     bool run_restore(const Step& step);
     bool run_split(const Step& step);
+    bool run_with_one(const Step& step);
     bool run_merge(const Step& step);
+    bool carried_out(std::optional<naive::Reason> answer, std::optional<naive::Reason> refused) const;
 
     void copy(const Step& step, int to);
     void reserve(int tokens);

@@ -70,8 +70,8 @@ public:
     std::int32_t uniform(Cell first, std::int32_t n) const { return owners_.uniform(first, n); }
     bool is_shared(Cell cell) const { return owners_.is_shared(cell); }
 
-    /// One owner's share of up to n cells goes to neighbouring free cells, to which `plan` copies them. Returns how many
-    /// found room.
+    /// One owner's share of up to n cells goes to neighbouring free cells, to which `plan` copies them. Returns how
+    /// many found room.
     std::int32_t copy(Cell from, std::int32_t n, Plan& plan) {
         Cell to = free_.find_run(n);
         if (to < 0) {

@@ -41,8 +41,8 @@ struct alignas(64) SequenceRecord {
 
 static_assert(sizeof(SequenceRecord) <= 128);
 
-/// Which sequence owns which cells. `snapshots()` are the other owners. It knows neither windows nor passes; `CacheBook`
-/// does.
+/// Which sequence owns which cells. The other owners are `snapshots()`. It knows neither windows nor passes;
+/// `CacheBook` does.
 ///
 /// Only operations that begin with `prepare` allocate. They change nothing visible, and `finish` cannot fail as long as
 /// the table was not changed in between.

@@ -143,8 +143,8 @@ public:
     }
 
     /// s gives up its states, and shares that of the snapshot: its next token has position `to`. No data moves. Refuses
-    /// with `cannot_rewind` if `to` is not the snapshot's own. A snapshot that is paged out stays so: its state is copied
-    /// to a slot of s's own (enqueued; see `page_out`).
+    /// with `cannot_rewind` if `to` is not the snapshot's own. A snapshot that is paged out stays so: its state is
+    /// copied to a slot of s's own (enqueued; see `page_out`).
     Result<void> restore(Sequence s, const StateSnapshot& snapshot, Position to,
                          const std::source_location& where = std::source_location::current()) {
         const detail::Caller caller{where};
