@@ -125,6 +125,15 @@ TEST_CASE("snapshots") {
     // [/split]
     CHECK(turn.tokens() == 12);
     CHECK(cache.next({1}) == Position{12});
+
+    // [page]
+    cache.page_out(turn); // its cells are free again, unless sequences share them
+    const std::int64_t bytes = turn.bytes();
+    CHECK(cache.restore({2}, turn)); // copies the data to cells of sequence 2
+    const Result<void> back = cache.page_in(turn); // into cells that any number of sequences may share
+    if (!back) FAIL(cellar::to_string(back.error()));
+    // [/page]
+    CHECK(bytes == 12 * 2 * 2 * 4 * 4);
 }
 
 TEST_CASE("a long chat") {

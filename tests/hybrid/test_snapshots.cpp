@@ -95,3 +95,65 @@ TEST_CASE("a failed allocation in an operation on snapshots changes nothing") {
     CHECK(head.tokens() == 8);
     CHECK(audit(full) == "");
 }
+
+TEST_CASE("a snapshot of a hybrid is paged out and in, in all members") {
+    toy::Memory m = memory(1);
+    REQUIRE(feed(m, text(0, 0, 8)));
+    REQUIRE(feed(m, text(0, 8, 5)));
+    const std::string expected = contents(m.member<Full>(), 0);
+    auto snapshot = m.snapshot({0}).value();
+    CHECK(snapshot.bytes() == 0);
+    m.page_out(snapshot);
+    const std::int64_t paged = m.member<Full>().statistics().paged_bytes + m.member<Sliding>().statistics().paged_bytes
+                               + m.member<Recurrent>().statistics().paged_bytes;
+    CHECK(snapshot.bytes() == paged);
+    REQUIRE(m.remove({0}, {0}, to_end));
+    CHECK(m.member<Full>().statistics().free == m.member<Full>().cells());
+    CHECK(m.member<Recurrent>().statistics().used == 0);
+    REQUIRE(m.restore({1}, snapshot));
+    CHECK(contents(m.member<Full>(), 1) == expected);
+    REQUIRE(m.page_in(snapshot));
+    CHECK(snapshot.bytes() == 0);
+    REQUIRE(m.restore({0}, snapshot));
+    CHECK(m.next({0}) == Position{13});
+    CHECK(contents(m.member<Full>(), 0) == expected);
+}
+
+TEST_CASE("a hybrid is paged in by all members, or by none") {
+    toy::Memory m = memory(1);
+    REQUIRE(feed(m, text(0, 0, 8)));
+    auto snapshot = m.snapshot({0}).value();
+    m.page_out(snapshot);
+    const auto other = m.snapshot({0}).value();
+    const std::string before = portrait(m);
+    CHECK(m.page_in(snapshot).error() == Refusal{Reason::too_many_snapshots, 2});
+    CHECK(portrait(m) == before);
+    CHECK(snapshot.of<Full>().is_paged_out());
+    CHECK(snapshot.of<Recurrent>().is_paged_out());
+}
+
+TEST_CASE("a hybrid goes back without a snapshot, to where all members can") {
+    toy::Memory m = memory(0);
+    REQUIRE(feed(m, text(0, 0, 8)));
+    const std::string before = portrait(m);
+    CHECK(m.restore({0}, Position{3}).error() == Refusal{Reason::cannot_rewind, 2});
+    CHECK(portrait(m) == before);
+    REQUIRE(m.restore({0}, Position{7}));
+    CHECK(m.next({0}) == Position{7});
+}
+
+TEST_CASE("a failed allocation while a snapshot is paged out or in changes nothing") {
+    toy::Memory m = memory(1);
+    REQUIRE(feed(m, text(0, 0, 8)));
+    auto snapshot = m.snapshot({0}).value();
+    std::string before = portrait(m);
+    CHECK(failures_of([&] { m.page_out(snapshot); }, [&] { CHECK(portrait(m) == before); }) > 8);
+    CHECK(snapshot.of<Recurrent>().is_paged_out());
+    REQUIRE(m.remove({0}, {0}, to_end));
+    before = portrait(m);
+    CHECK(failures_of([&] { REQUIRE(m.restore({1}, snapshot)); }, [&] { CHECK(portrait(m) == before); }) > 2);
+    before = portrait(m);
+    CHECK(failures_of([&] { REQUIRE(m.page_in(snapshot)); }, [&] { CHECK(portrait(m) == before); }) > 2);
+    CHECK(m.next({1}) == Position{8});
+    CHECK(audit(m.member<Full>()) == "");
+}

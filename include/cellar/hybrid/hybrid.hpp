@@ -381,10 +381,10 @@ private:
     }
     template <class F, std::size_t... I>
     bool all_of(const Snapshot& snapshot, F f, std::index_sequence<I...>) const {
-        const auto holds = [&](const auto& m, const auto& of_member, int i) {
-            return !m || !of_member || f(*m, *of_member, i);
+        const auto holds = [&](const auto& m, auto i) {
+            return !m || f(*m, snapshot.template of<decltype(i)::value>(), i);
         };
-        return (holds(std::get<I>(members_), std::get<I>(snapshot.members_), static_cast<int>(I)) && ...);
+        return (holds(std::get<I>(members_), std::integral_constant<int, int{I}>{}) && ...);
     }
 
     template <class M>

@@ -62,7 +62,7 @@ private:
 
     template <int I>
     auto& member() {
-        return const_cast<SnapshotOf<std::tuple_element_t<I, std::tuple<Members...>>>&>(
+        return const_cast<SnapshotOf<std::tuple_element_t<static_cast<std::size_t>(I), std::tuple<Members...>>>&>(
             std::as_const(*this).template of<I>());
     }
 

@@ -68,148 +68,146 @@ struct MemoryAccess {
         } else {
             return true;
         }
-        template <class M>
-        static auto prepare_rewind(M & m, Sequence s, Position to) {
-            return m.prepare_rewind(s, to);
-        }
-        template <class M, class Snapshot>
-        static auto prepare_page_out(M & m, Snapshot & snapshot, PageTo to) {
-            return m.prepare_page_out(snapshot, to);
-        }
-        template <class M, class Snapshot>
-        static auto prepare_page_in(M & m, Snapshot & snapshot) {
-            return m.prepare_page_in(snapshot);
-        }
-        template <class M, class Prepared>
-        static auto finish(M & m, Prepared && prepared) noexcept(noexcept(m.finish(std::forward<Prepared>(prepared)))) {
-            return m.finish(std::forward<Prepared>(prepared));
-        }
-
-        template <class Pass>
-        static void expect_complete(const Pass& pass) {
-            pass.expect_complete();
-        }
-        template <class Pass>
-        static void finish_commit(Pass & pass) noexcept {
-            pass.finish_commit();
-        }
-
-        /// For messages about the passes of cellar's own memories: the first layer that was not put, or -1.
-        template <class Pass>
-            requires requires(const Pass& pass) {
-                pass.first_missing();
-            }
-        static int first_missing(const Pass& pass) {
-            return pass.first_missing();
-        }
-        /// For messages: which layer of the model is visited.
-        template <class Pass>
-        static void set_name(Pass & pass, int member, int own, int model) {
-            if constexpr (requires { pass.name(); }) pass.name() = {member, own, model};
-        }
-
-        /// For the passes of cellar's own memories: a pass whose constructor is private.
-        template <class Pass, class... Arguments>
-        static Pass make(Arguments && ... arguments) {
-            return Pass{std::forward<Arguments>(arguments)...};
-        }
-
-        /// For cellar's own memories: what a snapshot owns; a violation if it is of another memory.
-        template <class Snapshot, class Table>
-        static auto& kept_in(const Snapshot& snapshot, const Table& table, const char* operation) {
-            return snapshot.kept_in(table, operation);
-        }
-
-        /// For hybrids: a member of a snapshot, to change it.
-        template <int I, class Snapshot>
-        static auto& member(Snapshot & snapshot) {
-            return snapshot.template member<I>();
-        }
-
-        /// For diagnostics of cellar's own memories: their bookkeeping and data.
-        template <class M>
-        static auto& state(M & m) {
-            return m.state();
-        }
-    };
-
-    namespace detail {
-
-    template <class R>
-    concept is_result = requires(R& result) {
-        { result.has_value() } -> std::same_as<bool>;
-        { result.error() } -> std::same_as<Refusal>;
-        *result;
-    };
-    template <class R>
-    using ValueOf = std::remove_cvref_t<decltype(*std::declval<R&>())>;
-
+    }
     template <class M>
-    concept prepares_begin = requires(M& m, const Batch& batch) {
-        { MemoryAccess::prepare_begin(m, batch) } -> is_result;
-    };
-    template <class M>
-    concept prepares_copy_prefix = requires(M& m, Sequence s, std::int32_t length) {
-        { MemoryAccess::prepare_copy_prefix(m, s, s, length) } -> is_result;
-    };
-    template <class M>
-    concept prepares_remove = requires(M& m, Sequence s, Position p) {
-        { MemoryAccess::prepare_remove(m, s, p, p) } -> is_result;
-    };
+    static auto prepare_rewind(M& m, Sequence s, Position to) {
+        return m.prepare_rewind(s, to);
+    }
+    template <class M, class Snapshot>
+    static auto prepare_page_out(M& m, Snapshot& snapshot, PageTo to) {
+        return m.prepare_page_out(snapshot, to);
+    }
+    template <class M, class Snapshot>
+    static auto prepare_page_in(M& m, Snapshot& snapshot) {
+        return m.prepare_page_in(snapshot);
+    }
+    template <class M, class Prepared>
+    static auto finish(M& m, Prepared&& prepared) noexcept(noexcept(m.finish(std::forward<Prepared>(prepared)))) {
+        return m.finish(std::forward<Prepared>(prepared));
+    }
 
-    /// What the first phase of each operation returns.
-    template <class M>
-    using PreparedBegin =
-        ValueOf<decltype(MemoryAccess::prepare_begin(std::declval<M&>(), std::declval<const Batch&>()))>;
-    template <class M>
-    using PreparedCopyPrefix =
-        ValueOf<decltype(MemoryAccess::prepare_copy_prefix(std::declval<M&>(), Sequence{}, Sequence{}, 0))>;
-    template <class M>
-    using PreparedRemove =
-        ValueOf<decltype(MemoryAccess::prepare_remove(std::declval<M&>(), Sequence{}, Position{}, Position{}))>;
+    template <class Pass>
+    static void expect_complete(const Pass& pass) {
+        pass.expect_complete();
+    }
+    template <class Pass>
+    static void finish_commit(Pass& pass) noexcept {
+        pass.finish_commit();
+    }
 
-    template <class M>
-    concept finishes_begin = requires(M& m, PreparedBegin<M> prepared) {
-        { MemoryAccess::finish(m, std::move(prepared)) } -> std::same_as<PassOf<M>>;
-    };
-    template <class M>
-    concept finishes_copy_prefix = requires(M& m, PreparedCopyPrefix<M> prepared) {
-        { MemoryAccess::finish(m, std::move(prepared)) }
-        noexcept;
-    };
-    template <class M>
-    concept finishes_remove = requires(M& m, PreparedRemove<M> prepared) {
-        { MemoryAccess::finish(m, std::move(prepared)) }
-        noexcept;
-    };
-    template <class P>
-    concept has_expect_complete = requires(const P& pass) {
-        MemoryAccess::expect_complete(pass);
-    };
-    template <class P>
-    concept has_finish_commit = requires(P& pass) {
-        MemoryAccess::finish_commit(pass);
-    };
+    /// For messages about the passes of cellar's own memories: the first layer that was not put, or -1.
+    template <class Pass>
+        requires requires(const Pass& pass) {
+            pass.first_missing();
+        }
+    static int first_missing(const Pass& pass) { return pass.first_missing(); }
+    /// For messages: which layer of the model is visited.
+    template <class Pass>
+    static void set_name(Pass& pass, int member, int own, int model) {
+        if constexpr (requires { pass.name(); }) pass.name() = {member, own, model};
+    }
 
-    } // namespace detail
+    /// For the passes of cellar's own memories: a pass whose constructor is private.
+    template <class Pass, class... Arguments>
+    static Pass make(Arguments&&... arguments) {
+        return Pass{std::forward<Arguments>(arguments)...};
+    }
 
-    /// The snapshots of a memory that has any.
+    /// For cellar's own memories: what a snapshot owns; a violation if it is of another memory.
+    template <class Snapshot, class Table>
+    static auto& kept_in(const Snapshot& snapshot, const Table& table, const char* operation) {
+        return snapshot.kept_in(table, operation);
+    }
+
+    /// For hybrids: a member of a snapshot, to change it.
+    template <int I, class Snapshot>
+    static auto& member(Snapshot& snapshot) {
+        return snapshot.template member<I>();
+    }
+
+    /// For diagnostics of cellar's own memories: their bookkeeping and data.
     template <class M>
-    using SnapshotOf = detail::ValueOf<decltype(std::declval<M&>().snapshot(Sequence{}, Position{}, Position{}))>;
+    static auto& state(M& m) {
+        return m.state();
+    }
+};
 
-    /// A memory whose operations have two phases, so that several memories can do an operation together, all or none. Every
-    /// member of a `Hybrid` is one.
-    ///
-    /// - `prepare_begin(batch)`, `prepare_copy_prefix(from, to, length)`, `prepare_remove(s, begin, end)`: the first phase.
-    ///   It decides, reserves what the second phase needs, and may refuse or throw. It changes nothing that can be
-    ///   observed. Returns a `Result` whose value describes the operation, and may simply be thrown away.
-    /// - `finish(value)`: the second phase; consumes that value. For `prepare_begin` it returns the pass, and may throw.
-    ///   For the other two it is noexcept. Between the phases, nothing else may change the memory.
-    /// - A pass commits in two phases too: `expect_complete()` is a violation if the pass must not be committed yet;
-    ///   `finish_commit()` commits, and cannot fail.
-    ///
-    /// These functions may be private: see `MemoryAccess`.
-    // clang-format off
+namespace detail {
+
+template <class R>
+concept is_result = requires(R& result) {
+    { result.has_value() } -> std::same_as<bool>;
+    { result.error() } -> std::same_as<Refusal>;
+    *result;
+};
+template <class R>
+using ValueOf = std::remove_cvref_t<decltype(*std::declval<R&>())>;
+
+template <class M>
+concept prepares_begin = requires(M& m, const Batch& batch) {
+    { MemoryAccess::prepare_begin(m, batch) } -> is_result;
+};
+template <class M>
+concept prepares_copy_prefix = requires(M& m, Sequence s, std::int32_t length) {
+    { MemoryAccess::prepare_copy_prefix(m, s, s, length) } -> is_result;
+};
+template <class M>
+concept prepares_remove = requires(M& m, Sequence s, Position p) {
+    { MemoryAccess::prepare_remove(m, s, p, p) } -> is_result;
+};
+
+/// What the first phase of each operation returns.
+template <class M>
+using PreparedBegin = ValueOf<decltype(MemoryAccess::prepare_begin(std::declval<M&>(), std::declval<const Batch&>()))>;
+template <class M>
+using PreparedCopyPrefix =
+    ValueOf<decltype(MemoryAccess::prepare_copy_prefix(std::declval<M&>(), Sequence{}, Sequence{}, 0))>;
+template <class M>
+using PreparedRemove =
+    ValueOf<decltype(MemoryAccess::prepare_remove(std::declval<M&>(), Sequence{}, Position{}, Position{}))>;
+
+template <class M>
+concept finishes_begin = requires(M& m, PreparedBegin<M> prepared) {
+    { MemoryAccess::finish(m, std::move(prepared)) } -> std::same_as<PassOf<M>>;
+};
+template <class M>
+concept finishes_copy_prefix = requires(M& m, PreparedCopyPrefix<M> prepared) {
+    { MemoryAccess::finish(m, std::move(prepared)) }
+    noexcept;
+};
+template <class M>
+concept finishes_remove = requires(M& m, PreparedRemove<M> prepared) {
+    { MemoryAccess::finish(m, std::move(prepared)) }
+    noexcept;
+};
+template <class P>
+concept has_expect_complete = requires(const P& pass) {
+    MemoryAccess::expect_complete(pass);
+};
+template <class P>
+concept has_finish_commit = requires(P& pass) {
+    MemoryAccess::finish_commit(pass);
+};
+
+} // namespace detail
+
+/// The snapshots of a memory that has any.
+template <class M>
+using SnapshotOf = detail::ValueOf<decltype(std::declval<M&>().snapshot(Sequence{}, Position{}, Position{}))>;
+
+/// A memory whose operations have two phases, so that several memories can do an operation together, all or none. Every
+/// member of a `Hybrid` is one.
+///
+/// - `prepare_begin(batch)`, `prepare_copy_prefix(from, to, length)`, `prepare_remove(s, begin, end)`: the first phase.
+///   It decides, reserves what the second phase needs, and may refuse or throw. It changes nothing that can be
+///   observed. Returns a `Result` whose value describes the operation, and may simply be thrown away.
+/// - `finish(value)`: the second phase; consumes that value. For `prepare_begin` it returns the pass, and may throw.
+///   For the other two it is noexcept. Between the phases, nothing else may change the memory.
+/// - A pass commits in two phases too: `expect_complete()` is a violation if the pass must not be committed yet;
+///   `finish_commit()` commits, and cannot fail.
+///
+/// These functions may be private: see `MemoryAccess`.
+// clang-format off
 template <class M>
 concept TwoPhaseMemory =
     Memory<M>
@@ -217,74 +215,74 @@ concept TwoPhaseMemory =
     && detail::prepares_copy_prefix<M> && detail::finishes_copy_prefix<M>
     && detail::prepares_remove<M> && detail::finishes_remove<M>
     && detail::has_expect_complete<PassOf<M>> && detail::has_finish_commit<PassOf<M>>;
-    // clang-format on
+// clang-format on
 
-    namespace detail {
+namespace detail {
 
-    template <class M>
-    using PreparedSnapshot =
-        ValueOf<decltype(MemoryAccess::prepare_snapshot(std::declval<M&>(), Sequence{}, Position{}, Position{}))>;
-    template <class M>
-    using PreparedRestore = ValueOf<decltype(MemoryAccess::prepare_restore(
-        std::declval<M&>(), Sequence{}, std::declval<const SnapshotOf<M>&>(), Position{}))>;
+template <class M>
+using PreparedSnapshot =
+    ValueOf<decltype(MemoryAccess::prepare_snapshot(std::declval<M&>(), Sequence{}, Position{}, Position{}))>;
+template <class M>
+using PreparedRestore = ValueOf<decltype(MemoryAccess::prepare_restore(
+    std::declval<M&>(), Sequence{}, std::declval<const SnapshotOf<M>&>(), Position{}))>;
 
-    template <class M>
-    concept prepares_snapshot = requires(M& m, Sequence s, Position p) {
-        { MemoryAccess::prepare_snapshot(m, s, p, p) } -> is_result;
-    };
-    template <class M>
-    concept prepares_restore = requires(M& m, Sequence s, Position p, const SnapshotOf<M>& snapshot) {
-        { MemoryAccess::prepare_restore(m, s, snapshot, p) } -> is_result;
-    };
-    template <class M>
-    concept finishes_snapshot = requires(M& m, PreparedSnapshot<M> prepared) {
-        { MemoryAccess::finish(m, std::move(prepared)) }
-        noexcept->std::same_as<SnapshotOf<M>>;
-    };
-    template <class M>
-    concept finishes_restore = requires(M& m, PreparedRestore<M> prepared) {
-        { MemoryAccess::finish(m, std::move(prepared)) }
-        noexcept;
-    };
+template <class M>
+concept prepares_snapshot = requires(M& m, Sequence s, Position p) {
+    { MemoryAccess::prepare_snapshot(m, s, p, p) } -> is_result;
+};
+template <class M>
+concept prepares_restore = requires(M& m, Sequence s, Position p, const SnapshotOf<M>& snapshot) {
+    { MemoryAccess::prepare_restore(m, s, snapshot, p) } -> is_result;
+};
+template <class M>
+concept finishes_snapshot = requires(M& m, PreparedSnapshot<M> prepared) {
+    { MemoryAccess::finish(m, std::move(prepared)) }
+    noexcept->std::same_as<SnapshotOf<M>>;
+};
+template <class M>
+concept finishes_restore = requires(M& m, PreparedRestore<M> prepared) {
+    { MemoryAccess::finish(m, std::move(prepared)) }
+    noexcept;
+};
 
-    template <class M>
-    using PreparedPageOut =
-        decltype(MemoryAccess::prepare_page_out(std::declval<M&>(), std::declval<SnapshotOf<M>&>(), PageTo::host));
-    template <class M>
-    using PreparedPageIn =
-        ValueOf<decltype(MemoryAccess::prepare_page_in(std::declval<M&>(), std::declval<SnapshotOf<M>&>()))>;
+template <class M>
+using PreparedPageOut =
+    decltype(MemoryAccess::prepare_page_out(std::declval<M&>(), std::declval<SnapshotOf<M>&>(), PageTo::host));
+template <class M>
+using PreparedPageIn =
+    ValueOf<decltype(MemoryAccess::prepare_page_in(std::declval<M&>(), std::declval<SnapshotOf<M>&>()))>;
 
-    template <class M>
-    concept rewinds = requires(M& m, Sequence s, Position p) {
-        { MemoryAccess::prepare_rewind(m, s, p) } -> std::same_as<Result<PreparedRemove<M>>>;
-    };
-    template <class M>
-    concept pages_out = requires(M& m, SnapshotOf<M>& snapshot, PreparedPageOut<M> prepared) {
-        { MemoryAccess::finish(m, std::move(prepared)) }
-        noexcept;
-    };
-    template <class M>
-    concept pages_in = requires(M& m, SnapshotOf<M>& snapshot, PreparedPageIn<M> prepared) {
-        { MemoryAccess::prepare_page_in(m, snapshot) } -> is_result;
-        { MemoryAccess::finish(m, std::move(prepared)) }
-        noexcept;
-    };
+template <class M>
+concept rewinds = requires(M& m, Sequence s, Position p) {
+    { MemoryAccess::prepare_rewind(m, s, p) } -> std::same_as<Result<PreparedRemove<M>>>;
+};
+template <class M>
+concept pages_out = requires(M& m, SnapshotOf<M>& snapshot, PreparedPageOut<M> prepared) {
+    { MemoryAccess::finish(m, std::move(prepared)) }
+    noexcept;
+};
+template <class M>
+concept pages_in = requires(M& m, SnapshotOf<M>& snapshot, PreparedPageIn<M> prepared) {
+    { MemoryAccess::prepare_page_in(m, snapshot) } -> is_result;
+    { MemoryAccess::finish(m, std::move(prepared)) }
+    noexcept;
+};
 
-    } // namespace detail
+} // namespace detail
 
-    /// A `TwoPhaseMemory` that has snapshots, whose operations have two phases, too. A hybrid whose members all satisfy it
-    /// has snapshots.
-    ///
-    /// - `prepare_snapshot(s, from, to)`: its `finish` returns the snapshot.
-    /// - `prepare_restore(s, snapshot, to)`, and `prepare_rewind(s, to)` without a snapshot, which prepares a removal.
-    /// - `prepare_page_out(snapshot, place)`, which is no `Result`, and `prepare_page_in(snapshot)`.
-    // clang-format off
+/// A `TwoPhaseMemory` that has snapshots, whose operations have two phases, too. A hybrid whose members all satisfy it
+/// has snapshots.
+///
+/// - `prepare_snapshot(s, from, to)`: its `finish` returns the snapshot.
+/// - `prepare_restore(s, snapshot, to)`, and `prepare_rewind(s, to)` without a snapshot, which prepares a removal.
+/// - `prepare_page_out(snapshot, place)`, which is no `Result`, and `prepare_page_in(snapshot)`.
+// clang-format off
 template <class M>
 concept KeepsSnapshots =
     TwoPhaseMemory<M>
     && detail::prepares_snapshot<M> && detail::finishes_snapshot<M>
     && detail::prepares_restore<M> && detail::finishes_restore<M> && detail::rewinds<M>
     && detail::pages_out<M> && detail::pages_in<M>;
-    // clang-format on
+// clang-format on
 
 } // namespace cellar

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+// Snapshots that are paged out of the cells, and in again.
+#include "../violations.hpp"
+#include "numbers.hpp"
+#include <cellar/cache/audit.hpp>
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+using namespace cellar;
+using numbers::feed;
+using numbers::prompt;
+using numbers::Values;
+using numbers::values;
+
+namespace {
+
+numbers::Cache<> filled() {
+    numbers::Cache<> cache{numbers::small, {.sequences = 3, .capacity = 8, .batch = 8}};
+    feed(cache, prompt(0, 0, {1, 2, 3, 4, 5, 6}));
+    return cache;
+}
+
+std::int64_t bytes_per_token(const numbers::Cache<>& cache) {
+    return cache.bytes() / cache.cells();
+}
+
+} // namespace
+
+TEST_CASE("a snapshot that is paged out gives up its cells, and has their data to the byte") {
+    auto cache = filled();
+    CellSnapshot snapshot = cache.snapshot({0}, {1}, {5}).value();
+    CHECK_FALSE(snapshot.is_paged_out());
+    CHECK(snapshot.bytes() == 0);
+    REQUIRE(cache.remove({0}, {0}, to_end));
+    CHECK(cache.statistics().free == 20);
+    cache.page_out(snapshot);
+    CHECK(snapshot.is_paged_out());
+    CHECK(snapshot.bytes() == 4 * bytes_per_token(cache));
+    CHECK(snapshot.from() == Position{1});
+    CHECK(snapshot.to() == Position{5});
+    CHECK(snapshot.tokens() == 4);
+    const Statistics statistics = cache.statistics();
+    CHECK(statistics.free == 24);
+    CHECK(statistics.snapshots == 0);
+    CHECK(statistics.kept == 0);
+    CHECK(statistics.paged_out == 1);
+    CHECK(statistics.paged_bytes == snapshot.bytes());
+    CHECK(audit(cache) == "");
+    { const CellSnapshot gone = std::move(snapshot); }
+    CHECK(cache.statistics().paged_out == 0);
+    CHECK(cache.statistics().paged_bytes == 0);
+}
+
+TEST_CASE("several sequences are restored from one snapshot that is paged out, each to cells of its own") {
+    for (const PageTo to : {PageTo::host, PageTo::backend}) {
+        auto cache = filled();
+        CellSnapshot snapshot = cache.snapshot({0}).value();
+        cache.page_out(snapshot, to);
+        REQUIRE(cache.remove({0}, {0}, to_end));
+        feed(cache, prompt(2, 0, {7, 8, 9})); // where the tokens were
+        REQUIRE(cache.restore({0}, snapshot));
+        REQUIRE(cache.restore({1}, snapshot, {4}));
+        CHECK(cache.next({1}) == Position{4});
+        CHECK(cache.statistics().shared == 0);
+        CHECK(cache.statistics().free == 24 - 3 - 6 - 4);
+        for (int layer = 0; layer < cache.layers(); ++layer)
+            CHECK(numbers::values_of(numbers::held(cache, 0, layer)) == Values{1, 2, 3, 4, 5, 6});
+        CHECK(values(cache, 1) == Values{1, 2, 3, 4});
+        CHECK(values(cache, 2) == Values{7, 8, 9});
+        feed(cache, prompt(1, 4, {10}));
+        CHECK(values(cache, 1) == Values{1, 2, 3, 4, 10});
+        CHECK(audit(cache) == "");
+    }
+}
+
+TEST_CASE("a snapshot that is paged in owns cells again, which sequences share") {
+    auto cache = filled();
+    feed(cache, prompt(1, 0, {7, 8}));
+    CellSnapshot snapshot = cache.snapshot({0}).value();
+    cache.page_out(snapshot);
+    cache.page_out(snapshot); // nothing happens
+    REQUIRE(cache.remove({0}, {0}, to_end));
+    feed(cache, prompt(2, 0, {9}));
+    REQUIRE(cache.page_in(snapshot));
+    REQUIRE(cache.page_in(snapshot)); // nothing happens
+    CHECK_FALSE(snapshot.is_paged_out());
+    CHECK(snapshot.bytes() == 0);
+    CHECK(cache.statistics().snapshots == 1);
+    CHECK(cache.statistics().kept == 6);
+    CHECK(cache.statistics().paged_out == 0);
+    REQUIRE(cache.restore({0}, snapshot));
+    CHECK(cache.statistics().shared == 6);
+    CHECK(values(cache, 0) == Values{1, 2, 3, 4, 5, 6});
+    cache.defragment();
+    CHECK(values(cache, 0) == Values{1, 2, 3, 4, 5, 6});
+    CHECK(audit(cache) == "");
+}
+
+TEST_CASE("without room for the rows, a snapshot is neither restored nor paged in, and nothing changes") {
+    auto cache = filled();
+    CellSnapshot snapshot = cache.snapshot({0}).value();
+    cache.page_out(snapshot);
+    feed(cache, prompt(1, 0, {7, 8, 9, 10, 11, 12, 13, 14}));
+    feed(cache, prompt(2, 0, {15, 16, 17, 18, 19}));
+    REQUIRE(cache.statistics().free == 5);
+    const std::string before = numbers::portrait(cache);
+    CHECK(cache.page_in(snapshot).error() == Refusal{.reason = Reason::full});
+    CHECK(cache.restore({2}, snapshot, {6}).has_value()); // the cells that sequence 2 gives up count
+    CHECK(values(cache, 2) == Values{1, 2, 3, 4, 5, 6});
+    REQUIRE(cache.copy_prefix({1}, {2}, 8));
+    feed(cache, prompt(0, 6, {20, 21}));
+    REQUIRE(cache.statistics().free == 8);
+    feed(cache, prompt(0, 8, {22, 23, 24}));
+    REQUIRE(cache.statistics().free == 5);
+    const std::string full = numbers::portrait(cache);
+    const auto refused = cache.restore({2}, snapshot); // its cells are shared, so they do not become free
+    REQUIRE_FALSE(refused);
+    CHECK(refused.error() == Refusal{.reason = Reason::full, .sequence = {2}});
+    CHECK(numbers::portrait(cache) == full);
+    CHECK(snapshot.is_paged_out());
+    CHECK(before != full);
+    CHECK(audit(cache) == "");
+}
+
+TEST_CASE("a snapshot that is paged out is neither divided nor joined to another") {
+    auto cache = filled();
+    CellSnapshot head = cache.snapshot({0}, {0}, {4}).value();
+    CellSnapshot tail = cache.snapshot({0}, {4}, {6}).value();
+    cache.page_out(head);
+    CHECK(cache.split(head, {2}).error() == Refusal{.reason = Reason::paged_out});
+    CHECK(cache.merge(head, std::move(tail)).error() == Refusal{.reason = Reason::paged_out});
+    CHECK(head.to() == Position{4});
+    CHECK(tail.tokens() == 2); // it was not moved from
+    REQUIRE(cache.page_in(head));
+    CHECK(cache.merge(head, std::move(tail)));
+    CHECK(head.to() == Position{6});
+}
+
+TEST_CASE("the parts of a sequence are restored one after another, in place or paged out") {
+    auto cache = filled();
+    CellSnapshot head = cache.snapshot({0}, {0}, {4}).value();
+    CellSnapshot tail = cache.snapshot({0}, {4}, {6}).value();
+    cache.page_out(tail);
+    REQUIRE(cache.restore({1}, head));
+    REQUIRE(cache.restore({1}, tail));
+    CHECK(values(cache, 1) == Values{1, 2, 3, 4, 5, 6});
+    REQUIRE(cache.remove({1}, {2}, to_end));
+    CHECK(cache.restore({1}, tail).error() == Refusal{.reason = Reason::cannot_resume, .sequence = {1}});
+}
+
+TEST_CASE("a window is paged out with its sinks, and restored where it is complete") {
+    Cache<StandardV<float>, SlidingWindow<3>> cache{
+        {2, 1, 1}, {.sequences = 2, .capacity = 100, .batch = 4}, SlidingWindow<3>{{.retention = 5, .sinks = 2}}};
+    for (int p = 0; p < 20; p += 4) feed(cache, prompt(0, p, {p + 1.0F, p + 2.0F, p + 3.0F, p + 4.0F}));
+    CellSnapshot snapshot = cache.snapshot({0}).value();
+    cache.page_out(snapshot);
+    REQUIRE(cache.remove({0}, {0}, to_end));
+    CHECK(cache.restore({1}, snapshot, {15}).error() == Refusal{.reason = Reason::cannot_resume, .sequence = {1}});
+    REQUIRE(cache.restore({1}, snapshot, {19}));
+    CHECK(values(cache, 1) == Values{1, 2, 16, 17, 18, 19});
+    REQUIRE(cache.restore({0}, snapshot));
+    CHECK(values(cache, 0) == Values{1, 2, 16, 17, 18, 19, 20});
+}
+
+TEST_CASE("the inputs of an encoder are paged out and in") {
+    EncoderMemory<> memory{{2, 1, 1}, {.sequences = 2, .capacity = 10, .batch = 6}};
+    const std::vector<float> rows{1, 2, 3, 4};
+    auto pass = memory.write({0}, {5}, 4).value();
+    for (int layer = 0; layer < 2; ++layer) pass.put(layer, rows, rows);
+    pass.commit();
+    CellSnapshot snapshot = memory.snapshot({0}).value();
+    memory.page_out(snapshot);
+    REQUIRE(memory.remove({0}, {0}, to_end));
+    CHECK(memory.statistics().free == memory.cells());
+    REQUIRE(memory.page_in(snapshot));
+    REQUIRE(memory.restore({1}, snapshot));
+    CHECK(memory.tokens({1}) == 4);
+    CHECK(memory.range({1}) == PositionRange{{5}, {5}});
+    const auto all = memory.reserve(1);
+    memory.visit_cells({1}, [&](Position, Cell cell, std::int32_t) { CHECK(all.keys(1)(cell, 0, 0) > 0); });
+}
+
+TEST_CASE("a snapshot that is paged out outlives its memory, and paging it in is then a violation") {
+    std::optional<numbers::Cache<>> cache{filled()};
+    CellSnapshot snapshot = cache->snapshot({0}).value();
+    cache->page_out(snapshot);
+    auto other = filled();
+    CHECK(
+        violation_of([&] { (void)other.page_in(snapshot); })
+        == "page_in: the snapshot [0, 6) is of another memory, which has 24 cells, expected one of this memory, which "
+           "has 24");
+    CHECK(violation_of([&] { other.page_out(snapshot); }).find("page_out: the snapshot") == 0);
+    cache.reset();
+    const std::string destroyed =
+        "the snapshot's memory was destroyed, expected it to live as long as its snapshots are used";
+    CHECK(violation_of([&] { (void)other.page_in(snapshot); }) == destroyed);
+    CHECK(violation_of([&] { (void)snapshot.bytes(); }) == destroyed);
+}
+
+TEST_CASE("nothing is paged while a pass is open") {
+    auto cache = filled();
+    CellSnapshot snapshot = cache.snapshot({0}).value();
+    auto pass = cache.reserve(1);
+    const std::string open = ": a pass is open, expected it to be committed or dropped first";
+    CHECK(violation_of([&] { cache.page_out(snapshot); }) == "page_out" + open);
+    CHECK(violation_of([&] { (void)cache.page_in(snapshot); }) == "page_in" + open);
+    pass.drop();
+    CHECK_FALSE(snapshot.is_paged_out());
+}
