@@ -155,7 +155,10 @@ TEST_CASE("the parts of a sequence are restored one after another, in place or p
 TEST_CASE("a window is paged out with its sinks, and restored where it is complete") {
     Cache<StandardV<float>, SlidingWindow<3>> cache{
         {2, 1, 1}, {.sequences = 2, .capacity = 100, .batch = 4}, SlidingWindow<3>{{.retention = 5, .sinks = 2}}};
-    for (int p = 0; p < 20; p += 4) feed(cache, prompt(0, p, {p + 1.0F, p + 2.0F, p + 3.0F, p + 4.0F}));
+    for (int p = 0; p < 20; p += 4) {
+        const auto x = static_cast<float>(p);
+        feed(cache, prompt(0, p, {x + 1, x + 2, x + 3, x + 4}));
+    }
     CellSnapshot snapshot = cache.snapshot({0}).value();
     cache.page_out(snapshot);
     REQUIRE(cache.remove({0}, {0}, to_end));

@@ -8,6 +8,7 @@
 #include <doctest/doctest.h>
 
 #include <optional>
+#include <regex>
 #include <string>
 #include <utility>
 
@@ -21,6 +22,12 @@ toy::Memory memory(std::int32_t snapshots) {
         layers, Sliding{{4, 1, 1}, {.sequences = 3, .capacity = 100, .batch = 8}, SlidingWindow<4>{{.retention = 8}}},
         Full{{2, 1, 1}, {.sequences = 3, .capacity = 20, .batch = 8}},
         Recurrent{{1, {{1}}}, {.sequences = 3, .batch = 8, .rollback = 2, .snapshots = snapshots}}};
+}
+
+/// The positions and numbers of a sequence's tokens, wherever they lie.
+template <class Member>
+std::string tokens_of(Member& member, int sequence) {
+    return std::regex_replace(contents(member, sequence), std::regex{"@[0-9]+"}, "");
 }
 
 } // namespace
@@ -100,7 +107,7 @@ TEST_CASE("a snapshot of a hybrid is paged out and in, in all members") {
     toy::Memory m = memory(1);
     REQUIRE(feed(m, text(0, 0, 8)));
     REQUIRE(feed(m, text(0, 8, 5)));
-    const std::string expected = contents(m.member<Full>(), 0);
+    const std::string expected = tokens_of(m.member<Full>(), 0);
     auto snapshot = m.snapshot({0}).value();
     CHECK(snapshot.bytes() == 0);
     m.page_out(snapshot);
@@ -111,12 +118,12 @@ TEST_CASE("a snapshot of a hybrid is paged out and in, in all members") {
     CHECK(m.member<Full>().statistics().free == m.member<Full>().cells());
     CHECK(m.member<Recurrent>().statistics().used == 0);
     REQUIRE(m.restore({1}, snapshot));
-    CHECK(contents(m.member<Full>(), 1) == expected);
+    CHECK(tokens_of(m.member<Full>(), 1) == expected);
     REQUIRE(m.page_in(snapshot));
     CHECK(snapshot.bytes() == 0);
     REQUIRE(m.restore({0}, snapshot));
     CHECK(m.next({0}) == Position{13});
-    CHECK(contents(m.member<Full>(), 0) == expected);
+    CHECK(tokens_of(m.member<Full>(), 0) == expected);
 }
 
 TEST_CASE("a hybrid is paged in by all members, or by none") {
@@ -147,13 +154,14 @@ TEST_CASE("a failed allocation while a snapshot is paged out or in changes nothi
     REQUIRE(feed(m, text(0, 0, 8)));
     auto snapshot = m.snapshot({0}).value();
     std::string before = portrait(m);
-    CHECK(failures_of([&] { m.page_out(snapshot); }, [&] { CHECK(portrait(m) == before); }) > 8);
+    CHECK(failures_of([&] { m.page_out(snapshot); }, [&] { CHECK(portrait(m) == before); }) >= 8);
     CHECK(snapshot.of<Recurrent>().is_paged_out());
     REQUIRE(m.remove({0}, {0}, to_end));
     before = portrait(m);
-    CHECK(failures_of([&] { REQUIRE(m.restore({1}, snapshot)); }, [&] { CHECK(portrait(m) == before); }) > 2);
+    CHECK(failures_of([&] { (void)m.restore({1}, snapshot).has_value(); }, [&] { CHECK(portrait(m) == before); }) > 2);
     before = portrait(m);
-    CHECK(failures_of([&] { REQUIRE(m.page_in(snapshot)); }, [&] { CHECK(portrait(m) == before); }) > 2);
+    CHECK(failures_of([&] { (void)m.page_in(snapshot).has_value(); }, [&] { CHECK(portrait(m) == before); }) > 2);
+    CHECK_FALSE(snapshot.of<Recurrent>().is_paged_out());
     CHECK(m.next({1}) == Position{8});
     CHECK(audit(m.member<Full>()) == "");
 }
