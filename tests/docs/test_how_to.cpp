@@ -129,7 +129,7 @@ TEST_CASE("snapshots") {
     // [page]
     cache.page_out(turn); // its cells are free again, unless sequences share them
     const std::int64_t bytes = turn.bytes();
-    CHECK(cache.restore({2}, turn)); // copies the data to cells of sequence 2
+    CHECK(cache.restore({2}, turn));               // copies the data to cells of sequence 2
     const Result<void> back = cache.page_in(turn); // into cells that any number of sequences may share
     if (!back) FAIL(cellar::to_string(back.error()));
     // [/page]
