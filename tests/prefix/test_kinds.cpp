@@ -45,6 +45,23 @@ TEST_CASE("a window that has forgotten nothing is attached anywhere, and divided
     CHECK(lacks(memory, 2, numbers(0, 6)) == "");
 }
 
+TEST_CASE("what a window has forgotten is not inserted, and not divided") {
+    toy::Sliding memory = sliding();
+    PrefixTree tree{memory};
+    REQUIRE(compute(memory, 0, numbers(0, 9))); // the memory keeps positions 3 to 8
+    CHECK(tree.insert({0}, numbers(0, 5)).error() == Refusal{.reason = Reason::cannot_resume, .sequence = {0}});
+    CHECK(tree.statistics().nodes == 0);
+    REQUIRE(compute(memory, 1, numbers(0, 8)));
+    REQUIRE(tree.insert({1}, numbers(0, 6))); // positions 2 to 5 are enough to go on from 6
+    CHECK(tree.match(numbers(0, 6)) == PrefixMatch{6, 6});
+    CHECK(tree.match(numbers(0, 5)) == PrefixMatch{5, 5});
+    CHECK(tree.match(numbers(0, 4)) == PrefixMatch{0, 4});
+    CHECK(serve(tree, 2, numbers(0, 4) + List{9}).length == 0); // keeps its own at 4, where they part
+    CHECK(tree.match(numbers(0, 4)) == PrefixMatch{4, 4});
+    CHECK(tree.attach({3}, numbers(0, 6)) == PrefixMatch{6, 6});
+    CHECK(lacks(memory, 3, numbers(0, 6)) == "");
+}
+
 TEST_CASE("a recurrent state is attached at exactly its position") {
     toy::Recurrent memory = recurrent(10);
     PrefixTree tree{memory};

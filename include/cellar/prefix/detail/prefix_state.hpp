@@ -169,6 +169,14 @@ private:
         ++counters_.evictions;
     }
 
+    // A snapshot that can be restored to its end by a sequence that has the tokens below it.
+    Result<Snapshot> take(Sequence s, Position from, Position to) {
+        Result<Snapshot> snapshot = memory_.snapshot(s, from, to);
+        if (snapshot && !MemoryAccess::can_restore(memory_, *snapshot, to))
+            return Refusal{.reason = Reason::cannot_resume, .sequence = s};
+        return snapshot;
+    }
+
     // Where the next snapshot below `parent` begins.
     static Position begin_below(Node* parent) {
         const Node* const kept = nearest_kept(parent);
@@ -196,11 +204,12 @@ private:
 
     Result<void> complete(Node& node, Sequence s) {
         if (!node.snapshot) {
-            auto snapshot = memory_.snapshot(s, begin_below(node.parent), Position{node.end});
+            auto snapshot = take(s, begin_below(node.parent), Position{node.end});
             if (!snapshot) return snapshot.error();
             keep(node, *std::move(snapshot));
+        } else {
+            use(node);
         }
-        use(node);
         return {};
     }
 
@@ -208,7 +217,7 @@ private:
         nodes_.reserve(2);
         auto root = walk.last == nullptr ? nodes_.make({}) : nullptr;
         auto leaf = nodes_.make(tokens.subspan(walk.verified));
-        auto snapshot = memory_.snapshot(s, begin_below(walk.last), end_of(tokens));
+        auto snapshot = take(s, begin_below(walk.last), end_of(tokens));
         if (!snapshot) return snapshot.error();
         Node& parent = root == nullptr ? *walk.last : nodes_.add_root(std::move(root), salt);
         keep(nodes_.add(std::move(leaf), parent), *std::move(snapshot));
@@ -222,7 +231,7 @@ private:
         std::optional<Snapshot> tail;
         std::optional<Snapshot> head;
         if (!split(walk, tail)) {
-            auto snapshot = memory_.snapshot(s, begin_below(walk.last), end_of(walk));
+            auto snapshot = take(s, begin_below(walk.last), end_of(walk));
             if (!snapshot) return snapshot.error();
             head.emplace(*std::move(snapshot));
         }
@@ -236,18 +245,18 @@ private:
         nodes_.reserve(2);
         auto upper = first_part(walk);
         auto leaf = nodes_.make(tokens.subspan(walk.verified));
-        auto snapshot = memory_.snapshot(s, end_of(walk), end_of(tokens));
+        auto snapshot = take(s, end_of(walk), end_of(tokens));
         if (!snapshot) return snapshot.error();
         std::optional<Snapshot> kept{*std::move(snapshot)};
         std::optional<Snapshot> tail;
         std::optional<Snapshot> head;
         if (!split(walk, tail)) {
             const Position begin = begin_below(walk.last);
-            if (auto first = memory_.snapshot(s, begin, end_of(walk))) {
+            if (auto first = take(s, begin, end_of(walk))) {
                 head.emplace(*std::move(first));
             } else if (kept->from() == end_of(walk)) {
                 kept.reset();
-                auto whole = memory_.snapshot(s, begin, end_of(tokens));
+                auto whole = take(s, begin, end_of(tokens));
                 if (!whole) return whole.error();
                 kept.emplace(*std::move(whole));
             }
@@ -265,11 +274,12 @@ private:
         return nodes_.make(Tokens{walk.below->tokens}.first(count));
     }
 
-    // The snapshot of the node keeps what lies before the end of the walk, `tail` gets the rest.
+    // The snapshot of the node keeps what lies before the end of the walk, if it is of use there; `tail` gets the rest.
     bool split(const Walk& walk, std::optional<Snapshot>& tail) {
         if constexpr (requires(Snapshot & snapshot) { memory_.split(snapshot, Position{}); }) {
-            if (!walk.below->snapshot) return false;
-            auto rest = memory_.split(*walk.below->snapshot, end_of(walk));
+            std::optional<Snapshot>& snapshot = walk.below->snapshot;
+            if (!snapshot || !MemoryAccess::can_restore(memory_, *snapshot, end_of(walk))) return false;
+            auto rest = memory_.split(*snapshot, end_of(walk));
             if (rest) tail.emplace(*std::move(rest));
         }
         return tail.has_value();

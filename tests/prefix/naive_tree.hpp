@@ -1,0 +1,375 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include "reader.hpp"
+#include <cellar/window/sliding_window.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <list>
+#include <map>
+#include <optional>
+#include <set>
+#include <utility>
+#include <vector>
+
+// A memory and a prefix tree that do what the real ones say, as simply as possible: no tree, but a list of what is kept.
+
+namespace prefix_test::naive {
+
+/// The kinds of layers of a memory. The members of a hybrid are asked in this order.
+struct Kind {
+    bool window = false; ///< a token sees 4, `retention` are kept
+    bool full = false;
+    bool states = false;
+    bool divides = true; ///< has `split`
+    int retention = 6;
+    int window_cells = 0;
+    int full_cells = 0;
+    int snapshots = 0;
+    int rollback = 0;
+};
+
+enum Member { window, full };
+
+/// What a sequence or a snapshot has.
+struct Holding {
+    std::map<int, int> cells[2]; ///< for each member, position and cell
+    std::set<int> states;        ///< positions
+};
+
+/// A snapshot of the tree.
+struct Entry {
+    std::uint64_t salt = 0;
+    List tokens{}; ///< from position 0 on
+    int from[2] = {0, 0};
+    bool whole = false; ///< its window had moved on
+    Holding holds{};
+    std::uint64_t used = 0;
+    int pins = 0;
+
+    int end() const { return static_cast<int>(tokens.size()); }
+    int begin() const { return std::max(from[window], from[full]); }
+};
+
+inline int common(const List& a, const List& b) {
+    return static_cast<int>(
+        std::mismatch(a.begin(), a.begin() + std::ptrdiff_t(std::min(a.size(), b.size())), b.begin()).first
+        - a.begin());
+}
+
+class Tree {
+public:
+    Tree(const Kind& kind, int sequences) : kind_{kind}, lines_(static_cast<std::size_t>(sequences)) {
+        const cellar::SlidingWindow<4> asked{{.retention = kind.retention}};
+        window_ = asked.resolved(sequences, 100);
+    }
+
+    const List& tokens(int s) const { return line(s).tokens; }
+    int evictions() const { return evictions_; }
+    int snapshots() const { return static_cast<int>(entries_.size()); }
+    const std::list<Entry>& entries() const { return entries_; }
+
+    int used_cells(Member m) const {
+        std::set<int> used;
+        for (const Line& l : lines_)
+            for (const auto& [position, cell] : l.holds.cells[m]) used.insert(cell);
+        for (const Entry& e : entries_)
+            for (const auto& [position, cell] : e.holds.cells[m]) used.insert(cell);
+        return static_cast<int>(used.size());
+    }
+
+    /// The tokens in the edges: distinct prefixes. And the nodes: where something is kept, or parts.
+    std::pair<int, int> tokens_and_nodes() const {
+        std::map<std::pair<std::uint64_t, List>, std::set<int>> next; // by prefix
+        std::set<std::pair<std::uint64_t, List>> nodes;
+        for (const Entry& e : entries_) {
+            for (int n = 0; n < e.end(); ++n) next[{e.salt, first(n, e.tokens)}].insert(e.tokens[std::size_t(n)]);
+            nodes.insert({e.salt, e.tokens});
+        }
+        int tokens = 0;
+        for (const auto& [prefix, children] : next) {
+            tokens += static_cast<int>(children.size());
+            if (children.size() > 1 && !prefix.second.empty()) nodes.insert(prefix);
+        }
+        return {tokens, static_cast<int>(nodes.size())};
+    }
+
+    PrefixMatch match(const List& tokens, std::uint64_t salt) {
+        const auto [entry, length] = deepest(tokens, salt);
+        return {entry == nullptr ? 0 : length, verified(tokens, salt)};
+    }
+
+    PrefixMatch attach(int s, const List& tokens, std::uint64_t salt) {
+        const PrefixMatch match = this->match(tokens, salt);
+        if (match.length == 0) return match;
+        Entry& entry = *deepest(tokens, salt).first;
+        restore(s, entry, match.length);
+        line(s).tokens = first(match.length, tokens);
+        use(entry);
+        return match;
+    }
+
+    /// Returns false if the memory refuses.
+    bool compute(int s, const List& tokens) {
+        Line& l = line(s);
+        while (l.tokens.size() < tokens.size()) {
+            const int begin = static_cast<int>(l.tokens.size());
+            const int end = std::min(begin + 8, static_cast<int>(tokens.size()));
+            while (const std::optional<int> m = full_member(end - begin))
+                if (!evict(m)) return false;
+            for (int p = begin; p < end; ++p) {
+                if (kind_.window) l.holds.cells[window][p] = next_cell_++;
+                if (kind_.full) l.holds.cells[full][p] = next_cell_++;
+                l.holds.states.insert(p + 1);
+            }
+            std::erase_if(l.holds.states, [&](int p) { return p < end - kind_.rollback; });
+            std::erase_if(l.holds.cells[window],
+                          [&](const auto& at) { return at.first < window_.oldest_kept({end - 1}).value; });
+            l.tokens = first(end, tokens);
+        }
+        return true;
+    }
+
+    void leave(int s) { line(s) = {}; }
+
+    std::optional<Reason> insert(int s, int n, std::uint64_t salt) {
+        while (true) {
+            const std::optional<Reason> refused = try_insert(s, first(n, line(s).tokens), salt);
+            if (refused != Reason::too_many_snapshots || !evict(std::nullopt)) return refused;
+        }
+    }
+
+    /// Gives up what was not used for the longest time, of what frees cells of `member`.
+    bool evict(std::optional<int> member) {
+        Entry* least = nullptr;
+        for (Entry& e : entries_) {
+            if (e.pins > 0 || is_needed(e) || (member && !frees(e, *member))) continue;
+            if (least == nullptr || e.used < least->used) least = &e;
+        }
+        if (least == nullptr) return false;
+        entries_.remove_if([&](const Entry& e) { return &e == least; });
+        ++evictions_;
+        return true;
+    }
+
+    /// Null if there is nothing to pin.
+    Entry* pin(const List& tokens, std::uint64_t salt) {
+        Entry* const entry = deepest(tokens, salt).first;
+        if (entry != nullptr) ++entry->pins;
+        return entry;
+    }
+
+private:
+    struct Line {
+        List tokens{};
+        Holding holds{};
+    };
+
+    Line& line(int s) { return lines_[static_cast<std::size_t>(s)]; }
+    const Line& line(int s) const { return lines_[static_cast<std::size_t>(s)]; }
+
+    static bool is_prefix(const Entry& e, const List& tokens, std::uint64_t salt) {
+        return e.salt == salt && common(e.tokens, tokens) == e.end();
+    }
+
+    int verified(const List& tokens, std::uint64_t salt) const {
+        int verified = 0;
+        for (const Entry& e : entries_)
+            if (e.salt == salt) verified = std::max(verified, common(e.tokens, tokens));
+        return verified;
+    }
+
+    /// The end of the edge that position n of the tokens lies within; n if it lies at the end of one.
+    int edge_end(const List& tokens, int n, std::uint64_t salt) const {
+        std::vector<const List*> through;
+        for (const Entry& e : entries_) {
+            if (e.salt != salt || common(e.tokens, tokens) < n) continue;
+            if (e.end() == n) return n;
+            through.push_back(&e.tokens);
+        }
+        int end = static_cast<int>(through.front()->size());
+        for (const List* other : through) end = std::min(end, common(*through.front(), *other));
+        return n == 0 ? 0 : end;
+    }
+
+    Entry* entry_at(const List& tokens, int n, std::uint64_t salt) {
+        for (Entry& e : entries_)
+            if (e.end() == n && is_prefix(e, tokens, salt)) return &e;
+        return nullptr;
+    }
+    /// The longest one below n.
+    Entry* above(const List& tokens, int n, std::uint64_t salt) {
+        Entry* found = nullptr;
+        for (Entry& e : entries_)
+            if (e.end() < n && is_prefix(e, tokens, salt) && (found == nullptr || found->end() < e.end())) found = &e;
+        return found;
+    }
+    /// The entry at the end of the edge that n lies within; null if there is none.
+    Entry* below(const List& tokens, int n, std::uint64_t salt) {
+        const int end = edge_end(tokens, n, salt);
+        for (Entry& e : entries_)
+            if (end > n && e.salt == salt && e.end() == end && common(e.tokens, tokens) >= n) return &e;
+        return nullptr;
+    }
+
+    std::pair<Entry*, int> deepest(const List& tokens, std::uint64_t salt) {
+        const int n = verified(tokens, salt);
+        if (n == 0) return {nullptr, 0};
+        Entry* const lower = below(tokens, n, salt);
+        if (lower != nullptr && can_restore(*lower, n)) return {lower, n};
+        Entry* const upper = above(tokens, n + 1, salt);
+        return {upper, upper == nullptr ? 0 : upper->end()};
+    }
+
+    bool can_restore(const Entry& e, int n) const {
+        if (n < e.begin() || e.end() < n || (kind_.states && n != e.end())) return false;
+        if (!kind_.window) return true;
+        const int oldest = std::min(window_.oldest_visible({n}).value, n - 1);
+        for (int p = std::max({oldest, e.from[window], 0}); p < n; ++p)
+            if (!e.holds.cells[window].contains(p)) return false;
+        return true;
+    }
+
+    void restore(int s, Entry& e, int n) {
+        Line& l = line(s);
+        if (Entry* const base = above(e.tokens, e.begin() + 1, e.salt)) {
+            if (e.begin() > 0) restore(s, *base, base->end());
+        }
+        for (const Member m : {window, full}) {
+            std::erase_if(l.holds.cells[m], [&](const auto& at) { return at.first >= e.from[m]; });
+            for (const auto& [position, cell] : e.holds.cells[m])
+                if (position < n) l.holds.cells[m][position] = cell;
+        }
+        l.holds.states = {n};
+    }
+
+    void use(Entry& entry) {
+        ++clock_;
+        for (Entry* e = &entry; e != nullptr; e = e->begin() == 0 ? nullptr : entry_at(e->tokens, e->begin(), e->salt))
+            e->used = clock_;
+    }
+
+    bool is_needed(const Entry& entry) const {
+        return std::any_of(entries_.begin(), entries_.end(), [&](const Entry& e) {
+            return e.begin() == entry.end() && is_prefix(entry, e.tokens, e.salt);
+        });
+    }
+
+    bool frees(const Entry& entry, int member) const {
+        const Member m = kind_.window && member == 0 ? window : full;
+        std::set<int> others;
+        for (const Line& l : lines_)
+            for (const auto& [position, cell] : l.holds.cells[m]) others.insert(cell);
+        for (const Entry& e : entries_)
+            if (&e != &entry)
+                for (const auto& [position, cell] : e.holds.cells[m]) others.insert(cell);
+        return std::any_of(entry.holds.cells[m].begin(), entry.holds.cells[m].end(),
+                           [&](const auto& at) { return !others.contains(at.second); });
+    }
+
+    std::optional<int> full_member(int tokens) const {
+        if (kind_.window && kind_.window_cells - used_cells(window) < tokens) return 0;
+        if (kind_.full && kind_.full_cells - used_cells(full) < tokens) return kind_.window ? 1 : 0;
+        return std::nullopt;
+    }
+
+    /// `more`: snapshots that are not in the tree yet.
+    std::optional<Reason> snapshot(int s, int from, const List& tokens, std::uint64_t salt, int more, Entry& entry) {
+        const Holding& own = line(s).holds;
+        const int end = static_cast<int>(tokens.size());
+        entry = {.salt = salt, .tokens = tokens};
+        if (kind_.window) {
+            entry.whole = window_.oldest_kept({end - 1}).value > 0;
+            entry.from[window] = entry.whole ? 0 : from;
+            const int oldest = std::max(0, std::min(window_.oldest_visible({end}).value, end - 1));
+            for (int p = entry.whole ? oldest : end; p < end; ++p)
+                if (!own.cells[window].contains(p)) return Reason::cannot_resume;
+        }
+        if (kind_.full) entry.from[full] = from;
+        if (kind_.states && !own.states.contains(end)) return Reason::cannot_rewind;
+        if (kind_.states && snapshots() + more >= kind_.snapshots) return Reason::too_many_snapshots;
+        for (const Member m : {window, full})
+            for (const auto& [position, cell] : own.cells[m])
+                if (entry.from[m] <= position && position < end) entry.holds.cells[m][position] = cell;
+        if (!can_restore(entry, end)) return Reason::cannot_resume;
+        return std::nullopt;
+    }
+
+    void keep(Entry entry) { use(entries_.emplace_back(std::move(entry))); }
+
+    static int end_of(const Entry* entry) { return entry == nullptr ? 0 : entry->end(); }
+
+    std::optional<Reason> try_insert(int s, const List& tokens, std::uint64_t salt) {
+        const int end = static_cast<int>(tokens.size());
+        if (end == 0) return std::nullopt;
+        if (Entry* const there = entry_at(tokens, end, salt)) {
+            use(*there);
+            return std::nullopt;
+        }
+        const int n = verified(tokens, salt);
+        Entry* const upper = above(tokens, n == end ? n : n + 1, salt);
+        const bool within = n > 0 && edge_end(tokens, n, salt) > n;
+        Entry entry;
+        if (!within) {
+            if (const auto refused = snapshot(s, end_of(upper), tokens, salt, 0, entry)) return refused;
+            keep(std::move(entry));
+            return std::nullopt;
+        }
+        Entry* const lower = below(tokens, n, salt);
+        const bool divides = kind_.divides && lower != nullptr && can_restore(*lower, n) && !lower->whole;
+        return n == end ? cut(s, tokens, salt, upper, divides ? lower : nullptr)
+                        : fork(s, tokens, n, salt, upper, divides ? lower : nullptr);
+    }
+
+    // `lower`, if not null, can be divided.
+    std::optional<Reason> cut(int s, const List& tokens, std::uint64_t salt, Entry* upper, Entry* lower) {
+        Entry entry;
+        if (lower != nullptr) {
+            divide(*lower, static_cast<int>(tokens.size()));
+            return std::nullopt;
+        }
+        if (const auto refused = snapshot(s, end_of(upper), tokens, salt, 0, entry)) return refused;
+        keep(std::move(entry));
+        return std::nullopt;
+    }
+
+    std::optional<Reason> fork(int s, const List& tokens, int n, std::uint64_t salt, Entry* upper, Entry* lower) {
+        Entry leaf;
+        Entry head;
+        if (const auto refused = snapshot(s, n, tokens, salt, 0, leaf)) return refused;
+        if (lower != nullptr) {
+            divide(*lower, n);
+        } else if (!snapshot(s, end_of(upper), first(n, tokens), salt, 1, head)) {
+            keep(std::move(head));
+        } else if (leaf.begin() == n) {
+            if (const auto refused = snapshot(s, end_of(upper), tokens, salt, 0, leaf)) return refused;
+        }
+        keep(std::move(leaf));
+        return std::nullopt;
+    }
+
+    void divide(Entry& lower, int n) {
+        Entry head = lower;
+        head.tokens = first(n, lower.tokens);
+        head.pins = 0;
+        for (const Member m : {window, full}) {
+            std::erase_if(head.holds.cells[m], [&](const auto& at) { return at.first >= n; });
+            std::erase_if(lower.holds.cells[m], [&](const auto& at) { return at.first < n; });
+        }
+        if (kind_.window) lower.from[window] = n;
+        if (kind_.full) lower.from[full] = n;
+        keep(std::move(head));
+    }
+
+    Kind kind_;
+    cellar::SlidingWindow<4> window_;
+    std::vector<Line> lines_;
+    std::list<Entry> entries_; // each stays at its address
+    std::uint64_t clock_ = 0;
+    int next_cell_ = 0;
+    int evictions_ = 0;
+};
+
+} // namespace prefix_test::naive
