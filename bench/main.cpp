@@ -9,6 +9,7 @@ int main(int argc, char** argv) {
     cellar::bench::add_defragmentation();
     cellar::bench::add_states();
     cellar::bench::add_hybrids();
+    cellar::bench::add_prefix();
     cellar::bench::add_model_loop();
     cellar::bench::add_conversions();
     cellar::bench::add_limits();

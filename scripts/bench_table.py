@@ -11,6 +11,7 @@ is a counter of that benchmark. Figures are medians over the repetitions.
   fill, memcpy, copy   the limit: filling the same memory, or copying as many bytes (copy: by Kokkos, with the same
                  threads); cellar's share of that speed
   touch          the limit for gathering single cells from strips: reading once each cache line that holds any of them
+  memcmp         the limit for finding a prompt in a prefix tree: comparing the same tokens once
   separate       the members of a hybrid without the hybrid, one after another; their time divided by cellar's
   hand           the limit for conversions: a loop over the processor's instructions, compiled for it
   arrays         the limit for a whole model: the same loops over arrays of its own; cellar's share of that speed
@@ -26,7 +27,7 @@ import json
 import statistics
 import sys
 
-LIMITS = ("fill", "memcpy", "copy", "touch", "hand", "arrays")
+LIMITS = ("fill", "memcpy", "copy", "touch", "hand", "arrays", "memcmp")
 COLUMNS = ("scan", "head", "separate", "mask", "loop", "launches", *LIMITS, "growth")
 LARGE, SMALL = "128k", "4k"
 
@@ -70,6 +71,12 @@ GOALS = [
      "at least 0.98 of the speed of the model's own arrays"),
     ("target", lambda r: r.job == "convert", lambda r: r.ratios.get("hand"), lambda v: v >= 0.9,
      "at least 0.9 of the speed of the processor's instructions"),
+    ("target", lambda r: r.job.startswith("prefix_") and not r.state.endswith("1000"),
+     lambda r: r.ratios.get("memcmp"), lambda v: v >= 1 / 3, "at least a third of the speed of comparing the tokens"),
+    ("target", lambda r: r.job.startswith("prefix_") and r.state.endswith("1000"), lambda r: r.ns["cellar"] / 1e6,
+     lambda v: v <= 1, "at most 1 us for each node"),
+    ("target", lambda r: r.job == "prefix_attach", lambda r: r.ns["cellar"] / 1e3, lambda v: v <= 10,
+     "at most 10 us"),
     ("aim", lambda r: r.job == "begin" and r.sequences == "1",
      lambda r: r.ns["cellar"] / 1e3, lambda v: v <= 0.5, "at most 0.5 us"),
     ("aim", lambda r: r.job == "begin" and r.sequences == "64",

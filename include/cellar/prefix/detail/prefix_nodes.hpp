@@ -26,12 +26,12 @@ struct PrefixNode : Evictable {
     std::int32_t begin() const { return end - static_cast<std::int32_t>(tokens.size()); }
 
     std::vector<std::int32_t> tokens;
+    std::uint64_t id = 0;
     std::int32_t end = 0;
     std::optional<Snapshot> snapshot; ///< ends at `end`
     /// The node at whose end the snapshot begins, and whose snapshot has to be restored before; null if it begins at 0.
     PrefixNode* base = nullptr;
 
-    std::uint64_t id = 0;
     std::uint64_t salt = 0; ///< of a root
     PrefixNode* parent = nullptr;
     PrefixNode* first_child = nullptr;

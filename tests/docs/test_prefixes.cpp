@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+// The code of docs/how-to/share-prefixes.md.
+#include <cellar/cellar.hpp>
+#include <cellar/prefix/audit.hpp>
+
+#include <doctest/doctest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <numeric>
+#include <span>
+#include <vector>
+
+using cellar::PrefixMatch;
+using cellar::PrefixPin;
+using cellar::Result;
+using cellar::Sequence;
+using cellar::Tokens;
+
+namespace {
+
+using Cache = cellar::Cache<>;
+using List = std::vector<std::int32_t>;
+
+/// Stands for the model.
+template <class Pass>
+void run(Pass& pass) {
+    const std::vector<float> rows(static_cast<std::size_t>(pass.tokens()) * 8, 1.0F);
+    pass.put(0, rows, rows);
+}
+
+List numbers(std::int32_t first, int count) {
+    List list(static_cast<std::size_t>(count));
+    std::iota(list.begin(), list.end(), first);
+    return list;
+}
+List operator+(List a, const List& b) {
+    a.insert(a.end(), b.begin(), b.end());
+    return a;
+}
+
+} // namespace
+
+TEST_CASE("prefixes that several users share") {
+    // [tree]
+    Cache cache{{1, 2, 4}, {.sequences = 8, .cells = 256, .batch = 64}};
+    cellar::PrefixTree tree{cache}; // the cache stays where it is, and lives longer
+
+    // Computes the tokens that are new, as sequence s. Returns how many these are.
+    const auto serve = [&](Sequence s, const std::vector<std::int32_t>& tokens) -> Result<std::int32_t> {
+        const auto before_last = std::span{tokens}.first(tokens.size() - 1); // the model's output for it is needed
+        const PrefixMatch match = tree.attach(s, before_last);
+        const auto count = static_cast<std::int32_t>(tokens.size()) - match.length;
+        auto pass = tree.begin(Tokens{s, cache.next(s), count}); // gives up old prefixes if the cache is full
+        if (!pass) return pass.error();
+        run(*pass);
+        pass->commit();
+        if (const Result<void> kept = tree.insert(s, tokens); !kept) return kept.error(); // for the next user
+        return count;
+    };
+    // [/tree]
+
+    const List prompt = numbers(0, 40);
+    const List alice = prompt + numbers(100, 5);
+    const List bob = prompt + numbers(200, 7);
+    // [users]
+    CHECK(serve({0}, alice).value() == 45); // a prompt of 40 tokens and a question of 5
+    CHECK(serve({1}, bob).value() == 7);    // the same prompt, another question
+    CHECK(cache.remove({0}, {0}, cellar::to_end));
+    CHECK(serve({2}, alice).value() == 1); // Alice's cells have stayed
+    // [/users]
+    CHECK(cache.statistics().free == 256 - 52 - 1);
+
+    // [ask]
+    CHECK(tree.match(bob) == PrefixMatch{.length = 47, .verified = 47});
+    CHECK(tree.match(prompt) == PrefixMatch{.length = 40, .verified = 40});
+    CHECK(tree.match(bob, /*salt=*/17) == PrefixMatch{}); // another adapter, or another image
+    // [/ask]
+
+    // [pin]
+    std::vector<PrefixPin> pins;
+    pins.push_back(tree.pin(prompt)); // stays until the pin is destroyed
+    for (std::int32_t s = 0; s < 8; ++s) CHECK(cache.remove({s}, {0}, cellar::to_end));
+    tree.clear(); // gives up everything else
+    CHECK(tree.match(alice).length == 40);
+    // [/pin]
+    CHECK(cellar::audit(tree) == "");
+
+    // [counts]
+    const cellar::PrefixStatistics statistics = tree.statistics();
+    CHECK(statistics.tokens_attached == 40 + 44); // tokens that were not computed
+    CHECK(statistics.tokens_asked == 44 + 46 + 44);
+    CHECK(statistics.misses + statistics.partial_hits + statistics.hits == 3);
+    CHECK(statistics.evictions == 2); // the two questions
+    // [/counts]
+}
+
+TEST_CASE("prefixes of a memory that keeps few positions") {
+    struct Sum : cellar::StateTensor<1> {};
+    using Memory = cellar::RecurrentMemory<cellar::States<Sum>>;
+    Memory memory{{1, {{1}}}, {.sequences = 4, .batch = 64, .snapshots = 16}};
+    // [weigh]
+    cellar::PrefixTree tree{memory, {.usefulness = cellar::tokens_for_each_byte}};
+    // [/weigh]
+    const auto compute = [&](Sequence s, const List& tokens) {
+        const auto count = static_cast<std::int32_t>(tokens.size()) - memory.next(s).value;
+        auto pass = tree.begin(Tokens{s, memory.next(s), count});
+        REQUIRE(pass);
+        for (const cellar::MicroBatch& micro_batch : pass->micro_batches()) pass->mark_written(0, micro_batch);
+        pass->commit();
+    };
+    const List prompt = numbers(0, 40);
+    const List alice = prompt + numbers(100, 5);
+    const List bob = prompt + numbers(200, 7);
+    // [ends]
+    compute({0}, prompt);
+    CHECK(tree.insert({0}, prompt)); // where others go on
+    compute({0}, alice);
+    CHECK(tree.insert({0}, alice)); // where Alice goes on
+    CHECK(tree.match(bob).length == 40);
+    // [/ends]
+    CHECK(tree.match(numbers(0, 39)) == PrefixMatch{.length = 0, .verified = 39});
+}
