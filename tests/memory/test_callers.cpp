@@ -135,6 +135,21 @@ TEST_CASE("violations name the caller's line: recurrent memories and their passe
     check_here([&] { (void)pass.micro_batches(); });
 }
 
+TEST_CASE("violations name the caller's line: prefix trees") {
+    Cache<> cache{{1, 1, 1}, limits};
+    const std::vector<std::int32_t> tokens{1};
+    check_here([&] { PrefixTree(cache, {.usefulness = nullptr}); });
+    PrefixTree tree{cache};
+    check_here([&] { (void)tree.attach({5}, tokens); });
+    check_here([&] { (void)tree.insert({0}, tokens); });
+    check_here([&] { (void)tree.begin(wrong); });
+    const PrefixTree moved{std::move(tree)};
+    check_here([&] { (void)tree.match(tokens); });
+    check_here([&] { (void)tree.pin(tokens); });
+    check_here([&] { (void)tree.evict(); });
+    check_here([&] { tree.clear(); });
+}
+
 TEST_CASE("violations name the caller's line: hybrids, and work within visit") {
     Both memory{2, Cache<>{{1, 1, 1}, limits}, Recurrent{{1, {{1}}}, {.sequences = 2, .batch = 4}}};
     check_here([&] { (void)memory.remove({5}, {0}, {1}, RotateBy{1}); });

@@ -4,6 +4,8 @@
 #include "../hybrid/toy.hpp"
 #include <cellar/prefix/audit.hpp>
 
+#include <doctest/doctest.h>
+
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>

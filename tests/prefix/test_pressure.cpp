@@ -212,6 +212,32 @@ TEST_CASE("tokens for each byte: a prefix is worth more when a shorter one is gi
     CHECK(tree.match(numbers(0, 14)) == PrefixMatch{10, 10});
 }
 
+TEST_CASE("usefulness is weighed by what is known of a prefix") {
+    static std::vector<PrefixUse> asked;
+    const Usefulness record = [](const PrefixUse& use) {
+        asked.push_back(use);
+        return least_recently_used(use);
+    };
+    const auto check = [](std::int32_t tokens, std::int64_t bytes) {
+        CHECK(asked.back().tokens == tokens);
+        CHECK(asked.back().bytes == bytes);
+        CHECK(asked.back().floor == 0);
+    };
+    toy::Full cache = full(40); // two layers with a key and a value of four bytes
+    PrefixTree tree{cache, {.usefulness = record}};
+    insert(tree, {topic(0)});
+    check(10, 160);
+    insert(tree, {topic(0) + numbers(50, 5)});
+    CHECK(asked.size() == 4); // inserted, attached, and with the second one
+    CHECK(asked[2].tokens == 5);
+    CHECK(asked[2].bytes == 80);
+    check(10, 160);
+    toy::Memory memory = hybrid(10);
+    PrefixTree other{memory, {.usefulness = record}};
+    insert(other, {topic(0)});
+    check(10, 160 + 6 * 32 + toy::Recurrent::bytes_per_sequence(memory.member<toy::Recurrent>().shape()));
+}
+
 TEST_CASE("a hybrid gives up prefixes when one of its members is full") {
     toy::Memory memory = hybrid(10, 40);
     PrefixTree tree{memory};

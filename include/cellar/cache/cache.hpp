@@ -370,6 +370,10 @@ private:
         return table().snapshots().frees_cells(MemoryAccess::kept_in(snapshot, table().snapshots(), "restore"));
     }
 
+    std::int64_t occupied_bytes(const CellSnapshot& snapshot) const {
+        return snapshot.is_paged_out() ? snapshot.bytes() : bytes() / cells() * snapshot.tokens();
+    }
+
     template <class... Parts>
     static std::unique_ptr<State> make_state(const std::source_location& where, Parts&&... parts) {
         const detail::Caller caller{where};

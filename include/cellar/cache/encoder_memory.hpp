@@ -256,6 +256,9 @@ private:
         return snapshot.from() <= to && to <= snapshot.to();
     }
     bool frees_cells(const CellSnapshot& snapshot) const { return MemoryAccess::frees_cells(cells_, snapshot, -1); }
+    std::int64_t occupied_bytes(const CellSnapshot& snapshot) const {
+        return MemoryAccess::occupied_bytes(cells_, snapshot);
+    }
     auto prepare_rewind(Sequence s, Position to) { return prepare_remove(s, to, to_end); }
     auto prepare_page_out(CellSnapshot& snapshot, PageTo to) {
         return MemoryAccess::prepare_page_out(cells_, snapshot, to);

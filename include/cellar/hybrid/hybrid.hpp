@@ -289,6 +289,15 @@ private:
         });
     }
 
+    std::int64_t occupied_bytes(const Snapshot& snapshot) const {
+        std::int64_t bytes = 0;
+        all_of(snapshot, [&](const auto& m, const auto& of_member, int) {
+            bytes += MemoryAccess::occupied_bytes(m, of_member);
+            return true;
+        });
+        return bytes;
+    }
+
     Pass finish(Begin&& begin) { return open(std::move(begin), indices); }
 
     Result<CopyPrefix> prepare_copy_prefix(Sequence from, Sequence to, std::int32_t length) {

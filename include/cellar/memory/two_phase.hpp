@@ -69,6 +69,15 @@ struct MemoryAccess {
             return true;
         }
     }
+    /// Bytes that this snapshot takes, in place or paged out. 1 for each of a memory that does not tell.
+    template <class M, class Snapshot>
+    static std::int64_t occupied_bytes(const M& m, const Snapshot& snapshot) {
+        if constexpr (requires { m.occupied_bytes(snapshot); }) {
+            return m.occupied_bytes(snapshot);
+        } else {
+            return 1;
+        }
+    }
     template <class M>
     static auto prepare_rewind(M& m, Sequence s, Position to) {
         return m.prepare_rewind(s, to);

@@ -12,7 +12,7 @@ namespace cellar {
 struct PrefixUse {
     std::uint64_t last_used; ///< counts the uses of all nodes: the larger, the later
     std::int32_t tokens;     ///< that would have to be computed again without it, up to its end
-    std::int64_t bytes;      ///< that its snapshot owns; in tokens, if the snapshot tells only these
+    std::int64_t bytes;      ///< that its snapshot takes
     double floor;            ///< usefulness of the node that had been given up last when this one was used
 };
 

@@ -412,6 +412,10 @@ private:
         return prepare_remove(s, to, to_end);
     }
 
+    std::int64_t occupied_bytes(const StateSnapshot& snapshot) const {
+        return snapshot.is_paged_out() ? snapshot.bytes() : bytes_per_sequence(shape());
+    }
+
     PageOut prepare_page_out(StateSnapshot& snapshot, PageTo to) {
         state().expect_no_pass("page_out");
         auto& kept = MemoryAccess::kept_in(snapshot, table(), "page_out");

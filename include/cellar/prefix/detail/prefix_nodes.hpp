@@ -29,6 +29,7 @@ struct PrefixNode : Evictable {
     std::uint64_t id = 0;
     std::int32_t end = 0;
     std::optional<Snapshot> snapshot; ///< ends at `end`
+    std::int64_t bytes = 0;           ///< that the snapshot takes
     /// The node at whose end the snapshot begins, and whose snapshot has to be restored before; null if it begins at 0.
     PrefixNode* base = nullptr;
 

@@ -126,18 +126,9 @@ private:
         }
     }
 
-    PrefixUse use_of(Node& node) const {
+    PrefixUse use_of(const Node& node) const {
         const Node* const above = nearest_kept(node.parent);
-        return {node.last_used, node.end - (above == nullptr ? 0 : above->end), bytes_of(*node.snapshot), node.floor};
-    }
-    static std::int64_t bytes_of(const Snapshot& snapshot) {
-        if constexpr (requires { snapshot.bytes(); }) {
-            return snapshot.bytes();
-        } else if constexpr (requires { snapshot.tokens(); }) {
-            return snapshot.tokens();
-        } else {
-            return 1;
-        }
+        return {node.last_used, node.end - (above == nullptr ? 0 : above->end), node.bytes, node.floor};
     }
 
     // The node was used, and with it those that it needs.
@@ -183,8 +174,9 @@ private:
         return {kept == nullptr ? 0 : kept->end};
     }
 
-    // The node needs the snapshot of the node above it that ends where its own begins.
-    void find_base(Node& node) noexcept {
+    // After a node got a snapshot: it needs that of the node above it that ends where its own begins.
+    void settle(Node& node) noexcept {
+        node.bytes = MemoryAccess::occupied_bytes(memory_, *node.snapshot);
         Node* const before = node.base;
         const std::int32_t from = node.snapshot->from().value;
         Node* base = from == 0 ? nullptr : node.parent;
@@ -197,7 +189,7 @@ private:
     void keep(Node& node, Snapshot&& snapshot) noexcept {
         node.snapshot.emplace(std::move(snapshot));
         ++snapshots_;
-        find_base(node);
+        settle(node);
         EvictionQueue::release(node);
         use(node);
     }
@@ -294,7 +286,7 @@ private:
             lower.snapshot.emplace(*std::move(tail));
         }
         if (head) keep(upper, *std::move(head));
-        if (is_split) find_base(lower);
+        if (is_split) settle(lower);
         return upper;
     }
 
