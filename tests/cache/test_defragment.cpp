@@ -87,3 +87,28 @@ TEST_CASE("a contiguous batch whose defragmentation fails changes nothing") {
     CHECK(failures_of(cache, [&] { numbers::begin(cache, tokens).value().drop(); }) == 2 * layers);
     CHECK(cache.statistics().fragmentation() == 0);
 }
+
+// So many sequences that few runs are planned for each: the room comes from `prepare_begin` alone.
+TEST_CASE("a batch has room for its runs behind those that its defragmentation divides") {
+    constexpr int batch = 500;
+    constexpr int tokens = 2000;
+    numbers::Cache<> cache{numbers::small,
+                           {.sequences = 5000,
+                            .cells = 3 * tokens + batch / 2,
+                            .batch = batch,
+                            .placement = Placement::contiguous,
+                            .positions = Positions::any}};
+    for (int p = 0; p < tokens; p += batch / 2) {
+        Numbers in_turn;
+        for (int i = 0; i < batch / 2; ++i) in_turn = in_turn + Numbers{{0, p + i, 1}, {1, p + i, 2}};
+        feed(cache, in_turn);
+    }
+    for (int p = 0; p < tokens; p += batch) feed(cache, prompt(2, p, Values(batch, 3)));
+    REQUIRE(cache.remove({1}, {0}, to_end)); // leaves single holes, in which the tokens of sequence 2 end
+    Numbers apart;
+    for (int i = 0; i < batch; ++i) apart.push_back({2, tokens + 2 * i, 4});
+    feed(cache, apart);
+    CHECK(cache.statistics().fragmentation() == 0);
+    CHECK(cache.tokens({2}) == tokens + batch);
+    CHECK(audit(cache).empty());
+}
