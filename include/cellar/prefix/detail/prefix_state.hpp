@@ -237,9 +237,8 @@ private:
         nodes_.reserve(2);
         auto upper = first_part(walk);
         auto leaf = nodes_.make(tokens.subspan(walk.verified));
-        auto snapshot = take(s, end_of(walk), end_of(tokens));
-        if (!snapshot) return snapshot.error();
-        std::optional<Snapshot> kept{*std::move(snapshot)};
+        auto kept = take(s, end_of(walk), end_of(tokens));
+        if (!kept) return kept.error();
         std::optional<Snapshot> tail;
         std::optional<Snapshot> head;
         if (!split(walk, tail)) {
@@ -247,10 +246,9 @@ private:
             if (auto first = take(s, begin, end_of(walk))) {
                 head.emplace(*std::move(first));
             } else if (kept->from() == end_of(walk)) {
-                kept.reset();
-                auto whole = take(s, begin, end_of(tokens));
-                if (!whole) return whole.error();
-                kept.emplace(*std::move(whole));
+                kept = first.error(); // gives its slot up before it takes another one
+                kept = take(s, begin, end_of(tokens));
+                if (!kept) return kept.error();
             }
         }
         Node& parent = divide(*walk.below, std::move(upper), std::move(head), std::move(tail));
