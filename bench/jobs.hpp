@@ -19,6 +19,7 @@ void add_hybrids();
 void add_model_loop();
 void add_conversions();
 void add_prefix();
+void add_files();
 void add_limits();
 
 } // namespace cellar::bench

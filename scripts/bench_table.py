@@ -8,6 +8,8 @@ is a counter of that benchmark. Figures are medians over the repetitions.
 
   scan, head     other caches' method: an array of {position, owners} scanned cell by cell (head: the search for free
                  cells starts where the last one ended); its time divided by cellar's
+  plain, buffered  the limit for files: as many bytes by write() or read() (buffered: by read() into a small buffer,
+                 and from there to memory); cellar's share of that speed
   fill, memcpy, copy   the limit: filling the same memory, or copying as many bytes (copy: by Kokkos, with the same
                  threads); cellar's share of that speed
   touch          the limit for gathering single cells from strips: reading once each cache line that holds any of them
@@ -27,7 +29,7 @@ import json
 import statistics
 import sys
 
-LIMITS = ("fill", "memcpy", "copy", "touch", "hand", "arrays", "memcmp")
+LIMITS = ("fill", "memcpy", "plain", "buffered", "copy", "touch", "hand", "arrays", "memcmp")
 COLUMNS = ("scan", "head", "separate", "mask", "loop", "launches", *LIMITS, "growth")
 LARGE, SMALL = "128k", "4k"
 
@@ -65,6 +67,11 @@ GOALS = [
                                            ("gather", "", "64", 0.85)]),
     ("target", lambda r: r.job.startswith("states_"), lambda r: r.ratios.get("memcpy"), lambda v: v >= 0.8,
      "at least 0.8 of the speed of copying the states"),
+    *((kind, lambda r, job=job: r.job == job, lambda r: r.ratios.get("plain"), lambda v: v >= 0.8,
+       "at least 0.8 of the speed of plain writes and reads") for kind, job in [("target", "file_write"),
+                                                                                ("aim", "file_read")]),
+    ("aim", lambda r: r.job == "file_read", lambda r: r.ratios.get("memcpy"), lambda v: v >= 0.9,
+     "at least 0.9 of the speed of copying"),
     ("target", lambda r: r.job == "decode_step", lambda r: 1 / r.ratios["separate"], lambda v: v <= 1.15,
      "at most 1.15 times as long as the members without a hybrid"),
     ("target", lambda r: r.job == "decode_model", lambda r: r.ratios.get("arrays"), lambda v: v >= 0.98,

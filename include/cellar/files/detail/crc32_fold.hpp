@@ -34,9 +34,17 @@ public:
     }
 
     static bool has_narrow() { return static_cast<bool>(__builtin_cpu_supports("pclmul")); }
-    static bool has_wide() { return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("vpclmulqdq"); }
+    static bool has_wide() {
+#if defined(_WIN32)
+        return false; // g++ for Windows does not align vectors of more than 128 bits on the stack
+#else
+        return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("vpclmulqdq");
+#endif
+    }
 
-    static std::uint32_t add_none(std::uint32_t state, std::span<const std::byte>&) { return state; }
+    static std::uint32_t add_none(std::uint32_t state, std::span<const std::byte>&) {
+        return state;
+    }
 
     /// With vectors of 128 bits. At least two strides of 64 bytes.
     [[gnu::target("pclmul,sse2")]] static std::uint32_t add_narrow(std::uint32_t state,

@@ -10,7 +10,9 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <limits>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -107,14 +109,12 @@ public:
 
 private:
     void add_metadata(const std::map<std::string, std::string>& metadata) {
-        text_ += quoted(metadata_name) + ":{";
-        text_ += quoted(header_crc_key) + R"(:"00000000",)";
-        text_ += quoted(data_crc_key) + R"(:"00000000",)";
-        text_ += quoted(format_key) + ":" + quoted(std::to_string(format_version));
+        write({quoted(metadata_name), ":{", quoted(header_crc_key), R"(:"00000000",)", quoted(data_crc_key),
+               R"(:"00000000",)", quoted(format_key), ":", quoted(std::to_string(format_version))});
         for (const auto& [key, value] : metadata) {
             CELLAR_EXPECTS(key != header_crc_key && key != data_crc_key && key != format_key, "the metadata has ", key,
                            ", which cellar writes");
-            text_ += ',' + quoted(key) + ':' + quoted(value);
+            write({",", quoted(key), ":", quoted(value)});
         }
         text_ += '}';
     }
@@ -126,7 +126,7 @@ private:
         CELLAR_EXPECTS(tensor.shape.size() <= max_dimensions, "tensor ", tensor.name, " has ", tensor.shape.size(),
                        " dimensions, expected at most ", max_dimensions);
         if (const std::uint64_t over = end_ % tensor_alignment)
-            append(padding_name.data() + std::to_string(paddings_++), Dtype::u8, {tensor_alignment - over});
+            append(std::string{padding_name}.append(std::to_string(paddings_++)), Dtype::u8, {tensor_alignment - over});
         append(tensor.name, tensor.dtype, tensor.shape);
     }
 
@@ -135,11 +135,15 @@ private:
         const std::optional<std::uint64_t> bytes = tensor_bytes(dtype, shape);
         CELLAR_EXPECTS(bytes && *bytes <= max - max_header_bytes - prefix_bytes - end_, "tensor ", name,
                        " makes the file larger than 2^63 bytes");
-        text_ += ',' + quoted(name) + R"(:{"dtype":")" + std::string{to_string(dtype)} + R"(","shape":[)";
-        for (std::size_t k = 0; k < shape.size(); ++k) text_ += (k == 0 ? "" : ",") + std::to_string(shape[k]);
-        text_ += R"(],"data_offsets":[)" + std::to_string(end_) + ',' + std::to_string(end_ + *bytes) + "]}";
+        write({",", quoted(name), R"(:{"dtype":")", to_string(dtype), R"(","shape":[)"});
+        for (std::size_t k = 0; k < shape.size(); ++k) write({k == 0 ? "" : ",", std::to_string(shape[k])});
+        write({R"(],"data_offsets":[)", std::to_string(end_), ",", std::to_string(end_ + *bytes), "]}"});
         tensors_.push_back({name, dtype, shape, end_, *bytes});
         end_ += *bytes;
+    }
+
+    void write(std::initializer_list<std::string_view> parts) {
+        for (const std::string_view part : parts) text_ += part;
     }
 
     static std::string quoted(std::string_view text) {

@@ -47,7 +47,9 @@ public:
         for (int attempts = 100; error == EEXIST && attempts > 0; --attempts) {
             const std::uint64_t number = unlikely_number();
             std::filesystem::path name = path_;
-            name += "." + hex_digits(static_cast<std::uint32_t>(number)) + ".tmp";
+            name += '.';
+            name += hex_digits(static_cast<std::uint32_t>(number));
+            name += ".tmp";
             error = files_.create(name, handle_);
             if (error == 0) unfinished_ = std::move(name);
         }
