@@ -5,7 +5,7 @@
 
 #include <doctest/doctest.h>
 
-#include <optional>
+#include <new>
 
 using namespace cellar;
 using namespace prefix_test;
@@ -158,6 +158,50 @@ TEST_CASE("where two lists part, a hybrid keeps the second sequence's own part i
     CHECK(tree.statistics().snapshots == 3);
     CHECK(serve(tree, 2, third_question) == PrefixMatch{20, 20});
     CHECK(memory.member<toy::Full>().statistics().free == 100 - 25 - 27 - 3);
+}
+
+namespace {
+
+/// A memory of one's own, which refuses some restorations, or has no memory for them.
+struct Reluctant : toy::Recurrent {
+    using toy::Recurrent::Recurrent;
+
+    Result<void> restore(Sequence s, const StateSnapshot& snapshot, Position to) {
+        if (refusals > 0 && refusals-- > 0) return Reason::full;
+        if (failures > 0 && failures-- > 0) throw std::bad_alloc{};
+        return toy::Recurrent::restore(s, snapshot, to);
+    }
+
+    int refusals = 0;
+    int failures = 0;
+};
+
+} // namespace
+
+TEST_CASE("a restoration that is refused or fails is a shorter prefix, or none") {
+    Reluctant memory{StateShape{1, {{1}}}, StateLimits{.sequences = 4, .batch = 8, .snapshots = 10}};
+    PrefixTree tree{memory};
+    for (const int length : {10, 15, 20}) {
+        REQUIRE(compute(memory, 0, first(length, prompt)));
+        REQUIRE(tree.insert({0}, first(length, prompt)));
+    }
+    const auto attached = [&](int refusals, int failures) {
+        memory.refusals = refusals;
+        memory.failures = failures;
+        leave(tree, 1);
+        const PrefixMatch match = tree.attach({1}, prompt);
+        CHECK(memory.next({1}) == Position{match.length});
+        CHECK(match.verified == 20);
+        CHECK(audit(tree) == "");
+        return match.length;
+    };
+    CHECK(attached(0, 0) == 20);
+    CHECK(attached(1, 0) == 15);
+    CHECK(attached(0, 2) == 10);
+    CHECK(attached(1, 1) == 10);
+    CHECK(attached(3, 0) == 0);
+    CHECK(tree.statistics().misses == 1);
+    CHECK(tree.statistics().partial_hits == 3);
 }
 
 TEST_CASE("a snapshot that the memory refuses leaves the tree as it was") {
