@@ -104,6 +104,13 @@ public:
         kept.data = std::move(data);
     }
 
+    /// Takes over what no table has yet, with its data.
+    void prepare_adopt() { paged_out_.reserve_one(); }
+    void finish_adopt(KeptCells& kept, std::unique_ptr<PagedData> data) noexcept {
+        paged_out_.add(kept, *this);
+        kept.data = std::move(data);
+    }
+
     /// Cells for rows.
     struct Intake {
         std::vector<Cell> cells; ///< of each row; empty, with room, until they are taken

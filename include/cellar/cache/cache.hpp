@@ -27,7 +27,9 @@
 #include <memory>
 #include <optional>
 #include <source_location>
+#include <string>
 #include <utility>
+#include <vector>
 
 namespace cellar {
 
@@ -358,6 +360,14 @@ private:
     }
     auto prepare_page_out(CellSnapshot& snapshot, PageTo to) { return snapshots().prepare_page_out(snapshot, to); }
     auto prepare_page_in(CellSnapshot& snapshot) { return snapshots().prepare_page_in(snapshot); }
+    void save(const CellSnapshot& snapshot, const std::string& prefix, detail::StoredSnapshot& stored,
+              detail::Resuming resuming = detail::Resuming::checked) {
+        snapshots().save(snapshot, prefix, stored, resuming);
+    }
+    auto prepare_load(detail::StoredSource& source, const std::string& prefix, std::vector<detail::StoredArray>& arrays,
+                      detail::Resuming resuming = detail::Resuming::checked) {
+        return snapshots().prepare_load(source, prefix, arrays, resuming);
+    }
     template <class Prepared>
     auto finish(Prepared&& prepared) noexcept {
         return snapshots().finish(std::forward<Prepared>(prepared));

@@ -22,6 +22,7 @@
 #include <optional>
 #include <source_location>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -264,6 +265,14 @@ private:
         return MemoryAccess::prepare_page_out(cells_, snapshot, to);
     }
     auto prepare_page_in(CellSnapshot& snapshot) { return MemoryAccess::prepare_page_in(cells_, snapshot); }
+
+    void save(const CellSnapshot& snapshot, const std::string& prefix, detail::StoredSnapshot& stored) {
+        MemoryAccess::save(cells_, snapshot, prefix, stored, detail::Resuming::anywhere);
+    }
+    auto prepare_load(detail::StoredSource& source, const std::string& prefix,
+                      std::vector<detail::StoredArray>& arrays) {
+        return MemoryAccess::prepare_load(cells_, source, prefix, arrays, detail::Resuming::anywhere);
+    }
 
     template <class Prepared>
     auto finish(Prepared&& prepared) noexcept {

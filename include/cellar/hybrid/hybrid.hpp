@@ -12,6 +12,7 @@
 #include <cellar/hybrid/hybrid_snapshot.hpp>
 #include <cellar/hybrid/pattern.hpp>
 #include <cellar/memory/memory.hpp>
+#include <cellar/memory/stored_snapshot.hpp>
 #include <cellar/memory/two_phase.hpp>
 
 #include <algorithm>
@@ -19,6 +20,7 @@
 #include <cstdint>
 #include <optional>
 #include <source_location>
+#include <string>
 #include <tuple>
 #include <type_traits>
 #include <utility>
@@ -154,7 +156,7 @@ public:
         auto prepared =
             prepare<Keep>([&](auto& m, auto) { return MemoryAccess::prepare_snapshot(m, s, from, to); }, indices);
         if (!prepared) return prepared.error();
-        return finish(*std::move(prepared), indices);
+        return snapshot_of(*std::move(prepared), indices);
     }
 
     /// s takes up the snapshot, up to position `to`, in all members, or in none. Refuses as the members do: a recurrent
@@ -278,6 +280,39 @@ private:
         if (prepared) prepared->tokens = batch.tokens();
         return prepared;
     }
+    void save(const Snapshot& snapshot, const std::string& prefix, detail::StoredSnapshot& stored) {
+        const auto save_one = [&](auto& m, auto i) {
+            MemoryAccess::save(m, snapshot.template of<decltype(i)::value>(), member_prefix(prefix, i), stored);
+            return Result<int>{0};
+        };
+        (void)prepare<Saved>(save_one, indices);
+    }
+
+    template <class>
+    using None = int;
+    using Saved = Prepared<None>;
+    using Load = Prepared<detail::PreparedLoad>;
+    detail::LoadResult<Load> prepare_load(detail::StoredSource& source, const std::string& prefix,
+                                          std::vector<detail::StoredArray>& arrays) {
+        std::string problem;
+        auto prepared = prepare<Load>(
+            [&](auto& m, auto i) {
+                auto loaded = MemoryAccess::prepare_load(m, source, member_prefix(prefix, i), arrays);
+                using One = typename decltype(loaded.prepared)::value_type;
+                if (loaded.prepared) return Result<One>{*std::move(loaded.prepared)};
+                problem = "member " + std::to_string(int{i}) + ": " + loaded.problem;
+                return Result<One>{Reason::full}; // only the problem counts
+            },
+            indices);
+        if (!prepared) return {std::nullopt, std::move(problem)};
+        return {*std::move(prepared), ""};
+    }
+    Snapshot finish(Load&& load) noexcept { return snapshot_of(std::move(load), indices); }
+
+    static std::string member_prefix(const std::string& prefix, int member) {
+        return prefix + "members." + std::to_string(member) + ".";
+    }
+
     bool can_restore(const Snapshot& snapshot, Position to) const {
         return all_of(snapshot, [&](const auto& m, const auto& of_member, int) {
             return MemoryAccess::can_restore(m, of_member, to);
@@ -361,8 +396,9 @@ private:
         return make_pass(begin.tokens, open(std::get<I>(members_), std::get<I>(begin.members))...);
     }
 
-    template <std::size_t... I>
-    Snapshot finish(Keep keep, std::index_sequence<I...>) noexcept {
+    // The second phase of an operation that returns snapshots.
+    template <class AllPrepared, std::size_t... I>
+    Snapshot snapshot_of(AllPrepared keep, std::index_sequence<I...>) noexcept {
         const auto finish_one = []<class M>(std::optional<M>& m, auto& prepared) -> std::optional<SnapshotOf<M>> {
             if (!m) return std::nullopt;
             return MemoryAccess::finish(*m, *std::move(prepared));

@@ -6,11 +6,14 @@
 #include <cellar/base/page_to.hpp>
 #include <cellar/base/result.hpp>
 #include <cellar/memory/memory.hpp>
+#include <cellar/memory/stored_snapshot.hpp>
 
 #include <concepts>
 #include <cstdint>
+#include <string>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 namespace cellar {
 
@@ -89,6 +92,19 @@ struct MemoryAccess {
     template <class M, class Snapshot>
     static auto prepare_page_in(M& m, Snapshot& snapshot) {
         return m.prepare_page_in(snapshot);
+    }
+    /// For files: adds what a snapshot consists of, under names that begin with `prefix`.
+    template <class M, class Snapshot, class... Options>
+    static void save(M& m, const Snapshot& snapshot, const std::string& prefix, detail::StoredSnapshot& stored,
+                     Options... options) {
+        m.save(snapshot, prefix, stored, options...);
+    }
+    /// For files: makes a snapshot that is paged out on the host, and adds where its arrays go. Once they are there,
+    /// `finish` returns it.
+    template <class M, class... Options>
+    static auto prepare_load(M& m, detail::StoredSource& source, const std::string& prefix,
+                             std::vector<detail::StoredArray>& arrays, Options... options) {
+        return m.prepare_load(source, prefix, arrays, options...);
     }
     template <class M, class Prepared>
     static auto finish(M& m, Prepared&& prepared) noexcept(noexcept(m.finish(std::forward<Prepared>(prepared)))) {
@@ -260,6 +276,12 @@ using PreparedPageOut =
 template <class M>
 using PreparedPageIn =
     ValueOf<decltype(MemoryAccess::prepare_page_in(std::declval<M&>(), std::declval<SnapshotOf<M>&>()))>;
+
+template <class M>
+using PreparedLoad =
+    typename decltype(MemoryAccess::prepare_load(std::declval<M&>(), std::declval<StoredSource&>(), std::string{},
+                                                 std::declval<std::vector<StoredArray>&>())
+                          .prepared)::value_type;
 
 template <class M>
 concept rewinds = requires(M& m, Sequence s, Position p) {

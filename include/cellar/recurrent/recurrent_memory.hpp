@@ -5,14 +5,14 @@
 #include <cellar/base/batch.hpp>
 #include <cellar/base/contract.hpp>
 #include <cellar/base/ids.hpp>
-#include <cellar/base/kept.hpp>
 #include <cellar/base/page_to.hpp>
 #include <cellar/base/result.hpp>
 #include <cellar/base/slot_copy.hpp>
 #include <cellar/base/view.hpp>
+#include <cellar/memory/stored_snapshot.hpp>
 #include <cellar/memory/two_phase.hpp>
 #include <cellar/recurrent/detail/memory_state.hpp>
-#include <cellar/recurrent/detail/paged_state.hpp>
+#include <cellar/recurrent/detail/state_snapshots.hpp>
 #include <cellar/recurrent/fwd.hpp>
 #include <cellar/recurrent/kept_state.hpp>
 #include <cellar/recurrent/recurrent_pass.hpp>
@@ -24,7 +24,9 @@
 #include <memory>
 #include <source_location>
 #include <span>
+#include <string>
 #include <utility>
+#include <vector>
 
 namespace cellar {
 
@@ -325,25 +327,6 @@ private:
         Position end;
     };
 
-    struct Keep {
-        Sequence sequence;
-        detail::KeptSlotPointer kept;
-    };
-    using Paged = detail::PagedState<States, Backend>;
-    struct Restore {
-        Sequence sequence;
-        const detail::KeptSlot* kept;
-        typename Paged::Transfer transfer{}; // of a state that is paged out
-    };
-    struct PageOut {
-        detail::KeptSlot* kept;
-        detail::UnownedData<Paged> data; // null if it is paged out already
-    };
-    struct PageIn {
-        detail::KeptSlot* kept;
-        typename Paged::Transfer transfer{};
-    };
-
     Result<Begin> prepare_begin(const Batch& batch) {
         state().expect_no_pass("begin");
         if (const Result<void> prepared = state().book.prepare_open(batch); !prepared) return prepared.error();
@@ -377,81 +360,31 @@ private:
         state().book.table().finish_remove(removal.sequence, removal.begin, removal.end);
     }
 
-    Result<Keep> prepare_snapshot(Sequence s, Position from, Position to) {
-        state().expect_no_pass("snapshot");
-        if (to == to_end) to = table().states(s).next();
-        CELLAR_EXPECTS(from.value >= 0 && from <= to, "snapshot: positions [", from, ", ", to, ") of sequence ", s,
-                       ", expected 0 <= from <= to");
-        auto kept = state().book.table().prepare_snapshot(s, to);
-        if (!kept) return kept.error();
-        return Keep{s, *std::move(kept)};
+    auto prepare_snapshot(Sequence s, Position from, Position to) { return snapshots().prepare_snapshot(s, from, to); }
+    auto prepare_restore(Sequence s, const StateSnapshot& snapshot, Position to) {
+        return snapshots().prepare_restore(s, snapshot, to);
     }
-    StateSnapshot finish(Keep&& keep) noexcept {
-        state().book.table().finish_snapshot(keep.sequence, *keep.kept);
-        return MemoryAccess::make<StateSnapshot>(std::move(keep.kept));
-    }
-
-    Result<Restore> prepare_restore(Sequence s, const StateSnapshot& snapshot, Position to) {
-        state().expect_no_pass("restore");
-        const auto& kept = MemoryAccess::kept_in(snapshot, table(), "restore");
-        CELLAR_EXPECTS(table().has(s), "sequence ", s, ", expected 0 to ", sequences() - 1);
-        CELLAR_EXPECTS(to.value >= 0 && to <= kept.to, "restore: position ", to, ", expected 0 to ", kept.to,
-                       ", within the snapshot");
-        if (to != kept.to) return Reason::cannot_rewind;
-        state().book.table().prepare_restore(s);
-        return Restore{s, &kept, prepare_write(kept)};
-    }
-    void finish(Restore&& restore) noexcept {
-        const Slot slot = state().book.table().finish_restore(restore.sequence, *restore.kept);
-        if (restore.kept->is_paged_out()) paged(*restore.kept).write(slot, std::move(restore.transfer));
-    }
-
     Result<Remove> prepare_rewind(Sequence s, Position to) {
         state().expect_no_pass("restore");
         if (!table().can_resume(s, to)) return Reason::cannot_rewind;
         return prepare_remove(s, to, to_end);
     }
-
     std::int64_t occupied_bytes(const StateSnapshot& snapshot) const {
         return snapshot.is_paged_out() ? snapshot.bytes() : bytes_per_sequence(shape());
     }
 
-    PageOut prepare_page_out(StateSnapshot& snapshot, PageTo to) {
-        state().expect_no_pass("page_out");
-        auto& kept = MemoryAccess::kept_in(snapshot, table(), "page_out");
-        if (kept.is_paged_out()) return {&kept, nullptr};
-        state().book.table().prepare_page_out();
-        const bool is_empty = kept.to == Position{0};
-        PageOut page{&kept,
-                     detail::UnownedData<Paged>{new Paged{state().backend, state().store, shape(), to, is_empty}}};
-        page.data->read(kept.slot, page.data->prepare(true));
-        return page;
+    auto prepare_page_out(StateSnapshot& snapshot, PageTo to) { return snapshots().prepare_page_out(snapshot, to); }
+    auto prepare_page_in(StateSnapshot& snapshot) { return snapshots().prepare_page_in(snapshot); }
+    void save(const StateSnapshot& snapshot, const std::string& prefix, detail::StoredSnapshot& stored) {
+        snapshots().save(snapshot, prefix, stored);
     }
-    void finish(PageOut&& page) noexcept {
-        if (page.data == nullptr) return;
-        std::unique_ptr<detail::PagedData> data{page.data.release()};
-        state().book.table().finish_page_out(*page.kept, std::move(data));
+    auto prepare_load(detail::StoredSource& source, const std::string& prefix,
+                      std::vector<detail::StoredArray>& arrays) {
+        return snapshots().prepare_load(source, prefix, arrays);
     }
-
-    Result<PageIn> prepare_page_in(StateSnapshot& snapshot) {
-        state().expect_no_pass("page_in");
-        auto& kept = MemoryAccess::kept_in(snapshot, table(), "page_in");
-        if (!kept.is_paged_out()) return PageIn{&kept};
-        if (const Result<void> prepared = state().book.table().prepare_page_in(); !prepared) return prepared.error();
-        return PageIn{&kept, prepare_write(kept)};
-    }
-    void finish(PageIn&& page) noexcept {
-        detail::KeptSlot& kept = *page.kept;
-        if (!kept.is_paged_out()) return;
-        state().book.table().finish_page_in(kept);
-        paged(kept).write(kept.slot, std::move(page.transfer));
-        kept.data->finish_work();
-        kept.data = nullptr;
-    }
-
-    static Paged& paged(const detail::KeptSlot& kept) { return static_cast<Paged&>(*kept.data); }
-    static typename Paged::Transfer prepare_write(const detail::KeptSlot& kept) {
-        return kept.is_paged_out() ? paged(kept).prepare(false) : typename Paged::Transfer{};
+    template <class Prepared>
+    auto finish(Prepared&& prepared) noexcept {
+        return snapshots().finish(std::forward<Prepared>(prepared));
     }
 
     template <class... Parts>
@@ -465,6 +398,7 @@ private:
         CELLAR_EXPECTS(state_ != nullptr, "the memory was moved from, expected one that was not");
         return *state_;
     }
+    detail::StateSnapshots<State> snapshots() { return detail::StateSnapshots<State>{state()}; }
     const detail::StateTable& table() const { return state().book.table(); }
 
     std::unique_ptr<State> state_;

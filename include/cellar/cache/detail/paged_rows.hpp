@@ -14,6 +14,7 @@
 #include <iterator>
 #include <optional>
 #include <span>
+#include <tuple>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -92,6 +93,22 @@ public:
         if (staging) backend.fence(); // before it is destroyed
     }
 
+    /// On the host, or in memory of the backend.
+    E* data() { return on_backend_ ? on_backend_->data() : on_host_.data(); }
+    bool is_on_host() const { return !on_backend_ || !WritesMasks<Backend>; }
+
+    /// Where the rows of a layer begin: the one of stores[i].
+    std::int64_t begin_of(std::vector<Store>& stores, std::size_t i) const {
+        std::int64_t begin = 0;
+        for (std::size_t before = 0; before < i; ++before) begin += tokens_ * (stores[before].*rows_of)().row();
+        return begin;
+    }
+
+    /// Blocks. The block is in memory of the backend.
+    void copy_to_host(Backend& backend, std::int64_t first, std::span<E> to) {
+        backend.copy_to_host(*on_backend_, first, to);
+    }
+
 private:
     /// Where a part begins.
     struct Cursor {
@@ -140,8 +157,6 @@ private:
 
     bool is_staged() const { return WritesMasks<Backend> && !on_backend_; } // such a backend's memory is not the host's
 
-    E* data() { return on_backend_ ? on_backend_->data() : on_host_.data(); }
-
     std::int64_t tokens_;
     std::int64_t row_ = 0; // elements of a token in all layers
     std::int64_t longest_row_ = 0;
@@ -152,10 +167,10 @@ private:
 /// The keys and values of the tokens of a snapshot that is paged out: row i has those of token i.
 template <class Store, BackendPolicy Backend>
 class PagedRows final : public PagedData {
+public:
     using Keys = PagedBlock<Store, &Store::all_keys, Backend>;
     using Values = PagedBlock<Store, &Store::all_values, Backend>;
 
-public:
     struct Staging {
         typename Keys::Staging keys;
         typename Values::Staging values;
@@ -165,30 +180,35 @@ public:
     PagedRows(Backend& backend, std::vector<Store>& stores, std::int64_t tokens, PageTo to)
         : backend_{backend},
           stores_{stores},
-          keys_{backend, stores, tokens, to},
-          values_{backend, stores, tokens, to} {}
+          blocks_{Keys{backend, stores, tokens, to}, Values{backend, stores, tokens, to}} {}
 
-    std::int64_t bytes() const override { return keys_.bytes() + values_.bytes(); }
+    std::int64_t bytes() const override { return std::get<Keys>(blocks_).bytes() + std::get<Values>(blocks_).bytes(); }
     void finish_work() noexcept override { backend_.fence(); }
 
     Staging allocate_staging(std::int64_t tokens) const {
-        return {keys_.allocate_staging(backend_, tokens), values_.allocate_staging(backend_, tokens)};
+        return {std::get<Keys>(blocks_).allocate_staging(backend_, tokens),
+                std::get<Values>(blocks_).allocate_staging(backend_, tokens)};
     }
 
     void read(std::span<const Cell> cells, Staging staging) {
-        keys_.read(backend_, stores_, cells, staging.keys);
-        values_.read(backend_, stores_, cells, staging.values);
+        std::get<Keys>(blocks_).read(backend_, stores_, cells, staging.keys);
+        std::get<Values>(blocks_).read(backend_, stores_, cells, staging.values);
     }
     void write(std::span<const Cell> cells, Staging staging) {
-        keys_.write(backend_, stores_, cells, staging.keys);
-        values_.write(backend_, stores_, cells, staging.values);
+        std::get<Keys>(blocks_).write(backend_, stores_, cells, staging.keys);
+        std::get<Values>(blocks_).write(backend_, stores_, cells, staging.values);
+    }
+
+    /// `rows_of`: &Store::all_keys or &Store::all_values.
+    template <auto rows_of>
+    auto& block() {
+        return std::get<PagedBlock<Store, rows_of, Backend>>(blocks_);
     }
 
 private:
     Backend& backend_;
     std::vector<Store>& stores_;
-    Keys keys_;
-    Values values_;
+    std::tuple<Keys, Values> blocks_;
 };
 
 } // namespace cellar::detail

@@ -12,10 +12,14 @@
 #include <cellar/book/kept_table.hpp>
 #include <cellar/cache/cell_snapshot.hpp>
 #include <cellar/cache/detail/paged_rows.hpp>
+#include <cellar/cache/detail/stored_cells.hpp>
+#include <cellar/memory/stored_snapshot.hpp>
 #include <cellar/memory/two_phase.hpp>
 
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -122,6 +126,32 @@ public:
         rows_of(kept).write(page.intake.cells, std::move(page.staging));
         kept.data->finish_work();
         kept.data = nullptr;
+    }
+
+    void save(const CellSnapshot& snapshot, const std::string& prefix, StoredSnapshot& stored, Resuming resuming) {
+        state_.expect_no_pass("save");
+        StoredCells<State>{state_, resuming}.save(kept_of(snapshot, "save"), prefix, stored);
+    }
+
+    struct Load {
+        KeptCellsPointer kept;
+        UnownedData<Rows> rows;
+    };
+    LoadResult<Load> prepare_load(StoredSource& source, const std::string& prefix, std::vector<StoredArray>& arrays,
+                                  Resuming resuming) {
+        state_.expect_no_pass("load");
+        Load load;
+        StoredCells<State> cells{state_, resuming};
+        std::string problem = cells.prepare_load(source, prefix, load.kept, load.rows, arrays);
+        if (problem.empty() && resuming == Resuming::checked && !state_.book.can_restore(*load.kept, load.kept->to))
+            problem = "its snapshot lacks positions that the window of this cache sees";
+        if (!problem.empty()) return {std::nullopt, std::move(problem)};
+        table().prepare_adopt();
+        return {std::move(load), ""};
+    }
+    CellSnapshot finish(Load&& load) noexcept {
+        table().finish_adopt(*load.kept, std::unique_ptr<PagedData>{load.rows.release()});
+        return MemoryAccess::make<CellSnapshot>(std::move(load.kept));
     }
 
     Result<void> merge(CellSnapshot& parent, CellSnapshot&& child) {

@@ -19,8 +19,9 @@
 namespace cellar::detail {
 
 /// The parts of a recurrent memory, at a fixed address: the memory may move while a pass points here.
-template <class States, BackendPolicy TheBackend>
+template <class TheStates, BackendPolicy TheBackend>
 struct RecurrentMemoryState {
+    using States = TheStates;
     using Backend = TheBackend;
     using Store = StateStore<States, Backend>;
 

@@ -72,6 +72,22 @@ public:
     }
     void finish_work() noexcept override { backend_.fence(); }
 
+    /// One tensor of all layers. On the host, unless it was paged out to a backend that the host cannot reach.
+    template <class Tag>
+    auto* data() {
+        return tensor<Tag>().data();
+    }
+    bool is_on_host() const {
+        return !WritesMasks<Backend> || (!std::get<PagedTensor<Tags, Backend>>(tensors_).on_backend && ...);
+    }
+
+    /// Copies it from another one, which is in memory of the backend. Blocks.
+    void assign_from_backend(PagedState& other) {
+        (backend_.copy_to_host(*other.template tensor<Tags>().on_backend, 0,
+                               std::span{data<Tags>(), static_cast<std::size_t>(tensor<Tags>().size())}),
+         ...);
+    }
+
     /// For `read` if `out`, else for `write`.
     Transfer prepare(bool out) {
         Transfer transfer;

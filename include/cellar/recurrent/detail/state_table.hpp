@@ -130,6 +130,12 @@ public:
         kept.data = std::move(data);
     }
 
+    /// Takes over what no table has yet, with its data.
+    void finish_adopt(KeptSlot& kept, std::unique_ptr<PagedData> data) noexcept {
+        paged_out_.add(kept, *this);
+        kept.data = std::move(data);
+    }
+
     Result<void> prepare_page_in() {
         if (std::ssize(snapshots()) == limits_.snapshots) return Reason::too_many_snapshots;
         snapshots_.reserve_one();

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <cellar/element/bfloat16.hpp>
+#include <cellar/element/convert.hpp>
+#include <cellar/element/half.hpp>
+#include <cellar/files/detail/saved_snapshot.hpp>
+#include <cellar/files/file_reader.hpp>
+#include <cellar/files/file_result.hpp>
+#include <cellar/files/little_endian.hpp>
+#include <cellar/files/tensor.hpp>
+#include <cellar/memory/stored_snapshot.hpp>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <system_error>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace cellar::detail {
+
+inline FileError unsuitable(const std::filesystem::path& path, const std::string& problem) {
+    return {FileReason::unsuitable, path.string() + ": " + problem};
+}
+
+/// A file, for the memory that checks whether it takes the snapshot.
+template <class Reader>
+class SavedSource final : public StoredSource {
+public:
+    explicit SavedSource(Reader& reader) : reader_{reader} {}
+
+    /// Why the model is not the one that the caller expects; else an empty string.
+    std::string problem_of_model(const std::string& expected) const {
+        const std::string* const model = reader_.metadata(model_key);
+        const std::string found = model == nullptr ? "" : *model;
+        if (expected.empty() || found == expected) return "";
+        return "its model is \"" + found + "\", expected \"" + expected + "\"";
+    }
+
+    std::optional<std::int64_t> number(const std::string& name) const override {
+        const std::string* const text = reader_.metadata(number_key + name);
+        if (text == nullptr) return std::nullopt;
+        std::int64_t number = 0;
+        const char* const end = text->data() + text->size();
+        const auto [rest, error] = std::from_chars(text->data(), end, number);
+        if (error != std::errc{} || rest != end) return std::nullopt;
+        return number;
+    }
+
+    const std::vector<std::uint64_t>* shape(const std::string& name) const override {
+        const StoredTensor* const tensor = reader_.find(name);
+        return tensor == nullptr ? nullptr : &tensor->shape;
+    }
+
+    bool read(const std::string& name, std::span<std::int32_t> to) override {
+        const StoredTensor* const tensor = reader_.find(name);
+        if (tensor == nullptr || tensor->dtype != Dtype::i32 || tensor->bytes != to.size_bytes()) return false;
+        return to.empty() || reader_.read(*tensor, to).has_value();
+    }
+
+private:
+    Reader& reader_;
+};
+
+/// Converts n elements of a file to those of an array. `from` is aligned to its elements.
+template <class From, class To>
+void convert_stored(std::span<const std::byte> from, void* to, std::uint64_t first) {
+    std::span<To> target{static_cast<To*>(to) + first, from.size() / sizeof(From)};
+    if constexpr (std::is_same_v<From, To>) {
+        from_little_endian(from, target);
+    } else {
+        std::array<From, 1024> own{};
+        std::array<float, 1024> wide{};
+        while (!target.empty()) {
+            const std::size_t n = std::min(target.size(), own.size());
+            from_little_endian(from.first(n * sizeof(From)), std::span{own}.first(n));
+            if constexpr (std::is_same_v<From, float>) {
+                convert(std::span<const float>{own}.first(n), target.first(n));
+            } else if constexpr (std::is_same_v<To, float>) {
+                convert(std::span<const From>{own}.first(n), target.first(n));
+            } else {
+                convert(std::span<const From>{own}.first(n), std::span{wide}.first(n));
+                convert(std::span<const float>{wide}.first(n), target.first(n));
+            }
+            from = from.subspan(n * sizeof(From));
+            target = target.subspan(n);
+        }
+    }
+}
+
+/// The conversion between elements of a file and those of an array; null if there is none.
+using ConvertStored = void (*)(std::span<const std::byte> from, void* to, std::uint64_t first);
+
+template <class To>
+ConvertStored conversion_from(Dtype from) {
+    if (from == Dtype::f32) return convert_stored<float, To>;
+    if (from == Dtype::f16) return convert_stored<half, To>;
+    if (from == Dtype::bfloat) return convert_stored<bfloat16, To>;
+    return nullptr;
+}
+inline ConvertStored conversion(Dtype from, StoredElement to) {
+    switch (to) {
+    case StoredElement::f32:
+        return conversion_from<float>(from);
+    case StoredElement::f16:
+        return conversion_from<half>(from);
+    case StoredElement::bf16:
+        return conversion_from<bfloat16>(from);
+    case StoredElement::i32:
+        break;
+    }
+    return nullptr;
+}
+
+/// Reads all data once: fills the arrays, and checks the checksum. After an error they may be filled in part.
+template <class Reader>
+FileResult<void> read_arrays(const std::filesystem::path& path, Reader& reader, std::span<const StoredArray> arrays) {
+    std::map<const StoredTensor*, std::pair<const StoredArray*, ConvertStored>> targets;
+    for (const StoredArray& array : arrays) {
+        const StoredTensor* const tensor = reader.find(array.name);
+        const ConvertStored convert = tensor == nullptr ? nullptr : conversion(tensor->dtype, array.element);
+        if (convert == nullptr)
+            return unsuitable(path, "its " + array.name + " has elements of type "
+                                        + (tensor == nullptr ? "none" : std::string{to_string(tensor->dtype)})
+                                        + ", expected F32, F16 or BF16");
+        targets.emplace(tensor, std::pair{&array, convert});
+    }
+    reader.rewind();
+    for (;;) {
+        auto piece = reader.next(std::size_t{1} << 20);
+        if (!piece) return std::move(piece).error();
+        if (piece->tensor == nullptr) return {};
+        const auto target = targets.find(piece->tensor);
+        if (target == targets.end()) continue;
+        const auto [array, convert] = target->second;
+        convert(piece->bytes, array->data, piece->offset / bytes_of(piece->tensor->dtype));
+    }
+}
+
+} // namespace cellar::detail

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <cellar/files/file_options.hpp>
+#include <cellar/files/file_result.hpp>
+#include <cellar/files/file_system.hpp>
+#include <cellar/files/file_writer.hpp>
+#include <cellar/files/tensor.hpp>
+#include <cellar/memory/stored_snapshot.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <utility>
+
+namespace cellar::detail {
+
+/// Metadata: the model, and numbers of the snapshot under names that begin with the second.
+inline constexpr const char* model_key = "model";
+inline constexpr const char* number_key = "snapshot.";
+
+inline Dtype dtype_of_stored(StoredElement element) {
+    switch (element) {
+    case StoredElement::f32:
+        return Dtype::f32;
+    case StoredElement::f16:
+        return Dtype::f16;
+    case StoredElement::bf16:
+        return Dtype::bfloat;
+    case StoredElement::i32:
+        break;
+    }
+    return Dtype::i32;
+}
+
+/// Elements of 2 or 4 bytes.
+template <class Writer>
+FileResult<void> append_stored(Writer& writer, Dtype dtype, const void* data, std::uint64_t elements) {
+    const auto n = static_cast<std::size_t>(elements);
+    if (bytes_of(dtype) == 2) return writer.append_elements(std::span{static_cast<const std::uint16_t*>(data), n});
+    return writer.append_elements(std::span{static_cast<const std::uint32_t*>(data), n});
+}
+
+template <FileSystem Files>
+FileResult<void> write_snapshot(const std::filesystem::path& path, const StoredSnapshot& stored,
+                                const std::string& model, const WriteOptions& options, Files files) {
+    FilePlan plan;
+    if (!model.empty()) plan.metadata.emplace(model_key, model);
+    for (const auto& [name, number] : stored.numbers) plan.metadata.emplace(number_key + name, std::to_string(number));
+    for (const StoredArray& array : stored.arrays)
+        plan.tensors.push_back({array.name, dtype_of_stored(array.element), array.shape});
+    auto writer = BasicFileWriter<Files>::create(path, plan, options, std::move(files));
+    if (!writer) return std::move(writer).error();
+    for (const StoredArray& array : stored.arrays) {
+        const Dtype dtype = dtype_of_stored(array.element);
+        std::uint64_t row = 1;
+        for (std::size_t i = 1; i < array.shape.size(); ++i) row *= array.shape[i];
+        if (row == 0) continue;
+        constexpr std::uint64_t piece = std::uint64_t{1} << 20; // bytes
+        const std::uint64_t rows = std::max<std::uint64_t>(piece / (row * bytes_of(dtype)), 1);
+        for (std::uint64_t first = 0; first < array.shape[0]; first += rows) {
+            const std::uint64_t count = std::min(rows, array.shape[0] - first);
+            if (auto done = append_stored(*writer, dtype, array.read(first, count), count * row); !done) return done;
+        }
+    }
+    return writer->finish();
+}
+
+} // namespace cellar::detail

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <cellar/base/contract.hpp>
+#include <cellar/base/ids.hpp>
+#include <cellar/files/detail/loaded_arrays.hpp>
+#include <cellar/files/detail/saved_snapshot.hpp>
+#include <cellar/files/file_options.hpp>
+#include <cellar/files/file_reader.hpp>
+#include <cellar/files/file_result.hpp>
+#include <cellar/files/file_system.hpp>
+#include <cellar/files/file_writer.hpp>
+#include <cellar/memory/stored_snapshot.hpp>
+#include <cellar/memory/two_phase.hpp>
+
+#include <filesystem>
+#include <source_location>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace cellar {
+
+struct SaveOptions {
+    [[no_unique_address]] NamedOnly named_only{};
+    std::string model = {}; ///< stored with the snapshot; any text that tells models apart
+    WriteOptions write = {};
+};
+
+struct LoadOptions {
+    [[no_unique_address]] NamedOnly named_only{};
+    std::string model = {}; ///< refuses a file with another one; empty: accepts every file
+    ReadOptions read = {};
+};
+
+/// Writes a snapshot of `memory` to a file; see docs/files.md. The snapshot may be in place or paged out; it stays as it
+/// is. Blocks. The data passes through 1 MiB of memory for each array, and is not copied if it is on the host already.
+template <KeepsSnapshots M, FileSystem Files = NativeFiles>
+FileResult<void> save(const std::filesystem::path& path, M& memory, const SnapshotOf<M>& snapshot,
+                      const SaveOptions& options = {}, Files files = {},
+                      const std::source_location& where = std::source_location::current()) {
+    const detail::Caller caller{where};
+    detail::StoredSnapshot stored;
+    MemoryAccess::save(memory, snapshot, "", stored);
+    return detail::write_snapshot(path, stored, options.model, options.write, std::move(files));
+}
+
+/// Reads a snapshot that `save` wrote. It is paged out on the host: `restore` copies it to a sequence, and `page_in`
+/// to cells or slots of its own. The memory may have another layout, backend, capacity or placement than the one that
+/// was saved, other element types (the elements are converted, rounding to the nearest), and another window, if the
+/// snapshot has all that it sees. Anything else is `unsuitable`, and so is another model. Everything is checked before
+/// the memory takes the snapshot; after an error the memory is as it was. Blocks. Throws `std::bad_alloc`.
+template <KeepsSnapshots M, FileSystem Files = NativeFiles>
+FileResult<SnapshotOf<M>> load(const std::filesystem::path& path, M& memory, const LoadOptions& options = {},
+                               Files files = {}, const std::source_location& where = std::source_location::current()) {
+    const detail::Caller caller{where};
+    auto reader = BasicFileReader<Files>::open(path, options.read, std::move(files));
+    if (!reader) return std::move(reader).error();
+    detail::SavedSource source{*reader};
+    std::string problem = source.problem_of_model(options.model);
+    std::vector<detail::StoredArray> arrays;
+    using Load = decltype(MemoryAccess::prepare_load(memory, source, std::string{}, arrays));
+    Load loaded = problem.empty() ? MemoryAccess::prepare_load(memory, source, std::string{}, arrays)
+                                  : Load{std::nullopt, std::move(problem)};
+    if (!loaded.prepared) return detail::unsuitable(path, loaded.problem);
+    if (auto read = detail::read_arrays(path, *reader, arrays); !read) return std::move(read).error();
+    return MemoryAccess::finish(memory, *std::move(loaded.prepared));
+}
+
+} // namespace cellar

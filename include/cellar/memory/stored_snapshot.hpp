@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace cellar::detail {
+
+/// What a stored snapshot is of.
+inline constexpr std::int64_t stored_cache = 1;
+inline constexpr std::int64_t stored_inputs = 2;
+inline constexpr std::int64_t stored_states = 3;
+
+/// The element types of stored arrays.
+enum class StoredElement { f32, f16, bf16, i32 };
+
+/// One array of a snapshot, the last index fastest.
+struct StoredArray {
+    std::string name;
+    StoredElement element{};
+    std::vector<std::uint64_t> shape;
+
+    /// To save it: `count` rows from `first` on, until the next call. Blocks.
+    std::function<const void*(std::uint64_t first, std::uint64_t count)> read = {};
+    /// To load it: where it goes, in host memory.
+    void* data = nullptr;
+};
+
+/// What a memory saves of a snapshot: numbers and arrays. The memory and the snapshot must not change meanwhile.
+struct StoredSnapshot {
+    std::vector<std::pair<std::string, std::int64_t>> numbers;
+    std::vector<StoredArray> arrays;
+};
+
+/// What was saved of a snapshot. It may be anything: a memory must check it.
+class StoredSource {
+public:
+    StoredSource() = default;
+    StoredSource(const StoredSource&) = delete;
+    StoredSource& operator=(const StoredSource&) = delete;
+    virtual ~StoredSource() = default;
+
+    virtual std::optional<std::int64_t> number(const std::string& name) const = 0;
+    /// Null if there is no such array.
+    virtual const std::vector<std::uint64_t>* shape(const std::string& name) const = 0;
+    /// False if there is no array of that name with as many int32 elements, or it cannot be read.
+    virtual bool read(const std::string& name, std::span<std::int32_t> to) = 0;
+};
+
+/// A snapshot that is about to be loaded, or why the memory does not take it.
+template <class Prepared>
+struct LoadResult {
+    std::optional<Prepared> prepared;
+    std::string problem;
+};
+
+} // namespace cellar::detail

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <cellar/base/contract.hpp>
+#include <cellar/base/ids.hpp>
+#include <cellar/base/kept.hpp>
+#include <cellar/base/page_to.hpp>
+#include <cellar/base/result.hpp>
+#include <cellar/base/slot_copy.hpp>
+#include <cellar/memory/stored_snapshot.hpp>
+#include <cellar/memory/two_phase.hpp>
+#include <cellar/recurrent/detail/kept_slot.hpp>
+#include <cellar/recurrent/detail/paged_state.hpp>
+#include <cellar/recurrent/detail/state_table.hpp>
+#include <cellar/recurrent/detail/stored_state.hpp>
+#include <cellar/recurrent/state_snapshot.hpp>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace cellar::detail {
+
+/// The operations of a recurrent memory that make, use or change snapshots, in their two phases.
+template <class State>
+class StateSnapshots {
+    using Paged = PagedState<typename State::States, typename State::Backend>;
+
+public:
+    explicit StateSnapshots(State& state) : state_{state} {}
+
+    struct Keep {
+        Sequence sequence;
+        KeptSlotPointer kept;
+    };
+    struct Restore {
+        Sequence sequence;
+        const KeptSlot* kept;
+        typename Paged::Transfer transfer{}; // of a state that is paged out
+    };
+    struct PageOut {
+        KeptSlot* kept;
+        UnownedData<Paged> data; // null if it is paged out already
+    };
+    struct PageIn {
+        KeptSlot* kept;
+        typename Paged::Transfer transfer{};
+    };
+
+    Result<Keep> prepare_snapshot(Sequence s, Position from, Position to) {
+        state_.expect_no_pass("snapshot");
+        if (to == to_end) to = table().states(s).next();
+        CELLAR_EXPECTS(from.value >= 0 && from <= to, "snapshot: positions [", from, ", ", to, ") of sequence ", s,
+                       ", expected 0 <= from <= to");
+        auto kept = table().prepare_snapshot(s, to);
+        if (!kept) return kept.error();
+        return Keep{s, *std::move(kept)};
+    }
+    StateSnapshot finish(Keep&& keep) noexcept {
+        table().finish_snapshot(keep.sequence, *keep.kept);
+        return MemoryAccess::make<StateSnapshot>(std::move(keep.kept));
+    }
+
+    Result<Restore> prepare_restore(Sequence s, const StateSnapshot& snapshot, Position to) {
+        state_.expect_no_pass("restore");
+        const auto& kept = MemoryAccess::kept_in(snapshot, table(), "restore");
+        CELLAR_EXPECTS(table().has(s), "sequence ", s, ", expected 0 to ", table().limits().sequences - 1);
+        CELLAR_EXPECTS(to.value >= 0 && to <= kept.to, "restore: position ", to, ", expected 0 to ", kept.to,
+                       ", within the snapshot");
+        if (to != kept.to) return Reason::cannot_rewind;
+        table().prepare_restore(s);
+        return Restore{s, &kept, prepare_write(kept)};
+    }
+    void finish(Restore&& restore) noexcept {
+        const Slot slot = table().finish_restore(restore.sequence, *restore.kept);
+        if (restore.kept->is_paged_out()) paged(*restore.kept).write(slot, std::move(restore.transfer));
+    }
+
+    PageOut prepare_page_out(StateSnapshot& snapshot, PageTo to) {
+        state_.expect_no_pass("page_out");
+        auto& kept = MemoryAccess::kept_in(snapshot, table(), "page_out");
+        if (kept.is_paged_out()) return {&kept, nullptr};
+        table().prepare_page_out();
+        const bool is_empty = kept.to == Position{0};
+        PageOut page{&kept, UnownedData<Paged>{new Paged{state_.backend, state_.store, state_.shape, to, is_empty}}};
+        page.data->read(kept.slot, page.data->prepare(true));
+        return page;
+    }
+    void finish(PageOut&& page) noexcept {
+        if (page.data == nullptr) return;
+        std::unique_ptr<PagedData> data{page.data.release()};
+        table().finish_page_out(*page.kept, std::move(data));
+    }
+
+    Result<PageIn> prepare_page_in(StateSnapshot& snapshot) {
+        state_.expect_no_pass("page_in");
+        auto& kept = MemoryAccess::kept_in(snapshot, table(), "page_in");
+        if (!kept.is_paged_out()) return PageIn{&kept};
+        if (const Result<void> prepared = table().prepare_page_in(); !prepared) return prepared.error();
+        return PageIn{&kept, prepare_write(kept)};
+    }
+    void finish(PageIn&& page) noexcept {
+        KeptSlot& kept = *page.kept;
+        if (!kept.is_paged_out()) return;
+        table().finish_page_in(kept);
+        paged(kept).write(kept.slot, std::move(page.transfer));
+        kept.data->finish_work();
+        kept.data = nullptr;
+    }
+
+    // In place, or paged out to memory that the host cannot reach, it is copied to the host first.
+    void save(const StateSnapshot& snapshot, const std::string& prefix, StoredSnapshot& stored) {
+        state_.expect_no_pass("save");
+        auto& kept = MemoryAccess::kept_in(snapshot, table(), "save");
+        std::shared_ptr<Paged> on_host;
+        if (kept.is_paged_out() && paged(kept).is_on_host()) {
+            on_host = {&paged(kept), [](Paged*) {}};
+        } else {
+            on_host = std::make_shared<Paged>(state_.backend, state_.store, state_.shape, PageTo::host,
+                                              kept.to == Position{0});
+            if (kept.is_paged_out()) {
+                on_host->assign_from_backend(paged(kept));
+            } else {
+                on_host->read(kept.slot, on_host->prepare(true));
+            }
+        }
+        state_.backend.fence();
+        StoredState<typename State::States, typename State::Backend>{state_.shape}.save(kept.to, on_host, prefix,
+                                                                                        stored);
+    }
+
+    struct Load {
+        KeptSlotPointer kept;
+        UnownedData<Paged> data;
+    };
+    LoadResult<Load> prepare_load(StoredSource& source, const std::string& prefix, std::vector<StoredArray>& arrays) {
+        state_.expect_no_pass("load");
+        StoredState<typename State::States, typename State::Backend> stored{state_.shape};
+        std::string problem = stored.problem_of(source, prefix);
+        if (!problem.empty()) return {std::nullopt, std::move(problem)};
+        const Position to{static_cast<std::int32_t>(*source.number(prefix + "to"))};
+        const bool is_empty = to == Position{0};
+        Load load{KeptSlotPointer{new KeptSlot{.to = to, .data = nullptr}},
+                  UnownedData<Paged>{new Paged{state_.backend, state_.store, state_.shape, PageTo::host, is_empty}}};
+        if (!is_empty) stored.load(*load.data, prefix, arrays);
+        table().prepare_page_out();
+        return {std::move(load), ""};
+    }
+    StateSnapshot finish(Load&& load) noexcept {
+        std::unique_ptr<PagedData> data{load.data.release()};
+        table().finish_adopt(*load.kept, std::move(data));
+        return MemoryAccess::make<StateSnapshot>(std::move(load.kept));
+    }
+
+private:
+    StateTable& table() { return state_.book.table(); }
+
+    static Paged& paged(const KeptSlot& kept) { return static_cast<Paged&>(*kept.data); }
+    static typename Paged::Transfer prepare_write(const KeptSlot& kept) {
+        return kept.is_paged_out() ? paged(kept).prepare(false) : typename Paged::Transfer{};
+    }
+
+    State& state_;
+};
+
+} // namespace cellar::detail
