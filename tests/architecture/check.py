@@ -22,7 +22,7 @@ ROOMS = {
     "backend": ["base", "element", "layout", "shift", "kernel"],
     "mask": ["base", "element", "book", "backend"],
     "store": ["base", "element", "layout", "shift", "backend"],
-    "memory": ["base"],
+    "memory": ["base", "element"],
     "cache": ["base", "element", "layout", "window", "shift", "book", "mask", "store", "backend", "memory"],
     "recurrent": ["base", "element", "backend", "memory"],
     "hybrid": ["base", "memory"],

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "folder.hpp"
 #include "skip.hpp"
+#include <cellar/cellar.hpp>
 #include <cellar/element/element.hpp>
 #include <cellar/files/file_reader.hpp>
 #include <cellar/files/file_result.hpp>
 #include <cellar/files/file_writer.hpp>
+#include <cellar/files/snapshot_file.hpp>
 #include <cellar/files/tensor.hpp>
 
 #include <doctest/doctest.h>
@@ -25,6 +27,18 @@
 namespace {
 
 using namespace cellar;
+
+// [save]
+/// Saves what sequence 0 remembers, and brings it back, as sequence 1 of another memory.
+FileResult<void> through_a_file(const std::filesystem::path& path, Cache<>& from, Cache<StandardV<half>>& to) {
+    const CellSnapshot turn = from.snapshot({0}).value();
+    if (auto done = save(path, from, turn, {.model = "tiny"}); !done) return done;
+    auto found = load(path, to, {.model = "tiny"});
+    if (!found) return std::move(found).error();
+    if (auto restored = to.restore({1}, *found); !restored) FAIL(to_string(restored.error()));
+    return {};
+}
+// [/save]
 
 // [write]
 FileResult<void> write(const std::filesystem::path& path, std::span<const std::int32_t> tokens,
@@ -137,4 +151,17 @@ save_for_cellar(tensors, "f", {"note": "\u20ac \" \\"})
     std::vector<float> values(6);
     REQUIRE(reader->read<float>(*reader->find("rows"), values));
     CHECK(values == std::vector<float>{0, 1, 2, 3, 4, 5});
+}
+
+TEST_CASE("a snapshot goes from one cache to another through a file") {
+    const Folder folder;
+    const CacheShape shape{1, 1, 2};
+    const CacheLimits limits{.sequences = 2, .capacity = 8, .batch = 4};
+    Cache<> from{shape, limits};
+    Cache<StandardV<half>> to{shape, limits};
+    auto pass = from.begin(Tokens{{0}, {0}, 3}).value();
+    pass.put(0, std::vector<float>(6, 1.0F), std::vector<float>(6, 2.0F));
+    pass.commit();
+    REQUIRE(through_a_file(folder.path / "turn.safetensors", from, to));
+    CHECK(to.next({1}) == Position{3});
 }

@@ -33,9 +33,9 @@ struct LoadOptions {
     ReadOptions read = {};
 };
 
-/// Writes a snapshot of `memory` to a file; see docs/files.md. The snapshot may be in place or paged out; it stays as it
-/// is. Blocks. The data passes through 1 MiB of memory for each array, and is not copied if it is on the host already.
-template <KeepsSnapshots M, FileSystem Files = NativeFiles>
+/// Writes a snapshot of `memory` to a file; see docs/files.md. The snapshot may be in place or paged out, and stays so.
+/// Blocks. Data that is not paged out to the host passes through 1 MiB of memory for each array.
+template <HasSnapshots M, FileSystem Files = NativeFiles>
 FileResult<void> save(const std::filesystem::path& path, M& memory, const SnapshotOf<M>& snapshot,
                       const SaveOptions& options = {}, Files files = {},
                       const std::source_location& where = std::source_location::current()) {
@@ -50,7 +50,7 @@ FileResult<void> save(const std::filesystem::path& path, M& memory, const Snapsh
 /// was saved, other element types (the elements are converted, rounding to the nearest), and another window, if the
 /// snapshot has all that it sees. Anything else is `unsuitable`, and so is another model. Everything is checked before
 /// the memory takes the snapshot; after an error the memory is as it was. Blocks. Throws `std::bad_alloc`.
-template <KeepsSnapshots M, FileSystem Files = NativeFiles>
+template <HasSnapshots M, FileSystem Files = NativeFiles>
 FileResult<SnapshotOf<M>> load(const std::filesystem::path& path, M& memory, const LoadOptions& options = {},
                                Files files = {}, const std::source_location& where = std::source_location::current()) {
     const detail::Caller caller{where};

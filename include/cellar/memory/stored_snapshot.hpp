@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <cellar/element/stored_element.hpp>
+
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -17,9 +19,6 @@ inline constexpr std::int64_t stored_cache = 1;
 inline constexpr std::int64_t stored_inputs = 2;
 inline constexpr std::int64_t stored_states = 3;
 
-/// The element types of stored arrays.
-enum class StoredElement { f32, f16, bf16, i32 };
-
 /// One array of a snapshot, the last index fastest.
 struct StoredArray {
     std::string name;
@@ -31,6 +30,13 @@ struct StoredArray {
     /// To load it: where it goes, in host memory.
     void* data = nullptr;
 };
+
+/// For messages.
+inline std::string text_of(const std::vector<std::uint64_t>& shape) {
+    std::string text = "[";
+    for (const std::uint64_t extent : shape) text += (text.size() == 1 ? "" : ", ") + std::to_string(extent);
+    return text + "]";
+}
 
 /// What a memory saves of a snapshot: numbers and arrays. The memory and the snapshot must not change meanwhile.
 struct StoredSnapshot {

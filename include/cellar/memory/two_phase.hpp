@@ -220,6 +220,12 @@ concept has_finish_commit = requires(P& pass) {
 template <class M>
 using SnapshotOf = detail::ValueOf<decltype(std::declval<M&>().snapshot(Sequence{}, Position{}, Position{}))>;
 
+/// A memory that has snapshots: all of cellar's own, and hybrids of them.
+template <class M>
+concept HasSnapshots = Memory<M> && requires {
+    typename SnapshotOf<M>;
+};
+
 /// A memory whose operations have two phases, so that several memories can do an operation together, all or none. Every
 /// member of a `Hybrid` is one.
 ///

@@ -10,8 +10,7 @@
 #include <cellar/book/kept_cells.hpp>
 #include <cellar/book/position_runs.hpp>
 #include <cellar/cache/detail/paged_rows.hpp>
-#include <cellar/element/bfloat16.hpp>
-#include <cellar/element/half.hpp>
+#include <cellar/element/stored_element.hpp>
 #include <cellar/memory/stored_snapshot.hpp>
 
 #include <cstddef>
@@ -106,13 +105,6 @@ public:
     }
 
 private:
-    template <class E>
-    static constexpr StoredElement element_of() {
-        if constexpr (std::is_same_v<E, half>) return StoredElement::f16;
-        if constexpr (std::is_same_v<E, bfloat16>) return StoredElement::bf16;
-        return StoredElement::f32;
-    }
-
     template <auto rows_of>
     StoredArray array(std::uint64_t tokens, std::size_t i, const std::string& prefix, const char* what) {
         using Elements = std::remove_reference_t<decltype((state_.stores[i].*rows_of)())>;
@@ -120,7 +112,7 @@ private:
         const auto heads = static_cast<std::uint64_t>(mapping.heads());
         const auto dim = static_cast<std::uint64_t>(mapping.dim());
         return {prefix + "layers." + std::to_string(state_.owners[i]) + what,
-                element_of<typename Elements::element_type>(),
+                stored_element_of<typename Elements::element_type>(),
                 {tokens, heads, dim}};
     }
 
@@ -134,12 +126,6 @@ private:
         if (*found == expected.shape) return "";
         return "its " + expected.name + " is " + text_of(*found) + ", expected " + text_of(expected.shape);
     }
-    static std::string text_of(const std::vector<std::uint64_t>& shape) {
-        std::string text = "[";
-        for (const std::uint64_t extent : shape) text += (text.size() == 1 ? "" : ", ") + std::to_string(extent);
-        return text + "]";
-    }
-
     template <auto rows_of>
     StoredArray to_load(Rows& rows, std::uint64_t tokens, std::size_t i, const std::string& prefix, const char* what) {
         StoredArray loaded = array<rows_of>(tokens, i, prefix, what);

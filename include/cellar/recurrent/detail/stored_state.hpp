@@ -5,8 +5,7 @@
 #include <cellar/base/ids.hpp>
 #include <cellar/base/kept.hpp>
 #include <cellar/base/type_list.hpp>
-#include <cellar/element/bfloat16.hpp>
-#include <cellar/element/half.hpp>
+#include <cellar/element/stored_element.hpp>
 #include <cellar/memory/stored_snapshot.hpp>
 #include <cellar/recurrent/detail/paged_state.hpp>
 #include <cellar/recurrent/state_shape.hpp>
@@ -69,13 +68,6 @@ public:
     }
 
 private:
-    template <class E>
-    static constexpr StoredElement element_of() {
-        if constexpr (std::is_same_v<E, half>) return StoredElement::f16;
-        if constexpr (std::is_same_v<E, bfloat16>) return StoredElement::bf16;
-        return StoredElement::f32;
-    }
-
     template <class Visit>
     void for_each_shape(const std::string& prefix, Visit visit) {
         (shapes_of<Tags>(prefix, visit), ...);
@@ -85,7 +77,7 @@ private:
         constexpr int tensor = index_among<Tag, Tags...>();
         for (int layer = 0; layer < shape_.layers(); ++layer) {
             StoredArray array{prefix + "layers." + std::to_string(layer) + ".states." + std::to_string(tensor),
-                              element_of<typename Tag::element_type>(),
+                              stored_element_of<typename Tag::element_type>(),
                               {}};
             const StateExtents& extents = shape_.extents(layer, tensor);
             for (int r = 0; r < extents.rank(); ++r) array.shape.push_back(static_cast<std::uint64_t>(extents[r]));
@@ -114,12 +106,6 @@ private:
         for (std::size_t i = 1; i < array.shape.size(); ++i) bytes *= array.shape[i];
         return bytes;
     }
-    static std::string text_of(const std::vector<std::uint64_t>& shape) {
-        std::string text = "[";
-        for (const std::uint64_t extent : shape) text += (text.size() == 1 ? "" : ", ") + std::to_string(extent);
-        return text + "]";
-    }
-
     const StateShape& shape_;
 };
 

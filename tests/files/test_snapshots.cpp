@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+// Snapshots of all memories in files.
+#include "cache/numbers.hpp"
+#include "folder.hpp"
+#include "hybrid/toy.hpp"
+#include "made_files.hpp"
+#include <cellar/files/snapshot_file.hpp>
+
+#include <doctest/doctest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace {
+
+using namespace cellar;
+using disk::Bytes;
+using disk::Disk;
+using disk::DiskFiles;
+using numbers::prompt;
+using numbers::Values;
+using numbers::values;
+
+using Numbers = numbers::Cache<>;
+
+Numbers cache(std::int32_t sequences = 3, std::int32_t capacity = 8) {
+    return {{2, 1, 2, 1}, {.sequences = sequences, .capacity = capacity, .batch = 8}};
+}
+
+Numbers filled() {
+    Numbers all = cache();
+    numbers::feed(all, prompt(1, 0, {9, 9}));
+    numbers::feed(all, prompt(0, 0, {1, 2, 3, 4, 5, 6}));
+    return all;
+}
+
+/// The bytes of a file with the snapshot.
+template <class M>
+Bytes saved(M& memory, const SnapshotOf<M>& snapshot, const SaveOptions& options = {}) {
+    Disk disk;
+    REQUIRE(save("f", memory, snapshot, options, DiskFiles{disk}));
+    return disk.now.at("f")->now;
+}
+
+template <class M>
+FileResult<SnapshotOf<M>> loaded(const Bytes& bytes, M& memory, const LoadOptions& options = {}) {
+    Disk disk;
+    disk.put("f", bytes);
+    return load("f", memory, options, DiskFiles{disk});
+}
+
+template <class M>
+std::string refusal(const Bytes& bytes, M& memory, const LoadOptions& options = {}) {
+    auto result = loaded(bytes, memory, options);
+    REQUIRE_FALSE(result);
+    CHECK(result.error().reason == FileReason::unsuitable);
+    return result.error().message;
+}
+
+/// A file like that of a snapshot of `cache()`, with these positions and numbers.
+Bytes by_hand(const std::vector<std::int32_t>& positions, std::map<std::string, std::string> metadata) {
+    const std::uint64_t n = positions.size();
+    FilePlan plan{{{"positions", Dtype::i32, {n}}}, {}};
+    for (auto& [name, value] : metadata) plan.metadata.emplace("snapshot." + name, value);
+    for (const char* layer : {"layers.0.", "layers.1."}) {
+        plan.tensors.push_back({std::string{layer} + "keys", Dtype::f32, {n, 1, 2}});
+        plan.tensors.push_back({std::string{layer} + "values", Dtype::f32, {n, 1, 1}});
+    }
+    Disk disk;
+    auto writer = disk::Writer::create("f", plan, {}, DiskFiles{disk}).value();
+    REQUIRE(writer.append_elements(std::span<const std::int32_t>{positions}));
+    const std::vector<float> rows(2 * 3 * positions.size(), 1.0F);
+    for (std::size_t i = 0, dims = 2; i < 4; ++i, dims = 3 - dims)
+        REQUIRE(writer.append_elements(std::span<const float>{rows}.first(dims * positions.size())));
+    REQUIRE(writer.finish());
+    return disk.now.at("f")->now;
+}
+
+const std::map<std::string, std::string> of_two{{"kind", "1"}, {"from", "0"}, {"to", "2"}, {"is_window", "0"}};
+
+} // namespace
+
+TEST_CASE("a snapshot that is saved in place or paged out is the same when it is loaded") {
+    for (const int where : {0, 1, 2}) {
+        Numbers from = filled();
+        CellSnapshot snapshot = from.snapshot({0}, {1}, {5}).value();
+        if (where != 0) from.page_out(snapshot, where == 1 ? PageTo::host : PageTo::backend);
+        const std::string before = numbers::portrait(from);
+        const Bytes file = saved(from, snapshot);
+        CHECK(numbers::portrait(from) == before);
+        Numbers to = cache(2, 6);
+        numbers::feed(to, prompt(1, 0, {7}));
+        const CellSnapshot found = loaded(file, to).value();
+        CHECK(found.is_paged_out());
+        CHECK(found.from() == Position{1});
+        CHECK(found.to() == Position{5});
+        CHECK(found.tokens() == 4);
+        CHECK(to.statistics().paged_bytes == found.bytes());
+        CHECK(to.statistics().free == to.cells() - 1);
+        REQUIRE(to.restore({1}, found));
+        CHECK(values(to, 1) == Values{2, 3, 4, 5, 7});
+        CHECK(numbers::values_of(numbers::held(to, 1, 1)) == Values{2, 3, 4, 5, 7});
+        CHECK(saved(to, found) == file);
+    }
+}
+
+TEST_CASE("a snapshot is loaded into another layout, element type, window and backend") {
+    Numbers from = filled();
+    const Bytes file = saved(from, from.snapshot({0}).value());
+    const auto check = [&](auto to) {
+        auto found = loaded(file, to).value();
+        REQUIRE(to.page_in(found));
+        REQUIRE(to.restore({0}, found));
+        CHECK(values(to, 0) == Values{1, 2, 3, 4, 5, 6});
+        CHECK(numbers::values_of(numbers::held(to, 0, 1)) == Values{1, 2, 3, 4, 5, 6});
+    };
+    const CacheShape shape{2, 1, 2, 1};
+    const CacheLimits limits{.sequences = 1, .capacity = 16, .batch = 4};
+    check(Cache<PermutedV<half>>{shape, limits});
+    check(Cache<StandardV<bf16, float>>{shape, limits});
+    check(Cache<PermutedV<float>, SlidingWindow<3>>{shape, limits});
+    check(Cache<StandardV<half>, ChunkedAttention<4>, UnrotatedShift>{shape, limits});
+    Cache<StandardV<half>> half_to{shape, limits};
+    const CellSnapshot in_half = loaded(file, half_to).value();
+    CHECK(loaded(saved(half_to, in_half), from).value().bytes() == 6 * 2 * 3 * 4); // float again
+}
+
+TEST_CASE("a window is loaded by a window that it covers, and refused by one that sees more") {
+    using Narrow = Cache<StandardV<float>, SlidingWindow<3>>;
+    const CacheLimits limits{.sequences = 2, .capacity = 100, .batch = 4};
+    const CacheShape shape{2, 1, 2, 1};
+    Narrow from{shape, limits};
+    for (int p = 0; p < 12; p += 4) {
+        const auto x = static_cast<float>(p);
+        numbers::feed(from, prompt(0, p, {x, x + 1, x + 2, x + 3}));
+    }
+    const Bytes file = saved(from, from.snapshot({0}).value());
+    Narrow same{shape, limits};
+    REQUIRE(same.restore({1}, loaded(file, same).value()));
+    CHECK(same.next({1}) == Position{12});
+    Cache<StandardV<float>, SlidingWindow<2>> narrower{shape, limits};
+    CHECK(loaded(file, narrower));
+    Cache<StandardV<float>, SlidingWindow<6>> wider{shape, limits};
+    CHECK(refusal(file, wider) == "f: its snapshot lacks positions that the window of this cache sees");
+    Cache<> all{shape, limits};
+    CHECK(refusal(file, all) == "f: its snapshot lacks positions that the window of this cache sees");
+}
+
+TEST_CASE("the inputs of an encoder are saved and loaded, and are no snapshot of a cache") {
+    const CacheShape shape{2, 1, 2, 1};
+    const CacheLimits limits{.sequences = 2, .capacity = 10, .batch = 6};
+    EncoderMemory<> from{shape, limits};
+    for (const int p : {3, 7}) {
+        auto pass = from.write({0}, {p}, 2).value();
+        const std::vector<float> k(4, static_cast<float>(p));
+        for (int layer = 0; layer < 2; ++layer) pass.put(layer, k, std::vector<float>{1, 2});
+        pass.commit();
+    }
+    const Bytes file = saved(from, from.snapshot({0}).value());
+    EncoderMemory<PermutedV<half>> to{shape, limits};
+    REQUIRE(to.restore({1}, loaded(file, to).value()));
+    CHECK(to.tokens({1}) == 4);
+    CHECK(to.range({1}) == PositionRange{{3}, {7}});
+    Numbers other = cache();
+    CHECK(refusal(file, other) == "f: it has no snapshot of a cache");
+    CHECK(refusal(saved(other, other.snapshot({0}).value()), to) == "f: it has no snapshot of an encoder memory");
+}
+
+TEST_CASE("a hybrid is saved and loaded with all members, and a refusal names the member") {
+    using toy::Recurrent;
+    const auto make = [](int capacity) {
+        return toy::Memory{toy::layers, toy::Sliding{{4, 1, 1}, {.sequences = 2, .capacity = 100, .batch = 8}},
+                           toy::Full{{2, 1, 1}, {.sequences = 2, .capacity = capacity, .batch = 8}},
+                           Recurrent{{1, {{1}}}, {.sequences = 2, .batch = 8, .rollback = 1, .snapshots = 1}}};
+    };
+    const auto state = [](const toy::Memory& m, int s) {
+        return m.member<Recurrent>().view<toy::Hash>(0, m.member<Recurrent>().state({s}))(0);
+    };
+    toy::Memory from = make(20);
+    REQUIRE(toy::feed(from, toy::text(0, 0, 8)));
+    REQUIRE(toy::feed(from, toy::text(0, 8, 5)));
+    auto snapshot = from.snapshot({0}).value();
+    const Bytes in_place = saved(from, snapshot);
+    from.page_out(snapshot);
+    CHECK(saved(from, snapshot) == in_place);
+    from.page_out(snapshot, PageTo::backend);
+    toy::Memory to = make(30);
+    const auto found = loaded(in_place, to).value();
+    CHECK(found.bytes() == snapshot.bytes());
+    REQUIRE(to.restore({1}, found));
+    CHECK(to.next({1}) == Position{13});
+    CHECK(state(to, 1) == state(from, 0));
+    CHECK(toy::feed(to, toy::text(1, 13, 3)));
+    using Other = Hybrid<toy::Pattern, toy::Sliding, toy::Full, RecurrentMemory<States<toy::Hash>>>;
+    Other wide{toy::layers, toy::Sliding{{4, 1, 1}, {.sequences = 2, .capacity = 100, .batch = 8}},
+               toy::Full{{2, 1, 1}, {.sequences = 2, .capacity = 20, .batch = 8}},
+               Recurrent{{1, {{3}}}, {.sequences = 2, .batch = 8}}};
+    CHECK(refusal(in_place, wide) == "f: member 2: its members.2.layers.0.states.0 is [1], expected [3]");
+    CHECK(wide.member<toy::Full>().statistics().paged_out == 0);
+}
+
+TEST_CASE("a file of another shape or model is refused, and the message says what was expected") {
+    Numbers from = filled();
+    const Bytes file = saved(from, from.snapshot({0}).value(), {.model = "tiny"});
+    Numbers one{{1, 1, 2, 1}, {.sequences = 1, .capacity = 8, .batch = 8}};
+    CHECK(loaded(file, one)); // the first layer, which is all that it asks for
+    Numbers three{{3, 1, 2, 1}, {.sequences = 1, .capacity = 8, .batch = 8}};
+    CHECK(refusal(file, three) == "f: it has no layers.2.keys, expected [6, 1, 2]");
+    Numbers wide{{2, 1, 2, 4}, {.sequences = 1, .capacity = 8, .batch = 8}};
+    CHECK(refusal(file, wide) == "f: its layers.0.values is [6, 1, 1], expected [6, 1, 4]");
+    CHECK(refusal(file, from, {.model = "huge"}) == "f: its model is \"tiny\", expected \"huge\"");
+    CHECK(loaded(file, from, {.model = "tiny"}));
+    CHECK(loaded(file, from));
+    CHECK(from.statistics().paged_out == 0);
+}
+
+TEST_CASE("a file whose snapshot contradicts itself is refused, and nothing changes") {
+    Numbers to = filled();
+    const std::string before = numbers::portrait(to);
+    CHECK(loaded(by_hand({0, 1}, of_two), to).value().tokens() == 2);
+    const auto with = [](const std::string& name, const std::string& value) {
+        auto metadata = of_two;
+        metadata[name] = value;
+        return metadata;
+    };
+    const std::string range = "f: its snapshot has no valid range of positions";
+    CHECK(refusal(by_hand({0, 1}, with("from", "-1")), to) == range);
+    CHECK(refusal(by_hand({0, 1}, with("from", "3")), to) == range);
+    CHECK(refusal(by_hand({0, 1}, with("to", "4294967298")), to) == range);
+    CHECK(refusal(by_hand({0, 1}, with("to", "2x")), to) == range);
+    CHECK(refusal(by_hand({0, 1}, with("is_window", "")), to) == range);
+    const std::string order = "f: the positions of its snapshot are not in order";
+    CHECK(refusal(by_hand({1, 0}, of_two), to) == order);
+    CHECK(refusal(by_hand({0, 2}, of_two), to) == order);
+    CHECK(refusal(by_hand({0, 1}, with("from", "1")), to) == order);
+    CHECK(refusal(by_hand({-1, 1}, of_two), to) == order);
+    CHECK(refusal(by_hand({1}, of_two), to) == "f: its snapshot lacks positions that the window of this cache sees");
+    CHECK(refusal(by_hand({0, 1}, with("kind", "3")), to) == "f: it has no snapshot of a cache");
+    CHECK(numbers::portrait(to) == before);
+    CHECK(audit(to) == "");
+}
+
+TEST_CASE("a saved snapshot with any byte changed, or cut off anywhere, is refused, and nothing changes") {
+    Numbers from = filled();
+    const Bytes whole = saved(from, from.snapshot({0}).value());
+    Numbers to = cache();
+    for (std::size_t at = 0; at < whole.size(); ++at) {
+        Bytes bytes = whole;
+        bytes[at] ^= std::byte{0x04};
+        CAPTURE(at);
+        CHECK_FALSE(loaded(bytes, to));
+        CHECK_FALSE(loaded(Bytes{whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(at)}, to));
+    }
+    CHECK(to.statistics().paged_out == 0);
+    CHECK(to.statistics().free == to.cells());
+}
+
+TEST_CASE("a snapshot goes through a file of the operating system, streamed or mapped") {
+    const Folder folder;
+    Numbers from = filled();
+    std::uint64_t done = 0;
+    REQUIRE(save(folder.path / "s.safetensors", from, from.snapshot({0}).value(),
+                 {.write = {.progress = [&](std::uint64_t now, std::uint64_t) { done = now; }}}));
+    CHECK(done > 0);
+    for (const FileAccess access : {FileAccess::stream, FileAccess::map}) {
+        Numbers to = cache();
+        const CellSnapshot found = load(folder.path / "s.safetensors", to, {.read = {.access = access}}).value();
+        REQUIRE(to.restore({2}, found));
+        CHECK(values(to, 2) == Values{1, 2, 3, 4, 5, 6});
+    }
+    CHECK(load(folder.path / "none", from).error() == FileReason::cannot_open);
+    CHECK(folder.names() == std::vector<std::string>{"s.safetensors"});
+}
