@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <cstring>
 #include <numeric>
+#include <random>
 #include <span>
 #include <string>
 #include <utility>
@@ -17,7 +18,7 @@
 /// `prefix_again` inserts it once more, `prefix_insert` finds and inserts one whose second half is new (`half`), that
 /// leaves an edge in its middle (`fork`), or that is all new (`new`). The counter `memcmp` is the comparison of the
 /// same tokens with a copy. `prefix_attach` attaches 32k tokens to a sequence, and `copy_prefix` does so from another
-/// sequence. The number is that of the nodes on the way.
+/// sequence. The number is that of the nodes on the way. `prefix_chats` tells how many tokens a tree of states saves.
 namespace cellar::bench {
 namespace {
 
@@ -100,7 +101,7 @@ void measure_again(benchmark::State& state, std::int32_t nodes) {
     comparison.report(state);
 }
 
-// The tokens of the sequence are taken to be others than those that it was computed from: the memory does not know them.
+// The sequence was computed from other tokens, which the memory does not know.
 void measure_insert(benchmark::State& state, std::int32_t nodes, std::int32_t known, bool divides) {
     Prompt prompt{prompt_tokens, 1};
     prompt.tree.clear();
@@ -152,6 +153,67 @@ void measure_attach(benchmark::State& state, std::int32_t nodes) {
     state.counters["copy_prefix"] = copies.median();
 }
 
+struct Sum : StateTensor<1> {};
+using States = RecurrentMemory<cellar::States<Sum>>;
+
+/// Which share of the tokens of many chats a tree of 48 states saves. 64 users, who begin with one of eight prompts,
+/// take turns at random; after six turns or so, a user begins anew. Always the same chats.
+class Chats {
+public:
+    double saved(Usefulness usefulness) {
+        States memory{StateShape{1, {{1}}}, {.sequences = 1, .batch = max_batch, .snapshots = 48}};
+        PrefixTree<States> tree{memory, {.usefulness = usefulness}};
+        std::mt19937 random{20261122};
+        const auto below = [&](std::uint32_t n) { return static_cast<std::int32_t>(random() % n); };
+        std::vector<List> chats(64);
+        std::vector<std::size_t> prompts(64);
+        std::int32_t next_token = 1'000'000;
+        const auto say = [&](List& chat, std::int32_t count) {
+            for (std::int32_t i = 0; i < count; ++i) chat.push_back(next_token++);
+        };
+        for (int turn = 0; turn < 4000; ++turn) {
+            const auto user = static_cast<std::size_t>(below(64));
+            List& chat = chats[user];
+            if (chat.empty() || below(6) == 0) {
+                const std::int32_t prompt = std::min(below(8), below(8)); // the first ones are the most common
+                chat = tokens_from(100'000 * prompt, 100 + 200 * prompt);
+                prompts[user] = chat.size();
+            }
+            say(chat, 10 + below(200));
+            tree.attach({0}, chat);
+            compute(tree, std::span{chat}.first(prompts[user]));
+            compute(tree, chat);
+            say(chat, 20 + below(300)); // the answer
+            compute(tree, chat);
+            expect(memory.remove({0}, {0}, to_end).has_value(), "prefix_chats: remove was refused");
+        }
+        const PrefixStatistics statistics = tree.statistics();
+        return 100.0 * static_cast<double>(statistics.tokens_attached) / static_cast<double>(statistics.tokens_asked);
+    }
+
+private:
+    static void compute(PrefixTree<States>& tree, std::span<const std::int32_t> tokens) {
+        const auto end = static_cast<std::int32_t>(tokens.size());
+        for (Position at = tree.memory().next({0}); at.value < end; at = tree.memory().next({0})) {
+            auto pass = tree.begin(TokenList::prompt({0}, at, std::min(max_batch, end - at.value)).batch());
+            for (const MicroBatch& micro_batch : pass->micro_batches()) pass->mark_written(0, micro_batch);
+            pass->commit();
+        }
+        if (tree.memory().next({0}) == Position{end})
+            expect(tree.insert({0}, tokens).has_value(), "prefix_chats: insert was refused");
+    }
+};
+
+// The counters are percent of the tokens; the time has no meaning.
+void measure_chats(benchmark::State& state) {
+    Chats chats;
+    for (auto _ : state) {
+        state.counters["least_recently_used"] = chats.saved(least_recently_used);
+        state.counters["tokens_for_each_byte"] = chats.saved(tokens_for_each_byte);
+        state.SetIterationTime(1);
+    }
+}
+
 } // namespace
 
 void add_prefix() {
@@ -168,6 +230,7 @@ void add_prefix() {
     }
     add(name("prefix_insert", "fork_1"),
         [](benchmark::State& state) { measure_insert(state, 1, prompt_tokens / 2, true); });
+    add("prefix_chats", measure_chats, 1);
     add(name("prefix_insert", "new_1"), [](benchmark::State& state) { measure_insert(state, 0, 0, false); });
 }
 
