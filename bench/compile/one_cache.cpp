@@ -1,10 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What a translation unit that makes and uses one cache costs to compile.
+// What a translation unit that makes and uses one cache costs to compile. OWN_HEADERS: without the umbrella header.
+// INSTANTIATED_ELSEWHERE: another one instantiates the cache.
+#ifdef OWN_HEADERS
+#include <cellar/base/tokens.hpp>
+#include <cellar/cache/cache.hpp>
+#include <cellar/layout/layout.hpp>
+#else
 #include <cellar/cellar.hpp>
+#endif
 
 #include <vector>
 
 using Cache = cellar::Cache<cellar::StandardV<float>>;
+#ifdef INSTANTIATED_ELSEWHERE
+extern template class cellar::Cache<cellar::StandardV<float>>;
+extern template class cellar::CachePass<Cache>;
+#endif
 
 Cache make_cache() {
     return {{32, 8, 128}, {.sequences = 4, .capacity = 4096, .batch = 512}};
