@@ -32,10 +32,14 @@ public:
         table().finish_copy_prefix(from, to, length);
     }
     Result<Plan> remove(Sequence s, Position begin, Position end, detail::MovedKeys keys) {
-        auto removal = table().prepare_remove(s, begin, end, keys, begin - end);
-        if (!removal) return removal.error();
-        table().finish_remove(*removal);
-        return std::move(removal->plan);
+        detail::Removal removal = table().prepare_remove(s, begin, end, keys, begin - end);
+        if (removal.closes_gap()) {
+            if (const Result<void> can = table().prepare_gap(removal); !can) return can.error();
+            table().finish_gap(removal);
+        } else {
+            table().finish_remove(removal);
+        }
+        return std::move(removal.plan);
     }
     Plan defragment() {
         const detail::Defragmentation defragmentation = table().prepare_defragment();

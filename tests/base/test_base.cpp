@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "violations.hpp"
 #include <cellar/base/plan.hpp>
+#include <cellar/base/reserved_list.hpp>
 #include <cellar/base/result.hpp>
 #include <cellar/base/version.hpp>
 #include <cellar/base/view.hpp>
@@ -12,6 +13,7 @@
 #include <cstdint>
 #include <memory>
 #include <numeric>
+#include <string>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <vector>
@@ -144,4 +146,34 @@ TEST_CASE("a zeroed array is zero and aligned, keeps its address, and throws if 
     CHECK(assigned[999] == 5);
     CHECK(ZeroedArray<char>{0}.size() == 0);
     CHECK_THROWS_AS(ZeroedArray<std::int64_t>{INT64_MAX / 4}, std::bad_alloc);
+}
+
+TEST_CASE("a reserved list keeps its elements in place and destroys those that it loses") {
+    const auto counted = std::make_shared<int>(7);
+    {
+        detail::ReservedList<std::shared_ptr<int>> list{4};
+        CHECK(list.empty());
+        list.push_back(counted);
+        const auto* const first = list.data();
+        list.emplace_back(counted);
+        list.resize(4);
+        CHECK(list.size() == 4);
+        CHECK(list.data() == first);
+        CHECK(list[1] == counted);
+        CHECK(list.back() == nullptr);
+        CHECK(counted.use_count() == 3);
+        list.resize(1);
+        CHECK(counted.use_count() == 2);
+        list.assign(std::vector{counted, counted, counted});
+        CHECK(counted.use_count() == 4);
+        list.pop_back();
+        CHECK(counted.use_count() == 3);
+    }
+    CHECK(counted.use_count() == 1);
+}
+
+TEST_CASE("a message has every text and number in full") {
+    CHECK(detail::composed({}).empty());
+    CHECK(detail::composed({INT64_MIN, " to ", UINT64_MAX, std::string{"; "}, Position{-1}, "", Sequence{0}})
+          == "-9223372036854775808 to 18446744073709551615; -10");
 }

@@ -5,9 +5,11 @@
 
 #include <atomic>
 #include <concepts>
+#include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <initializer_list>
 #include <source_location>
 #include <string>
@@ -56,33 +58,51 @@ inline void print_violation(const Violation& v) {
 
 inline std::atomic<ViolationHandler> violation_handler{print_violation};
 
-/// One of the texts, integers and ids that make up a message. A text must live until the message is composed.
+/// One of the texts, integers and ids that make up a message. A text must live until the message is composed. Small,
+/// because every check builds a list of them.
 class MessagePart {
 public:
-    MessagePart(std::string_view text) : text_{text}, append_{append_text} {}
-    MessagePart(const char* text) : MessagePart{std::string_view{text}} {}
-    MessagePart(const std::string& text) : MessagePart{std::string_view{text}} {}
-    MessagePart(std::signed_integral auto number)
-        : number_{static_cast<std::uint64_t>(std::int64_t{number})}, append_{append_signed} {}
-    MessagePart(std::unsigned_integral auto number) : number_{number}, append_{append_unsigned} {}
+    MessagePart(std::string_view text) : text_{text.data()}, size_{static_cast<std::int64_t>(text.size())} {}
+    MessagePart(const char* text) : text_{text}, size_{static_cast<std::int64_t>(std::strlen(text))} {}
+    MessagePart(const std::string& text) : text_{text.data()}, size_{static_cast<std::int64_t>(text.size())} {}
+    MessagePart(std::signed_integral auto number) : signed_{number}, size_{signed_number} {}
+    MessagePart(std::unsigned_integral auto number) : unsigned_{number}, size_{unsigned_number} {}
     MessagePart(Position id) : MessagePart{id.value} {}
     MessagePart(Sequence id) : MessagePart{id.value} {}
 
-    void append_to(std::string& message) const { append_(message, *this); }
+    /// The text; that of a number is written to `digits`.
+    std::string_view text(char (&digits)[24]) const {
+        if (size_ >= 0) return {text_, static_cast<std::size_t>(size_)};
+        const int size = size_ == signed_number ? std::snprintf(digits, sizeof(digits), "%lld", signed_)
+                                                : std::snprintf(digits, sizeof(digits), "%llu", unsigned_);
+        return {digits, static_cast<std::size_t>(size)};
+    }
 
 private:
-    static void append_text(std::string& message, const MessagePart& part) { message += part.text_; }
-    static void append_signed(std::string& message, const MessagePart& part) {
-        message += std::to_string(static_cast<std::int64_t>(part.number_));
-    }
-    static void append_unsigned(std::string& message, const MessagePart& part) {
-        message += std::to_string(part.number_);
-    }
+    static constexpr std::int64_t signed_number = -1;
+    static constexpr std::int64_t unsigned_number = -2;
 
-    std::string_view text_;
-    std::uint64_t number_ = 0;
-    void (*append_)(std::string&, const MessagePart&);
+    union {
+        const char* text_;
+        long long signed_;
+        unsigned long long unsigned_;
+    };
+    std::int64_t size_; // of the text, or which number it is
 };
+
+/// Also for texts that are not messages of violations.
+[[gnu::cold, gnu::noinline]] inline std::string composed(std::initializer_list<MessagePart> parts) {
+    char digits[24];
+    std::size_t size = 0;
+    for (const MessagePart& part : parts) size += part.text(digits).size();
+    std::string message(size, ' '); // at its full length, because growing one takes longer to compile
+    char* end = message.data();
+    for (const MessagePart& part : parts) {
+        const std::string_view text = part.text(digits);
+        end += text.copy(end, text.size());
+    }
+    return message;
+}
 
 // The only place that composes a message, and cold: a check that holds costs only its comparison. It is no template,
 // because one instance for each message took a quarter of the time that it takes to compile a cache.
@@ -90,8 +110,7 @@ private:
                                                             std::initializer_list<MessagePart> parts) {
     const std::source_location where = current_caller.line() != 0 ? current_caller : check;
     current_caller = {}; // a handler may throw past the caller's scope, and may call cellar itself
-    std::string message;
-    for (const MessagePart& part : parts) part.append_to(message);
+    std::string message = composed(parts);
     if (const ViolationHandler handler = violation_handler.load())
         handler(Violation{condition, std::move(message), where.file_name(), static_cast<int>(where.line())});
     std::abort();

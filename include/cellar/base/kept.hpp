@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <memory>
 #include <source_location>
-#include <span>
 #include <vector>
 
 namespace cellar::detail {
@@ -70,7 +69,7 @@ public:
     }
 
     /// In no particular order.
-    std::span<Kept* const> all() const { return all_; }
+    const std::vector<Kept*>& all() const { return all_; }
 
 private:
     std::vector<Kept*> all_;

@@ -76,12 +76,16 @@ struct Refusal {
 };
 
 /// One line for a person.
-inline std::string to_string(const Refusal& refusal) {
-    std::string line = refusal.member < 0 ? "" : "member " + std::to_string(refusal.member) + ": ";
-    line += to_string(refusal.reason);
-    if (refusal.sequence.value >= 0) line += "; sequence " + std::to_string(refusal.sequence.value);
-    if (refusal.expected.value >= 0) line += " expects position " + std::to_string(refusal.expected.value);
-    return line;
+[[gnu::cold, gnu::noinline]] inline std::string to_string(const Refusal& refusal) {
+    using Part = detail::MessagePart;
+    const auto part_if = [](bool condition, Part part) { return condition ? part : Part{""}; };
+    const bool of_member = refusal.member >= 0;
+    const bool of_sequence = refusal.sequence.value >= 0;
+    const bool of_position = refusal.expected.value >= 0;
+    return detail::composed({part_if(of_member, "member "), part_if(of_member, refusal.member),
+                             part_if(of_member, ": "), to_string(refusal.reason), part_if(of_sequence, "; sequence "),
+                             part_if(of_sequence, refusal.sequence), part_if(of_position, " expects position "),
+                             part_if(of_position, refusal.expected)});
 }
 
 namespace detail {

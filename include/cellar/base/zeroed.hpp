@@ -6,12 +6,31 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
-#include <memory>
 #include <new>
 #include <type_traits>
 #include <utility>
 
 namespace cellar {
+
+namespace detail {
+
+/// Zeroed memory, and its first address that is a multiple of `alignment`.
+struct ZeroedBlock {
+    void* memory;
+    void* first;
+};
+
+[[gnu::noinline]] inline ZeroedBlock zeroed_block(std::uint64_t size, std::size_t element_size, std::size_t alignment) {
+    if (size > (SIZE_MAX - alignment) / element_size) throw std::bad_alloc{};
+    const std::size_t bytes = static_cast<std::size_t>(size) * element_size;
+    void* const memory = std::calloc(bytes + alignment, 1);
+    if (memory == nullptr) throw std::bad_alloc{};
+    prefer_huge_pages(memory, bytes);
+    const std::size_t skipped = alignment - reinterpret_cast<std::uintptr_t>(memory) % alignment;
+    return {memory, static_cast<std::byte*>(memory) + skipped % alignment};
+}
+
+} // namespace detail
 
 /// An array of zeros at a fixed address: `data()` never changes, not even when the array object is moved. Aligned to 64
 /// bytes. The allocator provides zeroed memory, and the operating system commits a large array page by page as it is
@@ -25,15 +44,9 @@ public:
 
     explicit ZeroedArray(std::int64_t size) : size_{size} {
         if (size == 0) return;
-        constexpr auto largest = (SIZE_MAX - alignment) / sizeof(T);
-        if (static_cast<std::uint64_t>(size) > largest) throw std::bad_alloc{};
-        const std::size_t bytes = static_cast<std::size_t>(size) * sizeof(T);
-        std::size_t room = bytes + alignment;
-        block_ = std::calloc(room, 1);
-        if (block_ == nullptr) throw std::bad_alloc{};
-        detail::prefer_huge_pages(block_, bytes);
-        void* first = block_;
-        data_ = static_cast<T*>(std::align(alignment, bytes, first, room));
+        const detail::ZeroedBlock block = detail::zeroed_block(static_cast<std::uint64_t>(size), sizeof(T), alignment);
+        block_ = block.memory;
+        data_ = static_cast<T*>(block.first);
     }
 
     ZeroedArray(ZeroedArray&& other) noexcept

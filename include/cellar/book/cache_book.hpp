@@ -5,6 +5,7 @@
 #include <cellar/base/contract.hpp>
 #include <cellar/base/expect_batch.hpp>
 #include <cellar/base/ids.hpp>
+#include <cellar/base/reserved_list.hpp>
 #include <cellar/base/result.hpp>
 #include <cellar/book/cell_set.hpp>
 #include <cellar/book/cell_table.hpp>
@@ -15,7 +16,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <span>
 #include <vector>
 
 namespace cellar::detail {
@@ -38,21 +38,19 @@ enum class Resuming {
     anywhere ///< nothing: the inputs of an encoder
 };
 
-/// The book's notes on the open pass. The vectors have room for the largest batch and are never reallocated.
+/// The book's notes on the open pass, with room for the largest batch.
 struct OpenPass {
-    explicit OpenPass(std::int32_t batch) {
-        const auto n = static_cast<std::size_t>(batch);
-        positions.reserve(n);
-        sequences.reserve(n);
-        visible_to.reserve(n);
-        group_ends.reserve(n);
-        cells.reserve(n);
-        distinct_sequences.reserve(n);
-    }
+    explicit OpenPass(std::size_t batch)
+        : positions{batch},
+          sequences{batch},
+          visible_to{batch},
+          group_ends{batch},
+          cells{batch},
+          distinct_sequences{batch} {}
 
     void start(const Batch& batch) {
-        positions.assign(batch.positions.begin(), batch.positions.end());
-        sequences.assign(batch.sequences.begin(), batch.sequences.end());
+        positions.assign(batch.positions);
+        sequences.assign(batch.sequences);
         cells.clear();
         distinct_sequences.clear();
         history = {};
@@ -62,7 +60,8 @@ struct OpenPass {
 
     // The tokens of a group see up to the last position of the group.
     void find_groups(const Batch& batch) {
-        group_ends.assign(batch.groups.size(), Position{0});
+        group_ends.clear();
+        group_ends.resize(batch.groups.size());
         for (std::size_t i = 0; i < batch.groups.size(); ++i)
             if (batch.groups[i] >= 0) {
                 Position& end = group_ends[static_cast<std::size_t>(batch.groups[i])];
@@ -76,12 +75,12 @@ struct OpenPass {
 
     std::int32_t tokens() const { return static_cast<std::int32_t>(positions.size()); }
 
-    std::vector<Position> positions;
-    std::vector<Sequence> sequences;
-    std::vector<Position> visible_to; ///< empty, or for each token the end of the positions that it sees
-    std::vector<Position> group_ends; ///< the end of each group's positions
-    std::vector<Cell> cells;          ///< the cell of each token
-    std::vector<Sequence> distinct_sequences;
+    ReservedList<Position> positions;
+    ReservedList<Sequence> sequences;
+    ReservedList<Position> visible_to; ///< empty, or for each token the end of the positions that it sees
+    ReservedList<Position> group_ends; ///< the end of each group's positions
+    ReservedList<Cell> cells;          ///< the cell of each token
+    ReservedList<Sequence> distinct_sequences;
     CellRange history;
 };
 
@@ -99,7 +98,7 @@ public:
         : size_{size},
           window_{window},
           table_{size.cells, size.sequences, size.planned_runs, window.sinks(), size.planned_blocks},
-          pass_{size.batch},
+          pass_{static_cast<std::size_t>(size.batch)},
           group_sequences_(static_cast<std::size_t>(size.batch)) {}
 
     const Window& window() const { return window_; }
@@ -338,9 +337,7 @@ private:
 
     // Enters tokens [i, end), all of one sequence. Returns `visible`, extended by what they see.
     [[gnu::noinline]] CellBounds enter_some(SequenceRecord& r, std::size_t i, std::size_t end, CellBounds visible) {
-        if (!pass_.cells.empty())
-            CellTable::enter(r, std::span{pass_.positions}.subspan(i, end - i),
-                             std::span{pass_.cells}.subspan(i, end - i));
+        if (!pass_.cells.empty()) CellTable::enter(r, pass_.positions.data() + i, pass_.cells.data() + i, end - i);
         for_each_visible_span(i, end, [&](Position from, Position to) {
             r.visible.slide(r.runs, from, to);
             visible.include(r.visible.bounds());

@@ -11,7 +11,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <numeric>
-#include <vector>
 
 namespace cellar::detail {
 
@@ -32,7 +31,8 @@ public:
 
     /// Takes n free cells for one owner, in ascending order: the lowest run of n, else the n lowest. `taken` is empty
     /// before, with room for n. O(n log cells).
-    void take(std::int32_t n, std::vector<Cell>& taken) {
+    template <class Cells>
+    void take(std::int32_t n, Cells& taken) {
         if (n == 0) return;
         const Cell run = n == 1 ? free_.lowest() : free_.find_run(n);
         if (run >= 0) {

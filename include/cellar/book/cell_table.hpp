@@ -4,6 +4,7 @@
 #include <cellar/base/batch.hpp>
 #include <cellar/base/contract.hpp>
 #include <cellar/base/plan.hpp>
+#include <cellar/base/reserved_list.hpp>
 #include <cellar/base/result.hpp>
 #include <cellar/base/zeroed.hpp>
 #include <cellar/book/cell_pool.hpp>
@@ -21,7 +22,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <span>
 #include <utility>
 #include <vector>
 
@@ -55,8 +55,8 @@ public:
         : pool_{cells, sequences},
           snapshots_{pool_, sequences},
           sets_{std::make_unique<CellSetMemory>(cells, sequences, planned_blocks)},
+          sequences_{static_cast<std::size_t>(sequences)},
           tokens_in_batch_{sequences} {
-        sequences_.reserve(static_cast<std::size_t>(sequences));
         for (std::int32_t s = 0; s < sequences; ++s) sequences_.emplace_back(planned_runs, *sets_, s, sinks);
     }
 
@@ -82,11 +82,11 @@ public:
         const auto n = static_cast<std::int64_t>(sequences.size());
         bool has_room = sets_->is_complete();
         for (const Sequence s : sequences) has_room = has_room && unchecked(s).runs.has_room(runs_for(n));
-        if (!has_room) reserve_each(sequences, [](const PositionRuns&) { return std::int64_t{0}; });
+        if (!has_room) reserve_each(sequences, nullptr);
     }
 
     /// Takes n free cells; see `CellPool::take`. `enter` names their owner.
-    void take(std::int32_t n, std::vector<Cell>& taken) { pool_.take(n, taken); }
+    void take(std::int32_t n, ReservedList<Cell>& taken) { pool_.take(n, taken); }
 
     /// The sequence's tokens at [position, position + n) lie in the taken cells [cell, cell + n). Needs room in its
     /// runs.
@@ -100,10 +100,9 @@ public:
 
     /// The same for tokens at positions[i] in cells[i]. Neighbouring positions in neighbouring cells are entered at
     /// once.
-    static void enter(SequenceRecord& r, std::span<const Position> positions, std::span<const Cell> cells) {
-        for (std::size_t first = 0, i = 0; i < positions.size(); first = i) {
-            for (++i; i < positions.size() && positions[i] == positions[i - 1] + 1 && cells[i] == cells[i - 1] + 1;)
-                ++i;
+    static void enter(SequenceRecord& r, const Position* positions, const Cell* cells, std::size_t tokens) {
+        for (std::size_t first = 0, i = 0; i < tokens; first = i) {
+            for (++i; i < tokens && positions[i] == positions[i - 1] + 1 && cells[i] == cells[i - 1] + 1;) ++i;
             enter(r, positions[first], cells[first], static_cast<std::int32_t>(i - first));
         }
     }
@@ -196,9 +195,9 @@ public:
         });
     }
 
-    /// Decides whether positions [begin, end) of s can be removed and the gap closed, and reserves room for it.
-    /// `delta`: by how many positions keys are rotated.
-    Result<Removal> prepare_remove(Sequence s, Position begin, Position end, MovedKeys keys, std::int32_t delta) {
+    /// Checks positions [begin, end) of s, which are to be removed. `delta`: by how many positions keys are rotated if
+    /// there is a gap to close; then `prepare_gap` follows.
+    Removal prepare_remove(Sequence s, Position begin, Position end, MovedKeys keys, std::int32_t delta) {
         CELLAR_EXPECTS(begin.value >= 0 && begin <= end, "remove: positions [", begin, ", ", end,
                        "), expected 0 <= begin <= end");
         PositionRuns& runs = record(s).runs;
@@ -208,10 +207,17 @@ public:
         if (runs.last() < end) {
             removal.end = to_end;
             runs.reserve(1);
-            return removal;
         }
-        if (keys == MovedKeys::refused) return Reason::cannot_shift;
-        if (keys == MovedKeys::rotated) {
+        return removal;
+    }
+
+    /// Decides whether the gap can be closed, and reserves room for it.
+    Result<void> prepare_gap(Removal& removal) {
+        PositionRuns& runs = unchecked(removal.sequence).runs;
+        const Position begin = removal.begin;
+        const Position end = removal.end;
+        if (removal.keys == MovedKeys::refused) return Reason::cannot_shift;
+        if (removal.keys == MovedKeys::rotated) {
             removal.copies = count_shared(runs, end, to_end);
             removal.rotated = count_tokens(runs, end, to_end);
         }
@@ -222,19 +228,15 @@ public:
         const std::int64_t most = runs.runs() + 2 * std::int64_t{removal.copies} + 1;
         removal.reserve(most);
         runs.reserve(removal.copies == 0 ? 1 : most);
-        return removal;
+        return {};
     }
 
-    /// Fills in the removal's plan: the cells to copy and the keys to rotate.
-    void finish_remove(Removal& removal) noexcept {
-        SequenceRecord& r = unchecked(removal.sequence);
-        if (removal.begin == removal.end) return;
-        if (removal.end == to_end) {
-            forget(r, removal.begin, to_end);
-        } else {
-            close_gap(r, removal);
-        }
+    /// Without a gap.
+    void finish_remove(const Removal& removal) noexcept {
+        if (removal.begin != removal.end) forget(unchecked(removal.sequence), removal.begin, to_end);
     }
+    /// Fills in the removal's plan: the cells to copy and the keys to rotate.
+    void finish_gap(Removal& removal) noexcept { close_gap(unchecked(removal.sequence), removal); }
 
     /// The fewest moves that bring the n cells in use to [0, n). All targets are free cells, so until `finish` the
     /// moves may be carried out partly, or more than once, without harm.
@@ -248,7 +250,7 @@ public:
     /// The same, and afterwards `prepare_tokens` of these sequences is done.
     Defragmentation prepare_defragment(IdSpan<Sequence> sequences) {
         Defragmentation defragmentation = prepare_defragment();
-        reserve_each(sequences, [&](const PositionRuns& runs) { return defragmentation.max_splits(runs); });
+        reserve_each(sequences, &defragmentation);
         return defragmentation;
     }
 
@@ -277,10 +279,9 @@ private:
     // The runs that n tokens can add to a sequence.
     static std::int64_t runs_for(std::int64_t n) { return 2 * n + 1; }
 
-    // The same as prepare_tokens, with no more room for a sequence than its own tokens need. The runs of a sequence
-    // become up to `splits(runs)` more before.
-    template <class Splits>
-    void reserve_each(IdSpan<Sequence> sequences, Splits splits) {
+    // The same as prepare_tokens, with no more room for a sequence than its own tokens need. `before`: null, or the
+    // moves that are carried out first.
+    void reserve_each(IdSpan<Sequence> sequences, const Defragmentation* before) {
         const struct Count {
             ~Count() { // also if there is no memory
                 for (const Sequence s : sequences) tokens[s.value] = 0;
@@ -295,7 +296,7 @@ private:
             const std::int32_t tokens = std::exchange(tokens_in_batch_[s.value], 0);
             if (tokens == 0) continue; // not its first mention
             SequenceRecord& r = unchecked(s);
-            const std::int64_t more = splits(r.runs);
+            const std::int64_t more = before == nullptr ? 0 : before->max_splits(r.runs);
             r.runs.reserve(runs_for(tokens) + more);
             const CellSet& set = r.visible.cells();
             blocks += sets_->max_blocks(r.runs.tokens(), r.runs.runs() + more) - set.block_count();
@@ -317,7 +318,7 @@ private:
             for_each_word(r, from, to, [&](std::int64_t at, Word cells) { pool_.give_word(at, cells); });
             r.visible.reset();
         } else {
-            for_each_word(r, from, to, [&](std::int64_t at, Word cells) { disown(r, at, cells); });
+            r.runs.for_each_word(from, to, [&](std::int64_t at, Word cells) { disown(r, at, cells); });
         }
     }
 
@@ -389,7 +390,7 @@ private:
     CellPool pool_;
     KeptTable snapshots_;
     std::unique_ptr<CellSetMemory> sets_; // at a fixed address, for the records
-    std::vector<SequenceRecord> sequences_;
+    ReservedList<SequenceRecord> sequences_;
     bool moved_in_place_ = false;               // a cell may have another position in a snapshot than in a sequence
     ZeroedArray<std::int32_t> tokens_in_batch_; // scratch memory of reserve_each
 };

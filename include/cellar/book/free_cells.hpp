@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <cellar/base/zeroed.hpp>
 #include <cellar/book/words.hpp>
 
 #include <algorithm>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <vector>
 
 namespace cellar::detail {
 
@@ -22,10 +22,7 @@ constexpr std::int64_t leaves_for(Cell cells) {
 class FreeCells {
 public:
     /// All cells are free.
-    explicit FreeCells(Cell cells)
-        : leaves_{leaves_for(cells)},
-          words_(static_cast<std::size_t>(leaves_)),
-          nodes_(static_cast<std::size_t>(2 * leaves_)) {
+    explicit FreeCells(Cell cells) : leaves_{leaves_for(cells)}, words_{leaves_}, nodes_{2 * leaves_} {
         give(0, cells);
     }
 
@@ -37,7 +34,8 @@ public:
         if (touched_last_ < touched_first_) return nodes_[1].longest;
         std::int32_t longest = 0;
         std::int32_t run = 0;
-        for (const Word free : words_) {
+        for (std::int64_t at = 0; at < leaves_; ++at) {
+            const Word free = word(at);
             if (free == ~Word{0}) {
                 run += 64;
             } else {
@@ -121,8 +119,8 @@ public:
 
     /// Makes [0, used) used and [used, cells) free. O(cells / 64).
     void pack(Cell used, Cell cells) {
-        std::fill(words_.begin(), words_.end(), Word{0});
-        std::fill(nodes_.begin(), nodes_.end(), Node{});
+        std::fill_n(words_.data(), words_.size(), Word{0});
+        std::fill_n(nodes_.data(), nodes_.size(), Node{});
         count_ = 0;
         lowest_word_ = 0;
         give(used, cells - used);
@@ -202,14 +200,14 @@ private:
         }
     }
 
-    Word& word(std::int64_t at) { return words_[static_cast<std::size_t>(at)]; }
-    const Word& word(std::int64_t at) const { return words_[static_cast<std::size_t>(at)]; }
-    Node& nodes_at(std::int64_t node) { return nodes_[static_cast<std::size_t>(node)]; }
-    const Node& nodes_at(std::int64_t node) const { return nodes_[static_cast<std::size_t>(node)]; }
+    Word& word(std::int64_t at) { return words_[at]; }
+    const Word& word(std::int64_t at) const { return words_[at]; }
+    Node& nodes_at(std::int64_t node) { return nodes_[node]; }
+    const Node& nodes_at(std::int64_t node) const { return nodes_[node]; }
 
     std::int64_t leaves_;
-    std::vector<Word> words_;
-    std::vector<Node> nodes_; // a heap: node k has the children 2k and 2k + 1, the leaves stand at leaves_
+    ZeroedArray<Word> words_;
+    ZeroedArray<Node> nodes_; // a heap: node k has the children 2k and 2k + 1, the leaves stand at leaves_
     std::int32_t count_ = 0;
     std::int64_t lowest_word_ = 0; // no word below has a free cell
     // The words that changed since the tree was updated.

@@ -30,8 +30,8 @@ public:
     Cell cells() const { return pool_.cells(); }
 
     /// The snapshots that own cells in place.
-    std::span<KeptCells* const> in_place() const { return in_place_.all(); }
-    std::span<KeptCells* const> paged_out() const { return paged_out_.all(); }
+    const std::vector<KeptCells*>& in_place() const { return in_place_.all(); }
+    const std::vector<KeptCells*>& paged_out() const { return paged_out_.all(); }
 
     /// For what `runs` have at positions [from, to). O(runs).
     KeptCellsPointer prepare(const PositionRuns& runs, Position from, Position to, bool is_window) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cellar/base/plan.hpp>
+#include <cellar/base/reserved_list.hpp>
 #include <cellar/base/zeroed.hpp>
 #include <cellar/book/words.hpp>
 
@@ -9,7 +10,6 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <span>
 #include <vector>
 
 namespace cellar::detail {
@@ -58,7 +58,7 @@ public:
     }
 
     /// The counts of moved cells go to the cells they move to, which have no owner.
-    void transfer(std::span<const Move> moves) {
+    void transfer(const std::vector<Move>& moves) {
         for (ZeroedArray<Word>& plane : planes_)
             for (const Move& move : moves) transfer(plane.data(), move);
     }
@@ -111,7 +111,7 @@ private:
         }
     }
 
-    std::vector<ZeroedArray<Word>> planes_;
+    ReservedList<ZeroedArray<Word>> planes_{64}; // as many as a count can have bits
 };
 
 } // namespace cellar::detail

@@ -78,21 +78,8 @@ public:
     /// word are joined into one call.
     template <class Visit>
     void for_each_word(Position from, Position to, Visit visit) const {
-        std::int64_t word = 0;
-        Word cells = 0;
-        const auto add = [&](std::int64_t at, Word more) {
-            if (at != word) {
-                if (cells != 0) visit(word, cells);
-                word = at;
-                cells = 0;
-            }
-            cells |= more;
-        };
-        for_each(from, to, [&](Position, Cell cell, std::int32_t n) {
-            if (n == 1) return add(word_of(cell), Word{1} << bit_of(cell));
-            visit_words(cell, n, add);
-        });
-        if (cells != 0) visit(word, cells);
+        Words words{*this, from, to};
+        for (CellsOfWord next = words.next(); next.cells != 0; next = words.next()) visit(next.at, next.cells);
     }
 
     /// Forgets all tokens at positions [from, to). Needs room for one more run.
@@ -222,6 +209,53 @@ public:
 
 private:
     using Run = PositionRun;
+
+    // Goes through the cells at positions [from, to) a word at a time. Its work is not inlined, because it has many
+    // callers.
+    class Words {
+    public:
+        Words(const PositionRuns& runs, Position from, Position to)
+            : run_{runs.runs_.begin() + runs.first_ending_at(from.value)},
+              end_{runs.runs_.begin() + runs.runs()},
+              from_{from.value},
+              to_{to.value} {}
+
+        // No cells: there are no more.
+        [[gnu::noinline]] CellsOfWord next() {
+            CellsOfWord word;
+            while (count_ > 0 || next_run()) {
+                if (word.cells != 0 && word.at != word_of(cell_)) break;
+                word.at = word_of(cell_);
+                const auto room = static_cast<std::int32_t>(word_bits - bit_of(cell_));
+                const std::int32_t n = std::min(count_, room);
+                word.cells |= bit_range(bit_of(cell_), n);
+                cell_ += n;
+                count_ -= n;
+            }
+            return word;
+        }
+
+    private:
+        bool next_run() {
+            for (; run_ != end_ && run_->position < to_; ++run_) {
+                const std::int32_t skipped = std::max(from_ - run_->position, 0);
+                cell_ = run_->cell + skipped;
+                count_ = std::min(run_->count, to_ - run_->position) - skipped;
+                if (count_ > 0) {
+                    ++run_;
+                    return true;
+                }
+            }
+            return false;
+        }
+
+        const Run* run_;
+        const Run* end_;
+        std::int32_t from_;
+        std::int32_t to_;
+        Cell cell_ = 0; // of the run before run_, not visited yet
+        std::int32_t count_ = 0;
+    };
 
     // Forgetting the oldest positions does not update the later runs, so their `covered_from` may reach into positions
     // that were forgotten: between the sinks and `forgotten_` there are no tokens.

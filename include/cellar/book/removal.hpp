@@ -32,6 +32,9 @@ struct Removal {
         plan.moves.reserve(static_cast<std::size_t>(copies));
     }
 
+    /// True if tokens move.
+    bool closes_gap() const { return begin != end && end != to_end; }
+
     Sequence sequence{};
     Position begin{};
     Position end{}; ///< `begin`: there is nothing to remove; `to_end`: no token moves

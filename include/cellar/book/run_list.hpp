@@ -66,7 +66,7 @@ public:
         if (n == 1 || before(all[n - 2])) return n - 1;
         if (!before(all[0])) return 0;
         if (!before(all[1])) return 1;
-        return std::partition_point(all + 2, all + n - 2, before) - all;
+        return search(before);
     }
 
     /// Inserts n runs of unspecified value before run `at`.
@@ -93,6 +93,11 @@ public:
     }
 
 private:
+    template <class Before>
+    [[gnu::noinline]] std::int64_t search(Before before) const {
+        return std::partition_point(begin_ + 2, end_ - 2, before) - begin_;
+    }
+
     void reallocate(std::int64_t room) {
         // Not initialised, so that memory is committed only for sequences in use.
         std::unique_ptr<Run[]> larger{new Run[static_cast<std::size_t>(room)]};

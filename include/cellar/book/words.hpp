@@ -31,16 +31,25 @@ constexpr std::int64_t bit_of(std::int64_t index) {
     return index & 63;
 }
 
+/// Some of the cells of word `at`.
+struct CellsOfWord {
+    std::int64_t at = 0;
+    Word cells = 0;
+};
+
 /// Calls `visit(word, bits)` for every word that [first, first + count) touches, in order.
 template <class Visit>
 constexpr void visit_words(Cell first, std::int32_t count, Visit visit) {
     if (count <= 0) return;
     const std::int64_t last = std::int64_t{first} + count - 1;
     std::int64_t at = word_of(first);
-    if (at == word_of(last)) return visit(at, bit_range(bit_of(first), count));
-    visit(at, ~Word{0} << bit_of(first));
-    while (++at < word_of(last)) visit(at, ~Word{0});
-    visit(at, ~Word{0} >> (word_bits - 1 - bit_of(last)));
+    // One call, because every caller's visit is inlined here.
+    for (Word bits = ~Word{0} << bit_of(first);; bits = ~Word{0}, ++at) {
+        const bool ends = at == word_of(last);
+        if (ends) bits &= ~Word{0} >> (word_bits - 1 - bit_of(last));
+        visit(at, bits);
+        if (ends) return;
+    }
 }
 
 /// The runs of ones in a bitmap, or of zeros, in order. Finding one costs as many words as it spans.

@@ -221,11 +221,9 @@ public:
     void defragment(const std::source_location& where = std::source_location::current()) {
         const detail::Caller caller{where};
         state().expect_no_pass("defragment");
-        detail::CellTable& table = state().book.table();
-        const detail::Defragmentation defragmentation = table.prepare_defragment();
+        const detail::Defragmentation defragmentation = state().book.table().prepare_defragment();
         state().reserve_plan(defragmentation.cells(), 0);
-        state().carry_out(defragmentation.plan());
-        table.finish_defragment(defragmentation);
+        make_room(defragmentation);
     }
 
     /// Blocks until all enqueued work is done.
@@ -288,20 +286,25 @@ private:
         state().expect_no_pass("begin");
         if (const Result<void> prepared = state().book.prepare_open(batch); !prepared) return prepared.error();
         Begin begin{batch};
-        if (limits().placement == Placement::contiguous && state().book.is_too_scattered_for(batch.tokens())) {
-            begin.defragmentation = std::make_unique<const detail::Defragmentation>(
-                state().book.table().prepare_defragment(batch.sequences));
-            state().reserve_plan(begin.defragmentation->cells(), 0);
-        }
+        if (limits().placement == Placement::contiguous && state().book.is_too_scattered_for(batch.tokens()))
+            begin.defragmentation = prepare_room(batch);
         return begin;
+    }
+    // Not inlined into every call of `begin`.
+    [[gnu::noinline]] std::unique_ptr<const detail::Defragmentation> prepare_room(const Batch& batch) {
+        auto room =
+            std::make_unique<const detail::Defragmentation>(state().book.table().prepare_defragment(batch.sequences));
+        state().reserve_plan(room->cells(), 0);
+        return room;
+    }
+    [[gnu::noinline]] void make_room(const detail::Defragmentation& defragmentation) {
+        state().carry_out(defragmentation.plan());
+        state().book.table().finish_defragment(defragmentation);
     }
     // A backend may throw while it moves cells.
     Pass finish(Begin&& begin) {
         auto& book = state().book;
-        if (begin.defragmentation) {
-            state().carry_out(begin.defragmentation->plan());
-            book.table().finish_defragment(*begin.defragmentation);
-        }
+        if (begin.defragmentation) make_room(*begin.defragmentation);
         book.open(begin.batch);
         return MemoryAccess::make<Pass>(state(), begin.batch.tokens(), book.pass().history, false);
     }
@@ -331,8 +334,15 @@ private:
     }
     Result<detail::Removal> prepare_remove(Sequence s, Position begin, Position end, detail::MovedKeys keys,
                                            std::int32_t delta) {
-        Result<detail::Removal> removal = state().book.table().prepare_remove(s, begin, end, keys, delta);
-        if (removal) state().reserve_plan(removal->copies, removal->rotated);
+        detail::Removal removal = state().book.table().prepare_remove(s, begin, end, keys, delta);
+        if (removal.closes_gap()) {
+            if constexpr (Shift::possible) {
+                if (const Result<void> can = state().book.table().prepare_gap(removal); !can) return can.error();
+                state().reserve_plan(removal.copies, removal.rotated);
+            } else {
+                return Reason::cannot_shift;
+            }
+        }
         return removal;
     }
     Result<void> remove(Result<detail::Removal> prepared) {
@@ -341,8 +351,11 @@ private:
         return {};
     }
     void finish(detail::Removal&& removal) noexcept {
-        state().book.table().finish_remove(removal);
-        state().carry_out(removal.plan);
+        if (!removal.closes_gap()) return state().book.table().finish_remove(removal);
+        if constexpr (Shift::possible) {
+            state().book.table().finish_gap(removal);
+            state().carry_out(removal.plan);
+        }
     }
 
     auto prepare_snapshot(Sequence s, Position from, Position to,

@@ -45,7 +45,8 @@ public:
 
     /// The cell of each token; empty for a reserved pass.
     std::span<const Cell> cells() const {
-        return state().pass_reserved ? std::span<const Cell>{} : std::span<const Cell>{state().book.pass().cells};
+        if (state().pass_reserved) return {};
+        return {state().book.pass().cells.data(), state().book.pass().cells.size()};
     }
 
     /// Enqueues: stores the batch's keys [tokens, kv_heads, key_dim] and values [tokens, kv_heads, value_dim], which

@@ -68,7 +68,7 @@ public:
         if (!s.visible.known) s.find_visible();
         const auto i = static_cast<std::size_t>(token);
         const std::size_t begin = i == 0 ? 0 : s.visible.ends[i - 1];
-        return std::span{s.visible.runs}.subspan(begin, s.visible.ends[i] - begin);
+        return {s.visible.runs.data() + begin, s.visible.ends[i] - begin};
     }
 
     /// The mask [tokens, history]. Of float or half: 0 where visible, -infinity where hidden. Of bool: true where

@@ -1,9 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include <string>
+#include <cellar/base/contract.hpp>
+
+#include <cstddef>
+#include <cstdio>
+#include <string_view>
 
 namespace cellar::detail {
+
+/// A text that needs no memory of its own.
+struct LayerText {
+    char text[96];
+    int size;
+
+    operator MessagePart() const { return std::string_view{text, static_cast<std::size_t>(size)}; }
+};
 
 /// How messages name a layer: by its number, or, in a member of a hybrid, by its number in the model as well.
 struct LayerName {
@@ -11,11 +23,17 @@ struct LayerName {
     int own = -1;    ///< the layer of the member that is visited
     int model = -1;  ///< the same layer, counted in the model
 
-    std::string operator()(int layer) const {
-        const std::string number = "layer " + std::to_string(layer);
-        if (member < 0) return number;
-        const std::string of_member = number + " of member " + std::to_string(member);
-        return layer == own ? "layer " + std::to_string(model) + " of the model (" + of_member + ")" : of_member;
+    [[gnu::cold, gnu::noinline]] LayerText operator()(int layer) const {
+        LayerText name;
+        const auto print = [&](auto... parts) { name.size = std::snprintf(name.text, sizeof(name.text), parts...); };
+        if (member < 0) {
+            print("layer %d", layer);
+        } else if (layer == own) {
+            print("layer %d of the model (layer %d of member %d)", model, layer, member);
+        } else {
+            print("layer %d of member %d", layer, member);
+        }
+        return name;
     }
 };
 

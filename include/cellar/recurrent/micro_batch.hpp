@@ -3,12 +3,12 @@
 
 #include <cellar/base/contract.hpp>
 #include <cellar/base/ids.hpp>
+#include <cellar/base/reserved_list.hpp>
 #include <cellar/base/slot_copy.hpp>
 
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <vector>
 
 namespace cellar {
 
@@ -18,13 +18,22 @@ class MicroBatches;
 
 /// One entry for each sequence of each micro-batch.
 struct MicroBatchLists {
-    std::vector<Sequence> sequences;
-    std::vector<std::int32_t> first_token;
-    std::vector<Slot> sources;
-    std::vector<Slot> targets;
-    std::vector<SlotCopy> fetches;    ///< from the sources to rows 0, 1, ...
-    std::vector<SlotCopy> stores;     ///< from those rows to the targets
-    std::vector<std::int32_t> tokens; ///< indices into the batch, sequence by sequence
+    ReservedList<Sequence> sequences;
+    ReservedList<std::int32_t> first_token;
+    ReservedList<Slot> sources;
+    ReservedList<Slot> targets;
+    ReservedList<SlotCopy> fetches;    ///< from the sources to rows 0, 1, ...
+    ReservedList<SlotCopy> stores;     ///< from those rows to the targets
+    ReservedList<std::int32_t> tokens; ///< indices into the batch, sequence by sequence
+
+    explicit MicroBatchLists(std::size_t batch)
+        : sequences{batch},
+          first_token{batch},
+          sources{batch},
+          targets{batch},
+          fetches{batch},
+          stores{batch},
+          tokens{batch} {}
 
     void add(Sequence sequence, std::int32_t first, Slot source, Slot target, std::int32_t row) {
         sequences.push_back(sequence);
@@ -54,8 +63,7 @@ public:
 
     /// The tokens of the i-th sequence, as indices into the batch, by ascending position.
     std::span<const std::int32_t> tokens(std::int32_t i) const {
-        const auto first = static_cast<std::size_t>(lists_->first_token[entry(i)]);
-        return std::span{lists_->tokens}.subspan(first, static_cast<std::size_t>(length_));
+        return {lists_->tokens.data() + lists_->first_token[entry(i)], static_cast<std::size_t>(length_)};
     }
 
     /// The slot with each sequence's state before this micro-batch; a list in host memory. It may be the sequence's
@@ -78,8 +86,8 @@ private:
     }
 
     template <class T>
-    std::span<const T> own(const std::vector<T>& list) const {
-        return std::span{list}.subspan(static_cast<std::size_t>(first_), static_cast<std::size_t>(sequences_));
+    std::span<const T> own(const detail::ReservedList<T>& list) const {
+        return {list.data() + first_, static_cast<std::size_t>(sequences_)};
     }
 
     const detail::MicroBatchLists* lists_ = nullptr;

@@ -251,7 +251,8 @@ public:
     std::span<const KeptState> kept(Sequence s,
                                     const std::source_location& where = std::source_location::current()) const {
         const detail::Caller caller{where};
-        return table().states(s).all();
+        const std::vector<KeptState>& all = table().states(s).all();
+        return {all.data(), all.size()};
     }
 
     /// The current state of s. Asking for that of an empty sequence is a violation.

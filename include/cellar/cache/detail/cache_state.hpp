@@ -4,6 +4,7 @@
 #include <cellar/backend/backend.hpp>
 #include <cellar/base/contract.hpp>
 #include <cellar/base/plan.hpp>
+#include <cellar/base/reserved_list.hpp>
 #include <cellar/book/cache_book.hpp>
 #include <cellar/cache/cache_limits.hpp>
 #include <cellar/cache/cache_shape.hpp>
@@ -50,8 +51,8 @@ BookSize book_size(const CacheLimits& limits, const Window& resolved) {
 /// The cells that each token of a pass sees, as runs in the order of memory.
 struct VisibleRuns {
     std::vector<CellRange> runs;
-    std::vector<std::size_t> ends; ///< one for each token: the end of its runs
-    bool known = false;            ///< of the open pass
+    ReservedList<std::size_t> ends; ///< one for each token: the end of its runs
+    bool known = false;             ///< of the open pass
 };
 
 /// The layers that the open pass has put, a bit each.
@@ -170,9 +171,9 @@ struct CacheState {
     Shift shift;
     Backend backend;
     Book book;
-    std::vector<Store> stores;         // of the layers that have memory of their own
-    std::vector<int> owners;           // the indices of those layers
-    std::vector<std::size_t> store_of; // layer -> index into stores
+    ReservedList<Store> stores;         // of the layers that have memory of their own
+    ReservedList<int> owners;           // the indices of those layers
+    ReservedList<std::size_t> store_of; // layer -> index into stores
     MaskBuffer<Backend> mask;
     // Of the open pass. They are not in the pass, so that moving it is cheap.
     bool pass_open = false;
@@ -193,9 +194,12 @@ private:
           shift{std::move(the_shift)},
           backend{std::move(the_backend)},
           book{book_size(limits, window), window},
+          stores{static_cast<std::size_t>(shape.layers())},
+          owners{static_cast<std::size_t>(shape.layers())},
+          store_of{static_cast<std::size_t>(shape.layers())},
           mask{backend},
-          put{static_cast<std::size_t>(shape.layers())} {
-        stores.reserve(static_cast<std::size_t>(shape.layers()));
+          put{static_cast<std::size_t>(shape.layers())},
+          visible{{}, ReservedList<std::size_t>{static_cast<std::size_t>(limits.batch)}} {
         for (int layer = 0; layer < shape.layers(); ++layer) {
             const LayerShape& own = shape[layer];
             if (own.shares < 0) {
@@ -206,7 +210,6 @@ private:
             store_of.push_back(own.shares < 0 ? stores.size() - 1 : store_of[static_cast<std::size_t>(own.shares)]);
         }
         put = PutLayers{stores.size()};
-        visible.ends.reserve(static_cast<std::size_t>(limits.batch));
     }
 
     void check_shift(int layer) const {

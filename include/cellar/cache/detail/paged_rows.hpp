@@ -5,6 +5,7 @@
 #include <cellar/base/ids.hpp>
 #include <cellar/base/kept.hpp>
 #include <cellar/base/page_to.hpp>
+#include <cellar/base/reserved_list.hpp>
 #include <cellar/base/view.hpp>
 #include <cellar/base/zeroed.hpp>
 
@@ -17,7 +18,6 @@
 #include <tuple>
 #include <type_traits>
 #include <utility>
-#include <vector>
 
 namespace cellar::detail {
 
@@ -34,7 +34,7 @@ class PagedBlock {
 public:
     using Staging = std::optional<Buffer>;
 
-    PagedBlock(Backend& backend, std::vector<Store>& stores, std::int64_t tokens, PageTo to) : tokens_{tokens} {
+    PagedBlock(Backend& backend, ReservedList<Store>& stores, std::int64_t tokens, PageTo to) : tokens_{tokens} {
         for (Store& store : stores) {
             row_ += (store.*rows_of)().row();
             longest_row_ = std::max(longest_row_, (store.*rows_of)().row());
@@ -56,7 +56,7 @@ public:
     }
 
     /// Reads cells[i] of each layer into row i. Enqueues; blocks if the block is on the host and the cells are not.
-    void read(Backend& backend, std::vector<Store>& stores, std::span<const Cell> cells, Staging& staging) {
+    void read(Backend& backend, ReservedList<Store>& stores, std::span<const Cell> cells, Staging& staging) {
         const std::int64_t n = std::ssize(cells);
         for (Cursor cursor; cursor.store < stores.size();) {
             const std::int64_t first = cursor.block + cursor.token * (stores[cursor.store].*rows_of)().row();
@@ -72,7 +72,7 @@ public:
     }
 
     /// Writes the first rows of each layer to `cells`. Enqueues; blocks as `read` does.
-    void write(Backend& backend, std::vector<Store>& stores, std::span<const Cell> cells, Staging& staging) {
+    void write(Backend& backend, ReservedList<Store>& stores, std::span<const Cell> cells, Staging& staging) {
         const std::int64_t n = std::ssize(cells);
         for (Cursor cursor; cursor.store < stores.size();) {
             const Cursor begin = cursor;
@@ -98,7 +98,7 @@ public:
     bool is_on_host() const { return !on_backend_ || !WritesMasks<Backend>; }
 
     /// Where the rows of a layer begin: the one of stores[i].
-    std::int64_t begin_of(std::vector<Store>& stores, std::size_t i) const {
+    std::int64_t begin_of(ReservedList<Store>& stores, std::size_t i) const {
         std::int64_t begin = 0;
         for (std::size_t before = 0; before < i; ++before) begin += tokens_ * (stores[before].*rows_of)().row();
         return begin;
@@ -131,7 +131,7 @@ private:
     // Calls `visit(rows, part)` for the first n rows of each layer from the cursor on; with staging memory, only for
     // those that fit into it and are neighbours in the block. Returns the cursor behind them.
     template <class Visit>
-    Cursor for_each_part(std::vector<Store>& stores, std::int64_t n, Cursor cursor, const Staging& staging,
+    Cursor for_each_part(ReservedList<Store>& stores, std::int64_t n, Cursor cursor, const Staging& staging,
                          Visit visit) const {
         std::int64_t staged = 0;
         while (cursor.store < stores.size()) {
@@ -177,7 +177,7 @@ public:
     };
 
     /// Both at fixed addresses.
-    PagedRows(Backend& backend, std::vector<Store>& stores, std::int64_t tokens, PageTo to)
+    PagedRows(Backend& backend, ReservedList<Store>& stores, std::int64_t tokens, PageTo to)
         : backend_{backend},
           stores_{stores},
           blocks_{Keys{backend, stores, tokens, to}, Values{backend, stores, tokens, to}} {}
@@ -207,7 +207,7 @@ public:
 
 private:
     Backend& backend_;
-    std::vector<Store>& stores_;
+    ReservedList<Store>& stores_;
     std::tuple<Keys, Values> blocks_;
 };
 

@@ -3,14 +3,13 @@
 
 #include <cellar/base/batch.hpp>
 #include <cellar/base/ids.hpp>
+#include <cellar/base/reserved_list.hpp>
 #include <cellar/base/result.hpp>
 #include <cellar/base/slot_copy.hpp>
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <span>
-#include <vector>
 
 namespace cellar::detail {
 
@@ -38,18 +37,20 @@ struct BatchSequence {
 /// The tokens of a batch, grouped by sequence. Only the constructor allocates.
 class BatchSequences {
 public:
-    BatchSequences(std::int32_t sequences, std::int32_t batch) : index_of_(static_cast<std::size_t>(sequences), none) {
-        all_.reserve(static_cast<std::size_t>(std::min(sequences, batch)));
-        tokens_.reserve(static_cast<std::size_t>(batch));
-        positions_.reserve(static_cast<std::size_t>(batch));
+    BatchSequences(std::int32_t sequences, std::int32_t batch)
+        : all_{static_cast<std::size_t>(std::min(sequences, batch))},
+          index_of_{static_cast<std::size_t>(sequences)},
+          tokens_{static_cast<std::size_t>(batch)},
+          positions_{static_cast<std::size_t>(batch)} {
+        for (std::int32_t s = 0; s < sequences; ++s) index_of_.push_back(none);
     }
 
     /// In the order of their first tokens.
-    std::span<BatchSequence> all() { return all_; }
-    std::span<const BatchSequence> all() const { return all_; }
+    ReservedList<BatchSequence>& all() { return all_; }
+    const ReservedList<BatchSequence>& all() const { return all_; }
 
     /// Indices into the batch, sequence by sequence.
-    std::span<const std::int32_t> tokens() const { return tokens_; }
+    const ReservedList<std::int32_t>& tokens() const { return tokens_; }
 
     /// Groups a batch. Refuses with `not_next`, with no group, if the positions of a sequence do not continue from
     /// `next(sequence)` in ascending order without gaps.
@@ -89,7 +90,7 @@ public:
     /// How many of the sequence's tokens come before position p.
     std::int32_t tokens_before(const BatchSequence& s, Position p) const {
         if (s.next - s.from == s.tokens) return p - s.from; // one token at each position
-        const auto first = positions_.begin() + s.first_token;
+        const Position* const first = positions_.begin() + s.first_token;
         return static_cast<std::int32_t>(std::lower_bound(first, first + s.tokens, p) - first);
     }
 
@@ -134,10 +135,10 @@ private:
         }
     }
 
-    std::vector<BatchSequence> all_;
-    std::vector<std::int32_t> index_of_; // sequence -> index into all_
-    std::vector<std::int32_t> tokens_;   // indices into the batch, sequence by sequence
-    std::vector<Position> positions_;    // of those tokens
+    ReservedList<BatchSequence> all_;
+    ReservedList<std::int32_t> index_of_; // sequence -> index into all_
+    ReservedList<std::int32_t> tokens_;   // indices into the batch, sequence by sequence
+    ReservedList<Position> positions_;    // of those tokens
 };
 
 } // namespace cellar::detail

@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <span>
 #include <vector>
 
 namespace cellar::detail {
@@ -17,7 +16,7 @@ namespace cellar::detail {
 /// members that add states need room that was reserved.
 class KeptStates {
 public:
-    std::span<const KeptState> all() const { return states_; }
+    const std::vector<KeptState>& all() const { return states_; }
 
     /// The position of the next token; 0 if nothing is kept.
     Position next() const { return states_.empty() ? Position{0} : states_.back().next; }
@@ -65,7 +64,7 @@ public:
     /// Becomes a copy of `other` up to position `next`, sharing its slots.
     void assign(const KeptStates& other, Position next, SlotTable& slots) {
         truncate({-1}, slots);
-        for (const KeptState& state : other.all().first(other.count_up_to(next))) append(state, slots);
+        for (std::size_t i = 0, n = other.count_up_to(next); i < n; ++i) append(other.states_[i], slots);
     }
 
     /// Makes the current state a checkpoint.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <cellar/base/reserved_list.hpp>
 #include <cellar/base/slot_copy.hpp>
 #include <cellar/recurrent/detail/batch_sequences.hpp>
 #include <cellar/recurrent/micro_batch.hpp>
@@ -9,7 +10,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <vector>
 
 namespace cellar::detail {
 
@@ -19,28 +19,20 @@ namespace cellar::detail {
 /// constructor allocates.
 class MicroBatches {
 public:
-    MicroBatches(std::int32_t sequences, std::int32_t batch) {
-        const auto max = static_cast<std::size_t>(batch);
-        micro_batches_.reserve(max);
-        lists_.sequences.reserve(max);
-        lists_.first_token.reserve(max);
-        lists_.sources.reserve(max);
-        lists_.targets.reserve(max);
-        lists_.fetches.reserve(max);
-        lists_.stores.reserve(max);
-        lists_.tokens.reserve(max);
-        cursors_.reserve(static_cast<std::size_t>(std::min(sequences, batch)));
-    }
+    MicroBatches(std::int32_t sequences, std::int32_t batch)
+        : micro_batches_{static_cast<std::size_t>(batch)},
+          cursors_{static_cast<std::size_t>(std::min(sequences, batch))},
+          lists_{static_cast<std::size_t>(batch)} {}
     MicroBatches(const MicroBatches&) = delete; // micro-batches point to the lists
     MicroBatches& operator=(const MicroBatches&) = delete;
 
-    std::span<const MicroBatch> all() const { return micro_batches_; }
+    std::span<const MicroBatch> all() const { return {micro_batches_.data(), micro_batches_.size()}; }
 
-    void split(const BatchSequences& sequences, std::span<const KeptPoint> kept_points) {
+    void split(const BatchSequences& sequences, const KeptPoint* kept_points) {
         clear();
-        lists_.tokens.assign(sequences.tokens().begin(), sequences.tokens().end());
+        lists_.tokens.assign(sequences.tokens());
         for (const BatchSequence& s : sequences.all()) {
-            const KeptPoint* const own = kept_points.data() + s.first_kept_point;
+            const KeptPoint* const own = kept_points + s.first_kept_point;
             cursors_.push_back({&s, own, s.source == zero_slot ? own->slot : s.source, 0});
         }
         while (!cursors_.empty()) add_micro_batch();
@@ -83,11 +75,13 @@ private:
             if (c.done == c.next_kept->tokens) ++c.next_kept;
         }
         micro_batches_.push_back(micro_batch);
-        std::erase_if(cursors_, [](const Cursor& c) { return c.done == c.sequence->tokens; });
+        const Cursor* const rest = std::remove_if(cursors_.begin(), cursors_.end(),
+                                                  [](const Cursor& c) { return c.done == c.sequence->tokens; });
+        cursors_.resize(static_cast<std::size_t>(rest - cursors_.begin()));
     }
 
-    std::vector<MicroBatch> micro_batches_;
-    std::vector<Cursor> cursors_;
+    ReservedList<MicroBatch> micro_batches_;
+    ReservedList<Cursor> cursors_;
     MicroBatchLists lists_;
 };
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <cellar/base/reserved_list.hpp>
 #include <cellar/base/slot_copy.hpp>
 #include <cellar/recurrent/kept_state.hpp>
 
 #include <cstddef>
 #include <cstdint>
-#include <vector>
 
 namespace cellar::detail {
 
@@ -14,8 +14,8 @@ namespace cellar::detail {
 /// it or gives it back. Only the constructor allocates.
 class SlotTable {
 public:
-    explicit SlotTable(Slot slots) : records_(static_cast<std::size_t>(slots)) {
-        free_.reserve(records_.size());
+    explicit SlotTable(Slot slots) : records_{static_cast<std::size_t>(slots)}, free_{static_cast<std::size_t>(slots)} {
+        records_.resize(static_cast<std::size_t>(slots));
         for (Slot slot = slots; slot-- > 0;) free_.push_back(slot);
     }
 
@@ -76,8 +76,8 @@ private:
     Record& record(Slot slot) { return records_[static_cast<std::size_t>(slot)]; }
     const Record& record(Slot slot) const { return records_[static_cast<std::size_t>(slot)]; }
 
-    std::vector<Record> records_;
-    std::vector<Slot> free_; // a stack
+    ReservedList<Record> records_;
+    ReservedList<Slot> free_; // a stack
     Slot checkpoints_ = 0;
     std::int64_t clock_ = 0;
 };

@@ -5,6 +5,7 @@
 #include <cellar/base/contract.hpp>
 #include <cellar/base/expect_batch.hpp>
 #include <cellar/base/ids.hpp>
+#include <cellar/base/reserved_list.hpp>
 #include <cellar/base/result.hpp>
 #include <cellar/base/slot_copy.hpp>
 #include <cellar/recurrent/detail/batch_sequences.hpp>
@@ -17,7 +18,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <vector>
 
 namespace cellar::detail {
 
@@ -37,10 +37,9 @@ public:
     explicit StateBook(const StateLimits& limits)
         : table_{limits, count_slots(limits)},
           batch_sequences_{limits.sequences, limits.batch},
-          micro_batches_{limits.sequences, limits.batch} {
-        kept_points_.reserve(static_cast<std::size_t>(limits.batch));
-        starts_.reserve(static_cast<std::size_t>(std::min(limits.sequences, limits.batch)));
-    }
+          micro_batches_{limits.sequences, limits.batch},
+          kept_points_{static_cast<std::size_t>(limits.batch)},
+          starts_{static_cast<std::size_t>(std::min(limits.sequences, limits.batch))} {}
 
     const StateLimits& limits() const { return table_.limits(); }
     const StateTable& table() const { return table_; }
@@ -50,7 +49,7 @@ public:
 
     /// Where sequences without a state start: copies from `start_source` to their slots, before the open pass reads
     /// them.
-    std::span<const SlotCopy> starts() const { return starts_; }
+    std::span<const SlotCopy> starts() const { return {starts_.data(), starts_.size()}; }
     void set_start_source(Slot source) { start_source_ = source; }
 
     /// Checks whether a pass can be opened for this batch, and reserves room for it.
@@ -75,14 +74,14 @@ public:
         for (BatchSequence& s : batch_sequences_.all()) add_kept_points(s);
         for (KeptPoint& point : kept_points_) point.slot = table_.slots().take();
         for (BatchSequence& s : batch_sequences_.all()) {
-            const auto states = table_.states(s.sequence).all();
+            const auto& states = table_.states(s.sequence).all();
             if (states.empty()) {
-                starts_.push_back({start_source_, kept_points_of(s).front().slot});
+                starts_.push_back({start_source_, kept_points_of(s)->slot});
             } else {
                 s.source = states.back().slot;
             }
         }
-        micro_batches_.split(batch_sequences_, kept_points_);
+        micro_batches_.split(batch_sequences_, kept_points_.data());
     }
 
     /// Opens a pass of `tokens` tokens, spread over all sequences, that keeps nothing. Its states lie in free slots.
@@ -94,7 +93,7 @@ public:
             s.kept_points = 1;
             kept_points_.push_back({s.next, s.tokens, table_.slots().take(), false});
         }
-        micro_batches_.split(batch_sequences_, kept_points_);
+        micro_batches_.split(batch_sequences_, kept_points_.data());
     }
 
     void commit() noexcept {
@@ -128,9 +127,8 @@ private:
     }
 
     bool is_equal() const {
-        const auto all = batch_sequences_.all();
-        return std::all_of(all.begin(), all.end(),
-                           [&](const BatchSequence& s) { return s.tokens == all.front().tokens; });
+        const auto& all = batch_sequences_.all();
+        return std::all_of(all.begin(), all.end(), [&](const BatchSequence& s) { return s.tokens == all[0].tokens; });
     }
 
     /// Chooses as many of the wanted checkpoints as there is room for: in turn, each sequence's newest one not chosen
@@ -169,10 +167,8 @@ private:
         return p.value >= s.oldest_checkpoint && table_.wanted_up_to(s.sequence, p) == p;
     }
 
-    std::span<const KeptPoint> kept_points_of(const BatchSequence& s) const {
-        return std::span{kept_points_}.subspan(static_cast<std::size_t>(s.first_kept_point),
-                                               static_cast<std::size_t>(s.kept_points));
-    }
+    // s.kept_points of them.
+    const KeptPoint* kept_points_of(const BatchSequence& s) const { return kept_points_.data() + s.first_kept_point; }
 
     bool has_checkpoint() const {
         return std::any_of(kept_points_.begin(), kept_points_.end(),
@@ -189,8 +185,8 @@ private:
     StateTable table_;
     BatchSequences batch_sequences_;
     MicroBatches micro_batches_;
-    std::vector<KeptPoint> kept_points_; // sequence by sequence, in ascending order
-    std::vector<SlotCopy> starts_;
+    ReservedList<KeptPoint> kept_points_; // sequence by sequence, in ascending order
+    ReservedList<SlotCopy> starts_;
     Slot start_source_ = zero_slot;
 };
 

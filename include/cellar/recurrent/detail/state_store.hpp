@@ -230,7 +230,7 @@ private:
     }
 
     static std::span<const SlotRows> of_layer(const std::vector<SlotRows>& rows, int layer) {
-        return std::span{rows}.subspan(static_cast<std::size_t>(layer) * count, count);
+        return {rows.data() + static_cast<std::size_t>(layer) * count, count};
     }
 
     Slot slots_;

@@ -17,7 +17,6 @@
 #include <cstdint>
 #include <iterator>
 #include <memory>
-#include <span>
 #include <utility>
 #include <vector>
 
@@ -152,8 +151,8 @@ public:
     }
 
     /// The states that snapshots own in place.
-    std::span<KeptSlot* const> snapshots() const { return snapshots_.all(); }
-    std::span<KeptSlot* const> paged_out() const { return paged_out_.all(); }
+    const std::vector<KeptSlot*>& snapshots() const { return snapshots_.all(); }
+    const std::vector<KeptSlot*>& paged_out() const { return paged_out_.all(); }
 
     /// s gives up its states and shares the kept one; if that is paged out, it gets a slot for it, which is returned.
     /// `prepare_restore` reserves room for it.
@@ -201,11 +200,11 @@ public:
     void reserve(Sequence s, std::int32_t more) { record(s).states.reserve(static_cast<std::size_t>(more)); }
 
     /// Keeps the states of a pass, in room that was reserved, and forgets those that fell out of the rollback.
-    void advance(const BatchSequence& s, std::span<const KeptPoint> kept_points) {
+    void advance(const BatchSequence& s, const KeptPoint* kept_points) {
         Record& r = record(s.sequence);
         r.states.forget_passing(s.from - limits_.rollback, s.next - limits_.rollback, slots_);
-        for (const KeptPoint& point : kept_points)
-            r.states.append({point.next, point.slot, point.is_checkpoint}, slots_);
+        for (const KeptPoint* point = kept_points; point != kept_points + s.kept_points; ++point)
+            r.states.append({point->next, point->slot, point->is_checkpoint}, slots_);
         const auto reached = std::upper_bound(r.scheduled.begin(), r.scheduled.end(), s.next);
         r.scheduled.erase(r.scheduled.begin(), reached);
     }
