@@ -78,8 +78,8 @@ public:
     /// word are joined into one call.
     template <class Visit>
     void for_each_word(Position from, Position to, Visit visit) const {
-        Words words{*this, from, to};
-        for (CellsOfWord next = words.next(); next.cells != 0; next = words.next()) visit(next.at, next.cells);
+        for (Words words{*this, from, to}; words.has_more();)
+            if (const CellsOfWord next = words.next(); next.cells != 0) visit(next.at, next.cells);
     }
 
     /// Forgets all tokens at positions [from, to). Needs room for one more run.
@@ -220,7 +220,9 @@ private:
               from_{from.value},
               to_{to.value} {}
 
-        // No cells: there are no more.
+        bool has_more() const { return count_ > 0 || (run_ != end_ && run_->position < to_); }
+
+        // No cells: there are no more after all.
         [[gnu::noinline]] CellsOfWord next() {
             CellsOfWord word;
             while (count_ > 0 || next_run()) {
