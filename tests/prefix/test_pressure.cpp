@@ -212,6 +212,17 @@ TEST_CASE("tokens for each byte: a prefix is worth more when a shorter one is gi
     CHECK(tree.match(numbers(0, 14)) == PrefixMatch{10, 10});
 }
 
+TEST_CASE("tokens for each byte: what is left of a chat is worth all of its tokens") {
+    toy::Recurrent memory = recurrent(3);
+    PrefixTree tree{memory, {.usefulness = tokens_for_each_byte}};
+    insert(tree, {numbers(0, 3), numbers(0, 8), numbers(100, 6)}); // worth 3, 5 and 6
+    CHECK(tree.evict());
+    CHECK(tree.match(numbers(0, 3)) == PrefixMatch{0, 3});
+    CHECK(tree.evict()); // the second is worth 8 by now
+    CHECK(tree.match(numbers(0, 8)) == PrefixMatch{8, 8});
+    CHECK(tree.match(numbers(100, 6)) == PrefixMatch{0, 0});
+}
+
 TEST_CASE("usefulness is weighed by what is known of a prefix") {
     static std::vector<PrefixUse> asked;
     const Usefulness record = [](const PrefixUse& use) {
