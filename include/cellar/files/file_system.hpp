@@ -30,7 +30,7 @@ concept WritesFiles = requires(S s, typename S::Handle& file, const std::filesys
     { s.close(file) } -> std::same_as<int>;
     /// Replaces `path` in one step.
     { s.rename(path, path) } -> std::same_as<int>;
-    /// Returns when the names in the folder of `path` will survive a loss of power.
+    /// Returns when the names in the folder `path` will survive a loss of power.
     { s.sync_folder(path) } -> std::same_as<int>;
     s.remove(path);
 };

@@ -63,8 +63,7 @@ public:
 
     int sync_folder(const std::filesystem::path& path) {
         Handle folder;
-        const std::filesystem::path parent = path.parent_path();
-        if (const int error = open_as(parent.empty() ? "." : parent, O_RDONLY | O_DIRECTORY, 0, folder)) return error;
+        if (const int error = open_as(path, O_RDONLY | O_DIRECTORY, 0, folder)) return error;
         const int error = sync(folder);
         close(folder);
         return error == EINVAL ? 0 : error; // some file systems cannot sync a folder

@@ -33,9 +33,13 @@ inline std::uint64_t unlikely_number() {
 template <class Files>
 class UnfinishedFile {
 public:
-    UnfinishedFile(std::filesystem::path path, Files files) : path_{std::move(path)}, files_{std::move(files)} {}
+    UnfinishedFile(std::filesystem::path path, Files files)
+        : path_{std::move(path)},
+          folder_{path_.has_parent_path() ? path_.parent_path() : std::filesystem::path{"."}},
+          files_{std::move(files)} {}
     UnfinishedFile(UnfinishedFile&& other) noexcept
         : path_{std::move(other.path_)},
+          folder_{std::move(other.folder_)},
           unfinished_{std::exchange(other.unfinished_, {})},
           files_{std::move(other.files_)},
           handle_{std::exchange(other.handle_, {})} {}
@@ -77,7 +81,7 @@ public:
         if (const int error = files_.close(handle_)) return failure("cannot be closed", error);
         if (const int error = files_.rename(unfinished_, path_)) return failure("cannot be replaced", error);
         unfinished_.clear();
-        if (const int error = sync ? files_.sync_folder(path_) : 0)
+        if (const int error = sync ? files_.sync_folder(folder_) : 0)
             return failure("is written, but its folder cannot be synced", error);
         return {};
     }
@@ -96,6 +100,7 @@ private:
     }
 
     std::filesystem::path path_;
+    std::filesystem::path folder_;     // made in advance: after the file has its name, nothing may throw
     std::filesystem::path unfinished_; ///< empty if there is none
     Files files_;
     typename Files::Handle handle_{};

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "folder.hpp"
+#include "made_files.hpp"
+#include "skip.hpp"
+#include <cellar/files/file_reader.hpp>
+#include <cellar/files/file_result.hpp>
+#include <cellar/files/file_writer.hpp>
+
+#include <doctest/doctest.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <vector>
+
+// What only the real system shows.
+namespace {
+
+using namespace cellar;
+
+FilePlan plan_of(const std::string& model) {
+    FilePlan plan = disk::small_plan(model);
+    plan.tensors.push_back({"big", Dtype::u8, {3'000'000}});
+    return plan;
+}
+
+FileResult<void> save(const std::filesystem::path& path, const std::string& model, unsigned seed) {
+    const FilePlan plan = plan_of(model);
+    auto writer = FileWriter::create(path, plan, {.sync = false});
+    if (!writer) return std::move(writer).error();
+    return disk::write_tensors(*writer, plan, seed, 65'536);
+}
+
+disk::Content load(const std::filesystem::path& path) {
+    auto reader = FileReader::open(path);
+    REQUIRE(reader);
+    auto content = disk::read_all(*reader);
+    REQUIRE(content);
+    return *content;
+}
+
+/// While it lives, no file of this process grows beyond so many bytes.
+class FileLimit {
+public:
+    explicit FileLimit(::rlim_t bytes) {
+        ::getrlimit(RLIMIT_FSIZE, &before_);
+        const ::rlimit limit{bytes, before_.rlim_max};
+        ::setrlimit(RLIMIT_FSIZE, &limit);
+        handler_ = std::signal(SIGXFSZ, SIG_IGN);
+    }
+    ~FileLimit() {
+        ::setrlimit(RLIMIT_FSIZE, &before_);
+        std::signal(SIGXFSZ, handler_);
+    }
+    FileLimit(const FileLimit&) = delete;
+    FileLimit& operator=(const FileLimit&) = delete;
+
+private:
+    ::rlimit before_{};
+    void (*handler_)(int) = nullptr;
+};
+
+} // namespace
+
+TEST_CASE("a program that is killed while it saves leaves a whole file") {
+    const Folder folder;
+    const auto path = folder.path / "f";
+    REQUIRE(save(path, "0", 0));
+    const disk::Content contents[] = {disk::content_of(plan_of("0"), 0), disk::content_of(plan_of("1"), 1)};
+    for (int round = 0; round < 20; ++round) {
+        const ::pid_t child = ::fork();
+        if (child == 0) {
+            for (unsigned k = 1;; k ^= 1)
+                if (!save(path, std::to_string(k), k)) std::_Exit(1);
+        }
+        REQUIRE(child > 0);
+        ::usleep(static_cast<::useconds_t>(1000 + 1777 * round));
+        ::kill(child, SIGKILL);
+        int status = 0;
+        ::waitpid(child, &status, 0);
+        CHECK(WIFSIGNALED(status)); // no save failed
+        const disk::Content found = load(path);
+        CHECK((found == contents[0] || found == contents[1]));
+    }
+    REQUIRE(save(path, "1", 1)); // what the others left behind is not in the way
+    CHECK(load(path) == contents[1]);
+}
+
+TEST_CASE("a disk that is full in the middle of a write is an error, and the old file stays") {
+    const Folder folder;
+    const auto path = folder.path / "f";
+    REQUIRE(save(path, "0", 0));
+    {
+        const FileLimit limit{1'000'000};
+        const auto saved = save(path, "1", 1);
+        REQUIRE_FALSE(saved);
+        CHECK(saved.error().message == path.string() + ": cannot be written: after 1000000 bytes: File too large");
+    }
+    CHECK(folder.names() == std::vector<std::string>{"f"});
+    CHECK(load(path) == disk::content_of(plan_of("0"), 0));
+}
+
+TEST_CASE("a folder in which nothing can be written is an error") {
+    if (::geteuid() == 0) CELLAR_SKIP("root may write everywhere");
+    const Folder folder;
+    ::chmod(folder.path.c_str(), 0500);
+    CHECK(save(folder.path / "f", "0", 0).error() == FileReason::cannot_write);
+    ::chmod(folder.path.c_str(), 0700);
+}
+
+TEST_CASE("a folder of that name is not replaced") {
+    const Folder folder;
+    std::filesystem::create_directory(folder.path / "f");
+    const auto saved = save(folder.path / "f", "0", 0);
+    CHECK(saved.error().message == (folder.path / "f").string() + ": cannot be replaced: Is a directory");
+    CHECK(folder.names() == std::vector<std::string>{"f"});
+}
+
+TEST_CASE("pipes and devices are refused at once") {
+    const Folder folder;
+    const auto pipe = folder.path / "pipe";
+    REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
+    CHECK(FileReader::open(pipe).error().message == pipe.string() + ": cannot be opened: it is not a regular file");
+    CHECK(FileReader::open("/dev/zero").error().message == "/dev/zero: cannot be opened: it is not a regular file");
+}
+
+TEST_CASE("a path without a folder is in the current one") {
+    const Folder folder;
+    const auto before = std::filesystem::current_path();
+    std::filesystem::current_path(folder.path);
+    const auto saved = [] {
+        const FilePlan plan = plan_of("0");
+        auto writer = FileWriter::create("f", plan); // with a sync
+        REQUIRE(writer);
+        return disk::write_tensors(*writer, plan, 0);
+    }();
+    std::filesystem::current_path(before);
+    CHECK(saved);
+    CHECK(load(folder.path / "f") == disk::content_of(plan_of("0"), 0));
+}
+
+TEST_CASE("a symbolic link is replaced, and its target stays") {
+    const Folder folder;
+    REQUIRE(save(folder.path / "target", "0", 0));
+    std::filesystem::create_symlink("target", folder.path / "link");
+    REQUIRE(save(folder.path / "link", "1", 1));
+    CHECK_FALSE(std::filesystem::is_symlink(folder.path / "link"));
+    CHECK(load(folder.path / "target") == disk::content_of(plan_of("0"), 0));
+    CHECK(load(folder.path / "link") == disk::content_of(plan_of("1"), 1));
+}
+
+TEST_CASE("two writers of one path do not disturb each other") {
+    const Folder folder;
+    const auto path = folder.path / "f";
+    const FilePlan first_plan = plan_of("0");
+    auto first = FileWriter::create(path, first_plan, {.sync = false});
+    REQUIRE(first);
+    REQUIRE(save(path, "1", 1));
+    CHECK(load(path) == disk::content_of(plan_of("1"), 1));
+    REQUIRE(disk::write_tensors(*first, first_plan, 0));
+    CHECK(load(path) == disk::content_of(plan_of("0"), 0));
+    CHECK(folder.names() == std::vector<std::string>{"f"});
+}
