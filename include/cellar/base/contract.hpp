@@ -62,19 +62,19 @@ inline std::atomic<ViolationHandler> violation_handler{print_violation};
 /// because every check builds a list of them.
 class MessagePart {
 public:
-    MessagePart(std::string_view text) : text_{text.data()}, size_{static_cast<std::int64_t>(text.size())} {}
-    MessagePart(const char* text) : text_{text}, size_{static_cast<std::int64_t>(std::strlen(text))} {}
-    MessagePart(const std::string& text) : text_{text.data()}, size_{static_cast<std::int64_t>(text.size())} {}
-    MessagePart(std::signed_integral auto number) : signed_{number}, size_{signed_number} {}
-    MessagePart(std::unsigned_integral auto number) : unsigned_{number}, size_{unsigned_number} {}
+    MessagePart(std::string_view text) : as_text{text.data()}, size_{static_cast<std::int64_t>(text.size())} {}
+    MessagePart(const char* text) : as_text{text}, size_{static_cast<std::int64_t>(std::strlen(text))} {}
+    MessagePart(const std::string& text) : as_text{text.data()}, size_{static_cast<std::int64_t>(text.size())} {}
+    MessagePart(std::signed_integral auto number) : as_signed{number}, size_{signed_number} {}
+    MessagePart(std::unsigned_integral auto number) : as_unsigned{number}, size_{unsigned_number} {}
     MessagePart(Position id) : MessagePart{id.value} {}
     MessagePart(Sequence id) : MessagePart{id.value} {}
 
     /// The text; that of a number is written to `digits`.
     std::string_view text(char (&digits)[24]) const {
-        if (size_ >= 0) return {text_, static_cast<std::size_t>(size_)};
-        const int size = size_ == signed_number ? std::snprintf(digits, sizeof(digits), "%lld", signed_)
-                                                : std::snprintf(digits, sizeof(digits), "%llu", unsigned_);
+        if (size_ >= 0) return {as_text, static_cast<std::size_t>(size_)};
+        const int size = size_ == signed_number ? std::snprintf(digits, sizeof(digits), "%lld", as_signed)
+                                                : std::snprintf(digits, sizeof(digits), "%llu", as_unsigned);
         return {digits, static_cast<std::size_t>(size)};
     }
 
@@ -83,9 +83,9 @@ private:
     static constexpr std::int64_t unsigned_number = -2;
 
     union {
-        const char* text_;
-        long long signed_;
-        unsigned long long unsigned_;
+        const char* as_text;
+        long long as_signed;
+        unsigned long long as_unsigned;
     };
     std::int64_t size_; // of the text, or which number it is
 };

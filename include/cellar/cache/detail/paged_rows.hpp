@@ -25,9 +25,9 @@ namespace cellar::detail {
 ///
 /// If the backend cannot reach host memory, rows on the host pass through memory of the backend, as many layers at a
 /// time as fit, so that copies to and from the host are long.
-template <class Store, auto rows_of, BackendPolicy Backend>
+template <class Store, auto RowsOf, BackendPolicy Backend>
 class PagedBlock {
-    using Rows = std::remove_reference_t<decltype((std::declval<Store&>().*rows_of)())>;
+    using Rows = std::remove_reference_t<decltype((std::declval<Store&>().*RowsOf)())>;
     using E = typename Rows::element_type;
     using Buffer = typename Backend::template Buffer<E>;
 
@@ -36,8 +36,8 @@ public:
 
     PagedBlock(Backend& backend, ReservedList<Store>& stores, std::int64_t tokens, PageTo to) : tokens_{tokens} {
         for (Store& store : stores) {
-            row_ += (store.*rows_of)().row();
-            longest_row_ = std::max(longest_row_, (store.*rows_of)().row());
+            row_ += (store.*RowsOf)().row();
+            longest_row_ = std::max(longest_row_, (store.*RowsOf)().row());
         }
         if (to == PageTo::backend) {
             on_backend_.emplace(backend.template allocate<E>(tokens * row_));
@@ -59,7 +59,7 @@ public:
     void read(Backend& backend, ReservedList<Store>& stores, std::span<const Cell> cells, Staging& staging) {
         const std::int64_t n = std::ssize(cells);
         for (Cursor cursor; cursor.store < stores.size();) {
-            const std::int64_t first = cursor.block + cursor.token * (stores[cursor.store].*rows_of)().row();
+            const std::int64_t first = cursor.block + cursor.token * (stores[cursor.store].*RowsOf)().row();
             std::int64_t count = 0;
             cursor = for_each_part(stores, n, cursor, staging, [&](Rows& rows, const Part& part) {
                 E* const to = staging ? staging->data() + part.in_staging : data() + part.in_block;
@@ -77,7 +77,7 @@ public:
         for (Cursor cursor; cursor.store < stores.size();) {
             const Cursor begin = cursor;
             if (staging) {
-                const std::int64_t first = cursor.block + cursor.token * (stores[cursor.store].*rows_of)().row();
+                const std::int64_t first = cursor.block + cursor.token * (stores[cursor.store].*RowsOf)().row();
                 std::int64_t count = 0;
                 for_each_part(stores, n, begin, staging, [&](Rows& rows, const Part& part) {
                     count = part.in_staging + part.tokens * rows.row();
@@ -100,7 +100,7 @@ public:
     /// Where the rows of a layer begin: the one of stores[i].
     std::int64_t begin_of(ReservedList<Store>& stores, std::size_t i) const {
         std::int64_t begin = 0;
-        for (std::size_t before = 0; before < i; ++before) begin += tokens_ * (stores[before].*rows_of)().row();
+        for (std::size_t before = 0; before < i; ++before) begin += tokens_ * (stores[before].*RowsOf)().row();
         return begin;
     }
 
@@ -135,7 +135,7 @@ private:
                          Visit visit) const {
         std::int64_t staged = 0;
         while (cursor.store < stores.size()) {
-            Rows& rows = (stores[cursor.store].*rows_of)();
+            Rows& rows = (stores[cursor.store].*RowsOf)();
             const std::int64_t row = rows.row();
             std::int64_t tokens = n - cursor.token;
             if (staging && row != 0) tokens = std::min(tokens, (staging->size() - staged) / row);
@@ -199,10 +199,10 @@ public:
         std::get<Values>(blocks_).write(backend_, stores_, cells, staging.values);
     }
 
-    /// `rows_of`: &Store::all_keys or &Store::all_values.
-    template <auto rows_of>
+    /// `RowsOf`: &Store::all_keys or &Store::all_values.
+    template <auto RowsOf>
     auto& block() {
-        return std::get<PagedBlock<Store, rows_of, Backend>>(blocks_);
+        return std::get<PagedBlock<Store, RowsOf, Backend>>(blocks_);
     }
 
 private:

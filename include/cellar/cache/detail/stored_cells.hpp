@@ -105,10 +105,10 @@ public:
     }
 
 private:
-    template <auto rows_of>
+    template <auto RowsOf>
     StoredArray array(std::uint64_t tokens, std::size_t i, const std::string& prefix, const char* what) {
-        using Elements = std::remove_reference_t<decltype((state_.stores[i].*rows_of)())>;
-        const auto& mapping = (state_.stores[i].*rows_of)().mapping();
+        using Elements = std::remove_reference_t<decltype((state_.stores[i].*RowsOf)())>;
+        const auto& mapping = (state_.stores[i].*RowsOf)().mapping();
         const auto heads = static_cast<std::uint64_t>(mapping.heads());
         const auto dim = static_cast<std::uint64_t>(mapping.dim());
         return {prefix + "layers." + std::to_string(state_.owners[i]) + what,
@@ -117,42 +117,42 @@ private:
     }
 
     /// Why a saved array does not fit; else an empty string.
-    template <auto rows_of>
+    template <auto RowsOf>
     std::string mismatch(const StoredSource& source, std::uint64_t tokens, std::size_t i, const std::string& prefix,
                          const char* what) {
-        const StoredArray expected = array<rows_of>(tokens, i, prefix, what);
+        const StoredArray expected = array<RowsOf>(tokens, i, prefix, what);
         const auto* const found = source.shape(expected.name);
         if (found == nullptr) return "it has no " + expected.name + ", expected " + text_of(expected.shape);
         if (*found == expected.shape) return "";
         return "its " + expected.name + " is " + text_of(*found) + ", expected " + text_of(expected.shape);
     }
-    template <auto rows_of>
+    template <auto RowsOf>
     StoredArray to_load(Rows& rows, std::uint64_t tokens, std::size_t i, const std::string& prefix, const char* what) {
-        StoredArray loaded = array<rows_of>(tokens, i, prefix, what);
-        auto& block = rows.template block<rows_of>();
+        StoredArray loaded = array<RowsOf>(tokens, i, prefix, what);
+        auto& block = rows.template block<RowsOf>();
         loaded.data = block.data() + block.begin_of(state_.stores, i);
         return loaded;
     }
 
-    template <auto rows_of>
+    template <auto RowsOf>
     StoredArray to_save(const KeptCells& kept, const std::shared_ptr<std::vector<Cell>>& cells, std::size_t i,
                         const std::string& prefix, const char* what) {
-        using Elements = std::remove_reference_t<decltype((state_.stores[i].*rows_of)())>;
+        using Elements = std::remove_reference_t<decltype((state_.stores[i].*RowsOf)())>;
         using E = typename Elements::element_type;
         struct Memory {
             std::vector<E> on_host;
             std::optional<typename Backend::template Buffer<E>> on_backend;
         };
-        StoredArray saved = array<rows_of>(cells->size(), i, prefix, what);
+        StoredArray saved = array<RowsOf>(cells->size(), i, prefix, what);
         auto memory = std::make_shared<Memory>();
-        auto& rows = (state_.stores[i].*rows_of)();
+        auto& rows = (state_.stores[i].*RowsOf)();
         if (!kept.is_paged_out()) {
             saved.read = [this_state = &state_, &rows, cells, memory](std::uint64_t first, std::uint64_t count) {
                 return read_cells<E>(*this_state, rows, std::span{*cells}.subspan(first, count), *memory);
             };
             return saved;
         }
-        auto& block = static_cast<Rows&>(*kept.data).template block<rows_of>();
+        auto& block = static_cast<Rows&>(*kept.data).template block<RowsOf>();
         const std::int64_t begin = block.begin_of(state_.stores, i);
         saved.read = [this_state = &state_, &block, &rows, begin, memory](std::uint64_t first,
                                                                           std::uint64_t count) -> const void* {

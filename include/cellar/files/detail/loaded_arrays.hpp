@@ -74,12 +74,12 @@ private:
 /// Converts n elements of a file to those of an array. `from` is aligned to its elements.
 template <class From, class To>
 void convert_stored(std::span<const std::byte> from, void* to, std::uint64_t first) {
-    std::span<To> target{static_cast<To*>(to) + first, from.size() / sizeof(From)};
+    To* const begin = static_cast<To*>(to) + first;
     if constexpr (std::is_same_v<From, To>) {
-        from_little_endian(from, target);
+        from_little_endian(from, std::span<To>{begin, from.size() / sizeof(From)});
     } else {
+        std::span<To> target{begin, from.size() / sizeof(From)};
         std::array<From, 1024> own{};
-        std::array<float, 1024> wide{};
         while (!target.empty()) {
             const std::size_t n = std::min(target.size(), own.size());
             from_little_endian(from.first(n * sizeof(From)), std::span{own}.first(n));
@@ -88,6 +88,7 @@ void convert_stored(std::span<const std::byte> from, void* to, std::uint64_t fir
             } else if constexpr (std::is_same_v<To, float>) {
                 convert(std::span<const From>{own}.first(n), target.first(n));
             } else {
+                std::array<float, 1024> wide{};
                 convert(std::span<const From>{own}.first(n), std::span{wide}.first(n));
                 convert(std::span<const float>{wide}.first(n), target.first(n));
             }
