@@ -16,6 +16,7 @@
 #include <cellar/memory/two_phase.hpp>
 
 #include <algorithm>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -307,7 +308,11 @@ private:
         if (!prepared) return {std::nullopt, std::move(problem)};
         return {*std::move(prepared), ""};
     }
-    Snapshot finish(Load&& load) noexcept { return snapshot_of(std::move(load), indices); }
+    // A template, because members that have no snapshots have no `Load`.
+    template <std::same_as<Load> L>
+    Snapshot finish(L&& load) noexcept {
+        return snapshot_of(std::move(load), indices);
+    }
 
     static std::string member_prefix(const std::string& prefix, int member) {
         return prefix + "members." + std::to_string(member) + ".";
