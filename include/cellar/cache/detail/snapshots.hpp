@@ -90,7 +90,7 @@ public:
     PageOut prepare_page_out(CellSnapshot& snapshot, PageTo to) {
         state_.expect_no_pass("page_out");
         KeptCells& kept = kept_of(snapshot, "page_out");
-        if (kept.is_paged_out()) return {&kept, PositionRuns{0}, nullptr};
+        if (kept.is_paged_out()) return {&kept, PositionRuns{1}, nullptr};
         PageOut page{&kept, table().prepare_page_out(kept),
                      UnownedData<Rows>{new Rows{state_.backend, state_.stores, kept.runs.tokens(), to}}};
         std::vector<Cell> cells;
@@ -114,7 +114,7 @@ public:
     Result<PageIn> prepare_page_in(CellSnapshot& snapshot) {
         state_.expect_no_pass("page_in");
         KeptCells& kept = kept_of(snapshot, "page_in");
-        if (!kept.is_paged_out()) return PageIn{&kept, {{}, PositionRuns{0}}};
+        if (!kept.is_paged_out()) return PageIn{&kept, {{}, PositionRuns{1}}};
         auto intake = table().prepare_page_in(kept);
         if (!intake) return intake.error();
         return PageIn{&kept, *std::move(intake), prepare_write(kept, kept.runs.tokens())};
