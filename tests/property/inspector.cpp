@@ -169,25 +169,39 @@ void Inspector::check_query(const naive::Model& open, const Batch& batch, std::s
     if (readable_layers_ == 0) return;
     std::set<naive::TokenRef> missing{visible.begin(), visible.end()};
     for (const int cell : cells) {
-        const naive::TokenRef token = token_in(cell, query, missing);
+        const naive::TokenRef token = token_in(open, cell, query, missing);
         trace_.expect(missing.erase(token) == 1, "the query at ", query.position, " of s", query.sequence,
                       " sees token ", token->value, ", which is not visible to it, or sees it twice");
     }
 }
 
 /// The token in a cell. It is read and compared once per pass, because all queries see the same memory.
-naive::TokenRef Inspector::token_in(int cell, const naive::NewToken& query, const std::set<naive::TokenRef>& expected) {
+naive::TokenRef Inspector::token_in(const naive::Model& open, int cell, const naive::NewToken& query,
+                                    const std::set<naive::TokenRef>& expected) {
     if (const auto known = read_.find(cell); known != read_.end()) return known->second;
     Rows rows;
     subject_.read(0, cell - subject_.history().first, rows);
     const int value = RowSource::value_of(rows);
+    const auto is_same = [value](const naive::TokenRef& token) { return token->value == value; };
+    const bool is_ambiguous = std::count_if(expected.begin(), expected.end(), is_same) > 1;
     for (const naive::TokenRef& token : expected) {
-        if (token->value != value) continue;
+        if (!is_same(token) || (is_ambiguous && !has_position_of(open, query.sequence, token, cell))) continue;
         check_cell(token, cell);
         return read_[cell] = token;
     }
     trace_.fail("the query at ", query.position, " of s", query.sequence, " sees token ", value, " in cell ", cell,
                 ", which is not visible to it, or sees it twice");
+}
+
+/// True if the token has the position that the sequence has in this cell. A token that was moved and a restored copy of
+/// it may both be in one sequence.
+bool Inspector::has_position_of(const naive::Model& open, int sequence, const naive::TokenRef& token, int cell) const {
+    for (const auto& [position, own] : subject_.cells_of(sequence)) {
+        if (own != cell) continue;
+        const auto [begin, end] = open.tokens(sequence).equal_range(position);
+        if (std::any_of(begin, end, [&](const auto& held) { return held.second == token; })) return true;
+    }
+    return false;
 }
 
 void Inspector::check_cell(const naive::TokenRef& token, int cell) {

@@ -47,7 +47,9 @@ private:
     void check_query(const naive::Model& open, const Batch& batch, std::size_t i, const std::set<int>& cells);
     void check_runs(int token, const std::set<int>& cells) const;
     void check_contents(const naive::Model& model, int s);
-    naive::TokenRef token_in(int cell, const naive::NewToken& query, const std::set<naive::TokenRef>& expected);
+    naive::TokenRef token_in(const naive::Model& open, int cell, const naive::NewToken& query,
+                             const std::set<naive::TokenRef>& expected);
+    bool has_position_of(const naive::Model& open, int sequence, const naive::TokenRef& token, int cell) const;
     void check_cell(const naive::TokenRef& token, int cell);
     void check_rows(const naive::Token& token, int layer, int column) const;
     std::optional<std::set<int>> taken_cells(const naive::Model& model) const;
