@@ -47,9 +47,9 @@ FileResult<void> save(const std::filesystem::path& path, M& memory, const Snapsh
 
 /// Reads a snapshot that `save` wrote. It is paged out on the host: `restore` copies it to a sequence, and `page_in`
 /// to cells or slots of its own. The memory may have another layout, backend, capacity or placement than the one that
-/// was saved, other element types (the elements are converted, rounding to the nearest), and another window, if the
-/// snapshot has all that it sees. Anything else is `unsuitable`, and so is another model. Everything is checked before
-/// the memory takes the snapshot; after an error the memory is as it was. Blocks. Throws `std::bad_alloc`.
+/// was saved. Elements of another type are converted, rounding to the nearest. Another window must see no position that
+/// the snapshot lacks. Anything else is `unsuitable`, and so is another model. Everything is checked before the memory
+/// takes the snapshot; after an error the memory is as it was. Blocks. Throws `std::bad_alloc`.
 template <HasSnapshots M, FileSystem Files = NativeFiles>
 FileResult<SnapshotOf<M>> load(const std::filesystem::path& path, M& memory, const LoadOptions& options = {},
                                Files files = {}, const std::source_location& where = std::source_location::current()) {

@@ -23,8 +23,8 @@ namespace cellar::detail {
 
 /// The keys, or the values, of n tokens in all layers, in one block: layer after layer, each [n, heads, dim].
 ///
-/// If the backend cannot reach host memory, rows on the host pass through memory of the backend, as many layers at a
-/// time as fit, so that copies to and from the host are long.
+/// If the backend cannot reach host memory, rows on the host pass through memory of the backend. That takes as many
+/// layers at a time as fit, because long copies to and from the host are faster.
 template <class Store, auto RowsOf, BackendPolicy Backend>
 class PagedBlock {
     using Rows = std::remove_reference_t<decltype((std::declval<Store&>().*RowsOf)())>;
