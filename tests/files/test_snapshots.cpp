@@ -81,7 +81,8 @@ Bytes by_hand(const std::vector<std::int32_t>& positions, std::map<std::string, 
     return disk.now.at("f")->now;
 }
 
-const std::map<std::string, std::string> of_two{{"kind", "1"}, {"from", "0"}, {"to", "2"}, {"is_window", "0"}};
+const std::map<std::string, std::string> of_two{
+    {"kind", "1"}, {"layers", "2"}, {"from", "0"}, {"to", "2"}, {"is_window", "0"}};
 
 } // namespace
 
@@ -208,9 +209,15 @@ TEST_CASE("a file of another shape or model is refused, and the message says wha
     Numbers from = filled();
     const Bytes file = saved(from, from.snapshot({0}).value(), {.model = "tiny"});
     Numbers one{{1, 1, 2, 1}, {.sequences = 1, .capacity = 8, .batch = 8}};
-    CHECK(loaded(file, one)); // the first layer, which is all that it asks for
+    CHECK(refusal(file, one) == "f: it has 2 layers, expected 1");
     Numbers three{{3, 1, 2, 1}, {.sequences = 1, .capacity = 8, .batch = 8}};
-    CHECK(refusal(file, three) == "f: it has no layers.2.keys, expected [6, 1, 2]");
+    CHECK(refusal(file, three) == "f: it has 2 layers, expected 3");
+    const LayerShape layer{1, 2, 1};
+    LayerShape sharing = layer;
+    sharing.shares = 0;
+    Numbers second{CacheShape{std::vector<LayerShape>{layer, sharing, layer}},
+                   {.sequences = 1, .capacity = 8, .batch = 8}};
+    CHECK(refusal(file, second) == "f: it has no layers.2.keys, expected [6, 1, 2]");
     Numbers wide{{2, 1, 2, 4}, {.sequences = 1, .capacity = 8, .batch = 8}};
     CHECK(refusal(file, wide) == "f: its layers.0.values is [6, 1, 1], expected [6, 1, 4]");
     CHECK(refusal(file, from, {.model = "huge"}) == "f: its model is \"tiny\", expected \"huge\"");

@@ -31,6 +31,12 @@ struct StoredArray {
     void* data = nullptr;
 };
 
+/// Why a source with `found` layers does not fit; else an empty string.
+inline std::string mismatch_of_layers(std::optional<std::int64_t> found, std::int64_t expected) {
+    if (found == expected) return "";
+    return "it has " + (found ? std::to_string(*found) : "no") + " layers, expected " + std::to_string(expected);
+}
+
 /// For messages.
 inline std::string text_of(const std::vector<std::uint64_t>& shape) {
     std::string text = "[";

@@ -40,6 +40,7 @@ public:
     /// Adds what a snapshot consists of. `prefix`: of all names.
     void save(const KeptCells& kept, const std::string& prefix, StoredSnapshot& stored) {
         stored.numbers.emplace_back(prefix + "kind", kind_);
+        stored.numbers.emplace_back(prefix + "layers", layers());
         stored.numbers.emplace_back(prefix + "from", kept.from.value);
         stored.numbers.emplace_back(prefix + "to", kept.to.value);
         stored.numbers.emplace_back(prefix + "is_window", kept.is_window ? 1 : 0);
@@ -77,6 +78,8 @@ public:
             return "its snapshot has no valid range of positions";
         if ((*shape)[0] > static_cast<std::uint64_t>(INT32_MAX)) return "its snapshot has too many tokens";
         const std::uint64_t n = (*shape)[0];
+        if (std::string problem = mismatch_of_layers(source.number(prefix + "layers"), layers()); !problem.empty())
+            return problem;
         for (std::size_t i = 0; i < state_.stores.size(); ++i) {
             std::string problem = mismatch<&Store::all_keys>(source, n, i, prefix, ".keys");
             if (problem.empty()) problem = mismatch<&Store::all_values>(source, n, i, prefix, ".values");
@@ -105,6 +108,9 @@ public:
     }
 
 private:
+    // Those that have memory of their own.
+    std::int64_t layers() const { return static_cast<std::int64_t>(state_.stores.size()); }
+
     template <auto RowsOf>
     StoredArray array(std::uint64_t tokens, std::size_t i, const std::string& prefix, const char* what) {
         using Elements = std::remove_reference_t<decltype((state_.stores[i].*RowsOf)())>;

@@ -34,6 +34,7 @@ public:
     /// Adds what a snapshot consists of. `state` is on the host.
     void save(Position to, const std::shared_ptr<Paged>& state, const std::string& prefix, StoredSnapshot& stored) {
         stored.numbers.emplace_back(prefix + "kind", stored_states);
+        stored.numbers.emplace_back(prefix + "layers", shape_.layers());
         stored.numbers.emplace_back(prefix + "to", to.value);
         if (to == Position{0}) return;
         for_each_array(*state, prefix, [&](StoredArray array) {
@@ -51,8 +52,8 @@ public:
         if (source.number(prefix + "kind") != stored_states) return "it has no snapshot of a recurrent memory";
         const auto to = source.number(prefix + "to");
         if (!to || *to < 0 || *to > INT32_MAX) return "its snapshot has no valid position";
-        if (*to == 0) return "";
-        std::string problem;
+        std::string problem = mismatch_of_layers(source.number(prefix + "layers"), shape_.layers());
+        if (*to == 0 || !problem.empty()) return problem;
         for_each_shape(prefix, [&](const StoredArray& expected) {
             const auto* const found = source.shape(expected.name);
             if (problem.empty() && (found == nullptr || *found != expected.shape))
