@@ -311,7 +311,7 @@ private:
     // A template, because members that have no snapshots have no `Load`.
     template <std::same_as<Load> L>
     Snapshot finish(L&& load) noexcept {
-        return snapshot_of(std::move(load), indices);
+        return snapshot_of(std::forward<L>(load), indices);
     }
 
     static std::string member_prefix(const std::string& prefix, int member) {
