@@ -12,8 +12,9 @@ namespace cellar {
 /// with this exception, and leaves what a failure leaves.
 using FileProgress = std::function<void(std::uint64_t done, std::uint64_t in_all)>;
 
+// Not [[no_unique_address]]: with it, clang 16 writes the defaults of options within options to a wrong address.
 struct WriteOptions {
-    [[no_unique_address]] NamedOnly named_only{};
+    NamedOnly named_only{};
     /// Wait until the file would survive a loss of power. Without it, a crash of the program is still harmless, but
     /// after a loss of power the file may be damaged, which the reader notices.
     bool sync = true;
@@ -28,7 +29,7 @@ enum class FileAccess {
 };
 
 struct ReadOptions {
-    [[no_unique_address]] NamedOnly named_only{};
+    NamedOnly named_only{};
     FileAccess access = FileAccess::stream;
     FileProgress progress = {};
 };

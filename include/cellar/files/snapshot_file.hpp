@@ -22,13 +22,13 @@
 namespace cellar {
 
 struct SaveOptions {
-    [[no_unique_address]] NamedOnly named_only{};
+    NamedOnly named_only{};
     std::string model = {}; ///< stored with the snapshot; any text that tells models apart
     WriteOptions write = {};
 };
 
 struct LoadOptions {
-    [[no_unique_address]] NamedOnly named_only{};
+    NamedOnly named_only{};
     std::string model = {}; ///< refuses a file with another one; empty: accepts every file
     ReadOptions read = {};
 };
