@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "folder.hpp"
+#include "python.hpp"
 #include "skip.hpp"
 #include <cellar/cellar.hpp>
 #include <cellar/element/element.hpp>
@@ -13,11 +14,7 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
-#include <cstdlib>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <numeric>
 #include <span>
 #include <string>
@@ -71,38 +68,6 @@ FileResult<std::vector<std::byte>> read(const std::filesystem::path& path) {
 const std::vector<std::int32_t> tokens = {3, -1, 1 << 20};
 const std::vector<half> rows(8, half{1.5F});
 
-/// All Python of the page, one block after the other.
-std::string python_of_the_page() {
-    std::ifstream file{CELLAR_SOURCE_DIR "/docs/files.md"};
-    const std::string page{std::istreambuf_iterator{file}, {}};
-    const std::string begin = "```python\n";
-    std::string code;
-    for (std::size_t at = page.find(begin); at != std::string::npos; at = page.find(begin, at)) {
-        at += begin.size();
-        code += page.substr(at, page.find("```", at) - at) + "\n";
-    }
-    return code;
-}
-
-enum class Outcome { right, wrong, no_python, no_module };
-
-/// Runs the page's code and then `code` in `folder`.
-Outcome run_python(const Folder& folder, const std::string& code) {
-    const auto script = folder.path / "script.py";
-    std::ofstream{script} << "import sys\n"
-                             "try:\n"
-                             "    import safetensors.numpy\n"
-                             "except ImportError:\n"
-                             "    sys.exit(77)\n"
-                          << python_of_the_page() << code << "sys.exit(78)\n";
-    const int status = std::system(("cd '" + folder.path.string() + "' && python3 script.py").c_str());
-    const int code_of_exit = status / 256;
-    return code_of_exit == 78    ? Outcome::right
-           : code_of_exit == 77  ? Outcome::no_module
-           : code_of_exit == 127 ? Outcome::no_python
-                                 : Outcome::wrong;
-}
-
 } // namespace
 
 TEST_CASE("the code of the page writes and reads") {
@@ -129,8 +94,7 @@ for at in (len(whole) - 1, 50, 200):
     open("f", "wb").write(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
     assert not is_whole("f"), at
 )");
-    if (outcome == Outcome::no_python) CELLAR_SKIP("python3 is not installed");
-    if (outcome == Outcome::no_module) CELLAR_SKIP("Python has no module safetensors");
+    if (const std::string reason = reason_to_skip(outcome); !reason.empty()) CELLAR_SKIP(reason);
     CHECK(outcome == Outcome::right);
 }
 
@@ -141,8 +105,7 @@ import numpy
 tensors = {"rows": numpy.arange(6, dtype="float32").reshape(2, 3), "tokens": numpy.array([1, 2], dtype="int64")}
 save_for_cellar(tensors, "f", {"note": "\u20ac \" \\"})
 )");
-    if (outcome == Outcome::no_python) CELLAR_SKIP("python3 is not installed");
-    if (outcome == Outcome::no_module) CELLAR_SKIP("Python has no module safetensors");
+    if (const std::string reason = reason_to_skip(outcome); !reason.empty()) CELLAR_SKIP(reason);
     REQUIRE(outcome == Outcome::right);
     auto reader = FileReader::open(folder.path / "f");
     REQUIRE(reader);
