@@ -37,6 +37,14 @@ FileResult<void> through_a_file(const std::filesystem::path& path, Cache<>& from
 }
 // [/save]
 
+// [sequence]
+/// The same without a snapshot.
+FileResult<void> sequence_through_a_file(const std::filesystem::path& path, Cache<>& from, Cache<StandardV<half>>& to) {
+    if (auto done = save(path, from, Sequence{0}); !done) return done;
+    return load(path, to, Sequence{1});
+}
+// [/sequence]
+
 // [write]
 FileResult<void> write(const std::filesystem::path& path, std::span<const std::int32_t> tokens,
                        std::span<const half> rows) {
@@ -126,5 +134,8 @@ TEST_CASE("a snapshot goes from one cache to another through a file") {
     pass.put(0, std::vector<float>(6, 1.0F), std::vector<float>(6, 2.0F));
     pass.commit();
     REQUIRE(through_a_file(folder.path / "turn.safetensors", from, to));
+    CHECK(to.next({1}) == Position{3});
+    REQUIRE(to.remove({1}, {0}, to_end));
+    REQUIRE(sequence_through_a_file(folder.path / "sequence.safetensors", from, to));
     CHECK(to.next({1}) == Position{3});
 }

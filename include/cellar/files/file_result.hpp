@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cellar/base/contract.hpp>
+#include <cellar/base/result.hpp>
 
 #include <optional>
 #include <source_location>
@@ -22,6 +23,7 @@ enum class FileReason {
     malformed,    ///< the header contradicts itself or the format
     altered,      ///< a checksum does not match: the bytes are not the ones that were written
     unsuitable,   ///< the file is whole, but it is not what the caller needs
+    refused,      ///< the memory refuses: `FileError::refusal` says why
 };
 
 /// One line for a person.
@@ -45,16 +47,22 @@ constexpr const char* to_string(FileReason reason) {
         return "altered";
     case FileReason::unsuitable:
         return "unsuitable";
+    case FileReason::refused:
+        return "refused by the memory";
     }
     return "unknown reason";
 }
 
-/// Why an operation on a file failed. Compares with a `FileReason`.
+/// Why an operation on a file failed. Compares with a `FileReason`, and with the `Reason` of a memory.
 struct FileError {
     FileReason reason{};
-    std::string message; ///< one line: the path, what was found, and what was expected
+    std::string message;  ///< one line: the path, what was found, and what was expected
+    Refusal refusal = {}; ///< for `refused`
 
     friend bool operator==(const FileError& error, FileReason r) { return error.reason == r; }
+    friend bool operator==(const FileError& error, Reason r) {
+        return error.reason == FileReason::refused && error.refusal == r;
+    }
 };
 
 /// One line for a person.

@@ -13,6 +13,7 @@
 #include <cellar/memory/stored_snapshot.hpp>
 #include <cellar/memory/two_phase.hpp>
 
+#include <concepts>
 #include <filesystem>
 #include <source_location>
 #include <string>
@@ -34,15 +35,26 @@ struct LoadOptions {
 };
 
 /// Writes a snapshot of `memory` to a file; see docs/files.md. The snapshot may be in place or paged out, and stays so.
-/// Blocks. Data that is not paged out to the host passes through 1 MiB of memory for each array.
-template <HasSnapshots M, FileSystem Files = NativeFiles>
-FileResult<void> save(const std::filesystem::path& path, M& memory, const SnapshotOf<M>& snapshot,
+/// Blocks. Data that is not paged out to the host passes through 1 MiB of memory.
+template <HasSnapshots M, std::same_as<SnapshotOf<M>> Snapshot, FileSystem Files = NativeFiles>
+FileResult<void> save(const std::filesystem::path& path, M& memory, const Snapshot& snapshot,
                       const SaveOptions& options = {}, Files files = {},
                       const std::source_location& where = std::source_location::current()) {
     const detail::Caller caller{where};
     detail::StoredSnapshot stored;
     MemoryAccess::save(memory, snapshot, "", stored);
-    return detail::write_snapshot(path, stored, options.model, options.write, std::move(files));
+    return detail::write_snapshot(path, std::move(stored), options.model, options.write, std::move(files));
+}
+
+/// Writes what s remembers, as its snapshot up to its next token. The memory is as it was. Refuses as `snapshot` does:
+/// a recurrent memory needs room for one (`StateLimits::snapshots`).
+template <HasSnapshots M, FileSystem Files = NativeFiles>
+FileResult<void> save(const std::filesystem::path& path, M& memory, Sequence s, const SaveOptions& options = {},
+                      Files files = {}, const std::source_location& where = std::source_location::current()) {
+    const detail::Caller caller{where};
+    const auto snapshot = memory.snapshot(s);
+    if (!snapshot) return detail::refused(path, snapshot.error());
+    return save(path, memory, *snapshot, options, std::move(files), where);
 }
 
 /// Reads a snapshot that `save` wrote. It is paged out on the host: `restore` copies it to a sequence, and `page_in`
@@ -65,6 +77,20 @@ FileResult<SnapshotOf<M>> load(const std::filesystem::path& path, M& memory, con
     if (!loaded.prepared) return detail::unsuitable(path, loaded.problem);
     if (auto read = detail::read_arrays(path, *reader, arrays); !read) return std::move(read).error();
     return MemoryAccess::finish(memory, *std::move(loaded.prepared));
+}
+
+/// Reads a snapshot and restores it: s then has what was saved, in place of its own tokens. Refuses as `restore` does:
+/// with `full` if there are too few cells. After an error, s and the memory are as they were. Blocks. Until it returns,
+/// it needs as much host memory as the snapshot. Throws `std::bad_alloc`.
+template <HasSnapshots M, FileSystem Files = NativeFiles>
+FileResult<void> load(const std::filesystem::path& path, M& memory, Sequence s, const LoadOptions& options = {},
+                      Files files = {}, const std::source_location& where = std::source_location::current()) {
+    const detail::Caller caller{where};
+    const auto snapshot = load(path, memory, options, std::move(files), where);
+    if (!snapshot) return snapshot.error();
+    if (const Result<void> restored = memory.restore(s, *snapshot); !restored)
+        return detail::refused(path, restored.error());
+    return {};
 }
 
 } // namespace cellar

@@ -44,17 +44,18 @@ FileResult<void> append_stored(Writer& writer, Dtype dtype, const void* data, st
     return writer.append_elements(std::span{static_cast<const std::uint32_t*>(data), n});
 }
 
-template <FileSystem Files>
-FileResult<void> write_snapshot(const std::filesystem::path& path, const StoredSnapshot& stored,
-                                const std::string& model, const WriteOptions& options, Files files) {
-    FilePlan plan;
-    if (!model.empty()) plan.metadata.emplace(model_key, model);
+/// Adds numbers and arrays to what a file will contain.
+inline void add_to(FilePlan& plan, const StoredSnapshot& stored) {
     for (const auto& [name, number] : stored.numbers) plan.metadata.emplace(number_key + name, std::to_string(number));
     for (const StoredArray& array : stored.arrays)
         plan.tensors.push_back({array.name, dtype_of_stored(array.element), array.shape});
-    auto writer = BasicFileWriter<Files>::create(path, plan, options, std::move(files));
-    if (!writer) return std::move(writer).error();
-    for (const StoredArray& array : stored.arrays) {
+}
+
+/// Writes the arrays, in pieces of about 1 MiB. Each gives up its memory before the next one begins.
+template <class Writer>
+FileResult<void> append_arrays(Writer& writer, std::span<StoredArray> arrays) {
+    for (StoredArray& kept : arrays) {
+        const StoredArray array = std::exchange(kept, {});
         const Dtype dtype = dtype_of_stored(array.element);
         std::uint64_t row = 1;
         for (std::size_t i = 1; i < array.shape.size(); ++i) row *= array.shape[i];
@@ -63,9 +64,26 @@ FileResult<void> write_snapshot(const std::filesystem::path& path, const StoredS
         const std::uint64_t rows = std::max<std::uint64_t>(piece / (row * bytes_of(dtype)), 1);
         for (std::uint64_t first = 0; first < array.shape[0]; first += rows) {
             const std::uint64_t count = std::min(rows, array.shape[0] - first);
-            if (auto done = append_stored(*writer, dtype, array.read(first, count), count * row); !done) return done;
+            if (auto done = append_stored(writer, dtype, array.read(first, count), count * row); !done) return done;
         }
     }
+    return {};
+}
+
+inline FilePlan plan_with(const std::string& model) {
+    FilePlan plan;
+    if (!model.empty()) plan.metadata.emplace(model_key, model);
+    return plan;
+}
+
+template <FileSystem Files>
+FileResult<void> write_snapshot(const std::filesystem::path& path, StoredSnapshot stored, const std::string& model,
+                                const WriteOptions& options, Files files) {
+    FilePlan plan = plan_with(model);
+    add_to(plan, stored);
+    auto writer = BasicFileWriter<Files>::create(path, plan, options, std::move(files));
+    if (!writer) return std::move(writer).error();
+    if (auto done = append_arrays(*writer, stored.arrays); !done) return done;
     return writer->finish();
 }
 

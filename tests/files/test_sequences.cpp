@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+// What a sequence remembers, in files.
+#include "cache/numbers.hpp"
+#include "folder.hpp"
+#include "hybrid/failing_allocations.hpp"
+#include "hybrid/toy.hpp"
+#include "made_files.hpp"
+#include <cellar/files/snapshot_file.hpp>
+
+#include <doctest/doctest.h>
+
+#include <cstddef>
+#include <string>
+
+namespace {
+
+using namespace cellar;
+using disk::After;
+using disk::Bytes;
+using disk::Disk;
+using disk::DiskFiles;
+using numbers::prompt;
+using numbers::Values;
+using numbers::values;
+
+using Numbers = numbers::Cache<>;
+
+const CacheShape shape{2, 1, 2, 1};
+
+Numbers cache(std::int32_t cells = 8) {
+    return {shape, {.sequences = 3, .cells = cells, .batch = 8}};
+}
+
+Numbers filled() {
+    Numbers all = cache();
+    numbers::feed(all, prompt(1, 0, {9, 9}));
+    numbers::feed(all, prompt(0, 0, {1, 2, 3, 4, 5}));
+    return all;
+}
+
+template <class M>
+Bytes saved(M& memory, Sequence s) {
+    Disk disk;
+    REQUIRE(save("f", memory, s, {}, DiskFiles{disk}));
+    return disk.now.at("f")->now;
+}
+
+template <class M>
+FileResult<void> load_into(M& memory, Sequence s, const Bytes& bytes) {
+    Disk disk;
+    disk.put("f", bytes);
+    return load("f", memory, s, {}, DiskFiles{disk});
+}
+
+/// A hybrid whose recurrent member has room for so many snapshots.
+toy::Memory hybrid(int snapshots, int cells = 40) {
+    return toy::Memory{toy::layers, toy::Sliding{{4, 1, 1}, {.sequences = 2, .capacity = 100, .batch = 8}},
+                       toy::Full{{2, 1, 1}, {.sequences = 2, .cells = cells, .batch = 8}},
+                       toy::Recurrent{{1, {{1}}}, {.sequences = 2, .batch = 8, .rollback = 1, .snapshots = snapshots}}};
+}
+
+} // namespace
+
+TEST_CASE("what a sequence remembers is loaded into another layout, element type and window") {
+    Numbers from = filled();
+    const std::string before = numbers::portrait(from);
+    const Bytes file = saved(from, {0});
+    CHECK(numbers::portrait(from) == before);
+    CHECK(from.statistics().snapshots == 0);
+    const auto check = [&](auto to) {
+        REQUIRE(load_into(to, {1}, file));
+        CHECK(values(to, 1) == Values{1, 2, 3, 4, 5});
+        CHECK(to.next({1}) == Position{5});
+        CHECK(to.statistics().paged_out == 0);
+    };
+    const CacheLimits limits{.sequences = 2, .capacity = 16, .batch = 4};
+    check(cache());
+    check(Cache<PermutedV<bf16>>{shape, limits});
+    check(Cache<StandardV<half>, SlidingWindow<3>>{shape, limits});
+}
+
+TEST_CASE("a sequence gives up its own tokens for what is loaded, or keeps them if the memory refuses") {
+    Numbers from = filled();
+    const Bytes file = saved(from, {0});
+    Numbers to = cache();
+    numbers::feed(to, prompt(0, 0, {6, 6, 6}));
+    numbers::feed(to, prompt(1, 0, {7, 7, 7, 7}));
+    const std::string before = numbers::portrait(to);
+    const auto refused = load_into(to, {0}, file); // 1 + 3 cells are free
+    REQUIRE_FALSE(refused);
+    CHECK(refused.error() == Reason::full);
+    CHECK(refused.error() == FileReason::refused);
+    CHECK(refused.error().message == "f: the memory refuses: " + to_string(refused.error().refusal));
+    CHECK(numbers::portrait(to) == before);
+    REQUIRE(load_into(to, {1}, file));
+    CHECK(values(to, 1) == Values{1, 2, 3, 4, 5});
+    CHECK(values(to, 0) == Values{6, 6, 6});
+}
+
+TEST_CASE("a sequence without tokens is saved, and empties the one that loads it") {
+    Numbers from = filled();
+    const Bytes file = saved(from, {2});
+    REQUIRE(load_into(from, {0}, file));
+    CHECK(from.next({0}) == Position{0});
+    CHECK(from.tokens({0}) == 0);
+    CHECK(from.tokens({1}) == 2);
+}
+
+TEST_CASE("a sequence of a hybrid is saved with all members; a refusal leaves the file and the memory") {
+    toy::Memory from = hybrid(1);
+    REQUIRE(toy::feed(from, toy::text(0, 0, 8)));
+    REQUIRE(toy::feed(from, toy::text(0, 8, 5)));
+    const Bytes file = saved(from, {0});
+    toy::Memory to = hybrid(0);
+    REQUIRE(load_into(to, {1}, file));
+    CHECK(to.next({1}) == Position{13});
+    REQUIRE(toy::feed(from, toy::text(0, 13, 2)));
+    REQUIRE(toy::feed(to, toy::text(1, 13, 2)));
+    const auto state = [](const toy::Memory& m, Sequence s) {
+        const auto& states = m.member<toy::Recurrent>();
+        return states.view<toy::Hash>(0, states.state(s))(0);
+    };
+    CHECK(state(to, {1}) == state(from, {0}));
+
+    Disk disk;
+    disk.put("f", file);
+    const std::string before = toy::portrait(to);
+    const auto refused = save("f", to, Sequence{1}, {}, DiskFiles{disk});
+    REQUIRE_FALSE(refused);
+    CHECK(refused.error() == Reason::too_many_snapshots);
+    CHECK(refused.error().refusal.member == 2);
+    CHECK(disk.now.at("f")->now == file);
+    CHECK(disk.now.size() == 1);
+    toy::Memory small = hybrid(0, 12);
+    const std::string nothing = toy::portrait(small);
+    CHECK(load_into(small, {0}, file).error() == Reason::full);
+    CHECK(toy::portrait(small) == nothing);
+    CHECK(toy::portrait(to) == before);
+}
+
+TEST_CASE("a file with a byte changed, or cut off, leaves the sequence as it was") {
+    Numbers from = filled();
+    const Bytes whole = saved(from, {0});
+    Numbers to = cache();
+    numbers::feed(to, prompt(0, 0, {6, 6, 6}));
+    const std::string before = numbers::portrait(to);
+    for (std::size_t at = 0; at < whole.size(); at += 7) {
+        Bytes bytes = whole;
+        bytes[at] ^= std::byte{0x10};
+        CAPTURE(at);
+        CHECK_FALSE(load_into(to, {0}, bytes));
+        CHECK_FALSE(load_into(to, {0}, Bytes{whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(at)}));
+    }
+    CHECK(numbers::portrait(to) == before);
+}
+
+TEST_CASE("a crash while a sequence is saved leaves the old file or the new one") {
+    Numbers from = filled();
+    Disk first;
+    REQUIRE(save("f", from, Sequence{0}, {}, DiskFiles{first}));
+    for (int call = 0; call < first.calls; ++call) {
+        Disk disk;
+        disk.put("f", saved(from, {1}));
+        disk.crash_at = call;
+        CAPTURE(call);
+        try {
+            static_cast<void>(save("f", from, Sequence{0}, {}, DiskFiles{disk}));
+        } catch (const disk::Crash&) {}
+        for (const After what : {After::end_of_process, After::loss_of_power, After::half_of_each_write}) {
+            Disk later = after(disk, what);
+            Numbers to = cache();
+            REQUIRE(load("f", to, Sequence{0}, {}, DiskFiles{later}));
+            CHECK((values(to, 0) == Values{9, 9} || values(to, 0) == Values{1, 2, 3, 4, 5}));
+        }
+    }
+}
+
+TEST_CASE("a lack of memory while a sequence is saved or loaded changes nothing") {
+    const Folder folder;
+    const auto path = folder.path / "f";
+    Numbers from = filled();
+    REQUIRE(save(path, from, Sequence{1}));
+    const std::string before = numbers::portrait(from);
+    const auto save_it = [&] {
+        const auto done = save(path, from, Sequence{0});
+        REQUIRE(done);
+    };
+    CHECK(failures_of(save_it, [&] { CHECK(from.statistics().snapshots == 0); }) > 20);
+    CHECK(numbers::portrait(from) == before);
+    Numbers to = cache();
+    numbers::feed(to, prompt(0, 0, {6, 6, 6}));
+    const std::string unchanged = numbers::portrait(to);
+    const auto load_it = [&] {
+        const auto done = load(path, to, Sequence{0});
+        REQUIRE(done);
+    };
+    CHECK(failures_of(load_it, [&] { CHECK(numbers::portrait(to) == unchanged); }) > 20);
+    CHECK(values(to, 0) == Values{1, 2, 3, 4, 5});
+}
+
+TEST_CASE("a sequence can be given as a number in braces") {
+    const Folder folder;
+    Numbers from = filled();
+    REQUIRE(save(folder.path / "f", from, {0}, {.model = "tiny"}));
+    Numbers to = cache();
+    CHECK(load(folder.path / "f", to, {2}, {.model = "huge"}).error() == FileReason::unsuitable);
+    REQUIRE(load(folder.path / "f", to, {1}, {.model = "tiny"}));
+    CHECK(values(to, 1) == Values{1, 2, 3, 4, 5});
+}
