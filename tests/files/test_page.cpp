@@ -7,6 +7,7 @@
 #include <cellar/files/file_reader.hpp>
 #include <cellar/files/file_result.hpp>
 #include <cellar/files/file_writer.hpp>
+#include <cellar/files/sequence_file.hpp>
 #include <cellar/files/snapshot_file.hpp>
 #include <cellar/files/tensor.hpp>
 
@@ -44,6 +45,14 @@ FileResult<void> sequence_through_a_file(const std::filesystem::path& path, Cach
     return load(path, to, Sequence{1});
 }
 // [/sequence]
+
+// [all]
+/// Everything that a server has.
+FileResult<void> all_through_a_file(const std::filesystem::path& path, Cache<>& from, Cache<>& to) {
+    if (auto done = save(path, from, all_sequences, {.model = "tiny"}); !done) return done;
+    return load(path, to, all_sequences, {.model = "tiny"});
+}
+// [/all]
 
 // [write]
 FileResult<void> write(const std::filesystem::path& path, std::span<const std::int32_t> tokens,
@@ -138,4 +147,7 @@ TEST_CASE("a snapshot goes from one cache to another through a file") {
     REQUIRE(to.remove({1}, {0}, to_end));
     REQUIRE(sequence_through_a_file(folder.path / "sequence.safetensors", from, to));
     CHECK(to.next({1}) == Position{3});
+    Cache<> same{from.shape(), from.limits()};
+    REQUIRE(all_through_a_file(folder.path / "all.safetensors", from, same));
+    CHECK(same.next({0}) == Position{3});
 }

@@ -144,6 +144,16 @@ struct MemoryAccess {
         return snapshot.kept_in(table, operation);
     }
 
+    /// Calls f for each member of a hybrid, or for the memory itself.
+    template <class M, class F>
+    static void for_each_member(const M& m, F f) {
+        if constexpr (requires { m.for_each(f); }) {
+            m.for_each(f);
+        } else {
+            f(m);
+        }
+    }
+
     /// For hybrids: a member of a snapshot, to change it.
     template <int I, class Snapshot>
     static auto& member(Snapshot& snapshot) {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include <cellar/base/result.hpp>
 #include <cellar/element/bfloat16.hpp>
 #include <cellar/element/convert.hpp>
 #include <cellar/element/half.hpp>
@@ -31,9 +30,6 @@ namespace cellar::detail {
 
 inline FileError unsuitable(const std::filesystem::path& path, const std::string& problem) {
     return {FileReason::unsuitable, path.string() + ": " + problem};
-}
-inline FileError refused(const std::filesystem::path& path, const Refusal& refusal) {
-    return {FileReason::refused, path.string() + ": the memory refuses: " + to_string(refusal), refusal};
 }
 
 /// A file, for the memory that checks whether it takes the snapshot.

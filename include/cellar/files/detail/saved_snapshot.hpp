@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <cellar/base/result.hpp>
 #include <cellar/files/file_options.hpp>
 #include <cellar/files/file_result.hpp>
 #include <cellar/files/file_system.hpp>
@@ -34,6 +35,10 @@ inline Dtype dtype_of_stored(StoredElement element) {
         break;
     }
     return Dtype::i32;
+}
+
+inline FileError refused(const std::filesystem::path& path, const Refusal& refusal) {
+    return {FileReason::refused, path.string() + ": the memory refuses: " + to_string(refusal), refusal};
 }
 
 /// Elements of 2 or 4 bytes.
@@ -84,6 +89,33 @@ FileResult<void> write_snapshot(const std::filesystem::path& path, StoredSnapsho
     auto writer = BasicFileWriter<Files>::create(path, plan, options, std::move(files));
     if (!writer) return std::move(writer).error();
     if (auto done = append_arrays(*writer, stored.arrays); !done) return done;
+    return writer->finish();
+}
+
+/// The names of part k of several snapshots begin with this.
+inline std::string part_prefix(std::size_t k) {
+    return "parts." + std::to_string(k) + '.';
+}
+
+/// Writes several snapshots, and the numbers of `whole`. `store(k, stored)` adds part k, or refuses. It is called twice
+/// for each part, because the file begins with all names. One part at a time is in memory.
+template <FileSystem Files, class Store>
+FileResult<void> write_parts(const std::filesystem::path& path, std::size_t parts, const StoredSnapshot& whole,
+                             Store store, const std::string& model, const WriteOptions& options, Files files) {
+    FilePlan plan = plan_with(model);
+    add_to(plan, whole);
+    for (std::size_t k = 0; k < parts; ++k) {
+        StoredSnapshot stored;
+        if (const Result<void> done = store(k, stored); !done) return refused(path, done.error());
+        add_to(plan, stored);
+    }
+    auto writer = BasicFileWriter<Files>::create(path, plan, options, std::move(files));
+    if (!writer) return std::move(writer).error();
+    for (std::size_t k = 0; k < parts; ++k) {
+        StoredSnapshot stored;
+        if (const Result<void> done = store(k, stored); !done) return refused(path, done.error());
+        if (auto done = append_arrays(*writer, stored.arrays); !done) return done;
+    }
     return writer->finish();
 }
 

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <cellar/base/ids.hpp>
+#include <cellar/base/result.hpp>
+#include <cellar/files/detail/saved_snapshot.hpp>
+#include <cellar/memory/stored_snapshot.hpp>
+#include <cellar/memory/two_phase.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace cellar::detail {
+
+/// A snapshot of a file, and the part that precedes it, or -1.
+template <class M>
+struct LoadedPart {
+    SnapshotOf<M> snapshot;
+    std::int32_t before;
+};
+
+/// An index of the source that lies in [-1, end); nothing if it does not.
+inline std::optional<std::int32_t> stored_index(const StoredSource& source, const std::string& name, std::size_t end) {
+    const auto number = source.number(name);
+    if (!number || *number < -1 || *number >= static_cast<std::int64_t>(end)) return std::nullopt;
+    return static_cast<std::int32_t>(*number);
+}
+
+/// Adds a snapshot that is paged out on the host and not filled in yet, and where its arrays go. Returns why the memory
+/// does not take it; else an empty string.
+template <class M>
+std::string add_part(M& memory, StoredSource& source, std::vector<LoadedPart<M>>& parts,
+                     std::vector<StoredArray>& arrays) {
+    const std::string prefix = part_prefix(parts.size());
+    const auto before = stored_index(source, prefix + "before", parts.size());
+    if (!before) return "its part " + std::to_string(parts.size()) + " has no valid place";
+    auto loaded = MemoryAccess::prepare_load(memory, source, prefix, arrays);
+    if (!loaded.prepared) return "part " + std::to_string(parts.size()) + ": " + loaded.problem;
+    parts.push_back({MemoryAccess::finish(memory, *std::move(loaded.prepared)), *before});
+    const auto& snapshot = parts.back().snapshot;
+    const Position begin = *before == -1 ? Position{0} : parts[static_cast<std::size_t>(*before)].snapshot.to();
+    if (snapshot.from() == begin) return "";
+    return "its part " + std::to_string(parts.size() - 1) + " does not follow the one before";
+}
+
+/// Sequences that get what was loaded, or nothing.
+template <class M>
+class RestoredSequences {
+public:
+    RestoredSequences(M& memory, std::vector<Sequence> sequences) : memory_{memory}, sequences_{std::move(sequences)} {}
+    RestoredSequences(const RestoredSequences&) = delete;
+    RestoredSequences& operator=(const RestoredSequences&) = delete;
+    ~RestoredSequences() {
+        for (const Sequence s : sequences_) static_cast<void>(memory_.remove(s, {0}, to_end)); // never refuses
+    }
+
+    /// `last`: of each sequence, its last part or -1. Snapshots are destroyed on the way.
+    Result<void> restore(std::vector<LoadedPart<M>> parts, std::span<const std::int32_t> last) {
+        std::vector<std::vector<Sequence>> users(parts.size());
+        for (std::size_t i = 0; i < last.size(); ++i)
+            for (std::int32_t k = last[i]; k != -1; k = parts[static_cast<std::size_t>(k)].before)
+                users[static_cast<std::size_t>(k)].push_back(sequences_[i]);
+        for (std::size_t k = 0; k < parts.size(); ++k) {
+            LoadedPart<M> part = std::move(parts[k]);
+            // In place, it is shared. Where the memory has no room for a snapshot, each sequence gets a copy.
+            if (users[k].size() > 1) static_cast<void>(memory_.page_in(part.snapshot));
+            for (const Sequence s : users[k])
+                if (const Result<void> done = memory_.restore(s, part.snapshot); !done) return done;
+        }
+        sequences_.clear(); // keep what they have
+        return {};
+    }
+
+private:
+    M& memory_;
+    std::vector<Sequence> sequences_;
+};
+
+} // namespace cellar::detail

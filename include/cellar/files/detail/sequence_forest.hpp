@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <cellar/base/ids.hpp>
+#include <cellar/base/result.hpp>
+#include <cellar/files/detail/shared_prefix.hpp>
+#include <cellar/memory/two_phase.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <numeric>
+#include <vector>
+
+namespace cellar::detail {
+
+/// What several sequences remember, divided so that each cell is in one part only: the parts of a sequence follow one
+/// another, and sequences that share cells begin with the same parts. A part is a snapshot.
+template <class M>
+class SequenceForest {
+public:
+    static constexpr std::int32_t none = -1;
+
+    struct Part {
+        Sequence owner; ///< a sequence that has these tokens
+        Position begin;
+        Position end;
+        std::int32_t before = none; ///< the part that precedes it
+    };
+
+    explicit SequenceForest(M& memory) : memory_{memory} {}
+
+    /// In an order in which each part comes after the one that precedes it.
+    const std::vector<Part>& parts() const { return parts_; }
+    /// The last part of each sequence, in the order of `add`; `none` for a sequence without tokens.
+    const std::vector<std::int32_t>& last_parts() const { return last_; }
+
+    Result<SnapshotOf<M>> snapshot(const Part& part) const {
+        return memory_.snapshot(part.owner, part.begin, part.end);
+    }
+
+    /// Refuses as `snapshot` does. O(sequences before * runs).
+    Result<void> add(Sequence s) {
+        Position end;
+        {
+            const auto whole = memory_.snapshot(s);
+            if (!whole) return whole.error();
+            end = whole->to();
+        }
+        sequences_.push_back(s);
+        last_.push_back(end == Position{0} ? none : place(s, end));
+        return {};
+    }
+
+    /// Puts the parts in order. Comes after the last `add`.
+    void sort() {
+        std::vector<std::int32_t> order(parts_.size());
+        std::iota(order.begin(), order.end(), 0);
+        std::stable_sort(order.begin(), order.end(),
+                         [&](std::int32_t a, std::int32_t b) { return part(a).begin < part(b).begin; });
+        std::vector<std::int32_t> place_of(order.size());
+        std::vector<Part> sorted;
+        for (const std::int32_t old : order) {
+            place_of[static_cast<std::size_t>(old)] = static_cast<std::int32_t>(sorted.size());
+            sorted.push_back(part(old));
+        }
+        const auto renumber = [&](std::int32_t& k) { k = k == none ? none : place_of[static_cast<std::size_t>(k)]; };
+        for (Part& p : sorted) renumber(p.before);
+        for (std::int32_t& k : last_) renumber(k);
+        parts_ = std::move(sorted);
+    }
+
+private:
+    Part& part(std::int32_t k) { return parts_[static_cast<std::size_t>(k)]; }
+
+    /// Adds what s has and no sequence before it. Returns its last part.
+    std::int32_t place(Sequence s, Position end) {
+        Position shared{0};
+        std::size_t with = 0;
+        for (std::size_t i = 0; i < last_.size(); ++i) {
+            if (last_[i] == none) continue;
+            const Position until = std::min({shared_prefix(memory_, sequences_[i], s), end, part(last_[i]).end});
+            if (until > shared) with = i;
+            shared = std::max(shared, until);
+        }
+        if (shared == Position{0}) return append({s, {0}, end});
+        // The part of the other sequence in which the shared tokens end.
+        std::int32_t k = last_[with];
+        while (part(k).begin >= shared) k = part(k).before;
+        const Part lower{part(k).owner, shared, part(k).end, k};
+        const Part rest{s, shared, end, k};
+        const bool divides = part(k).end > shared;
+        const bool goes_on = end > shared;
+        const bool possible = (!divides || (stands_alone({lower.owner, part(k).begin, shared}) && stands_alone(lower)))
+                              && (goes_on ? stands_alone(rest) : shares_state(memory_, lower.owner, s, shared));
+        if (!possible) return append({s, {0}, end});
+        if (divides) divide(k, lower);
+        return goes_on ? append(rest) : k;
+    }
+
+    /// True if the memory has a snapshot of exactly this part, which can be restored after the parts before it.
+    bool stands_alone(const Part& p) const {
+        const auto taken = snapshot(p);
+        return taken && taken->from() == p.begin && MemoryAccess::can_restore(memory_, *taken, p.end);
+    }
+
+    std::int32_t append(const Part& p) {
+        parts_.push_back(p);
+        return static_cast<std::int32_t>(parts_.size()) - 1;
+    }
+
+    void divide(std::int32_t k, const Part& lower) {
+        const std::int32_t n = append(lower);
+        for (std::int32_t other = 0; other < n; ++other)
+            if (part(other).before == k) part(other).before = n;
+        for (std::int32_t& last : last_)
+            if (last == k) last = n;
+        part(k).end = lower.begin;
+    }
+
+    M& memory_;
+    std::vector<Part> parts_;
+    std::vector<Sequence> sequences_;
+    std::vector<std::int32_t> last_;
+};
+
+} // namespace cellar::detail

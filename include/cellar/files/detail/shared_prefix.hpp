@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <cellar/base/ids.hpp>
+#include <cellar/memory/two_phase.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace cellar::detail {
+
+/// Positions [position, position + count) of a sequence lie in cells [cell, cell + count).
+struct CellRun {
+    Position position;
+    Cell cell = 0;
+    std::int32_t count = 0;
+};
+
+/// The position of the first difference between two lists of runs; `to_end` if there is none.
+inline Position first_difference(std::vector<CellRun> a, std::vector<CellRun> b) {
+    std::size_t i = 0;
+    std::size_t j = 0;
+    const auto skip = [](CellRun& run, std::size_t& at, std::int32_t n) {
+        run.position = run.position + n;
+        run.cell += n;
+        run.count -= n;
+        at += run.count == 0 ? 1 : 0;
+    };
+    while (i < a.size() && j < b.size() && a[i].position == b[j].position && a[i].cell == b[j].cell) {
+        const std::int32_t n = std::min(a[i].count, b[j].count);
+        skip(a[i], i, n);
+        skip(b[j], j, n);
+    }
+    return std::min(i < a.size() ? a[i].position : to_end, j < b.size() ? b[j].position : to_end);
+}
+
+struct AnyCellVisitor {
+    void operator()(Position, Cell, std::int32_t) const {}
+};
+template <class M>
+concept lists_cells = requires(const M& m) {
+    m.visit_cells(Sequence{}, AnyCellVisitor{});
+};
+template <class M>
+concept lists_states = requires(const M& m) {
+    m.kept(Sequence{}).back().slot;
+};
+
+/// Up to where sequence b has the same cells as a, in all members of the memory. A memory that does not list its cells,
+/// and is not a recurrent one, shares nothing.
+template <class M>
+Position shared_prefix(const M& memory, Sequence a, Sequence b) {
+    Position end = to_end;
+    MemoryAccess::for_each_member(memory, [&]<class Member>(const Member& member) {
+        if constexpr (lists_cells<Member>) {
+            const auto runs_of = [&](Sequence s) {
+                std::vector<CellRun> runs;
+                member.visit_cells(s, [&](Position p, Cell cell, std::int32_t n) { runs.push_back({p, cell, n}); });
+                return runs;
+            };
+            end = std::min(end, first_difference(runs_of(a), runs_of(b)));
+        } else if constexpr (!lists_states<Member>) {
+            end = Position{0};
+        }
+    });
+    return end;
+}
+
+/// True if the state that a keeps at `end` is the current one of b, in all recurrent members of the memory.
+template <class M>
+bool shares_state(const M& memory, Sequence a, Sequence b, Position end) {
+    bool shares = true;
+    MemoryAccess::for_each_member(memory, [&]<class Member>(const Member& member) {
+        if constexpr (lists_states<Member>) {
+            const auto states = member.kept(a);
+            const auto current = member.kept(b);
+            const auto found = std::find_if(states.begin(), states.end(), [&](const auto& s) { return s.next == end; });
+            shares = shares && found != states.end() && !current.empty() && current.back().next == end
+                     && current.back().slot == found->slot;
+        }
+    });
+    return shares;
+}
+
+} // namespace cellar::detail

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <cellar/base/contract.hpp>
+#include <cellar/base/id_span.hpp>
+#include <cellar/base/ids.hpp>
+#include <cellar/base/result.hpp>
+#include <cellar/files/detail/loaded_arrays.hpp>
+#include <cellar/files/detail/loaded_parts.hpp>
+#include <cellar/files/detail/saved_snapshot.hpp>
+#include <cellar/files/detail/sequence_forest.hpp>
+#include <cellar/files/file_reader.hpp>
+#include <cellar/files/file_result.hpp>
+#include <cellar/files/file_system.hpp>
+#include <cellar/files/snapshot_file.hpp>
+#include <cellar/memory/stored_snapshot.hpp>
+#include <cellar/memory/two_phase.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <source_location>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace cellar {
+
+/// Stands for all sequences of a memory, from 0 on.
+struct AllSequences {
+    explicit AllSequences() = default;
+};
+inline constexpr AllSequences all_sequences{};
+
+namespace detail {
+
+template <class M>
+std::vector<Sequence> all_of(const M& memory) {
+    std::vector<Sequence> all;
+    for (std::int32_t s = 0; s < memory.sequences(); ++s) all.push_back({s});
+    return all;
+}
+
+/// How many tokens or inputs s has in one of the members.
+template <class M>
+std::int32_t tokens_of(const M& memory, Sequence s) {
+    std::int32_t tokens = 0;
+    MemoryAccess::for_each_member(memory, [&](const auto& member) {
+        if constexpr (requires { member.tokens(s); }) {
+            tokens = std::max(tokens, member.tokens(s));
+        } else {
+            tokens = std::max(tokens, member.next(s).value);
+        }
+    });
+    return tokens;
+}
+
+/// Reads the last part of each sequence. Returns why it is not possible; else an empty string.
+inline std::string read_last_parts(const StoredSource& source, std::int64_t sequences, std::size_t parts,
+                                   std::vector<std::int32_t>& last) {
+    for (std::int64_t i = 0; i < sequences; ++i) {
+        const auto k = stored_index(source, "sequences." + std::to_string(i), parts);
+        if (!k) return "its sequence " + std::to_string(i) + " has no valid part";
+        last.push_back(*k);
+    }
+    return "";
+}
+
+template <class M>
+void expect_empty(const M& memory, IdSpan<Sequence> sequences) {
+    for (std::size_t i = 0; i < sequences.size(); ++i) {
+        const Sequence s = sequences[i];
+        const std::int32_t tokens = tokens_of(memory, s);
+        CELLAR_EXPECTS(tokens == 0, "load: sequence ", s, " has ", tokens, " tokens, expected an empty one");
+        const bool is_first = std::find(sequences.begin(), sequences.begin() + static_cast<std::ptrdiff_t>(i), s)
+                              == sequences.begin() + static_cast<std::ptrdiff_t>(i);
+        CELLAR_EXPECTS(is_first, "load: sequence ", s, " is listed twice, expected different ones");
+    }
+}
+
+/// `may_differ`: the file may have fewer sequences, or more without tokens.
+template <class M, FileSystem Files>
+FileResult<void> load_sequences(const std::filesystem::path& path, M& memory, IdSpan<Sequence> sequences,
+                                bool may_differ, const LoadOptions& options, Files files) {
+    expect_empty(memory, sequences);
+    auto reader = BasicFileReader<Files>::open(path, options.read, std::move(files));
+    if (!reader) return std::move(reader).error();
+    SavedSource source{*reader};
+    std::string problem = source.problem_of_model(options.model);
+    if (!problem.empty()) return unsuitable(path, problem);
+    const auto saved = source.number("sequences");
+    const auto count = source.number("parts");
+    if (!saved || !count || *saved < 0 || *count < 0) return unsuitable(path, "it has no sequences");
+    const auto room = static_cast<std::int64_t>(sequences.size());
+    if (!may_differ && *saved != room)
+        return unsuitable(path, "it has " + std::to_string(*saved) + " sequences, expected " + std::to_string(room));
+    std::vector<LoadedPart<M>> parts;
+    std::vector<StoredArray> arrays;
+    while (problem.empty() && static_cast<std::int64_t>(parts.size()) < *count)
+        problem = add_part(memory, source, parts, arrays);
+    std::vector<std::int32_t> last;
+    if (problem.empty()) problem = read_last_parts(source, *saved, parts.size(), last);
+    for (std::size_t i = sequences.size(); i < last.size(); ++i)
+        if (problem.empty() && last[i] != -1)
+            problem = "its sequence " + std::to_string(i) + " has tokens, expected at most "
+                      + std::to_string(sequences.size()) + " sequences";
+    if (!problem.empty()) return unsuitable(path, problem);
+    last.resize(std::min(last.size(), sequences.size()));
+    if (auto read = read_arrays(path, *reader, arrays); !read) return read;
+    RestoredSequences<M> restored{memory, {sequences.begin(), sequences.end()}};
+    if (const Result<void> done = restored.restore(std::move(parts), last); !done) return refused(path, done.error());
+    return {};
+}
+
+} // namespace detail
+
+/// Writes what these sequences remember. Cells that they share because of `copy_prefix` are written once, if the memory
+/// has a snapshot of that prefix alone; see docs/files.md. The memory is as it was. Refuses as `snapshot` does. Takes
+/// one snapshot at a time. Blocks. O(sequences^2 * runs), and what is written.
+template <HasSnapshots M, FileSystem Files = NativeFiles>
+FileResult<void> save(const std::filesystem::path& path, M& memory, IdSpan<Sequence> sequences,
+                      const SaveOptions& options = {}, Files files = {},
+                      const std::source_location& where = std::source_location::current()) {
+    const detail::Caller caller{where};
+    detail::SequenceForest<M> forest{memory};
+    for (const Sequence s : sequences)
+        if (const Result<void> added = forest.add(s); !added) return detail::refused(path, added.error());
+    forest.sort();
+    detail::StoredSnapshot whole;
+    whole.numbers.emplace_back("sequences", static_cast<std::int64_t>(sequences.size()));
+    whole.numbers.emplace_back("parts", static_cast<std::int64_t>(forest.parts().size()));
+    for (std::size_t i = 0; i < sequences.size(); ++i)
+        whole.numbers.emplace_back("sequences." + std::to_string(i), forest.last_parts()[i]);
+    const auto store = [&](std::size_t k, detail::StoredSnapshot& stored) -> Result<void> {
+        const auto& part = forest.parts()[k];
+        const auto snapshot = forest.snapshot(part);
+        if (!snapshot) return snapshot.error();
+        stored.numbers.emplace_back(detail::part_prefix(k) + "before", part.before);
+        MemoryAccess::save(memory, *snapshot, detail::part_prefix(k), stored);
+        return {};
+    };
+    return detail::write_parts(path, forest.parts().size(), whole, store, options.model, options.write,
+                               std::move(files));
+}
+
+/// The same for all sequences of the memory, those without tokens included.
+template <HasSnapshots M, FileSystem Files = NativeFiles>
+FileResult<void> save(const std::filesystem::path& path, M& memory, AllSequences, const SaveOptions& options = {},
+                      Files files = {}, const std::source_location& where = std::source_location::current()) {
+    return save(path, memory, detail::all_of(memory), options, std::move(files), where);
+}
+
+/// Reads sequences that `save` wrote: the first one of the file becomes the first one of these, and so on. A file with
+/// another number of sequences is `unsuitable`. The sequences are different ones without tokens. They share cells as
+/// those in the file do. Refuses as `restore` does: with `full` if there are too few cells. After an error, the
+/// sequences have no tokens, and the memory is as it was, but for what free cells hold. Blocks. Until it returns, it
+/// needs as much host memory as the file has data. Throws `std::bad_alloc`.
+template <HasSnapshots M, FileSystem Files = NativeFiles>
+FileResult<void> load(const std::filesystem::path& path, M& memory, IdSpan<Sequence> sequences,
+                      const LoadOptions& options = {}, Files files = {},
+                      const std::source_location& where = std::source_location::current()) {
+    const detail::Caller caller{where};
+    return detail::load_sequences(path, memory, sequences, false, options, std::move(files));
+}
+
+/// The same for all sequences of the memory. The file may have fewer, or more if they have no tokens.
+template <HasSnapshots M, FileSystem Files = NativeFiles>
+FileResult<void> load(const std::filesystem::path& path, M& memory, AllSequences, const LoadOptions& options = {},
+                      Files files = {}, const std::source_location& where = std::source_location::current()) {
+    const detail::Caller caller{where};
+    return detail::load_sequences(path, memory, detail::all_of(memory), true, options, std::move(files));
+}
+
+} // namespace cellar

@@ -1,0 +1,353 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+// Several sequences in one file.
+#include "cache/numbers.hpp"
+#include "folder.hpp"
+#include "hybrid/failing_allocations.hpp"
+#include "hybrid/toy.hpp"
+#include "made_files.hpp"
+#include "violations.hpp"
+#include <cellar/files/sequence_file.hpp>
+
+#include <doctest/doctest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace {
+
+using namespace cellar;
+using disk::Bytes;
+using disk::Disk;
+using disk::DiskFiles;
+using numbers::prompt;
+using numbers::Values;
+using numbers::values;
+
+using Numbers = numbers::Cache<>;
+using List = std::vector<Sequence>;
+
+const CacheShape shape{2, 1, 2, 1};
+
+Numbers cache(std::int32_t cells = 32, std::int32_t sequences = 5) {
+    return {shape, {.sequences = sequences, .cells = cells, .batch = 8}};
+}
+
+/// Five sequences: 1 and 2 share the first four tokens of 0, and 2 another two of 1; 3 is apart, and 4 is empty. They
+/// need 6 + 4 + 1 + 2 cells.
+Numbers related() {
+    Numbers all = cache();
+    numbers::feed(all, prompt(0, 0, {1, 2, 3, 4, 5, 6}));
+    CHECK(all.copy_prefix({0}, {1}, 4));
+    numbers::feed(all, prompt(1, 4, {15, 16, 17, 18}));
+    CHECK(all.copy_prefix({1}, {2}, 6));
+    numbers::feed(all, prompt(2, 6, {27}));
+    numbers::feed(all, prompt(3, 0, {31, 32}));
+    return all;
+}
+
+void check_related(auto& all) {
+    CHECK(values(all, 0) == Values{1, 2, 3, 4, 5, 6});
+    CHECK(values(all, 1) == Values{1, 2, 3, 4, 15, 16, 17, 18});
+    CHECK(values(all, 2) == Values{1, 2, 3, 4, 15, 16, 27});
+    CHECK(values(all, 3) == Values{31, 32});
+    CHECK(all.next({2}) == Position{7});
+    CHECK(all.tokens({4}) == 0);
+    CHECK(all.statistics().free == all.cells() - 13);
+    CHECK(all.statistics().snapshots == 0);
+    CHECK(all.statistics().paged_out == 0);
+    CHECK(audit(all) == "");
+}
+
+template <class M, class Which>
+Bytes saved(M& memory, const Which& sequences) {
+    Disk disk;
+    REQUIRE(save("f", memory, sequences, {}, DiskFiles{disk}));
+    return disk.now.at("f")->now;
+}
+
+template <class M, class Which>
+FileResult<void> load_into(M& memory, const Which& sequences, const Bytes& bytes) {
+    Disk disk;
+    disk.put("f", bytes);
+    return load("f", memory, sequences, {}, DiskFiles{disk});
+}
+
+/// The file with other entries of the metadata.
+Bytes with(const Bytes& bytes, const std::map<std::string, std::string>& changes) {
+    Disk disk;
+    disk.put("f", bytes);
+    auto reader = disk::Reader::open("f", {}, DiskFiles{disk}).value();
+    const disk::Content content = disk::read_all(reader).value();
+    FilePlan plan{{}, content.metadata};
+    for (const auto& [key, value] : changes) plan.metadata.insert_or_assign("snapshot." + key, value);
+    for (const StoredTensor& tensor : reader.tensors())
+        plan.tensors.push_back({tensor.name, tensor.dtype, tensor.shape});
+    auto writer = disk::Writer::create("g", plan, {}, DiskFiles{disk}).value();
+    for (const auto& [name, data] : content.tensors) REQUIRE(writer.append(data));
+    REQUIRE(writer.finish());
+    return disk.now.at("g")->now;
+}
+
+toy::Memory hybrid(int snapshots, int cells = 40) {
+    return toy::Memory{toy::layers, toy::Sliding{{4, 1, 1}, {.sequences = 4, .capacity = 100, .batch = 8}},
+                       toy::Full{{2, 1, 1}, {.sequences = 4, .cells = cells, .batch = 8}},
+                       toy::Recurrent{{1, {{1}}}, {.sequences = 4, .batch = 8, .rollback = 1, .snapshots = snapshots}}};
+}
+
+float state(const toy::Memory& memory, Sequence s) {
+    const auto& states = memory.member<toy::Recurrent>();
+    return states.view<toy::Hash>(0, states.state(s))(0);
+}
+
+} // namespace
+
+TEST_CASE("all sequences are saved, cells that they share once, and share them when they are loaded") {
+    Numbers from = related();
+    check_related(from);
+    const std::string before = numbers::portrait(from);
+    const Bytes file = saved(from, all_sequences);
+    CHECK(numbers::portrait(from) == before);
+    Numbers to = cache(13);
+    REQUIRE(load_into(to, all_sequences, file));
+    check_related(to);
+    CHECK(saved(to, all_sequences) == file);
+    Disk disk;
+    disk.put("f", file);
+    const auto reader = disk::Reader::open("f", {}, DiskFiles{disk}).value();
+    std::uint64_t tokens = 0;
+    for (const StoredTensor& tensor : reader.tensors())
+        if (tensor.name.ends_with(".positions")) tokens += tensor.shape[0];
+    CHECK(tokens == 13);
+    CHECK(*reader.metadata("snapshot.sequences.4") == "-1");
+}
+
+TEST_CASE("sequences are loaded into another layout and element type, and a larger memory") {
+    Numbers from = related();
+    const Bytes file = saved(from, all_sequences);
+    Cache<PermutedV<half>> to{shape, {.sequences = 7, .cells = 40, .batch = 2}};
+    REQUIRE(load_into(to, all_sequences, file));
+    check_related(to);
+    CHECK(to.tokens({6}) == 0);
+}
+
+TEST_CASE("chosen sequences are loaded as others, in the order of the list") {
+    Numbers from = related();
+    const Bytes file = saved(from, List{{2}, {4}, {0}, {2}});
+    Numbers to = cache(20);
+    numbers::feed(to, prompt(0, 0, {7, 7, 7}));
+    REQUIRE(load_into(to, List{{1}, {2}, {4}, {3}}, file));
+    CHECK(values(to, 0) == Values{7, 7, 7});
+    CHECK(values(to, 1) == Values{1, 2, 3, 4, 15, 16, 27});
+    CHECK(to.tokens({2}) == 0);
+    CHECK(values(to, 3) == values(to, 1));
+    CHECK(values(to, 4) == Values{1, 2, 3, 4, 5, 6});
+    CHECK(to.statistics().free == 20 - 3 - 9);
+    CHECK(audit(to) == "");
+}
+
+TEST_CASE("sequences of a window are stored on their own once one has forgotten tokens") {
+    using Window = Cache<StandardV<float>, SlidingWindow<3>>;
+    const CacheLimits limits{.sequences = 3, .capacity = 20, .batch = 4};
+    Window from{shape, limits};
+    numbers::feed(from, prompt(0, 0, {1, 2}));
+    REQUIRE(from.copy_prefix({0}, {1}, 2));
+    numbers::feed(from, prompt(1, 2, {13}));
+    const Bytes shared = saved(from, all_sequences);
+    for (int p = 3; p < 15; p += 4) {
+        const auto x = static_cast<float>(p);
+        numbers::feed(from, prompt(1, p, {x, x + 1, x + 2, x + 3}));
+    }
+    REQUIRE(from.copy_prefix({1}, {2}, 15));
+    const Bytes apart = saved(from, all_sequences);
+    Window to{shape, limits};
+    REQUIRE(load_into(to, all_sequences, shared));
+    CHECK(values(to, 0) == Values{1, 2});
+    CHECK(values(to, 1) == Values{1, 2, 13});
+    CHECK(to.statistics().free == to.cells() - 3);
+    Window later{shape, limits};
+    REQUIRE(load_into(later, all_sequences, apart));
+    for (const int s : {0, 1, 2}) {
+        CHECK(values(later, s) == values(from, s));
+        CHECK(later.next({s}) == from.next({s}));
+    }
+    CHECK(later.statistics().shared == from.statistics().shared); // 1 and 2 have the same window
+}
+
+TEST_CASE("the sequences of a hybrid are saved and loaded with all members, all or none") {
+    toy::Memory from = hybrid(1);
+    REQUIRE(toy::feed(from, toy::text(0, 0, 8)));
+    REQUIRE(from.copy_prefix({0}, {1}, 8));
+    REQUIRE(from.copy_prefix({0}, {2}, 8));
+    REQUIRE(toy::feed(from, toy::text(2, 8, 5)));
+    const std::string before = toy::portrait(from);
+    const Bytes file = saved(from, all_sequences);
+    CHECK(toy::portrait(from) == before);
+    for (const int snapshots : {0, 1}) {
+        toy::Memory to = hybrid(snapshots);
+        REQUIRE(load_into(to, all_sequences, file));
+        for (const int s : {0, 1, 2}) {
+            CHECK(to.next({s}) == from.next({s}));
+            CHECK(state(to, {s}) == state(from, {s}));
+            CHECK(numbers::values(to.member<toy::Full>(), s) == numbers::values(from.member<toy::Full>(), s));
+        }
+        REQUIRE(toy::feed(to, toy::text(1, 8, 3)));
+    }
+    toy::Memory small = hybrid(1, 12);
+    const std::string nothing = toy::portrait(small);
+    const auto refused = load_into(small, all_sequences, file);
+    REQUIRE_FALSE(refused);
+    CHECK(refused.error() == Reason::full);
+    CHECK(refused.error().refusal.member == 1);
+    CHECK(small.next({0}) == Position{0});
+    CHECK(small.member<toy::Full>().statistics().free == 12);
+    CHECK(small.member<toy::Recurrent>().statistics().used == 0);
+    toy::Memory without = hybrid(0);
+    REQUIRE(load_into(without, all_sequences, file));
+    Disk disk;
+    CHECK(save("f", without, all_sequences, {}, DiskFiles{disk}).error() == Reason::too_many_snapshots);
+    CHECK(disk.now.empty());
+}
+
+TEST_CASE("the inputs of several sequences of an encoder memory are saved and loaded") {
+    const CacheLimits limits{.sequences = 3, .cells = 10, .batch = 6};
+    EncoderMemory<> from{shape, limits};
+    for (const int p : {3, 7}) {
+        auto pass = from.write({0}, {p}, 2).value();
+        const std::vector<float> k(4, static_cast<float>(p));
+        for (int layer = 0; layer < 2; ++layer) pass.put(layer, k, std::vector<float>{1, 2});
+        pass.commit();
+    }
+    REQUIRE(from.copy_prefix({0}, {2}, 5));
+    const Bytes file = saved(from, all_sequences);
+    EncoderMemory<> to{shape, limits};
+    REQUIRE(load_into(to, all_sequences, file));
+    CHECK(to.tokens({0}) == 4);
+    CHECK(to.tokens({1}) == 0);
+    CHECK(to.range({2}) == PositionRange{{3}, {3}});
+    CHECK(violation_of([&] { static_cast<void>(load_into(to, List{{2}}, file)); })
+          == "load: sequence 2 has 2 tokens, expected an empty one");
+}
+
+TEST_CASE("a memory with too few cells refuses all sequences, and none has tokens") {
+    Numbers from = related();
+    const Bytes file = saved(from, all_sequences);
+    for (int cells = 1; cells < 13; ++cells) {
+        Numbers to = cache(cells);
+        const std::string before = describe(to);
+        const auto refused = load_into(to, all_sequences, file);
+        REQUIRE_FALSE(refused);
+        CHECK(refused.error() == Reason::full);
+        CHECK(describe(to) == before);
+        CHECK(to.statistics().paged_out == 0);
+    }
+}
+
+TEST_CASE("a file with another number of sequences, or none, is unsuitable") {
+    Numbers from = related();
+    const auto refusal = [](Numbers& to, const auto& sequences, const Bytes& file) {
+        const auto refused = load_into(to, sequences, file);
+        REQUIRE_FALSE(refused);
+        CHECK(refused.error() == FileReason::unsuitable);
+        return refused.error().message;
+    };
+    const Bytes file = saved(from, all_sequences);
+    Numbers to = cache();
+    CHECK(refusal(to, List{{0}, {1}}, file) == "f: it has 5 sequences, expected 2");
+    Numbers four = cache(32, 4);
+    REQUIRE(load_into(four, all_sequences, file)); // the fifth has no tokens
+    Numbers three = cache(32, 3);
+    CHECK(refusal(three, all_sequences, file) == "f: its sequence 3 has tokens, expected at most 3 sequences");
+    CHECK(three.statistics().free == 32);
+    Disk disk;
+    REQUIRE(save("f", from, Sequence{0}, {}, DiskFiles{disk}));
+    CHECK(refusal(to, all_sequences, disk.now.at("f")->now) == "f: it has no sequences");
+    REQUIRE(load_into(to, List{}, saved(from, List{})));
+    Numbers other{{1, 1, 2, 1}, {.sequences = 5, .cells = 20, .batch = 8}};
+    CHECK(refusal(other, all_sequences, file) == "f: part 0: it has 2 layers, expected 1");
+}
+
+TEST_CASE("a file whose parts contradict each other is unsuitable, and nothing changes") {
+    Numbers from = related();
+    const Bytes file = saved(from, all_sequences);
+    Numbers to = cache();
+    const auto refusal = [&](const std::map<std::string, std::string>& changes) {
+        const auto refused = load_into(to, all_sequences, with(file, changes));
+        REQUIRE_FALSE(refused);
+        CHECK(refused.error() == FileReason::unsuitable);
+        return refused.error().message;
+    };
+    REQUIRE(load_into(to, all_sequences, with(file, {})));
+    for (int s = 0; s < 5; ++s) REQUIRE(to.remove({s}, {0}, to_end));
+    const std::string before = numbers::portrait(to);
+    CHECK(refusal({{"sequences", "-1"}}) == "f: it has no sequences");
+    CHECK(refusal({{"parts", "x"}}) == "f: it has no sequences");
+    CHECK(refusal({{"sequences", "9000000000000"}}) == "f: its sequence 5 has no valid part");
+    CHECK(refusal({{"parts", "9000000000000"}}) == "f: its part 6 has no valid place");
+    CHECK(refusal({{"sequences.1", "6"}}) == "f: its sequence 1 has no valid part");
+    CHECK(refusal({{"sequences.1", "-2"}}) == "f: its sequence 1 has no valid part");
+    CHECK(refusal({{"parts.3.before", "3"}}) == "f: its part 3 has no valid place");
+    CHECK(refusal({{"parts.2.before", "-1"}}) == "f: its part 2 does not follow the one before");
+    CHECK(refusal({{"parts.1.before", "0"}}) == "f: its part 1 does not follow the one before");
+    CHECK(numbers::portrait(to) == before);
+}
+
+TEST_CASE("a list with a sequence that has tokens, or twice the same, is a violation") {
+    Numbers all = related();
+    CHECK(violation_of([&] {
+              static_cast<void>(load("f", all, List{{4}, {3}}));
+          })
+          == "load: sequence 3 has 2 tokens, expected an empty one");
+    CHECK(violation_of([&] {
+              static_cast<void>(load("f", all, List{{4}, {4}}));
+          })
+          == "load: sequence 4 is listed twice, expected different ones");
+}
+
+TEST_CASE("a file of sequences with a byte changed, or cut off, is refused, and nothing changes") {
+    Numbers from = related();
+    const Bytes whole = saved(from, all_sequences);
+    Numbers to = cache();
+    const std::string before = numbers::portrait(to);
+    for (std::size_t at = 0; at < whole.size(); at += 13) {
+        Bytes bytes = whole;
+        bytes[at] ^= std::byte{0x01};
+        CAPTURE(at);
+        CHECK_FALSE(load_into(to, all_sequences, bytes));
+        CHECK_FALSE(
+            load_into(to, all_sequences, Bytes{whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(at)}));
+    }
+    CHECK(numbers::portrait(to) == before);
+}
+
+TEST_CASE("a lack of memory while sequences are saved or loaded changes nothing") {
+    const Folder folder;
+    const auto path = folder.path / "f";
+    toy::Memory from = hybrid(1);
+    REQUIRE(toy::feed(from, toy::text(0, 0, 8)));
+    REQUIRE(from.copy_prefix({0}, {1}, 8));
+    REQUIRE(toy::feed(from, toy::text(2, 0, 5)));
+    const std::string before = toy::portrait(from);
+    const auto save_all = [&] {
+        const auto done = save(path, from, all_sequences);
+        REQUIRE(done);
+    };
+    CHECK(failures_of(save_all, [&] { CHECK(folder.names().empty()); }) > 20);
+    CHECK(toy::portrait(from) == before);
+    toy::Memory to = hybrid(1);
+    const auto load_all = [&] {
+        const auto done = load(path, to, all_sequences);
+        REQUIRE(done);
+    };
+    const auto check = [&] {
+        for (int s = 0; s < 4; ++s) CHECK(to.next({s}) == Position{0});
+        CHECK(to.member<toy::Full>().statistics().free == 40);
+        CHECK(to.member<toy::Sliding>().statistics().paged_out == 0);
+        CHECK(to.member<toy::Recurrent>().statistics().used == 0);
+    };
+    CHECK(failures_of(load_all, check) > 20);
+    for (const int s : {0, 1, 2}) CHECK(state(to, {s}) == state(from, {s}));
+}
