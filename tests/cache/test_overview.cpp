@@ -3,6 +3,10 @@
 #include "../violations.hpp"
 #include "numbers.hpp"
 
+#include <array>
+#include <string>
+#include <vector>
+
 using namespace cellar;
 using numbers::feed;
 using numbers::Held;
@@ -80,6 +84,21 @@ TEST_CASE("the map shows who owns which cell") {
           != std::string::npos);
     CHECK(violation_of([&] { static_cast<void>(describe(cache, false, 0)); })
           == "describe: a width of 0 cells, expected at least 1");
+}
+
+TEST_CASE("the map tells cells of snapshots from free ones") {
+    numbers::Cache<> cache{numbers::small, {.sequences = 2, .cells = 8, .batch = 8}};
+    feed(cache, prompt(0, 0, {1, 2, 3, 4}));
+    auto snapshot = cache.snapshot({0}, {1}, {3});
+    REQUIRE(cache.copy_prefix({0}, {1}, 2));
+    REQUIRE(cache.remove({0}, {0}, to_end));
+    CHECK(describe(cache).find("\n0  11+.....\n") != std::string::npos);
+    CHECK(describe(cache, true).find("\033[90m+\033[0m\033[90m.\033[0m") != std::string::npos);
+    std::vector<std::array<int, 3>> kept;
+    cache.visit_kept_cells([&](Position p, Cell cell, int count) { kept.push_back({p.value, cell, count}); });
+    CHECK(kept == std::vector<std::array<int, 3>>{{1, 1, 2}});
+    cache.page_out(*snapshot);
+    CHECK(describe(cache).find("\n0  11......\n") != std::string::npos);
 }
 
 TEST_CASE("the map draws equal rows once") {

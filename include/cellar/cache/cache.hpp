@@ -250,6 +250,12 @@ public:
     void visit_cells(Sequence s, F&& f, const std::source_location& where = std::source_location::current()) const {
         runs(s, where).for_each({0}, to_end, std::forward<F>(f));
     }
+    /// The same for the tokens of each snapshot that is in place. Sequences may own its cells, too. O(runs of all
+    /// snapshots).
+    template <class F>
+    void visit_kept_cells(F&& f) const {
+        for (const detail::KeptCells* kept : table().snapshots().in_place()) kept->runs.for_each({0}, to_end, f);
+    }
 
     const CacheShape& shape() const { return state().shape; }
     const CacheLimits& limits() const { return state().limits; }

@@ -30,6 +30,10 @@ public:
                     owner = owner == no_owner ? s : several;
                 }
             });
+        memory.visit_kept_cells([&](Position, Cell cell, std::int32_t n) {
+            const auto first = owner_.begin() + cell;
+            std::replace(first, first + n, no_owner, snapshots);
+        });
     }
 
     /// Rows of `width` cells, each with the number of its first cell in front. Repeated rows are drawn once.
@@ -59,6 +63,7 @@ public:
     std::string symbol(std::int32_t owner) const {
         static constexpr char letters[] = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
         if (owner == no_owner) return colour_ ? "\033[90m.\033[0m" : ".";
+        if (owner == snapshots) return colour_ ? "\033[90m+\033[0m" : "+";
         if (owner == several) return colour_ ? "\033[7m*\033[0m" : "*";
         const std::string letter(1, letters[owner % 62]);
         return colour_ ? "\033[" + std::to_string(31 + owner % 6) + "m" + letter + "\033[0m" : letter;
@@ -67,6 +72,7 @@ public:
 private:
     static constexpr std::int32_t no_owner = -1;
     static constexpr std::int32_t several = -2;
+    static constexpr std::int32_t snapshots = -3; ///< and no sequence
 
     std::string row(Cell first, Cell end) const {
         std::string drawn;
@@ -101,8 +107,9 @@ std::string describe(const Memory& memory, bool colour, std::int32_t width) {
 } // namespace detail
 
 /// The cell map, for people: a character for each cell, a line for each sequence that has tokens, and the numbers of
-/// `Statistics`. A free cell is '.', a shared one '*'. Others have the character of their owner: 0-9, a-z, A-Z, and
-/// again from 0. `colour` adds terminal escape codes; `width` is the number of cells per row. O(cells + tokens).
+/// `Statistics`. A free cell is '.', one that only snapshots own '+', and one that several sequences own '*'. Others
+/// have the character of their owner: 0-9, a-z, A-Z, and again from 0. `colour` adds terminal escape codes; `width` is
+/// the number of cells per row. O(cells + tokens).
 template <class Layout, class Window, class Shift, class Backend>
 std::string describe(const Cache<Layout, Window, Shift, Backend>& cache, bool colour = false, std::int32_t width = 64) {
     return detail::describe(cache, colour, width);

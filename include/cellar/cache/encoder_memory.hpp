@@ -206,6 +206,11 @@ public:
     void visit_cells(Sequence s, F&& f, const std::source_location& where = std::source_location::current()) const {
         cells_.visit_cells(s, std::forward<F>(f), where);
     }
+    /// See `Cache::visit_kept_cells`.
+    template <class F>
+    void visit_kept_cells(F&& f) const {
+        cells_.visit_kept_cells(std::forward<F>(f));
+    }
 
     const CacheShape& shape() const { return cells_.shape(); }
     const CacheLimits& limits() const { return cells_.limits(); }
