@@ -3,6 +3,7 @@
 
 #include "arithmetic.hpp"
 #include "config.hpp"
+#include "hybrid_members.hpp"
 #include "memory.hpp"
 #include "weights.hpp"
 #include <cellar/cellar.hpp>
@@ -17,20 +18,16 @@
 
 namespace llama {
 
-/// The state of a recurrent layer.
-struct RecentInputs : cellar::StateTensor<2> {}; // [taps - 1, width]
-struct Hidden : cellar::StateTensor<1> {};       // [width]
-
 /// The memory of one text in a `cellar::Hybrid`: all that the model needs of cellar. `Compute` runs attention and
 /// recurrences: `HostCompute` or `KokkosCompute`.
 template <class Layout, class Shift, class Compute>
 class CellarMemory final : public TextMemory {
     using Backend = typename Compute::Backend;
-    using Recurrent = cellar::RecurrentMemory<cellar::States<RecentInputs, Hidden>, Backend>;
-    using Sliding = cellar::Cache<Layout, cellar::SlidingWindow<>, Shift, Backend>;
-    using Full = cellar::Cache<Layout, cellar::FullCausal, Shift, Backend>;
-    // The pattern comes from a model file. The members have the order of `LayerKind`.
-    using Memory = cellar::Hybrid<cellar::RunTimePattern, Recurrent, Sliding, Full>;
+    using Members = HybridMembers<Layout, Shift, Backend>;
+    using Recurrent = typename Members::Recurrent;
+    using Sliding = typename Members::Sliding;
+    using Full = typename Members::Full;
+    using Memory = typename Members::Memory;
 
 public:
     CellarMemory(const Config& config, const TextLimits& limits)
@@ -38,7 +35,7 @@ public:
           limits_{limits},
           rotary_{config, limits.context},
           compute_{config},
-          memory_{member_of_layer(), recurrent(), sliding(), full()} {}
+          memory_{Members::make(config, member_limits(), shift(), compute_.backend())} {}
 
     // [pass]
     cellar::Result<void> begin(int first, int tokens) override {
@@ -112,47 +109,16 @@ public:
 private:
     static constexpr cellar::Sequence text{0};
 
-    // [members]
-    std::vector<int> member_of_layer() const {
-        std::vector<int> members;
-        for (const LayerKind kind : config_.layer_types) members.push_back(static_cast<int>(kind));
-        return members;
-    }
-
-    std::optional<Recurrent> recurrent() const {
-        if (!has(LayerKind::recurrent)) return std::nullopt;
-        return Recurrent{cellar::StateShape{config_.layers(LayerKind::recurrent),
-                                            {{config_.conv1d_width - 1, config_.lru_width}, {config_.lru_width}}},
-                         cellar::StateLimits{.sequences = 1, .batch = limits_.batch, .rollback = limits_.rollback},
-                         compute_.backend()};
-    }
-
-    /// Forgets tokens that no sliding layer sees any more, even after the rollback.
-    std::optional<Sliding> sliding() const {
-        if (!has(LayerKind::sliding_attention)) return std::nullopt;
-        const cellar::WindowOptions options{.retention = config_.sliding_window + limits_.rollback};
-        cellar::CacheLimits limits = cache_limits();
-        limits.positions = cellar::Positions::any; // a removal may move forgotten positions into the window: a gap
-        return Sliding{shape(LayerKind::sliding_attention), limits,
-                       cellar::SlidingWindow<>{config_.sliding_window, options}, shift(), compute_.backend()};
-    }
-
-    std::optional<Full> full() const {
-        if (!has(LayerKind::full_attention)) return std::nullopt;
-        return Full{shape(LayerKind::full_attention), cache_limits(), cellar::FullCausal{}, shift(),
-                    compute_.backend()};
-    }
-    // [/members]
-
-    bool has(LayerKind kind) const { return config_.layers(kind) > 0; }
-
-    cellar::CacheShape shape(LayerKind kind) const {
-        return {config_.layers(kind), config_.num_key_value_heads, config_.head_dim};
-    }
-    cellar::CacheLimits cache_limits() const {
-        return {.sequences = 1, .capacity = limits_.context, .batch = limits_.batch};
+    MemberLimits member_limits() const {
+        return {.capacity = limits_.context,
+                .batch = limits_.batch,
+                .rollback = limits_.rollback,
+                // A removal may move forgotten positions into the window: a gap.
+                .positions = cellar::Positions::any};
     }
     Shift shift() const { return Shift{cellar::rope_frequencies(config_.head_dim, config_.rope_theta)}; }
+
+    bool has(LayerKind kind) const { return config_.layers(kind) > 0; }
 
     int sliding_tokens() const {
         return has(LayerKind::sliding_attention) ? memory_.template member<Sliding>().tokens(text) : 0;

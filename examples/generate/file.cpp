@@ -3,6 +3,7 @@
 
 #include <cerrno>
 #include <cstddef>
+#include <cstdint>
 #include <fstream>
 #include <ios>
 #include <system_error>
@@ -26,6 +27,14 @@ File read_file(const std::string& path) {
     }
     if (stream.bad()) throw FileError{path, "cannot be read: " + reason()};
     return file;
+}
+
+std::string fingerprint(const std::string& path) {
+    std::uint64_t hash = 0xcbf29ce484222325U; // FNV-1a
+    for (const char c : read_file(path).bytes) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3U;
+    std::string digits;
+    for (int shift = 60; shift >= 0; shift -= 4) digits += "0123456789abcdef"[hash >> shift & 15U];
+    return digits;
 }
 
 std::string in_quotes(std::string_view text) {

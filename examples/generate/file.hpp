@@ -27,6 +27,9 @@ struct File {
 
 File read_file(const std::string& path);
 
+/// Sixteen hexadecimal digits that tell the contents of files apart.
+std::string fingerprint(const std::string& path);
+
 /// Reads values from a little-endian file. The address need not be aligned.
 template <class T>
 void load(const char* bytes, std::span<T> values) {

@@ -5,6 +5,7 @@
 #include "command_line.hpp"
 #include "draft.hpp"
 #include "file.hpp"
+#include "flags.hpp"
 #include "huggingface.hpp"
 #include "kokkos.hpp"
 #include "memory.hpp"
@@ -17,7 +18,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -31,53 +31,35 @@
 namespace {
 
 struct Options {
-    std::string model = CELLAR_EXAMPLES_MODEL;
+    llama::ModelFlags model;
     std::string prompt = "ROMEO:\n";
     std::string json;
     std::string backend = "eigen";
-    llama::CacheFormat format;
+    std::string layout = "standard";
     int tokens = 400;
-    int context = 0; // 0: the context of the training
     int draft = 0;
-    std::uint64_t seed = 1;
-    double temperature = 0.8;
+
+    llama::CacheFormat format() const { return {.layout = layout, .element = model.element}; }
 };
 
 void declare(CLI::App& app, Options& o) {
     app.add_option("--prompt", o.prompt, "text to continue")->capture_default_str();
     app.add_option("--tokens", o.tokens, "bytes to generate")->check(CLI::Range(1, 10'000'000))->capture_default_str();
-    app.add_option("--seed", o.seed, "of the random numbers")->check(llama::unsigned_number)->capture_default_str();
-    app.add_option("--temperature", o.temperature, "0 always takes the most likely byte")
-        ->check(CLI::Range(0.0, 100.0))
-        ->capture_default_str();
-    app.add_option("--model", o.model, "a safetensors file")->capture_default_str();
+    llama::declare(app, o.model, {"float", "half", "bf16"});
     app.add_option("--backend", o.backend, "where keys, values and states are stored and read")
         ->check(CLI::IsMember({"eigen", "kokkos"}))
         ->capture_default_str();
-    app.add_option("--layout", o.format.layout, "layout of the values in the cache")
+    app.add_option("--layout", o.layout, "layout of the values in the cache")
         ->check(CLI::IsMember({"standard", "permuted"}))
         ->capture_default_str();
-    app.add_option("--cache-type", o.format.element, "element type of the cache")
-        ->check(CLI::IsMember({"float", "half", "bf16"}))
-        ->capture_default_str();
-    app.add_option("--context", o.context, "bytes in memory; default: the context of the training");
     app.add_option("--draft", o.draft, "bytes to draft from the text so far, verified in one pass")
         ->check(CLI::Range(0, 32))
         ->capture_default_str();
     app.add_option("--json", o.json, "file for a report");
 }
 
-/// Checks the flags against the model, and fills in the context.
-void resolve(Options& o, const llama::Config& config) {
-    constexpr int min = 16;
-    const int trained = config.max_position_embeddings;
-    if (o.context == 0) o.context = trained;
-    if (o.context < min || o.context > trained) {
-        throw std::runtime_error{"--context is " + std::to_string(o.context) + ", expected " + std::to_string(min)
-                                 + " to " + std::to_string(trained) + ", the context of the training"};
-    }
+void check_prompt(const Options& o, const llama::Config& config) {
     if (o.prompt.empty()) throw std::runtime_error{"--prompt is empty, expected at least one byte"};
-    if (std::isnan(o.temperature)) throw std::runtime_error{"--temperature is not a number"};
     for (const char c : o.prompt) {
         const int token = static_cast<unsigned char>(c);
         if (token >= config.vocab_size) {
@@ -102,7 +84,7 @@ decltype(auto) timed(double& seconds, Work work) {
 class Writer {
 public:
     Writer(llama::Session& session, const Options& o, llama::Report& report)
-        : session_{session}, options_{o}, report_{report}, sample_{o.seed, o.temperature} {
+        : session_{session}, options_{o}, report_{report}, sample_{o.model.seed, o.model.temperature} {
         for (const char c : o.prompt) text_.push_back(static_cast<unsigned char>(c));
     }
 
@@ -171,25 +153,27 @@ void save(const llama::Report& report, std::ofstream& file, const std::string& p
 
 llama::Report describe(const Options& o, const llama::Llama& model) {
     llama::Report report;
-    report.model = o.model;
+    report.model = o.model.model;
     report.parameters = model.weights().parameters();
     report.backend = o.backend;
-    report.format = o.format;
-    report.context = o.context;
-    report.seed = o.seed;
-    report.temperature = o.temperature;
+    report.format = o.format();
+    report.context = o.model.context;
+    report.seed = o.model.seed;
+    report.temperature = o.model.temperature;
     report.prompt = o.prompt;
     return report;
 }
 
 int run(Options o) {
     const auto kokkos = o.backend == "kokkos" ? llama::start_kokkos() : nullptr; // outlives the memory
-    llama::Llama model{llama::read_weights(llama::Safetensors::read(o.model))};
-    resolve(o, model.config());
+    llama::Llama model{llama::read_weights(llama::Safetensors::read(o.model.model))};
+    llama::resolve(o.model, model.config());
+    check_prompt(o, model.config());
     std::ofstream json = open_for_writing(o.json);
-    const llama::TextLimits limits{.context = o.context, .batch = std::min(64, o.context), .rollback = o.draft};
-    const auto memory = kokkos ? kokkos->make_memory(model.config(), limits, o.format)
-                               : llama::make_memory(model.config(), limits, o.format);
+    const llama::TextLimits limits{
+        .context = o.model.context, .batch = std::min(64, o.model.context), .rollback = o.draft};
+    const auto memory = kokkos ? kokkos->make_memory(model.config(), limits, o.format())
+                               : llama::make_memory(model.config(), limits, o.format());
     llama::Session session{model, *memory, {.check_interval = std::max(1, o.tokens / 32)}};
 
     llama::Report report = describe(o, model);

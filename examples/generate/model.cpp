@@ -9,14 +9,6 @@
 
 namespace llama {
 
-namespace {
-
-void multiply(const Matrix& x, const Matrix& weight, Matrix& y) {
-    y.noalias() = x * weight.transpose();
-}
-
-} // namespace
-
 const Matrix& Llama::forward(std::span<const int> tokens, LayerMemory& memory, std::span<const int> wanted) {
     embed(tokens);
     for (int layer = 0; layer < config().layers(); ++layer) {
@@ -75,6 +67,15 @@ const Matrix& Llama::classify(std::span<const int> wanted) {
     rms_norm(block_, weights_.norm, config().rms_norm_eps, normed_);
     multiply(normed_, config().tie_word_embeddings ? weights_.embedding : weights_.classifier, logits_);
     return logits_;
+}
+
+void Llama::multiply(const Matrix& x, const Matrix& weight, Matrix& y) const {
+    if (products_ == Products::of_all_rows) {
+        y.noalias() = x * weight.transpose();
+        return;
+    }
+    y.resize(x.rows(), weight.rows());
+    for (Eigen::Index row = 0; row < x.rows(); ++row) y.row(row).noalias() = x.row(row) * weight.transpose();
 }
 
 } // namespace llama

@@ -10,11 +10,18 @@
 
 namespace llama {
 
+/// How a batch is multiplied with a matrix of weights.
+enum class Products {
+    of_all_rows, ///< the fastest; how a token's result is rounded depends on the number of tokens
+    row_by_row,  ///< a token's result does not depend on the rest of the batch, not in one bit
+};
+
 /// A decoder like Llama. A layer is attention or a recurrence, then a feed-forward network. Both follow an RMS norm and
 /// add their output to their input.
 class Llama {
 public:
-    explicit Llama(Weights weights) : weights_{std::move(weights)} {}
+    explicit Llama(Weights weights, Products products = Products::of_all_rows)
+        : weights_{std::move(weights)}, products_{products} {}
 
     const Config& config() const { return weights_.config; }
     const Weights& weights() const { return weights_; }
@@ -29,8 +36,10 @@ private:
     void recurrence(int layer, const RecurrentWeights& w, LayerMemory& memory);
     void feed_forward(const FeedForwardWeights& w);
     const Matrix& classify(std::span<const int> wanted);
+    void multiply(const Matrix& x, const Matrix& weight, Matrix& y) const;
 
     Weights weights_;
+    Products products_;
     // Kept between calls, so that a decode step allocates nothing here.
     Matrix x_;        // [tokens, hidden], the residual stream
     Matrix normed_;   // [tokens, hidden]

@@ -52,10 +52,6 @@ inline Outcome run(const std::string& command) {
     return {WEXITSTATUS(status), content(scratch.path("out")), content(scratch.path("error"))};
 }
 
-inline Outcome generate(const std::string& flags) {
-    return run(CELLAR_GENERATE " " + flags);
-}
-
 /// Checks that a command printed nothing, and one line with `words` to the error stream.
 inline void check_refused(const Outcome& o, int code, const std::string& words) {
     CAPTURE(o.error);

@@ -2,6 +2,7 @@
 
 // The programs, run as commands.
 #include "commands.hpp"
+#include "generate_command.hpp"
 #include "rwkv_files.hpp"
 #include "skip.hpp"
 #include "tiny_model.hpp"

@@ -2,6 +2,7 @@
 
 // The program, built without Kokkos.
 #include "commands.hpp"
+#include "generate_command.hpp"
 
 #include <doctest/doctest.h>
 

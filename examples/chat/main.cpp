@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+// A chat with a small language model in a terminal. Conversations share what their memories have in common, go back
+// without computing anything again, and are saved to files.
+#include "commands.hpp"
+#include "generate/command_line.hpp"
+#include "generate/file.hpp"
+#include "generate/flags.hpp"
+#include "generate/huggingface.hpp"
+#include "generate/model.hpp"
+#include "interrupt.hpp"
+#include "pool/text_pool.hpp"
+#include "speaker.hpp"
+
+#include <CLI/CLI.hpp>
+
+#include <exception>
+#include <iostream>
+#include <stdexcept>
+#include <string>
+#include <unistd.h>
+
+namespace {
+
+struct Options {
+    llama::ModelFlags model;
+    std::string colour = "auto";
+    chat::SpeechOptions speech;
+    chat::Place place;
+};
+
+void declare(CLI::App& app, Options& o) {
+    llama::declare(app, o.model, {"float", "half"});
+    app.add_option("--user", o.speech.user, "the character that you are")->capture_default_str();
+    app.add_option("--speaker", o.speech.speaker, "the character that the model is")->capture_default_str();
+    app.add_option("--opening", o.place.opening, "text that every conversation begins with");
+    app.add_option("--tokens", o.speech.tokens, "bytes of a reply at most")
+        ->check(CLI::Range(1, 10'000'000))
+        ->capture_default_str();
+    app.add_option("--stop", o.speech.stop, "text that ends a reply; default: an empty line");
+    app.add_option("--conversations", o.place.conversations, "at a time")
+        ->check(CLI::Range(1, 62))
+        ->capture_default_str();
+    app.add_option("--folder", o.place.folder, "of the files that /save writes")->capture_default_str();
+    app.add_option("--color", o.colour, "colours of /map")
+        ->check(CLI::IsMember({"auto", "always", "never"}))
+        ->capture_default_str();
+}
+
+void read_lines(chat::Commands& commands) {
+    const bool interactive = isatty(STDIN_FILENO) != 0;
+    std::string line;
+    while (true) {
+        if (interactive) std::cout << commands.current() << "> " << std::flush;
+        if (!std::getline(std::cin, line)) return;
+        try {
+            if (!commands.run(line)) return;
+        } catch (const std::ios::failure&) {
+            throw;
+        } catch (const std::exception& error) {
+            std::cout.flush();
+            std::cerr << "error: " << error.what() << '\n';
+        }
+    }
+}
+
+int run(Options o) {
+    llama::Llama model{llama::read_weights(llama::Safetensors::read(o.model.model)), llama::Products::row_by_row};
+    llama::resolve(o.model, model.config());
+    llama::expect_bytes(model.config());
+    o.speech.seed = o.model.seed;
+    o.speech.temperature = o.model.temperature;
+    o.place.model = llama::fingerprint(o.model.model);
+    o.place.colour = o.colour == "always" || (o.colour == "auto" && isatty(STDOUT_FILENO) != 0);
+    const llama::PoolLimits limits{.texts = o.place.conversations, .context = o.model.context};
+    const auto pool = llama::make_pool(model.config(), limits, o.model.element);
+    chat::Speaker speaker{model, *pool, o.speech};
+    chat::Commands commands{*pool, speaker, o.place, std::cout};
+    chat::catch_interrupts();
+    read_lines(commands);
+    return llama::done;
+}
+
+} // namespace
+
+int main(int argc, char** argv) {
+    return llama::command("chat", "A chat with a small language model", argc, argv, declare, run);
+}

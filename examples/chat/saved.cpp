@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "saved.hpp"
+
+#include <cellar/files/file_reader.hpp>
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <array>
+#include <stdexcept>
+#include <utility>
+
+namespace chat {
+
+namespace {
+
+std::string label_of(const std::string& model, const Conversation& c) {
+    nlohmann::ordered_json turns = nlohmann::ordered_json::array();
+    for (const Turn& turn : c.turns) turns.push_back({turn.begin, turn.first, turn.prompt_end, turn.attempt});
+    return nlohmann::ordered_json{
+        {"chat", 1}, {"model", model}, {"begin", c.begin}, {"turns", turns}, {"tokens", c.tokens}}
+        .dump();
+}
+
+/// The label of a file. `cellar::load` reads the file again, and takes it only with this label.
+std::string read_label(const std::string& path) {
+    const auto reader = cellar::FileReader::open(path);
+    if (!reader) throw std::runtime_error{to_string(reader.error())};
+    const std::string* const label = reader->metadata("model");
+    return label == nullptr ? "" : *label;
+}
+
+/// True if the parts of a conversation fit each other.
+bool is_consistent(const Conversation& c) {
+    const auto length = static_cast<int>(c.tokens.size());
+    const auto is_token = [](int token) { return token >= 0 && token < 256; };
+    int end = 0;
+    for (const Turn& turn : c.turns) {
+        if (turn.begin < 0 || turn.begin > turn.first || turn.first < end || turn.prompt_end <= turn.first)
+            return false;
+        end = turn.prompt_end;
+    }
+    return !c.turns.empty() && end <= length && c.begin >= 0 && c.begin < length
+           && std::all_of(c.tokens.begin(), c.tokens.end(), is_token);
+}
+
+Conversation parsed(const std::string& path, const std::string& model, const std::string& label) {
+    const auto json = nlohmann::json::parse(label, nullptr, false);
+    if (!json.is_object() || json.value("chat", 0) != 1)
+        throw std::runtime_error{path + ": a file of something else, expected a conversation"};
+    Conversation c;
+    std::string found;
+    try {
+        json.at("model").get_to(found);
+        json.at("begin").get_to(c.begin);
+        json.at("tokens").get_to(c.tokens);
+        for (const auto& turn : json.at("turns")) {
+            const auto numbers = turn.get<std::array<int, 4>>();
+            c.turns.push_back({numbers[0], numbers[1], numbers[2], numbers[3]});
+        }
+    } catch (const nlohmann::json::exception&) {
+        c.tokens.clear();
+    }
+    if (!is_consistent(c)) throw std::runtime_error{path + ": a conversation that contradicts itself"};
+    if (found != model)
+        throw std::runtime_error{path + ": a conversation with model " + found + ", expected one with " + model};
+    return c;
+}
+
+} // namespace
+
+void save(const std::string& path, const std::string& model, const Conversation& c, llama::TextPool& pool,
+          const llama::Progress& progress) {
+    if (c.turns.empty()) throw std::runtime_error{"'" + c.name + "' has no turns, expected at least one"};
+    pool.save(path, c.text, label_of(model, c), progress);
+}
+
+void load(const std::string& path, const std::string& model, Conversation& conversation, llama::TextPool& pool) {
+    const std::string label = read_label(path);
+    Conversation c = parsed(path, model, label);
+    pool.load(path, conversation.text, label);
+    conversation.begin = c.begin;
+    conversation.tokens = std::move(c.tokens);
+    conversation.turns = std::move(c.turns);
+    pool.keep(conversation.text, conversation.remembered());
+}
+
+} // namespace chat

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include "generate/config.hpp"
+#include "generate/memory.hpp"
+#include "generate/model.hpp"
+#include <cellar/base/result.hpp>
+#include <cellar/prefix/prefix_limits.hpp>
+#include <cellar/prefix/prefix_statistics.hpp>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+
+namespace llama {
+
+struct PoolLimits {
+    int texts = 1;      ///< numbered 0 to texts - 1
+    int context = 0;    ///< tokens of one text
+    int cells = 0;      ///< tokens that the full layers hold, of all texts and of the tree. 0: enough for all texts
+    int batch = 64;     ///< tokens of one forward pass at most
+    int snapshots = 64; ///< recurrent states that the tree keeps at a time; also sizes the sliding layers
+    cellar::PrefixLimits prefixes = {};
+};
+
+/// The next tokens of a text.
+struct NewTokens {
+    int text = 0;
+    std::span<const int> tokens;
+};
+
+/// Cells of the layers that hold most: the full layers, if the model has any.
+struct PoolUse {
+    int cells = 0;
+    int live = 0; ///< owned by texts
+    int kept = 0; ///< owned by the tree alone
+
+    int free() const { return cells - live - kept; }
+};
+
+/// Called with the bytes that are done and those in all. May throw, to cancel.
+using Progress = std::function<void(std::uint64_t done, std::uint64_t in_all)>;
+
+/// The memory of many texts, with a tree of the prefixes that were computed before. Keys, values and states of a token
+/// depend on the tokens before it alone, not in one bit on the batch, the cells, or the tree. So a text goes on in the
+/// same way however its memory came about, if the model multiplies `row_by_row`.
+class TextPool : public LayerMemory {
+public:
+    /// Begins a pass over tokens of several texts, in this order; each text once. The tree gives up prefixes if it must.
+    /// The caller then calls `attend` or `recur` for every layer, then `commit`.
+    virtual cellar::Result<void> begin(std::span<const NewTokens> batch) = 0;
+    virtual void commit() = 0;
+
+    /// Tokens of a text that the memory has.
+    virtual int length(int text) const = 0;
+    /// The memory forgets the text. The tree keeps what it has of it.
+    virtual void clear(int text) = 0;
+
+    /// How many of the tokens `attach` would find.
+    virtual int match(std::span<const int> tokens) const = 0;
+    /// A text without tokens gets the longest prefix of these that the tree has. Returns its length.
+    virtual int attach(int text, std::span<const int> tokens) = 0;
+    /// The tree keeps what the memory has of these tokens, which are the first ones of the text.
+    virtual void keep(int text, std::span<const int> tokens) = 0;
+
+    /// Writes what the memory has of a text to a file, with a label. An error or a crash leaves the old file whole.
+    virtual void save(const std::string& path, int text, const std::string& label, const Progress& progress) = 0;
+    /// Replaces a text by that of a file, which must have this label.
+    virtual void load(const std::string& path, int text, const std::string& label) = 0;
+
+    virtual const PoolLimits& limits() const = 0;
+    virtual PoolUse use() const = 0;
+    virtual std::int64_t bytes() const = 0;
+    virtual cellar::PrefixStatistics prefixes() const = 0;
+    /// The cell maps of all caches.
+    virtual std::string map(bool colour) const = 0;
+    /// The first contradiction in the bookkeeping, or an empty string.
+    virtual std::string audit() const = 0;
+};
+
+/// A pool on the host. `element` is "float" or "half". Throws if it is neither.
+std::unique_ptr<TextPool> make_pool(const Config& config, const PoolLimits& limits, const std::string& element);
+
+/// Runs the tokens through the model and the pool. Returns a row of logits for the last token of each text, which are
+/// valid until the next call; or null and the refusal.
+const Matrix* run(Llama& model, TextPool& pool, std::span<const NewTokens> batch, cellar::Refusal& refusal);
+
+} // namespace llama
