@@ -96,6 +96,31 @@ TEST_CASE("prefixes that several users share") {
     // [/counts]
 }
 
+TEST_CASE("prefixes that are paged out") {
+    Cache cache{{1, 2, 4}, {.sequences = 2, .cells = 64, .batch = 64}};
+    // [host]
+    cellar::PrefixTree tree{cache, {.host_bytes = std::int64_t{1} << 30}};
+    // [/host]
+    const auto serve = [&](const List& tokens) {
+        const PrefixMatch match = tree.attach({0}, std::span{tokens}.first(tokens.size() - 1));
+        auto pass = tree.begin(Tokens{{0}, cache.next({0}), static_cast<std::int32_t>(tokens.size()) - match.length});
+        REQUIRE(pass);
+        run(*pass);
+        pass->commit();
+        CHECK(tree.insert({0}, tokens));
+        CHECK(cache.remove({0}, {0}, cellar::to_end));
+        return match.length;
+    };
+    const List alice = numbers(0, 60);
+    const List bob = numbers(100, 50);
+    CHECK(serve(alice) == 0);
+    CHECK(serve(bob) == 0);
+    // [moved]
+    CHECK(tree.statistics().paged_bytes == 60 * 2 * 2 * 4 * 4); // Alice's tokens: keys and values, 2 heads of 4 floats
+    CHECK(serve(alice) == 59);
+    // [/moved]
+}
+
 TEST_CASE("prefixes of a memory that keeps few positions") {
     struct Sum : cellar::StateTensor<1> {};
     using Memory = cellar::RecurrentMemory<cellar::States<Sum>>;

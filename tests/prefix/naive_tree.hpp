@@ -29,6 +29,16 @@ struct Kind {
     int full_cells = 0;
     int snapshots = 0;
     int rollback = 0;
+    std::int64_t host_bytes = 0;
+    int state_bytes = 0;
+
+    static constexpr int cell_bytes[2] = {32, 16};
+};
+
+/// Why a memory refuses.
+struct Refused {
+    Reason reason{};
+    int member = 0;
 };
 
 enum Member { window, full };
@@ -48,6 +58,8 @@ struct Entry {
     Holding holds{};
     std::uint64_t used = 0;
     int pins = 0;
+    bool held = false; ///< while it is restored
+    bool paged = false;
 
     int end() const { return static_cast<int>(tokens.size()); }
     int begin() const { return std::max(from[window], from[full]); }
@@ -68,6 +80,17 @@ public:
 
     const List& tokens(int s) const { return line(s).tokens; }
     int evictions() const { return evictions_; }
+    int page_outs() const { return page_outs_; }
+    int page_ins() const { return page_ins_; }
+    std::int64_t bytes(bool paged) const {
+        std::int64_t sum = 0;
+        for (const Entry& e : entries_) sum += e.paged == paged ? bytes_of(e) : 0;
+        return sum;
+    }
+    int snapshots(bool paged) const {
+        return static_cast<int>(
+            std::count_if(entries_.begin(), entries_.end(), [&](const Entry& e) { return e.paged == paged; }));
+    }
     int snapshots() const { return static_cast<int>(entries_.size()); }
     const std::list<Entry>& entries() const { return entries_; }
 
@@ -76,7 +99,8 @@ public:
         for (const Line& l : lines_)
             for (const auto& [position, cell] : l.holds.cells[m]) used.insert(cell);
         for (const Entry& e : entries_)
-            for (const auto& [position, cell] : e.holds.cells[m]) used.insert(cell);
+            if (!e.paged)
+                for (const auto& [position, cell] : e.holds.cells[m]) used.insert(cell);
         return static_cast<int>(used.size());
     }
 
@@ -104,11 +128,18 @@ public:
     PrefixMatch attach(int s, const List& tokens, std::uint64_t salt) {
         const PrefixMatch match = this->match(tokens, salt);
         if (match.length == 0) return match;
-        Entry& entry = *deepest(tokens, salt).first;
-        restore(s, entry, match.length);
-        line(s).tokens = first(match.length, tokens);
-        use(entry);
-        return match;
+        int length = 0;
+        auto [entry, end] = deepest(tokens, salt);
+        while (entry != nullptr) {
+            if (end <= length || restore(s, *entry, end, length)) {
+                use(*entry);
+                break;
+            }
+            entry = above(tokens, end, salt);
+            end = end_of(entry);
+        }
+        line(s).tokens = first(length, tokens);
+        return {length, match.verified};
     }
 
     /// Returns false if the memory refuses.
@@ -117,8 +148,8 @@ public:
         while (l.tokens.size() < tokens.size()) {
             const int begin = static_cast<int>(l.tokens.size());
             const int end = std::min(begin + 8, static_cast<int>(tokens.size()));
-            while (const std::optional<int> m = full_member(end - begin))
-                if (!evict(m)) return false;
+            while (const std::optional<Refused> refused = full_member(end - begin, end - begin))
+                if (!make_room(*refused)) return false;
             for (int p = begin; p < end; ++p) {
                 if (kind_.window) l.holds.cells[window][p] = next_cell_++;
                 if (kind_.full) l.holds.cells[full][p] = next_cell_++;
@@ -135,23 +166,19 @@ public:
     void leave(int s) { line(s) = {}; }
 
     std::optional<Reason> insert(int s, int n, std::uint64_t salt) {
+        if (n > 0) refresh(s, first(n, line(s).tokens), salt);
         while (true) {
             const std::optional<Reason> refused = try_insert(s, first(n, line(s).tokens), salt);
-            if (refused != Reason::too_many_snapshots || !evict(std::nullopt)) return refused;
+            if (refused != Reason::too_many_snapshots || !make_room({*refused})) return refused;
         }
     }
 
-    /// Gives up what was not used for the longest time, of what frees cells of `member`.
-    bool evict(std::optional<int> member) {
-        Entry* least = nullptr;
-        for (Entry& e : entries_) {
-            if (e.pins > 0 || is_needed(e) || (member && !frees(e, *member))) continue;
-            if (least == nullptr || e.used < least->used) least = &e;
-        }
-        if (least == nullptr) return false;
-        entries_.remove_if([&](const Entry& e) { return &e == least; });
-        ++evictions_;
-        return true;
+    /// Gives up what was not used for the longest time.
+    bool evict() {
+        Entry* const least =
+            least_used([&](const Entry& e) { return is_free(e) && !is_needed(e, true) && !is_needed(e, false); });
+        if (least != nullptr) give_up(*least);
+        return least != nullptr;
     }
 
     /// Null if there is nothing to pin.
@@ -166,6 +193,82 @@ private:
         List tokens{};
         Holding holds{};
     };
+
+    // Moves out of the memory what was not used for the longest time, of what would help.
+    bool make_room(const Refused& refused) {
+        std::vector<const Entry*> failed;
+        while (true) {
+            Entry* const least = least_used([&](const Entry& e) {
+                const bool helps = refused.reason == Reason::too_many_snapshots || frees(e, refused.member);
+                return helps && !e.paged && is_free(e) && !is_needed(e, false) && std::ranges::count(failed, &e) == 0;
+            });
+            if (least == nullptr) return false;
+            if (page_out(*least)) return true;
+            while (is_needed(*least, true)) {
+                Entry* const paged = least_paged();
+                if (paged == nullptr) break;
+                give_up(*paged);
+            }
+            if (!is_needed(*least, true)) {
+                give_up(*least);
+                return true;
+            }
+            failed.push_back(least);
+        }
+    }
+
+    bool page_out(Entry& entry) {
+        if (bytes_of(entry) > kind_.host_bytes) return false;
+        while (bytes(true) + bytes_of(entry) > kind_.host_bytes) {
+            Entry* const paged = least_paged();
+            if (paged == nullptr || paged->used > entry.used) return false;
+            give_up(*paged);
+        }
+        entry.paged = true;
+        ++page_outs_;
+        return true;
+    }
+
+    // If there is room.
+    void page_in(Entry& entry) {
+        while (const std::optional<Refused> refused = lacks_room(entry))
+            if (!make_room(*refused)) return;
+        for (const Member m : {window, full})
+            for (auto& [position, cell] : entry.holds.cells[m]) cell = next_cell_++;
+        entry.paged = false;
+        ++page_ins_;
+    }
+    std::optional<Refused> lacks_room(const Entry& e) const {
+        const auto count = [&](Member m) { return static_cast<int>(e.holds.cells[m].size()); };
+        if (const auto refused = full_member(count(window), count(full))) return refused;
+        if (kind_.states && snapshots(false) >= kind_.snapshots) return Refused{Reason::too_many_snapshots};
+        return std::nullopt;
+    }
+
+    void give_up(Entry& entry) {
+        entries_.remove_if([&](const Entry& e) { return &e == &entry; });
+        ++evictions_;
+    }
+
+    template <class OfUse>
+    Entry* least_used(OfUse of_use) {
+        Entry* least = nullptr;
+        for (Entry& e : entries_)
+            if (of_use(e) && (least == nullptr || e.used < least->used)) least = &e;
+        return least;
+    }
+    Entry* least_paged() {
+        return least_used(
+            [&](const Entry& e) { return e.paged && is_free(e) && !is_needed(e, true) && !is_needed(e, false); });
+    }
+    static bool is_free(const Entry& e) { return e.pins == 0 && !e.held; }
+
+    std::int64_t bytes_of(const Entry& e) const {
+        std::int64_t bytes = kind_.state_bytes;
+        for (const Member m : {window, full})
+            bytes += static_cast<std::int64_t>(e.holds.cells[m].size()) * Kind::cell_bytes[m];
+        return bytes;
+    }
 
     Line& line(int s) { return lines_[static_cast<std::size_t>(s)]; }
     const Line& line(int s) const { return lines_[static_cast<std::size_t>(s)]; }
@@ -232,29 +335,72 @@ private:
         return true;
     }
 
-    void restore(int s, Entry& e, int n) {
+    Entry* base(const Entry& e) { return e.begin() == 0 ? nullptr : entry_at(e.tokens, e.begin(), e.salt); }
+
+    // `length` is how much s has, also if this fails.
+    bool restore(int s, Entry& last, int n, int& length) {
+        std::vector<Entry*> chain;
+        for (Entry* e = &last; e != nullptr; e = base(*e)) chain.insert(chain.begin(), e);
+        for (Entry* e : chain) e->held = true;
+        bool done = true;
+        for (Entry* e : chain) {
+            const int to = e == &last ? n : e->end();
+            if (e->paged && to == e->end()) page_in(*e);
+            done = restore_one(s, *e, to);
+            if (!done) break;
+            length = to;
+        }
+        for (Entry* e : chain) e->held = false;
+        return done;
+    }
+
+    // A copy of what is paged out.
+    bool restore_one(int s, const Entry& e, int n) {
         Line& l = line(s);
-        if (Entry* const base = above(e.tokens, e.begin() + 1, e.salt)) {
-            if (e.begin() > 0) restore(s, *base, base->end());
+        const auto kept = [&](Member m) {
+            return static_cast<int>(
+                std::ranges::count_if(e.holds.cells[m], [&](const auto& at) { return at.first < n; }));
+        };
+        while (e.paged) {
+            const Holding before = l.holds; // the cells that s gives up count as free
+            for (const Member m : {window, full})
+                std::erase_if(l.holds.cells[m], [&](const auto& at) { return at.first >= e.from[m]; });
+            const std::optional<Refused> refused = full_member(kept(window), kept(full));
+            l.holds = before;
+            if (!refused) break;
+            if (!make_room(*refused)) return false;
         }
         for (const Member m : {window, full}) {
             std::erase_if(l.holds.cells[m], [&](const auto& at) { return at.first >= e.from[m]; });
             for (const auto& [position, cell] : e.holds.cells[m])
-                if (position < n) l.holds.cells[m][position] = cell;
+                if (position < n) l.holds.cells[m][position] = e.paged ? next_cell_++ : cell;
         }
         l.holds.states = {n};
+        return true;
     }
 
     void use(Entry& entry) {
-        ++clock_;
-        for (Entry* e = &entry; e != nullptr; e = e->begin() == 0 ? nullptr : entry_at(e->tokens, e->begin(), e->salt))
-            e->used = clock_;
+        for (Entry* e = &entry; e != nullptr; e = base(*e)) e->used = ++clock_;
     }
 
-    bool is_needed(const Entry& entry) const {
+    // By snapshots that are paged out, or in place.
+    bool is_needed(const Entry& entry, bool paged) const {
         return std::any_of(entries_.begin(), entries_.end(), [&](const Entry& e) {
-            return e.begin() == entry.end() && is_prefix(entry, e.tokens, e.salt);
+            return e.paged == paged && e.begin() == entry.end() && is_prefix(entry, e.tokens, e.salt);
         });
+    }
+
+    // s has the tokens: where it remembers what is paged out, that comes back.
+    void refresh(int s, const List& tokens, std::uint64_t salt) {
+        for (Entry* e = above(tokens, static_cast<int>(tokens.size()) + 1, salt); e != nullptr; e = base(*e)) {
+            if (!e->paged) continue;
+            Entry again;
+            const int from = e->begin();
+            if (snapshot(s, from, e->tokens, salt, 0, again) || again.begin() != from) return;
+            e->holds = again.holds;
+            e->paged = false;
+            ++page_ins_;
+        }
     }
 
     bool frees(const Entry& entry, int member) const {
@@ -263,15 +409,17 @@ private:
         for (const Line& l : lines_)
             for (const auto& [position, cell] : l.holds.cells[m]) others.insert(cell);
         for (const Entry& e : entries_)
-            if (&e != &entry)
+            if (&e != &entry && !e.paged)
                 for (const auto& [position, cell] : e.holds.cells[m]) others.insert(cell);
         return std::any_of(entry.holds.cells[m].begin(), entry.holds.cells[m].end(),
                            [&](const auto& at) { return !others.contains(at.second); });
     }
 
-    std::optional<int> full_member(int tokens) const {
-        if (kind_.window && kind_.window_cells - used_cells(window) < tokens) return 0;
-        if (kind_.full && kind_.full_cells - used_cells(full) < tokens) return kind_.window ? 1 : 0;
+    // Where there is no room for as many cells.
+    std::optional<Refused> full_member(int in_window, int in_full) const {
+        if (kind_.window && kind_.window_cells - used_cells(window) < in_window) return Refused{Reason::full, 0};
+        if (kind_.full && kind_.full_cells - used_cells(full) < in_full)
+            return Refused{Reason::full, kind_.window ? 1 : 0};
         return std::nullopt;
     }
 
@@ -289,7 +437,7 @@ private:
         }
         if (kind_.full) entry.from[full] = from;
         if (kind_.states && !own.states.contains(end)) return Reason::cannot_rewind;
-        if (kind_.states && snapshots() + more >= kind_.snapshots) return Reason::too_many_snapshots;
+        if (kind_.states && snapshots(false) + more >= kind_.snapshots) return Reason::too_many_snapshots;
         for (const Member m : {window, full})
             for (const auto& [position, cell] : own.cells[m])
                 if (entry.from[m] <= position && position < end) entry.holds.cells[m][position] = cell;
@@ -318,7 +466,8 @@ private:
             return std::nullopt;
         }
         Entry* const lower = below(tokens, n, salt);
-        const bool divides = kind_.divides && lower != nullptr && can_restore(*lower, n) && !lower->whole;
+        const bool divides =
+            kind_.divides && lower != nullptr && can_restore(*lower, n) && !lower->whole && !lower->paged;
         return n == end ? cut(s, tokens, salt, upper, divides ? lower : nullptr)
                         : fork(s, tokens, n, salt, upper, divides ? lower : nullptr);
     }
@@ -370,6 +519,8 @@ private:
     std::uint64_t clock_ = 0;
     int next_cell_ = 0;
     int evictions_ = 0;
+    int page_outs_ = 0;
+    int page_ins_ = 0;
 };
 
 } // namespace prefix_test::naive

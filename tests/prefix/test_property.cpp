@@ -71,7 +71,11 @@ template <class M>
 class Trial {
 public:
     Trial(M memory, const naive::Kind& kind, property::Trace& trace)
-        : memory_{std::move(memory)}, kind_{kind}, naive_{kind, sequences}, trace_{trace} {}
+        : memory_{std::move(memory)},
+          tree_{memory_, {.host_bytes = kind.host_bytes}},
+          kind_{kind},
+          naive_{kind, sequences},
+          trace_{trace} {}
 
     void run(const std::vector<Step>& steps) {
         for (const Step& step : steps) {
@@ -103,7 +107,7 @@ private:
         case Operation::leave:
             return leave(s);
         case Operation::evict:
-            trace_.expect(tree_.evict() == naive_.evict(std::nullopt), "evict gave another answer");
+            trace_.expect(tree_.evict() == naive_.evict(), "evict gave another answer");
             return;
         case Operation::pin:
             pins_.emplace_back(tree_.pin(list, step.salt), naive_.pin(list, step.salt));
@@ -126,10 +130,11 @@ private:
     void attach(int s, const List& list, std::uint64_t salt) {
         const PrefixMatch told = tree_.match(list, salt);
         const PrefixMatch match = tree_.attach({s}, list, salt);
+        const PrefixMatch expected_match = naive_.match(list, salt);
         const PrefixMatch expected = naive_.attach(s, list, salt);
         trace_.expect(match == expected, "attached ", match.length, " of ", match.verified, ", expected ",
                       expected.length, " of ", expected.verified);
-        trace_.expect(told == expected, "match told ", told.length, " of ", told.verified);
+        trace_.expect(told == expected_match, "match told ", told.length, " of ", told.verified);
     }
 
     bool compute(int s, const List& list) {
@@ -174,7 +179,23 @@ private:
         trace_.expect(statistics.nodes == nodes, statistics.nodes, " nodes, expected ", nodes);
         trace_.expect(statistics.evictions == naive_.evictions(), statistics.evictions, " evictions, expected ",
                       naive_.evictions());
+        trace_.expect(statistics.page_outs == naive_.page_outs(), statistics.page_outs, " paged out, expected ",
+                      naive_.page_outs());
+        trace_.expect(statistics.page_ins == naive_.page_ins(), statistics.page_ins, " came back, expected ",
+                      naive_.page_ins());
+        trace_.expect(statistics.paged_out == naive_.snapshots(true), statistics.paged_out, " on the host, expected ",
+                      naive_.snapshots(true));
+        trace_.expect(statistics.paged_bytes == naive_.bytes(true), statistics.paged_bytes,
+                      " bytes on the host, expected ", naive_.bytes(true));
+        trace_.expect(statistics.in_place_bytes == naive_.bytes(false), statistics.in_place_bytes,
+                      " bytes in place, expected ", naive_.bytes(false));
+        trace_.expect(statistics.paged_bytes <= kind_.host_bytes, "more bytes on the host than the limit");
         if constexpr (requires { memory_.template member<toy::Full>(); }) {
+            trace_.expect(memory_.template member<toy::Sliding>().statistics().paged_bytes
+                                  + memory_.template member<toy::Full>().statistics().paged_bytes
+                                  + memory_.template member<toy::Recurrent>().statistics().paged_bytes
+                              == statistics.paged_bytes,
+                          "the members have paged out as many bytes as the tree");
             compare_cells(memory_.template member<toy::Sliding>(), naive::window);
             compare_cells(memory_.template member<toy::Full>(), naive::full);
         } else if constexpr (requires { memory_.cells(); }) {
@@ -191,7 +212,7 @@ private:
     }
 
     M memory_;
-    cellar::PrefixTree<M> tree_{memory_};
+    cellar::PrefixTree<M> tree_;
     naive::Kind kind_;
     naive::Tree naive_;
     property::Trace& trace_;
@@ -206,8 +227,10 @@ bool agrees(const char* name, Make make) {
         naive::Kind kind;
         property::Trace trace;
         auto memory = make(kind);
+        kind.host_bytes = *rc::gen::element(0, 0, 150, 500, 1'000, 5'000);
+        if (kind.states) kind.state_bytes = static_cast<int>(toy::Recurrent::bytes_per_sequence({1, {{1}}}));
         trace.add("retention ", kind.retention, ", cells ", kind.window_cells, " and ", kind.full_cells, ", snapshots ",
-                  kind.snapshots, ", rollback ", kind.rollback, '\n');
+                  kind.snapshots, ", rollback ", kind.rollback, ", bytes of the host ", kind.host_bytes, '\n');
         Trial trial{std::move(memory), kind, trace};
         trial.run(
             *rc::gen::resize(60, rc::gen::container<std::vector<Step>>(rc::gen::resize(rc::kNominalSize, steps()))));

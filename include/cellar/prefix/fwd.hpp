@@ -13,10 +13,6 @@ namespace cellar {
 namespace detail {
 
 template <class M>
-concept has_snapshot = requires(M& m, Sequence s, Position p) {
-    { m.snapshot(s, p, p) } -> std::same_as<Result<SnapshotOf<M>>>;
-};
-template <class M>
 concept has_restore = requires(M& m, Sequence s, Position p, const SnapshotOf<M>& snapshot) {
     { m.restore(s, snapshot, p) } -> std::same_as<Result<void>>;
 };
@@ -34,10 +30,11 @@ concept tells_ends_of_snapshots = requires(const SnapshotOf<M>& snapshot) {
 ///   `to`, and begins at `from`, or at 0 if it needs nothing of the sequence.
 /// - `restore(s, snapshot, to)`: s takes it up, up to position `to` (`Result<void>`).
 /// - `split(snapshot, at)`, optional: the snapshot keeps what lies below `at`, the result has the rest.
+/// - `page_out(snapshot, place)` and `page_in(snapshot)`, optional: needed for `PrefixLimits::host_bytes`.
 // clang-format off
 template <class M>
 concept KeepsPrefixes =
-    Memory<M> && detail::has_snapshot<M> && detail::has_restore<M> && detail::tells_ends_of_snapshots<M>;
+    HasSnapshots<M> && detail::has_restore<M> && detail::tells_ends_of_snapshots<M>;
 // clang-format on
 
 template <KeepsPrefixes M>

@@ -34,6 +34,9 @@ inline double tokens_for_each_byte(const PrefixUse& use) {
 struct PrefixLimits {
     NamedOnly named_only{};
     Usefulness usefulness = least_recently_used;
+    /// For prefixes that are paged out to the host. When the memory is full, prefixes are paged out as long as these
+    /// bytes suffice, and then given up.
+    std::int64_t host_bytes = 0;
 };
 
 } // namespace cellar

@@ -28,8 +28,9 @@ namespace cellar {
 /// Token i of a list has position i. A salt is any number that stands for what the tokens do not say and that changes
 /// what is computed (an adapter, the images of a prompt): prefixes with different salts never match.
 ///
-/// The nodes own cells or slots in place, as sequences do, until `begin` needs room. The memory stays where it is and
-/// lives longer than the tree. Movable, not copyable. One thread may use both at a time.
+/// The nodes own cells or slots in place, as sequences do, until the memory needs room. Then they are paged out to the
+/// host, within `PrefixLimits::host_bytes`, or given up. The memory stays where it is and lives longer than the tree.
+/// Movable, not copyable. One thread may use both at a time.
 template <KeepsPrefixes M>
 class PrefixTree {
     using State = detail::PrefixState<M>;
@@ -44,9 +45,10 @@ public:
         : state_{make_state(where, memory, limits)} {}
 
     /// s, which has no tokens, gets the longest prefix of these that the tree has and that the memory can restore: its
-    /// next token is that at `length`. No data moves. Never refuses or throws for want of memory: then the prefix is a
+    /// next token is that at `length`. Only what was paged out is copied: it comes back in place if there is room, or
+    /// if others can be paged out or given up for it. Never refuses or throws for want of memory: then the prefix is a
     /// shorter one. What a model needs its output for must be computed: to have that of the last token, leave it out of
-    /// the list. O(tokens compared + nodes passed + what `restore` costs for each snapshot on the way).
+    /// the list. O(tokens compared + nodes passed + what `restore` and `page_in` cost for each snapshot on the way).
     PrefixMatch attach(Sequence s, Tokens tokens, std::uint64_t salt = 0,
                        const std::source_location& where = std::source_location::current()) {
         const detail::Caller caller{where};
@@ -69,8 +71,8 @@ public:
 
     /// Keeps what s remembers of these tokens, which are its first ones. No data moves, and no cell is needed. If the
     /// tree has them already, only marks them as used. Refuses as `snapshot` of the memory does, or throws
-    /// `std::bad_alloc`, with nothing changed; but for `too_many_snapshots` it gives up others first. Call it where
-    /// others may go on: at the end of a prompt, of a turn. Windows and recurrent states are kept only there, and where
+    /// `std::bad_alloc`, with nothing changed; but for `too_many_snapshots` it makes room first, as `begin` does. Call
+    /// it where others may go on: at the end of a prompt, of a turn. Windows and recurrent states are kept only there, and where
     /// two lists part if s still remembers that point. O(tokens compared + tokens added + nodes passed + what
     /// `snapshot` and `split` cost), amortised.
     Result<void> insert(Sequence s, Tokens tokens, std::uint64_t salt = 0,
@@ -81,9 +83,11 @@ public:
         CELLAR_EXPECTS(tokens.size() <= static_cast<std::size_t>(next.value), "insert: ", tokens.size(),
                        " tokens, expected at most the ", next, " of sequence ", s);
         if (tokens.empty()) return {};
+        if (own.paged_out() > 0) own.refresh(s, tokens, salt);
         while (true) {
             const Result<void> inserted = own.insert(s, tokens, salt);
-            if (inserted || inserted.error() != Reason::too_many_snapshots || !own.make_room({})) return inserted;
+            if (inserted || inserted.error() != Reason::too_many_snapshots || !own.make_room(inserted.error()))
+                return inserted;
         }
     }
 
@@ -97,23 +101,24 @@ public:
         return MemoryAccess::make<PrefixPin>(*place.node, place.end);
     }
 
-    /// `begin` of the memory. As long as that refuses with `full`, gives up the least useful prefix that frees cells:
-    /// none that is pinned, that a longer one needs, or whose cells all belong to sequences too. Costs a `begin` for
-    /// each, and O(log nodes).
+    /// `begin` of the memory. As long as that refuses with `full`, pages out the least useful prefix that frees cells,
+    /// or gives it up if the host has no room for it: none that is pinned, that a longer one in place needs, or whose
+    /// cells all belong to sequences too. On the host, the least useful ones are given up. Costs a `begin` for each,
+    /// O(log nodes), and `page_out`.
     Result<PassOf<M>> begin(const Batch& batch, const std::source_location& where = std::source_location::current()) {
         const detail::Caller caller{where};
         State& own = state();
         while (true) {
             Result<PassOf<M>> pass = own.memory().begin(batch);
-            if (pass || pass.error() != Reason::full || !own.make_room(pass.error().member)) return pass;
+            if (pass || pass.error() != Reason::full || !own.make_room(pass.error())) return pass;
         }
     }
 
-    /// Gives up the least useful prefix that is neither pinned nor needed by a longer one. Returns false if there is
-    /// none. O(log nodes + what the memory needs to give up a snapshot).
+    /// Gives up the least useful prefix, in place or paged out, that is neither pinned nor needed by a longer one.
+    /// Returns false if there is none. O(log nodes + what the memory needs to give up a snapshot).
     bool evict(const std::source_location& where = std::source_location::current()) {
         const detail::Caller caller{where};
-        return state().make_room({});
+        return state().evict();
     }
 
     /// Gives up everything that is not pinned.
@@ -127,6 +132,9 @@ public:
         PrefixStatistics statistics = state().counters();
         statistics.nodes = static_cast<std::int64_t>(state().nodes().size()) - state().nodes().roots();
         statistics.snapshots = state().snapshots();
+        statistics.in_place_bytes = state().bytes().in_place;
+        statistics.paged_out = state().paged_out();
+        statistics.paged_bytes = state().bytes().paged_out;
         statistics.tokens = state().nodes().tokens();
         return statistics;
     }
@@ -137,6 +145,9 @@ private:
     static std::unique_ptr<State> make_state(const std::source_location& where, M& memory, const PrefixLimits& limits) {
         const detail::Caller caller{where};
         CELLAR_EXPECTS(limits.usefulness != nullptr, "limits: no function for the usefulness, expected one");
+        CELLAR_EXPECTS(limits.host_bytes >= 0, "limits: ", limits.host_bytes, " bytes of the host, expected 0 or more");
+        CELLAR_EXPECTS(State::pages_out || limits.host_bytes == 0, "limits: ", limits.host_bytes,
+                       " bytes of the host, expected 0, because the snapshots of this memory cannot be paged out");
         return std::make_unique<State>(memory, limits);
     }
 

@@ -11,20 +11,25 @@ namespace cellar::detail {
 class EvictionQueue;
 class Pin;
 
-/// What the order of eviction needs of a node. The node is in the queue while nothing holds it.
+/// What the order of eviction needs of a node. The node is in its queue while it is free.
 struct Evictable {
     static constexpr std::size_t nowhere = SIZE_MAX;
 
     double usefulness = 0;
     double floor = 0; ///< usefulness of the node that had been given up last when this one was used
     std::uint64_t last_used = 0;
-    /// Reasons to stay: one for each pin and for each snapshot that begins where this node's ends, and one while it has
-    /// no snapshot.
+    /// Reasons to stay where it is: one for each pin, one for each snapshot in place that begins where this node's
+    /// ends, and one while it has no snapshot.
     std::int32_t holds = 1;
+    /// Snapshots that begin where this node's ends and are paged out. They do not keep it from being paged out, too.
+    std::int32_t paged_dependents = 0;
+    bool is_paged_out = false;
     std::size_t place = nowhere; ///< in the queue
     EvictionQueue* queue = nullptr;
     Evictable* skipped = nullptr; ///< the next one in a list of nodes that do not help
     Pin* pins = nullptr;          ///< the first one of a list
+
+    bool is_free() const { return holds == 0 && (!is_paged_out || paged_dependents == 0); }
 };
 
 /// The nodes that can be given up, as a binary heap: the least useful one on top, among equals the one that was used
@@ -73,13 +78,35 @@ public:
 
     /// Adds or takes away a reason for the node to stay.
     static void hold(Evictable& node) noexcept {
-        if (node.holds++ == 0) node.queue->remove(node);
+        change(node, [&] { ++node.holds; });
     }
     static void release(Evictable& node) noexcept {
-        if (--node.holds == 0) node.queue->add(node);
+        change(node, [&] { --node.holds; });
+    }
+    /// The same for a reason that `dependent` gives.
+    static void hold_for(const Evictable& dependent, Evictable& node) noexcept {
+        change(node, [&] { ++(dependent.is_paged_out ? node.paged_dependents : node.holds); });
+    }
+    static void release_for(const Evictable& dependent, Evictable& node) noexcept {
+        change(node, [&] { --(dependent.is_paged_out ? node.paged_dependents : node.holds); });
+    }
+    /// The data of the node moved to where the nodes of `queue` have it.
+    static void move(Evictable& node, bool is_paged_out, EvictionQueue& queue) noexcept {
+        if (node.is_free()) node.queue->remove(node);
+        node.is_paged_out = is_paged_out;
+        node.queue = &queue;
+        if (node.is_free()) node.queue->add(node);
     }
 
 private:
+    template <class Change>
+    static void change(Evictable& node, Change change_holds) noexcept {
+        const bool was_free = node.is_free();
+        change_holds();
+        if (was_free && !node.is_free()) node.queue->remove(node);
+        if (!was_free && node.is_free()) node.queue->add(node);
+    }
+
     static bool is_before(const Evictable& a, const Evictable& b) {
         if (a.usefulness != b.usefulness) return a.usefulness < b.usefulness;
         return a.last_used < b.last_used;

@@ -21,34 +21,51 @@ class PrefixAudit {
 public:
     explicit PrefixAudit(const State& state) : state_{state}, nodes_{state.nodes()} {
         nodes_.for_each([&](const Node& node) {
-            if (node.base != nullptr) ++dependents_[node.base];
+            if (node.base != nullptr) ++(node.is_paged_out ? paged_dependents_ : dependents_)[node.base];
         });
         nodes_.for_each([&](const Node& node) { check(node); });
         expect(tokens_ == nodes_.tokens(), tokens_, "tokens, counted", nodes_.tokens());
         expect(roots_ == nodes_.roots(), roots_, "roots, counted", nodes_.roots());
         expect(snapshots_ == state_.snapshots(), snapshots_, "snapshots, counted", state_.snapshots());
-        const auto queued = static_cast<std::int64_t>(nodes_.queue().size());
-        expect(queued_ == queued, queued_, "nodes to evict, queued", queued);
-        expect(nodes_.queue().is_ordered(), queued, "nodes to evict, out of order from", 0);
+        expect(paged_out_ == state_.paged_out(), paged_out_, "snapshots paged out, counted", state_.paged_out());
+        expect(in_place_bytes_ == state_.bytes().in_place, in_place_bytes_, "bytes in place, counted",
+               state_.bytes().in_place);
+        expect(paged_bytes_ == state_.bytes().paged_out, paged_bytes_, "bytes paged out, counted",
+               state_.bytes().paged_out);
+        check_queue(nodes_.in_place(), queued_);
+        check_queue(nodes_.paged_out(), paged_queued_);
     }
 
     const std::string& first() const { return first_; }
 
 private:
+    void check_queue(const EvictionQueue& queue, std::int64_t expected) {
+        const auto queued = static_cast<std::int64_t>(queue.size());
+        expect(expected == queued, expected, "nodes to evict, queued", queued);
+        expect(queue.is_ordered(), queued, "nodes to evict, out of order from", 0);
+    }
+
     void check(const Node& node) {
         check_place(node);
         if (node.snapshot) {
             ++snapshots_;
             check_snapshot(node);
+            check_bytes(node);
         } else {
+            expect(!node.is_paged_out, node.end, "is the end of a node that is paged out, without snapshot", 0);
             expect(node.first_child != nullptr, node.end, "is the end of a node with neither snapshot nor child", 0);
             expect(node.base == nullptr, node.end, "is the end of a node without snapshot, with a base", 0);
         }
         const std::int64_t holds = Pin::count(node) + dependents_[&node] + (node.snapshot ? 0 : 1);
+        const std::int64_t paged = paged_dependents_[&node];
         expect(node.holds == holds, node.holds, "holds, expected", holds);
-        expect(nodes_.queue().contains(node) == (holds == 0), holds, "holds of a node whose place in the queue is",
+        expect(node.paged_dependents == paged, node.paged_dependents, "dependents that are paged out, expected", paged);
+        const bool is_free = holds == 0 && (!node.is_paged_out || paged == 0);
+        const EvictionQueue& queue = node.is_paged_out ? nodes_.paged_out() : nodes_.in_place();
+        expect(node.queue == &queue, node.end, "is the end of a node with another queue than", node.is_paged_out);
+        expect(queue.contains(node) == is_free, holds, "holds of a node whose place in the queue is",
                static_cast<std::int64_t>(node.place));
-        queued_ += holds == 0 ? 1 : 0;
+        (node.is_paged_out ? paged_queued_ : queued_) += is_free ? 1 : 0;
     }
 
     void check_place(const Node& node) {
@@ -82,17 +99,32 @@ private:
         expect(node.base->end == from, from, "begins a snapshot whose base ends at", node.base->end);
     }
 
+    void check_bytes(const Node& node) {
+        const std::int64_t bytes = MemoryAccess::occupied_bytes(state_.memory(), *node.snapshot);
+        expect(node.bytes == bytes, node.bytes, "bytes of a snapshot, expected", bytes);
+        if (node.is_paged_out) ++paged_out_;
+        (node.is_paged_out ? paged_bytes_ : in_place_bytes_) += bytes;
+        if constexpr (requires { node.snapshot->is_paged_out(); })
+            expect(node.snapshot->is_paged_out() == node.is_paged_out, node.end,
+                   "is the end of a node whose snapshot is elsewhere than it says:", node.is_paged_out);
+    }
+
     void expect(bool holds, std::int64_t a, const char* text, std::int64_t b) {
         if (!holds && first_.empty()) first_ = std::to_string(a) + ' ' + text + ' ' + std::to_string(b);
     }
 
     const State& state_;
     const typename State::Nodes& nodes_;
-    std::map<const Node*, std::int64_t> dependents_;
+    std::map<const Node*, std::int64_t> dependents_; ///< in place
+    std::map<const Node*, std::int64_t> paged_dependents_;
     std::int64_t tokens_ = 0;
     std::int64_t roots_ = 0;
     std::int64_t snapshots_ = 0;
+    std::int64_t paged_out_ = 0;
+    std::int64_t in_place_bytes_ = 0;
+    std::int64_t paged_bytes_ = 0;
     std::int64_t queued_ = 0;
+    std::int64_t paged_queued_ = 0;
     std::string first_;
 };
 

@@ -57,7 +57,7 @@ public:
     using Walk = PrefixWalk<Node>;
 
     PrefixNodes() = default;
-    PrefixNodes(const PrefixNodes&) = delete; // nodes point to the queue
+    PrefixNodes(const PrefixNodes&) = delete; // nodes point to the queues
     PrefixNodes& operator=(const PrefixNodes&) = delete;
     ~PrefixNodes() {
         children_.for_each([](Node& node) {
@@ -71,8 +71,11 @@ public:
     std::int64_t roots() const { return roots_; }
     std::int64_t tokens() const { return tokens_; }
 
-    EvictionQueue& queue() { return queue_; }
-    const EvictionQueue& queue() const { return queue_; }
+    /// The nodes that can be given up: those in place, or those that are paged out.
+    EvictionQueue& in_place() { return in_place_; }
+    const EvictionQueue& in_place() const { return in_place_; }
+    EvictionQueue& paged_out() { return paged_out_; }
+    const EvictionQueue& paged_out() const { return paged_out_; }
 
     /// Compares the tokens with those in the tree. O(tokens compared + nodes passed).
     Walk walk(std::span<const std::int32_t> tokens, std::uint64_t salt) const {
@@ -97,14 +100,15 @@ public:
     /// Room for `more` nodes.
     void reserve(std::size_t more) {
         children_.reserve(more);
-        queue_.reserve(size() + more);
+        in_place_.reserve(size() + more);
+        paged_out_.reserve(size() + more);
     }
 
     /// A node that is not in the tree yet.
     std::unique_ptr<Node> make(std::span<const std::int32_t> tokens) {
         auto node = std::make_unique<Node>();
         node->tokens.assign(tokens.begin(), tokens.end());
-        node->queue = &queue_;
+        node->queue = &in_place_;
         return node;
     }
 
@@ -207,7 +211,8 @@ private:
     }
 
     ChildTable<Node> children_;
-    EvictionQueue queue_;
+    EvictionQueue in_place_;
+    EvictionQueue paged_out_;
     std::uint64_t last_id_ = no_parent;
     std::int64_t roots_ = 0;
     std::int64_t tokens_ = 0;

@@ -3,6 +3,7 @@
 
 #include <cellar/base/contract.hpp>
 #include <cellar/base/ids.hpp>
+#include <cellar/base/page_to.hpp>
 #include <cellar/base/result.hpp>
 #include <cellar/memory/two_phase.hpp>
 #include <cellar/prefix/detail/prefix_nodes.hpp>
@@ -30,10 +31,21 @@ public:
     using Walk = typename Nodes::Walk;
     using Tokens = std::span<const std::int32_t>;
 
+    /// Of all snapshots.
+    struct Bytes {
+        std::int64_t in_place = 0;
+        std::int64_t paged_out = 0;
+    };
+
     /// A node, and where in it a sequence could go on.
     struct Place {
         Node* node = nullptr;
         std::int32_t end = 0;
+    };
+
+    static constexpr bool pages_out = requires(M & memory, Snapshot& snapshot) {
+        memory.page_out(snapshot, PageTo::host);
+        memory.page_in(snapshot);
     };
 
     PrefixState(M& memory, const PrefixLimits& limits) : memory_{memory}, limits_{limits} {}
@@ -41,6 +53,8 @@ public:
     M& memory() const { return memory_; }
     const Nodes& nodes() const { return nodes_; }
     std::int64_t snapshots() const { return snapshots_; }
+    std::int64_t paged_out() const { return paged_out_; }
+    const Bytes& bytes() const { return bytes_; }
     PrefixStatistics& counters() { return counters_; }
     const PrefixStatistics& counters() const { return counters_; }
     Walk walk(Tokens tokens, std::uint64_t salt) const { return nodes_.walk(tokens, salt); }
@@ -64,6 +78,18 @@ public:
         return length;
     }
 
+    /// s has these tokens. Where it remembers what the tree has paged out, that comes back in place, without a copy.
+    void refresh(Sequence s, Tokens tokens, std::uint64_t salt) {
+        for (Node* node = nearest_kept(nodes_.walk(tokens, salt).last); node != nullptr; node = node->base) {
+            if (!node->is_paged_out) continue;
+            auto snapshot = take(s, node->snapshot->from(), Position{node->end});
+            if (!snapshot || snapshot->from() != node->snapshot->from()) return;
+            *node->snapshot = *std::move(snapshot);
+            move(*node, false);
+            ++counters_.page_ins;
+        }
+    }
+
     /// Adds a node that ends where the tokens do, with a snapshot of s, which has these tokens.
     Result<void> insert(Sequence s, Tokens tokens, std::uint64_t salt) {
         const Walk walk = nodes_.walk(tokens, salt);
@@ -73,26 +99,28 @@ public:
         return ends_here ? cut(walk, s) : fork(walk, s, tokens);
     }
 
-    /// Gives up the least useful node that is not held; where `member` is given, only one whose snapshot leaves free
-    /// cells there. Returns false if there is none. O(log nodes), and O(runs) for each node that frees nothing. This is
-    /// the only function that decides what is given up for want of room.
-    bool make_room(std::optional<int> member) noexcept {
-        Node* found = nullptr;
-        Evictable* skipped = nullptr;
-        while (found == nullptr && nodes_.queue().least() != nullptr) {
-            Node& least = static_cast<Node&>(*nodes_.queue().least());
-            if (has_gained(least)) continue;
-            if (!member || MemoryAccess::frees_cells(memory_, *least.snapshot, *member)) {
-                found = &least;
-            } else {
-                nodes_.queue().remove(least);
-                least.skipped = std::exchange(skipped, &least);
-            }
-        }
-        while (skipped != nullptr) nodes_.queue().add(*std::exchange(skipped, skipped->skipped));
-        if (found == nullptr) return false;
-        floor_ = found->usefulness;
-        give_up(*found);
+    /// After the memory refused for want of room: pages out the least useful node in place whose snapshot frees what
+    /// is lacking, or gives it up if the host has no room for it either. Returns false if there is none. O(log nodes +
+    /// what the memory needs to page out), and O(runs) for each node that frees nothing.
+    bool make_room(const Refusal& refusal) {
+        if (refusal != Reason::full && refusal != Reason::too_many_snapshots) return false;
+        return visit_least(nodes_.in_place(), [&](Node& node) {
+            const bool helps = refusal == Reason::too_many_snapshots
+                               || MemoryAccess::frees_cells(memory_, *node.snapshot, refusal.member);
+            return helps && (page_out(node) || give_up_with_dependents(node));
+        });
+    }
+
+    /// Gives up the least useful node. Returns false if there is none that is not held.
+    bool evict() {
+        Node* least = least_paged_out();
+        visit_least(nodes_.in_place(), [&](Node& node) {
+            if (node.paged_dependents > 0) return false;
+            if (least == nullptr || node.usefulness < least->usefulness) least = &node;
+            return true;
+        });
+        if (least == nullptr) return false;
+        give_up(*least);
         return true;
     }
 
@@ -110,14 +138,34 @@ private:
     }
     static Place above(const Place& place) { return at_end(nearest_kept(place.node->parent)); }
 
+    /// Keeps nodes where they are.
+    class Hold {
+    public:
+        explicit Hold(const std::vector<Node*>& nodes) noexcept : nodes_{nodes} {
+            for (Node* node : nodes_) EvictionQueue::hold(*node);
+        }
+        ~Hold() {
+            for (Node* node : nodes_) EvictionQueue::release(*node);
+        }
+        Hold(const Hold&) = delete;
+        Hold& operator=(const Hold&) = delete;
+
+    private:
+        const std::vector<Node*>& nodes_;
+    };
+
     // `length` is how much s has, also if this fails. A chain of snapshots is restored from position 0 on.
     bool restore(Sequence s, const Place& place, std::int32_t& length) {
         try {
             chain_.clear();
             for (Node* node = place.node; node != nullptr; node = node->base) chain_.push_back(node);
+            const Hold hold{chain_};
             for (std::size_t i = chain_.size(); i-- > 0;) {
-                const std::int32_t to = i == 0 ? place.end : chain_[i]->end;
-                if (!memory_.restore(s, *chain_[i]->snapshot, Position{to})) return false;
+                Node& node = *chain_[i];
+                const std::int32_t to = i == 0 ? place.end : node.end;
+                if (node.is_paged_out && to == node.end) page_in(node);
+                const auto take_up = [&] { return memory_.restore(s, *node.snapshot, Position{to}); };
+                if (!(node.is_paged_out ? with_room(take_up) : take_up().has_value())) return false;
                 length = to;
             }
             return true;
@@ -126,19 +174,28 @@ private:
         }
     }
 
+    // Does it as long as there is less room than it needs and room can be made.
+    template <class Operation>
+    bool with_room(Operation operation) {
+        while (true) {
+            const Result<void> done = operation();
+            if (done) return true;
+            if (!make_room(done.error())) return false;
+        }
+    }
+
     PrefixUse use_of(const Node& node) const {
         const Node* const above = nearest_kept(node.parent);
         return {node.last_used, node.end - (above == nullptr ? 0 : above->end), node.bytes, node.floor};
     }
 
-    // The node was used, and with it those that it needs.
+    // The node was used, and after it those that it needs, which are of use to others, too.
     void use(Node& used) noexcept {
-        ++clock_;
         for (Node* node = &used; node != nullptr; node = node->base) {
-            node->last_used = clock_;
+            node->last_used = ++clock_;
             node->floor = floor_;
             node->usefulness = limits_.usefulness(use_of(*node));
-            nodes_.queue().update(*node);
+            node->queue->update(*node);
         }
     }
     // What lies above a node may have been given up since the node was used.
@@ -146,16 +203,117 @@ private:
         const double now = limits_.usefulness(use_of(node));
         if (!(now > node.usefulness)) return false;
         node.usefulness = now;
-        nodes_.queue().update(node);
+        node.queue->update(node);
         return true;
     }
 
+    /// Nodes that are free, and not in their queue for the time being.
+    class Skipped {
+    public:
+        explicit Skipped(EvictionQueue& queue) noexcept : queue_{queue} {}
+        ~Skipped() {
+            while (first_ != nullptr) queue_.add(*std::exchange(first_, first_->skipped));
+        }
+        Skipped(const Skipped&) = delete;
+        Skipped& operator=(const Skipped&) = delete;
+
+        void add(Node& node) noexcept {
+            queue_.remove(node);
+            node.skipped = std::exchange(first_, &node);
+        }
+
+    private:
+        EvictionQueue& queue_;
+        Evictable* first_ = nullptr;
+    };
+
+    // Calls `visit(node)` for the nodes of a queue, the least useful first, until it returns true. It takes a node out of
+    // the queue only if it returns true. Returns false if it never did.
+    template <class Visit>
+    bool visit_least(EvictionQueue& queue, Visit visit) {
+        Skipped skipped{queue};
+        while (queue.least() != nullptr) {
+            Node& node = static_cast<Node&>(*queue.least());
+            if (has_gained(node)) continue;
+            if (visit(node)) return true;
+            skipped.add(node);
+        }
+        return false;
+    }
+    Node* least_paged_out() {
+        Node* least = nullptr;
+        visit_least(nodes_.paged_out(), [&](Node& node) { return (least = &node) != nullptr; });
+        return least;
+    }
+
+    // Returns false if a pin keeps those that need the node.
+    bool give_up_with_dependents(Node& node) {
+        while (node.paged_dependents > 0) {
+            Node* const paged = least_paged_out();
+            if (paged == nullptr) return false;
+            give_up(*paged);
+        }
+        give_up(node);
+        return true;
+    }
+
+    // Returns false if the host has no room. Nodes there that are less useful are given up.
+    bool page_out([[maybe_unused]] Node& node) {
+        if constexpr (pages_out) {
+            if (node.bytes > limits_.host_bytes) return false;
+            while (bytes_.paged_out > limits_.host_bytes - node.bytes) {
+                Node* const paged = least_paged_out();
+                if (paged == nullptr || paged->usefulness > node.usefulness) return false;
+                give_up(*paged);
+            }
+            try {
+                memory_.page_out(*node.snapshot, PageTo::host);
+            } catch (const std::bad_alloc&) {
+                return false;
+            }
+            move(node, true);
+            ++counters_.page_outs;
+            return true;
+        }
+        return false;
+    }
+
+    // Does nothing if there is no room in the memory.
+    void page_in([[maybe_unused]] Node& node) {
+        if constexpr (pages_out) {
+            if (!with_room([&] { return memory_.page_in(*node.snapshot); })) return;
+            move(node, false);
+            ++counters_.page_ins;
+        }
+    }
+
+    // After the data of a node's snapshot moved.
+    void move(Node& node, bool is_paged_out) noexcept {
+        remove_bytes(node);
+        if (node.base != nullptr) EvictionQueue::release_for(node, *node.base);
+        EvictionQueue::move(node, is_paged_out, is_paged_out ? nodes_.paged_out() : nodes_.in_place());
+        if (node.base != nullptr) EvictionQueue::hold_for(node, *node.base);
+        add_bytes(node);
+    }
+
+    void add_bytes(Node& node) noexcept {
+        node.bytes = MemoryAccess::occupied_bytes(memory_, *node.snapshot);
+        (node.is_paged_out ? bytes_.paged_out : bytes_.in_place) += node.bytes;
+        if (node.is_paged_out) ++paged_out_;
+    }
+    void remove_bytes(Node& node) noexcept {
+        (node.is_paged_out ? bytes_.paged_out : bytes_.in_place) -= std::exchange(node.bytes, 0);
+        if (node.is_paged_out) --paged_out_;
+    }
+
     void give_up(Node& node) noexcept {
-        nodes_.queue().remove(node);
-        node.holds = 1;
+        floor_ = node.usefulness;
+        remove_bytes(node);
+        if (node.base != nullptr) EvictionQueue::release_for(node, *std::exchange(node.base, nullptr));
+        EvictionQueue::hold(node);
+        EvictionQueue::move(node, false, nodes_.in_place());
         node.snapshot.reset();
         --snapshots_;
-        if (node.base != nullptr) EvictionQueue::release(*std::exchange(node.base, nullptr));
         nodes_.prune(node);
         ++counters_.evictions;
     }
@@ -174,9 +332,10 @@ private:
         return {kept == nullptr ? 0 : kept->end};
     }
 
-    // After a node got a snapshot: it needs that of the node above it that ends where its own begins.
+    // After a node got a snapshot in place: it needs that of the node above it that ends where its own begins.
     void settle(Node& node) noexcept {
-        node.bytes = MemoryAccess::occupied_bytes(memory_, *node.snapshot);
+        remove_bytes(node);
+        add_bytes(node);
         Node* const before = node.base;
         const std::int32_t from = node.snapshot->from().value;
         Node* base = from == 0 ? nullptr : node.parent;
@@ -293,6 +452,8 @@ private:
     Nodes nodes_;
     PrefixStatistics counters_;
     std::int64_t snapshots_ = 0;
+    std::int64_t paged_out_ = 0;
+    Bytes bytes_;
     std::uint64_t clock_ = 0;
     double floor_ = 0;
     std::vector<Node*> chain_; // scratch memory of restore

@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+// Prefixes that are paged out to the host when the memory is full, and come back when they are used.
+#include "../hybrid/failing_allocations.hpp"
+#include "../violations.hpp"
+#include "reader.hpp"
+
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <new>
+#include <vector>
+
+using namespace cellar;
+using namespace prefix_test;
+
+namespace {
+
+/// The n-th of several lists of 10 tokens that have nothing in common.
+List topic(int n) {
+    return numbers(1000 * n, 10);
+}
+
+constexpr std::int64_t topic_bytes = 160; // in a full cache
+
+/// One after another, each computed by sequence 0, which then leaves.
+template <class M>
+void serve_all(PrefixTree<M>& tree, const std::vector<List>& lists) {
+    for (const List& list : lists) {
+        serve(tree, 0, list);
+        leave(tree, 0);
+        REQUIRE(audit(tree) == "");
+    }
+}
+
+/// Has s attach this list, and checks that it has these tokens then.
+template <class M>
+void check_attached(PrefixTree<M>& tree, int s, const List& list, int length) {
+    CHECK(tree.attach({s}, list).length == length);
+    CHECK(lacks(tree.memory(), s, first(length, list)) == "");
+    CHECK(audit(tree) == "");
+}
+
+} // namespace
+
+TEST_CASE("a full memory pages out what was not used for the longest time") {
+    toy::Full memory = full(20);
+    PrefixTree tree{memory, {.host_bytes = 2 * topic_bytes}};
+    serve_all(tree, {topic(0), topic(1), topic(2), topic(3)});
+    const PrefixStatistics s = tree.statistics();
+    CHECK(s.page_outs == 2);
+    CHECK(s.evictions == 0);
+    CHECK(s.snapshots == 4);
+    CHECK(s.paged_out == 2);
+    CHECK(s.paged_bytes == 2 * topic_bytes);
+    CHECK(s.in_place_bytes == 2 * topic_bytes);
+    CHECK(memory.statistics().paged_bytes == s.paged_bytes);
+    for (int n = 0; n < 4; ++n) CHECK(tree.match(topic(n)).length == 10);
+}
+
+TEST_CASE("a prefix on the host comes back in place when it is attached, and another one makes room for it") {
+    toy::Full memory = full(20);
+    PrefixTree tree{memory, {.host_bytes = 2 * topic_bytes}};
+    serve_all(tree, {topic(0), topic(1), topic(2), topic(3)});
+    check_attached(tree, 1, topic(0), 10);
+    CHECK(tree.statistics().page_ins == 1);
+    CHECK(tree.statistics().page_outs == 3); // topic 2
+    CHECK(memory.statistics().shared == 10); // the sequence has the cells of the tree
+    check_attached(tree, 2, topic(3), 10);
+    CHECK(tree.statistics().page_ins == 1); // it was in place
+    check_attached(tree, 3, topic(2), 0);   // no cell is free, and all are in use
+    CHECK(tree.match(topic(2)).length == 10);
+    leave(tree, 1);
+    check_attached(tree, 3, topic(2), 10);
+    CHECK(tree.statistics().evictions == 1); // topic 1: the host was full when topic 2 left before topic 0 came
+}
+
+TEST_CASE("what does not fit on the host is given up, the least useful first") {
+    toy::Full memory = full(20);
+    PrefixTree tree{memory, {.host_bytes = 2 * topic_bytes}};
+    serve_all(tree, {topic(0), topic(1), topic(2), topic(3), topic(4)});
+    CHECK(tree.statistics().evictions == 1);
+    CHECK(tree.match(topic(0)).length == 0);
+    for (int n = 1; n < 5; ++n) CHECK(tree.match(topic(n)).length == 10);
+
+    serve_all(tree, {numbers(9000, 17)}); // the two in place go, then there is room
+    CHECK(tree.statistics().paged_bytes == 2 * topic_bytes);
+    CHECK(tree.match(topic(2)).length == 0);
+    CHECK(tree.match(topic(4)).length == 10);
+    serve_all(tree, {numbers(8000, 20)});
+    CHECK(tree.statistics().paged_bytes <= 2 * topic_bytes); // 17 tokens push out both
+    CHECK(tree.match(numbers(9000, 17)).length == 17);
+    serve_all(tree, {topic(0)});
+    CHECK(tree.match(numbers(8000, 20)).length == 20);
+    CHECK(tree.match(numbers(9000, 17)).length == 0);
+}
+
+TEST_CASE("a prefix that is larger than the room on the host is given up, and nothing there") {
+    toy::Full memory = full(20);
+    PrefixTree tree{memory, {.host_bytes = topic_bytes}};
+    serve_all(tree, {topic(0), numbers(5000, 20), topic(1)});
+    CHECK(tree.match(topic(0)).length == 10);
+    CHECK(tree.match(numbers(5000, 20)).length == 0);
+    CHECK(tree.statistics().paged_out == 1);
+    CHECK(tree.statistics().evictions == 1);
+}
+
+TEST_CASE("without bytes of the host, nothing is paged out") {
+    toy::Full memory = full(20);
+    PrefixTree tree{memory};
+    serve_all(tree, {topic(0), topic(1), topic(2)});
+    CHECK(tree.statistics().page_outs == 0);
+    CHECK(tree.statistics().evictions == 1);
+    CHECK(memory.statistics().paged_bytes == 0);
+}
+
+TEST_CASE("a shorter prefix can be paged out after the longer ones that need it, and is given up after them") {
+    toy::Full memory = full(30);
+    PrefixTree tree{memory, {.host_bytes = 3 * topic_bytes}};
+    const List long_one = topic(0) + topic(1);
+    serve_all(tree, {topic(0), long_one, numbers(5000, 30)});
+    CHECK(tree.statistics().paged_out == 2);
+    CHECK(tree.match(long_one).length == 20);
+    CHECK(tree.evict()); // the second part of the long one
+    CHECK(tree.match(long_one).length == 10);
+    CHECK(tree.evict());
+    CHECK(tree.match(long_one).length == 0);
+    CHECK(tree.match(numbers(5000, 30)).length == 30);
+    CHECK(tree.evict());
+    CHECK_FALSE(tree.evict());
+    CHECK(audit(tree) == "");
+}
+
+TEST_CASE("what is needed by prefixes on the host is given up with them if the host has no room for it") {
+    toy::Full memory = full(30);
+    PrefixTree tree{memory, {.host_bytes = 100}};
+    const List long_one = topic(0) + numbers(50, 5);
+    serve_all(tree, {topic(0), long_one, numbers(5000, 20)});
+    CHECK(tree.statistics().paged_bytes == 80); // of 5 tokens
+    CHECK(tree.match(long_one).length == 15);
+    serve_all(tree, {numbers(6000, 10)});
+    CHECK(tree.match(long_one).length == 0);
+    CHECK(tree.statistics().evictions == 2);
+
+    tree.clear();
+    serve_all(tree, {topic(0), long_one, numbers(5000, 20)});
+    const PrefixPin pin = tree.pin(long_one);
+    serve_all(tree, {numbers(6000, 10)}); // takes the cells of the other one, because a pin keeps these
+    CHECK(tree.match(long_one).length == 15);
+    CHECK(tree.match(numbers(5000, 20)).length == 0);
+}
+
+TEST_CASE("what is pinned stays where it is") {
+    toy::Full memory = full(20);
+    PrefixTree tree{memory, {.host_bytes = 2 * topic_bytes}};
+    serve_all(tree, {topic(0), topic(1)});
+    const PrefixPin in_place = tree.pin(topic(0));
+    serve_all(tree, {topic(2)});
+    CHECK(tree.statistics().paged_out == 1);
+    const PrefixPin on_host = tree.pin(topic(1));
+    serve_all(tree, {topic(3), topic(4), topic(5)});
+    CHECK(tree.match(topic(0)).length == 10);
+    CHECK(tree.match(topic(1)).length == 10);
+    check_attached(tree, 1, topic(1), 10); // it may come back
+    CHECK(tree.statistics().page_ins == 1);
+    tree.clear();
+    CHECK(tree.statistics().snapshots == 2);
+}
+
+TEST_CASE("a part of a prefix on the host is copied to the sequence alone") {
+    toy::Full memory = full(30);
+    PrefixTree tree{memory, {.host_bytes = 1000}};
+    serve_all(tree, {topic(0), numbers(5000, 30)});
+    check_attached(tree, 1, first(4, topic(0)), 4);
+    CHECK(tree.statistics().page_ins == 0);
+    CHECK(memory.statistics().shared == 0);
+    // It goes on elsewhere. What it has is kept, too, because what is paged out cannot be divided.
+    const List other = first(4, topic(0)) + numbers(70, 3);
+    REQUIRE(compute(tree, 1, other));
+    REQUIRE(tree.insert({1}, other));
+    CHECK(audit(tree) == "");
+    leave(tree, 1);
+    check_attached(tree, 2, other, 7);
+    check_attached(tree, 3, topic(0), 10);
+}
+
+TEST_CASE("a sequence that has computed a prefix again brings it back without a copy") {
+    toy::Full memory = full(30);
+    PrefixTree tree{memory, {.host_bytes = 1000}};
+    serve_all(tree, {topic(0), numbers(5000, 30)});
+    REQUIRE(compute(tree, 1, topic(0) + topic(1))); // without asking the tree
+    REQUIRE(tree.insert({1}, topic(0) + topic(1)));
+    CHECK(audit(tree) == "");
+    CHECK(tree.statistics().page_ins == 1);
+    CHECK(memory.statistics().shared == 20);
+    leave(tree, 1);
+    check_attached(tree, 2, topic(0) + topic(1), 20);
+}
+
+TEST_CASE("states are paged out, and come back into the slots of others") {
+    toy::Recurrent memory = recurrent(2);
+    PrefixTree tree{memory, {.host_bytes = 1000}};
+    serve_all(tree, {topic(0), topic(1), topic(2), topic(3)});
+    CHECK(tree.statistics().paged_out == 2);
+    for (int n = 0; n < 4; ++n) {
+        check_attached(tree, 1, topic(n), 10);
+        leave(tree, 1);
+    }
+    CHECK(tree.statistics().page_ins == 4);
+    CHECK(tree.statistics().evictions == 0);
+}
+
+TEST_CASE("a state that finds no slot is copied to the sequence alone") {
+    toy::Recurrent memory = recurrent(1);
+    PrefixTree tree{memory, {.host_bytes = 1000}};
+    serve_all(tree, {topic(0), topic(1)});
+    const PrefixPin pin = tree.pin(topic(1)); // keeps the only slot
+    check_attached(tree, 1, topic(0), 10);
+    CHECK(tree.statistics().page_ins == 0);
+    CHECK(tree.statistics().hits == 1);
+}
+
+TEST_CASE("a hybrid's prefixes are paged out when one of its members is full, and come back in all") {
+    toy::Memory memory = hybrid(10, 20);
+    PrefixTree tree{memory, {.host_bytes = 10'000}};
+    serve_all(tree, {topic(0), topic(1), topic(2), topic(3)});
+    CHECK(tree.statistics().paged_out == 2);
+    CHECK(tree.statistics().paged_bytes == tree.statistics().in_place_bytes);
+    check_attached(tree, 1, topic(0), 10);
+    CHECK(tree.statistics().page_ins == 1);
+}
+
+TEST_CASE("tokens for each byte: on the host, too, what saves little is given up first") {
+    toy::Recurrent memory = recurrent(1);
+    const std::int64_t state = toy::Recurrent::bytes_per_sequence(memory.shape());
+    PrefixTree tree{memory, {.usefulness = tokens_for_each_byte, .host_bytes = 2 * state}};
+    serve_all(tree, {numbers(0, 40), numbers(100, 3), numbers(200, 20)});
+    serve_all(tree, {numbers(300, 10)});
+    CHECK(tree.match(numbers(0, 40)).length == 40);
+    CHECK(tree.match(numbers(100, 3)).length == 0);
+    CHECK(tree.match(numbers(200, 20)).length == 20);
+}
+
+TEST_CASE("without memory to page out, prefixes are given up, and without memory to page in, they are shorter") {
+    toy::Full memory = full(30);
+    PrefixTree tree{memory, {.host_bytes = 10'000}};
+    const List lists[] = {topic(0), topic(0) + topic(1), topic(0) + topic(1) + topic(2)};
+    const auto fill = [&] {
+        tree.clear();
+        serve_all(tree, {lists[0], lists[1], lists[2]});
+    };
+    const toy::Text batch = cellar_test::text(3, 0, 8);
+    for (int successes = 0, done = 0; done == 0; ++successes) {
+        REQUIRE(successes < 100);
+        fill();
+        try {
+            const FailingAllocations failing{successes};
+            done = tree.begin(toy::batch_of(batch)).has_value() && tree.statistics().paged_out == 1;
+        } catch (const std::bad_alloc&) {}
+        CHECK(audit(tree) == "");
+        CHECK(audit(memory) == "");
+    }
+    CHECK(tree.match(lists[2]).length == 30);
+
+    serve_all(tree, {numbers(5000, 30)});
+    CHECK(tree.statistics().paged_out == 3);
+    std::int32_t length = 0;
+    for (int successes = 0; length < 30; ++successes) {
+        REQUIRE(successes < 200);
+        {
+            const FailingAllocations failing{successes};
+            length = tree.attach({1}, lists[2]).length;
+        }
+        CHECK(lacks(memory, 1, first(length, lists[2])) == "");
+        CHECK(audit(tree) == "");
+        leave(tree, 1);
+    }
+}
+
+namespace {
+
+/// A memory of one's own whose snapshots stay in place.
+struct Unpaged : toy::Recurrent {
+    using toy::Recurrent::Recurrent;
+    void page_out(StateSnapshot&) = delete;
+};
+
+} // namespace
+
+TEST_CASE("bytes of the host that cannot be used are a mistake") {
+    toy::Full memory = full(20);
+    CHECK(violation_of([&] {
+              PrefixTree{memory, {.host_bytes = -1}};
+          })
+          == "limits: -1 bytes of the host, expected 0 or more");
+    Unpaged unpaged{StateShape{1, {{1}}}, StateLimits{.sequences = 4, .batch = 8, .snapshots = 1}};
+    CHECK(violation_of([&] {
+              PrefixTree{unpaged, {.host_bytes = 1}};
+          })
+          == "limits: 1 bytes of the host, expected 0, because the snapshots of this memory cannot be paged out");
+    PrefixTree tree{unpaged};
+    serve_all(tree, {topic(0), topic(1)});
+    CHECK(tree.statistics().evictions == 1);
+}
