@@ -120,6 +120,15 @@ TEST_CASE("a snapshot of a window that has moved on carries the window and the s
     CHECK(snapshot.to() == Position{10});
 }
 
+TEST_CASE("a snapshot that could not be restored is refused: the window has passed its end") {
+    using Window = SlidingWindow<4>;
+    numbers::Cache<Window> cache{
+        numbers::small, {.sequences = 2, .capacity = 100, .batch = 16}, Window{{.retention = 5}}};
+    feed(cache, prompt(0, 0, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10}));
+    CHECK(refused(cache, [&] { return cache.snapshot({0}, {0}, {3}); }) == Reason::cannot_resume);
+    CHECK(cache.snapshot({0}, {0}, {0})); // nothing is missing there
+}
+
 TEST_CASE("a token below the window stays hidden after its sequence was emptied by a copy and restored") {
     numbers::Cache<SlidingWindow<1>> cache{numbers::small, {.sequences = 2, .capacity = 5, .batch = 4}};
     feed(cache, prompt(0, 0, {1}));

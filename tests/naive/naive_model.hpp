@@ -212,8 +212,7 @@ public:
     std::optional<Reason> snapshot(int sequence, int from, int to) {
         Snapshot made{.tokens = {}, .from = from, .to = to};
         for (int p = 0; p < to; ++p) made.is_window = made.is_window || !setup_.window.kept(to - 1, p);
-        if (made.is_window && !can_rewind(sequence, to)) return Reason::cannot_resume;
-        if (!setup_.is_encoder && newest(sequence) + 1 < to) return Reason::cannot_resume;
+        if (!setup_.is_encoder && !can_rewind(sequence, to)) return Reason::cannot_resume;
         if (made.is_window) made.from = 0;
         for (const auto& [position, token] : tokens(sequence))
             if (made.from <= position && position < to) made.tokens.emplace(position, token);

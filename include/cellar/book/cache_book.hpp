@@ -137,14 +137,12 @@ public:
     }
 
     /// What keeps s's cells at positions [from, to) after `KeptTable::finish`. If s has forgotten tokens below `to`,
-    /// it keeps all that is left below `to`: the window and the sinks. Refuses if s has no token up to `to`, or could
-    /// not resume there after it has forgotten tokens.
+    /// it keeps all that is left below `to`: the window and the sinks. Refuses if s could not go on at `to`.
     Result<KeptCellsPointer> prepare_keep(Sequence s, Position from, Position to, Resuming resuming) {
         const PositionRuns& runs = table_.record(s).runs;
         if (resuming == Resuming::anywhere) return table_.snapshots().prepare(runs, from, to, false);
         const bool forgets = to.value > 0 && window_.oldest_kept(to - 1).value > window_.sinks();
-        if (next(s) < to || (forgets && !can_rewind(s, to)))
-            return Refusal{.reason = Reason::cannot_resume, .sequence = s};
+        if (!can_rewind(s, to)) return Refusal{.reason = Reason::cannot_resume, .sequence = s};
         return table_.snapshots().prepare(runs, forgets ? Position{0} : from, to, forgets);
     }
 

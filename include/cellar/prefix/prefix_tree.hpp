@@ -72,8 +72,8 @@ public:
     /// Keeps what s remembers of these tokens, which are its first ones. No data moves, and no cell is needed. If the
     /// tree has them already, only marks them as used. Refuses as `snapshot` of the memory does, or throws
     /// `std::bad_alloc`, with nothing changed; but for `too_many_snapshots` it makes room first, as `begin` does. Call
-    /// it where others may go on: at the end of a prompt, of a turn. Windows and recurrent states are kept only there, and where
-    /// two lists part if s still remembers that point. O(tokens compared + tokens added + nodes passed + what
+    /// it where others may go on: at the end of a prompt, of a turn. Windows and recurrent states are kept only there,
+    /// and where two lists part if s still remembers that point. O(tokens compared + tokens added + nodes passed + what
     /// `snapshot` and `split` cost), amortised.
     Result<void> insert(Sequence s, Tokens tokens, std::uint64_t salt = 0,
                         const std::source_location& where = std::source_location::current()) {

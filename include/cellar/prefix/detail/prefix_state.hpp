@@ -227,8 +227,8 @@ private:
         Evictable* first_ = nullptr;
     };
 
-    // Calls `visit(node)` for the nodes of a queue, the least useful first, until it returns true. It takes a node out of
-    // the queue only if it returns true. Returns false if it never did.
+    // Calls `visit(node)` for the nodes of a queue, the least useful first, until it returns true. It takes a node out
+    // of the queue only if it returns true. Returns false if it never did.
     template <class Visit>
     bool visit_least(EvictionQueue& queue, Visit visit) {
         Skipped skipped{queue};
