@@ -4,12 +4,12 @@
 // memory and compares the logits. `CellarMemory` has all that the model needs of cellar.
 #include "command_line.hpp"
 #include "draft.hpp"
-#include "file.hpp"
 #include "flags.hpp"
 #include "huggingface.hpp"
 #include "kokkos.hpp"
 #include "memory.hpp"
 #include "model.hpp"
+#include "output_file.hpp"
 #include "report.hpp"
 #include "sampler.hpp"
 #include "session.hpp"
@@ -21,7 +21,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
-#include <fstream>
 #include <iostream>
 #include <span>
 #include <stdexcept>
@@ -136,21 +135,6 @@ private:
     std::vector<int> tried_;
 };
 
-/// Opens the report before the work, so that a wrong path fails early.
-std::ofstream open_for_writing(const std::string& path) {
-    std::ofstream file;
-    if (path.empty()) return file;
-    file.open(path);
-    if (!file) throw llama::FileError{path, "cannot be written"};
-    return file;
-}
-
-void save(const llama::Report& report, std::ofstream& file, const std::string& path) {
-    if (path.empty()) return;
-    write_json(file, report);
-    if (!file.flush()) throw llama::FileError{path, "cannot be written"};
-}
-
 llama::Report describe(const Options& o, const llama::Llama& model) {
     llama::Report report;
     report.model = o.model.model;
@@ -169,7 +153,7 @@ int run(Options o) {
     llama::Llama model{llama::read_weights(llama::Safetensors::read(o.model.model))};
     llama::resolve(o.model, model.config());
     check_prompt(o, model.config());
-    std::ofstream json = open_for_writing(o.json);
+    llama::OutputFile json{o.json};
     const llama::TextLimits limits{
         .context = o.model.context, .batch = std::min(64, o.model.context), .rollback = o.draft};
     const auto memory = kokkos ? kokkos->make_memory(model.config(), limits, o.format())
@@ -184,7 +168,7 @@ int run(Options o) {
     report.check = session.check();
     print(std::cout, report);
     std::cout.flush();
-    save(report, json, o.json);
+    json.write([&](std::ostream& stream) { write_json(stream, report); });
     if (!report.check.passed())
         throw std::runtime_error{
             "the logits with the memory differ from those without it by more than rounding explains"};
