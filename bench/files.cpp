@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "jobs.hpp"
+#include <cellar/base/zeroed.hpp>
+#include <cellar/cellar.hpp>
 #include <cellar/files/file_reader.hpp>
 #include <cellar/files/file_writer.hpp>
+#include <cellar/files/snapshot_file.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -10,6 +13,7 @@
 #include <fcntl.h>
 #include <filesystem>
 #include <functional>
+#include <numeric>
 #include <span>
 #include <string>
 #include <unistd.h>
@@ -69,29 +73,38 @@ public:
     void read(FileAccess access) {
         auto reader = FileReader::open(folder_ / "cellar", {.access = access});
         expect(reader.has_value());
-        std::byte* out = to.data();
-        for (;;) {
-            const auto next = reader->next();
+        const std::size_t tensor = from.size() / 4;
+        const auto place = [&](const StoredTensor& t, std::uint64_t offset) {
+            return to.data() + static_cast<std::size_t>(&t - reader->tensors().data()) * tensor + offset;
+        };
+        for (bool is_end = false; !is_end;) {
+            const auto next = reader->next_to(place);
             expect(next.has_value());
-            if (next->tensor == nullptr) break;
-            std::memcpy(out, next->bytes.data(), next->bytes.size());
-            out += next->bytes.size();
+            is_end = next->tensor == nullptr;
         }
     }
 
-    /// Into `to`.
-    void plain_read() {
-        const int file = ::open((folder_ / "plain").c_str(), O_RDONLY);
+    /// The file that ours reads too, so that as much of it is in the caches.
+    void plain_read(std::byte* out) {
+        const int file = ::open((folder_ / "cellar").c_str(), O_RDONLY);
         expect(file >= 0);
         for (std::size_t at = 0; at < to.size(); at += piece)
-            expect(::read(file, to.data() + at, piece) == static_cast<::ssize_t>(piece));
+            expect(::read(file, out + at, piece) == static_cast<::ssize_t>(piece));
         ::close(file);
+    }
+    /// Into `to`.
+    void plain_read() { plain_read(to.data()); }
+    /// Into memory that is new.
+    void new_read() { plain_read(ZeroedArray<std::byte>{static_cast<std::int64_t>(to.size())}.data()); }
+    void new_copy() {
+        ZeroedArray<std::byte> copy{static_cast<std::int64_t>(to.size())};
+        std::memcpy(copy.data(), from.data(), from.size());
     }
 
     /// Through a buffer into `to`, as the reader does.
     void buffered_read() {
         Bytes buffer(std::size_t{256} << 10);
-        const int file = ::open((folder_ / "plain").c_str(), O_RDONLY);
+        const int file = ::open((folder_ / "cellar").c_str(), O_RDONLY);
         expect(file >= 0);
         for (std::size_t at = 0; at < to.size(); at += buffer.size()) {
             expect(::read(file, buffer.data(), buffer.size()) == static_cast<::ssize_t>(buffer.size()));
@@ -99,6 +112,8 @@ public:
         }
         ::close(file);
     }
+
+    std::filesystem::path path(const char* name) const { return folder_ / name; }
 
     Bytes from;
     Bytes to;
@@ -136,6 +151,34 @@ void compare(benchmark::State& state, Ours ours, std::vector<Other> others) {
     for (Other& other : others) state.counters[other.name] = other.watch.median();
 }
 
+/// A cache of 4096 bytes for each cell, all of which sequence 0 has.
+Cache<StandardV<half>> full_cache(Cell cells) {
+    constexpr std::int32_t batch = 1024;
+    Cache<StandardV<half>> cache{{4, 2, 128}, {.sequences = 1, .capacity = cells, .batch = batch}};
+    const std::vector<half> rows(std::size_t{batch} * 2 * 128, half{0.5F});
+    std::vector<std::int32_t> positions(batch);
+    const std::vector<std::int32_t> sequences(batch);
+    for (Cell first = 0; first < cells; first += batch) {
+        std::iota(positions.begin(), positions.end(), first);
+        auto pass = cache.begin({positions, sequences}).value();
+        for (int layer = 0; layer < 4; ++layer) pass.put(layer, rows, rows);
+        pass.commit();
+    }
+    return cache;
+}
+
+/// `load` of a snapshot, which is new memory, beside reading or copying as many bytes to new memory.
+void add_load(Cell cells, FileAccess access, const std::string& name) {
+    add(name, [cells, access](benchmark::State& state) {
+        Scene scene{cells};
+        auto cache = full_cache(cells);
+        expect(save(scene.path("cellar"), cache, Sequence{0}, {.write = {.sync = false}}).has_value());
+        const auto ours = [&] { expect(load(scene.path("cellar"), cache, {.read = {.access = access}}).has_value()); };
+        const bool is_map = access == FileAccess::map;
+        compare(state, ours, {{is_map ? "memcpy" : "plain", [&] { is_map ? scene.new_copy() : scene.new_read(); }}});
+    });
+}
+
 std::string name_of(const char* job, const char* how, Cell cells) {
     return std::string{job} + '/' + how + "/1/" + std::to_string(cells / 1024) + "k/cellar";
 }
@@ -156,7 +199,6 @@ void add_files() {
         const auto read = [cells](benchmark::State& state) {
             Scene scene{cells};
             scene.write(false);
-            scene.plain_write(false);
             const auto ours = [&] { scene.read(FileAccess::stream); };
             compare(state, ours,
                     {{"plain", [&] { scene.plain_read(); }}, {"buffered", [&] { scene.buffered_read(); }}});
@@ -175,6 +217,8 @@ void add_files() {
             expect(scene.to == scene.from);
         };
         add(name_of("file_read", "map", cells), load);
+        add_load(cells, FileAccess::stream, name_of("file_load", "stream", cells));
+        add_load(cells, FileAccess::map, name_of("file_load", "map", cells));
     }
 }
 

@@ -17,11 +17,14 @@
 
 bool counting = false;
 std::int64_t allocations = 0;
+std::int64_t allocated_bytes = 0;
 
 namespace {
 
-void count_allocation() {
-    if (counting) ++allocations;
+void count_allocation(std::size_t bytes) {
+    if (!counting) return;
+    ++allocations;
+    allocated_bytes += static_cast<std::int64_t>(bytes);
 }
 
 } // namespace
@@ -30,9 +33,10 @@ void count_allocation() {
 extern "C" int __sanitizer_install_malloc_and_free_hooks(void (*)(const volatile void*, std::size_t),
                                                          void (*)(const volatile void*));
 
-const bool installed = __sanitizer_install_malloc_and_free_hooks(
-                           [](const volatile void*, std::size_t) { count_allocation(); }, [](const volatile void*) {})
-                       != 0;
+const bool installed =
+    __sanitizer_install_malloc_and_free_hooks([](const volatile void*, std::size_t bytes) { count_allocation(bytes); },
+                                              [](const volatile void*) {})
+    != 0;
 #elif defined(__GLIBC__)
 extern "C" {
 void* __libc_malloc(std::size_t);
@@ -42,23 +46,23 @@ void* __libc_memalign(std::size_t, std::size_t);
 void __libc_free(void*);
 
 void* malloc(std::size_t size) noexcept {
-    count_allocation();
+    count_allocation(size);
     return __libc_malloc(size);
 }
 void* calloc(std::size_t n, std::size_t size) noexcept {
-    count_allocation();
+    count_allocation(n * size);
     return __libc_calloc(n, size);
 }
 void* realloc(void* block, std::size_t size) noexcept {
-    count_allocation();
+    count_allocation(size);
     return __libc_realloc(block, size);
 }
 void* aligned_alloc(std::size_t alignment, std::size_t size) noexcept {
-    count_allocation();
+    count_allocation(size);
     return __libc_memalign(alignment, size);
 }
 int posix_memalign(void** block, std::size_t alignment, std::size_t size) noexcept {
-    count_allocation();
+    count_allocation(size);
     *block = __libc_memalign(alignment, size);
     return *block == nullptr ? ENOMEM : 0;
 }

@@ -7,4 +7,5 @@
 // link allocation_count.cpp.
 extern bool counting;
 extern std::int64_t allocations;
-extern const bool installed; ///< if false, nothing is counted
+extern std::int64_t allocated_bytes; ///< of these, whether freed since or not
+extern const bool installed;         ///< if false, nothing is counted

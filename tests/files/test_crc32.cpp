@@ -4,6 +4,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -48,6 +49,30 @@ TEST_CASE("the checksum equals its definition for every length and address") {
         crc.add(std::span{bytes}.first(cut));
         crc.add(std::span{bytes}.subspan(cut));
         CHECK(crc.value() == by_bits(bytes));
+    }
+}
+
+TEST_CASE("copying with the checksum gives the bytes and their checksum, for every length and address") {
+    const disk::Bytes bytes = disk::bytes_of(6000, 3);
+    disk::Bytes room(6000 + 128);
+    for (const bool is_large : {false, true}) {
+        for (std::size_t size = 0; size <= 5000; size += size < 1100 ? 7 : 501) {
+            const auto some = std::span{bytes}.subspan(size % 67, size);
+            for (const std::size_t skipped : {0U, 1U, 32U}) {
+                const std::size_t at = (64 - reinterpret_cast<std::uintptr_t>(room.data()) % 64) % 64 + skipped;
+                room.assign(room.size(), std::byte{0x5a});
+                Crc32 crc;
+                crc.add(std::span{bytes}.first(100));
+                crc.add_copy(some, room.data() + at, is_large);
+                disk::Bytes all{bytes.begin(), bytes.begin() + 100};
+                all.insert(all.end(), some.begin(), some.end());
+                CHECK(crc.value() == crc32_of(all));
+                const auto copy = std::span{room}.subspan(at, size);
+                CHECK(std::equal(copy.begin(), copy.end(), some.begin()));
+                CHECK(room[at + size] == std::byte{0x5a});
+                if (at > 0) CHECK(room[at - 1] == std::byte{0x5a});
+            }
+        }
     }
 }
 

@@ -67,21 +67,33 @@ public:
     bool is_mapped() const { return file_.is_mapped(); }
 
     /// The next at most `at_most` bytes, all of one tensor, which add to the checksum. Pieces of a tensor but the last
-    /// have `at_most` bytes rounded down to a multiple of 64. Empty tensors have no
-    /// piece. A piece without a tensor means that all data was read and
-    /// its checksum is the stored one. Allocates a buffer of that size, unless the file is mapped.
+    /// have `at_most` bytes rounded down to a multiple of 64. Empty tensors have no piece. A piece without a tensor
+    /// means that all data was read and its checksum is the stored one. Allocates a buffer of that size, unless the
+    /// file is mapped.
     FileResult<FilePiece> next(std::size_t at_most = default_piece) {
+        return next_to([](const StoredTensor&, std::uint64_t) -> std::byte* { return nullptr; }, at_most);
+    }
+
+    /// The same, and copies the piece to `place(tensor, offset)`, where there is room for it, unless that is null. A
+    /// copy costs less than after `next`, because it is part of the pass for the checksum. The bytes of the result are
+    /// then those of the copy, little-endian. Without `at_most`, pieces have 256 KiB, or 4 MiB if the file is mapped.
+    template <class Place>
+    FileResult<FilePiece> next_to(Place place) {
+        return next_to(place, is_mapped() ? large_piece : default_piece);
+    }
+    template <class Place>
+    FileResult<FilePiece> next_to(Place place, std::size_t at_most) {
         constexpr std::size_t unit = detail::tensor_alignment;
         const std::size_t length = std::max(at_most / unit, std::size_t{1}) * unit;
         while (at_ < tensors_.size() && is_done(tensors_[at_])) ++at_;
         const bool is_end = at_ == tensors_.size();
         const std::uint64_t begin = is_end ? bytes_in_all() : tensors_[at_].begin;
         while (done_ < begin) { // padding
-            if (auto skipped = take(begin - done_, length); !skipped) return std::move(skipped).error();
+            if (auto skipped = take(begin - done_, length, nullptr); !skipped) return std::move(skipped).error();
         }
         if (is_end) return end_of_data();
         const std::uint64_t offset = done_ - begin;
-        auto bytes = take(tensors_[at_].bytes - offset, length);
+        auto bytes = take(tensors_[at_].bytes - offset, length, place(std::as_const(tensors_[at_]), offset));
         if (!bytes) return std::move(bytes).error();
         return FilePiece{&tensors_[at_], offset, *bytes};
     }
@@ -121,6 +133,9 @@ public:
 
 private:
     static constexpr std::size_t default_piece = std::size_t{256} << 10;
+    static constexpr std::size_t large_piece = std::size_t{4} << 20;
+    /// A copy of at most so many bytes is still in a cache of the processor when it is used.
+    static constexpr std::uint64_t cached_bytes = std::uint64_t{4} << 20;
 
     BasicFileReader(const std::filesystem::path& path, ReadOptions options, Files files)
         : options_{std::move(options)}, file_{path, std::move(files)} {}
@@ -147,12 +162,17 @@ private:
 
     bool is_done(const StoredTensor& tensor) const { return tensor.bytes == 0 || done_ == tensor.begin + tensor.bytes; }
 
-    /// The next bytes of the data, `left` or `length` of them.
-    FileResult<std::span<const std::byte>> take(std::uint64_t left, std::size_t length) {
+    /// The next bytes of the data, `left` or `length` of them, copied to `to` unless that is null.
+    FileResult<std::span<const std::byte>> take(std::uint64_t left, std::size_t length, std::byte* to) {
         const auto count = static_cast<std::size_t>(std::min<std::uint64_t>(left, length));
         auto bytes = file_.bytes(data_begin_ + done_, count, length);
         if (!bytes) return bytes;
-        crc_.add(*bytes);
+        if (to == nullptr) {
+            crc_.add(*bytes);
+        } else {
+            crc_.add_copy(*bytes, to, bytes_in_all() > cached_bytes);
+            bytes = std::span<const std::byte>{to, count};
+        }
         done_ += count;
         if (options_.progress) options_.progress(done_, bytes_in_all());
         return bytes;

@@ -4,8 +4,10 @@
 #include <cellar/files/detail/crc32_fold.hpp>
 #include <cellar/files/detail/crc32_table.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <span>
 
 namespace cellar::detail {
@@ -19,9 +21,29 @@ public:
         state_ = add_by_table(state_, bytes);
     }
 
+    /// Adds the bytes, and copies them to `to`. `is_large`: they are part of so many that no cache would keep them.
+    void add_copy(std::span<const std::byte> bytes, std::byte* to, bool is_large) {
+        if (is_large) {
+            const std::size_t to_line = (64 - reinterpret_cast<std::uintptr_t>(to) % 64) % 64;
+            const auto head = bytes.first(std::min(to_line, bytes.size()));
+            add_small_copy(head, to);
+            bytes = bytes.subspan(head.size());
+            const std::span<const std::byte> lines = bytes;
+            state_ = Crc32Fold::add_copy(state_, bytes, to + head.size());
+            to += head.size() + (lines.size() - bytes.size());
+        }
+        add_small_copy(bytes, to);
+    }
+
     std::uint32_t value() const { return ~state_; }
 
 private:
+    void add_small_copy(std::span<const std::byte> bytes, std::byte* to) {
+        if (bytes.empty()) return;
+        add(bytes);
+        std::memcpy(to, bytes.data(), bytes.size());
+    }
+
     std::uint32_t state_ = 0xffffffff;
 };
 

@@ -70,36 +70,22 @@ public:
     }
 
     /// With vectors of 512 bits. At least two strides of 256 bytes.
-    [[gnu::target("avx512f,vpclmulqdq")]] static std::uint32_t add_wide(std::uint32_t state,
-                                                                        std::span<const std::byte>& bytes) {
-        constexpr long long low = crc32_factor(2048 + 32);
-        constexpr long long high = crc32_factor(2048 - 32);
-        const Blocks factors = {low, high, low, high, low, high, low, high};
-        Blocks sums[4];
-        std::memcpy(sums, bytes.data(), sizeof(sums));
-        sums[0][0] ^= state;
-        const std::byte* from = bytes.data() + wide_stride;
-        const std::byte* const end = bytes.data() + bytes.size() / wide_stride * wide_stride;
-        for (; from != end; from += wide_stride) {
-            Blocks next[4];
-            std::memcpy(next, from, sizeof(next));
-#pragma GCC unroll 4
-            for (int k = 0; k < 4; ++k) {
-#if defined(__clang__)
-                next[k] ^= __builtin_ia32_pclmulqdq512(sums[k], factors, 0x00);
-                sums[k] = next[k] ^ __builtin_ia32_pclmulqdq512(sums[k], factors, 0x11);
-#else
-                next[k] ^= __builtin_ia32_vpclmulqdq_v8di(sums[k], factors, 0x00);
-                sums[k] = next[k] ^ __builtin_ia32_vpclmulqdq_v8di(sums[k], factors, 0x11);
-#endif
-            }
-        }
-        return finish(sums, bytes, end);
+    static std::uint32_t add_wide(std::uint32_t state, std::span<const std::byte>& bytes) {
+        return fold_wide<false>(state, bytes, nullptr);
+    }
+
+    /// The same, and copies the strides past the caches to `to`, which is aligned to 64 bytes. Does nothing where
+    /// `add` does not use these vectors.
+    static std::uint32_t add_copy(std::uint32_t state, std::span<const std::byte>& bytes, std::byte* to) {
+        static const bool is_wide = has_wide();
+        if (!is_wide || bytes.size() < 2 * wide_stride) return state;
+        return fold_wide<true>(state, bytes, to);
     }
 
 private:
     using Block = long long __attribute__((vector_size(16)));
     using Blocks = long long __attribute__((vector_size(64)));
+    using Target = long long __attribute__((vector_size(64), may_alias));
     using Function = std::uint32_t (*)(std::uint32_t, std::span<const std::byte>&);
 
     static constexpr std::size_t narrow_stride = 4 * sizeof(Block);
@@ -107,6 +93,39 @@ private:
 
     static Function choose() {
         return has_wide() ? add_wide : has_narrow() ? add_narrow : add_none;
+    }
+
+    template <bool Copies>
+    [[gnu::target("avx512f,vpclmulqdq")]] static std::uint32_t
+    fold_wide(std::uint32_t state, std::span<const std::byte>& bytes, [[maybe_unused]] std::byte* to) {
+        constexpr long long low = crc32_factor(2048 + 32);
+        constexpr long long high = crc32_factor(2048 - 32);
+        const Blocks factors = {low, high, low, high, low, high, low, high};
+        Blocks sums[4];
+        std::memcpy(sums, bytes.data(), sizeof(sums));
+        if constexpr (Copies) std::memcpy(to, sums, sizeof(sums));
+        sums[0][0] ^= state;
+        const std::byte* from = bytes.data() + wide_stride;
+        const std::byte* const end = bytes.data() + bytes.size() / wide_stride * wide_stride;
+        for (; from != end; from += wide_stride) {
+            Blocks next[4];
+            std::memcpy(next, from, sizeof(next));
+            if constexpr (Copies) to += wide_stride;
+#pragma GCC unroll 4
+            for (int k = 0; k < 4; ++k) {
+#if defined(__clang__)
+                if constexpr (Copies) __builtin_nontemporal_store(next[k], reinterpret_cast<Target*>(to) + k);
+                next[k] ^= __builtin_ia32_pclmulqdq512(sums[k], factors, 0x00);
+                sums[k] = next[k] ^ __builtin_ia32_pclmulqdq512(sums[k], factors, 0x11);
+#else
+                if constexpr (Copies) __builtin_ia32_movntdq512(reinterpret_cast<Target*>(to) + k, next[k]);
+                next[k] ^= __builtin_ia32_vpclmulqdq_v8di(sums[k], factors, 0x00);
+                sums[k] = next[k] ^ __builtin_ia32_vpclmulqdq_v8di(sums[k], factors, 0x11);
+#endif
+            }
+        }
+        if constexpr (Copies) __builtin_ia32_sfence();
+        return finish(sums, bytes, end);
     }
 
     /// The sums stand for all bytes before `end`: their CRC is the new state.
@@ -123,6 +142,7 @@ private:
 
 struct Crc32Fold {
     static std::uint32_t add(std::uint32_t state, std::span<const std::byte>&) { return state; }
+    static std::uint32_t add_copy(std::uint32_t state, std::span<const std::byte>&, std::byte*) { return state; }
 };
 
 #endif

@@ -13,6 +13,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <charconv>
 #include <cstddef>
 #include <cstdint>
@@ -122,10 +123,17 @@ inline ConvertStored conversion(Dtype from, StoredElement to) {
     return nullptr;
 }
 
+/// Where a tensor goes, and how. Without a conversion, its bytes are copied.
+struct LoadTarget {
+    std::byte* data;
+    ConvertStored convert;
+    bool is_copied;
+};
+
 /// Reads all data once: fills the arrays, and checks the checksum. After an error they may be filled in part.
 template <class Reader>
 FileResult<void> read_arrays(const std::filesystem::path& path, Reader& reader, std::span<const StoredArray> arrays) {
-    std::map<const StoredTensor*, std::pair<const StoredArray*, ConvertStored>> targets;
+    std::map<const StoredTensor*, LoadTarget> targets;
     for (const StoredArray& array : arrays) {
         const StoredTensor* const tensor = reader.find(array.name);
         const ConvertStored convert = tensor == nullptr ? nullptr : conversion(tensor->dtype, array.element);
@@ -133,17 +141,22 @@ FileResult<void> read_arrays(const std::filesystem::path& path, Reader& reader, 
             return unsuitable(path, "its " + array.name + " has elements of type "
                                         + (tensor == nullptr ? "none" : std::string{to_string(tensor->dtype)})
                                         + ", expected F32, F16 or BF16");
-        targets.emplace(tensor, std::pair{&array, convert});
+        const bool is_copied =
+            std::endian::native == std::endian::little && tensor->dtype == dtype_of_stored(array.element);
+        targets.emplace(tensor, LoadTarget{static_cast<std::byte*>(array.data), convert, is_copied});
     }
+    const auto place = [&](const StoredTensor& tensor, std::uint64_t offset) -> std::byte* {
+        const auto target = targets.find(&tensor);
+        return target == targets.end() || !target->second.is_copied ? nullptr : target->second.data + offset;
+    };
     reader.rewind();
     for (;;) {
-        auto piece = reader.next(std::size_t{1} << 20);
+        auto piece = reader.next_to(place);
         if (!piece) return std::move(piece).error();
         if (piece->tensor == nullptr) return {};
         const auto target = targets.find(piece->tensor);
-        if (target == targets.end()) continue;
-        const auto [array, convert] = target->second;
-        convert(piece->bytes, array->data, piece->offset / bytes_of(piece->tensor->dtype));
+        if (target == targets.end() || target->second.is_copied) continue;
+        target->second.convert(piece->bytes, target->second.data, piece->offset / bytes_of(piece->tensor->dtype));
     }
 }
 
