@@ -91,7 +91,7 @@ void Speaker::fit(Conversation& c) {
 void Speaker::remember(Conversation& c) {
     const auto tokens = c.remembered();
     if (tokens.empty()) return;
-    if (const int length = pool_.length(c.text); pool_.match(tokens) > length) {
+    if (const int length = pool_.length(c.text); length == 0 || pool_.match(tokens) > length) {
         pool_.clear(c.text);
         work_.attached += pool_.attach(c.text, tokens) - length;
     }

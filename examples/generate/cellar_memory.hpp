@@ -35,7 +35,7 @@ public:
           limits_{limits},
           rotary_{config, limits.context},
           compute_{config},
-          memory_{Members::make(config, member_limits(), shift(), compute_.backend())} {}
+          memory_{Members::make(config, member_limits(), shift(), [this] { return compute_.backend(); })} {}
 
     // [pass]
     cellar::Result<void> begin(int first, int tokens) override {

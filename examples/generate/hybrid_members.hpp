@@ -35,7 +35,9 @@ public:
     using Memory = cellar::Hybrid<cellar::RunTimePattern, Recurrent, Sliding, Full>;
 
     // [members]
-    static Memory make(const Config& config, const MemberLimits& limits, const Shift& shift, const Backend& backend) {
+    /// `backend()` makes a backend for each member: one of Kokkos cannot be copied.
+    template <class MakeBackend>
+    static Memory make(const Config& config, const MemberLimits& limits, const Shift& shift, MakeBackend backend) {
         std::vector<int> members;
         for (const LayerKind kind : config.layer_types) members.push_back(static_cast<int>(kind));
         return Memory{members, recurrent(config, limits, backend), sliding(config, limits, shift, backend),
@@ -43,8 +45,8 @@ public:
     }
 
 private:
-    static std::optional<Recurrent> recurrent(const Config& config, const MemberLimits& limits,
-                                              const Backend& backend) {
+    template <class MakeBackend>
+    static std::optional<Recurrent> recurrent(const Config& config, const MemberLimits& limits, MakeBackend backend) {
         const int layers = config.layers(LayerKind::recurrent);
         if (layers == 0) return std::nullopt;
         return Recurrent{cellar::StateShape{layers, {{config.conv1d_width - 1, config.lru_width}, {config.lru_width}}},
@@ -52,26 +54,28 @@ private:
                                              .batch = limits.batch,
                                              .rollback = limits.rollback,
                                              .snapshots = limits.snapshots},
-                         backend};
+                         backend()};
     }
 
     /// Forgets tokens that no sliding layer sees any more, even after the rollback.
+    template <class MakeBackend>
     static std::optional<Sliding> sliding(const Config& config, const MemberLimits& limits, const Shift& shift,
-                                          const Backend& backend) {
+                                          MakeBackend backend) {
         const int layers = config.layers(LayerKind::sliding_attention);
         if (layers == 0) return std::nullopt;
         const cellar::WindowOptions options{.retention = config.sliding_window + limits.rollback};
         cellar::CacheLimits of_cache = cache_limits(limits, limits.sliding_cells);
         of_cache.positions = limits.positions;
         return Sliding{shape(config, layers), of_cache, cellar::SlidingWindow<>{config.sliding_window, options}, shift,
-                       backend};
+                       backend()};
     }
 
+    template <class MakeBackend>
     static std::optional<Full> full(const Config& config, const MemberLimits& limits, const Shift& shift,
-                                    const Backend& backend) {
+                                    MakeBackend backend) {
         const int layers = config.layers(LayerKind::full_attention);
         if (layers == 0) return std::nullopt;
-        return Full{shape(config, layers), cache_limits(limits, limits.cells), cellar::FullCausal{}, shift, backend};
+        return Full{shape(config, layers), cache_limits(limits, limits.cells), cellar::FullCausal{}, shift, backend()};
     }
     // [/members]
 

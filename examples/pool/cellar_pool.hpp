@@ -37,7 +37,7 @@ public:
           limits_{limits},
           rotary_{config, limits.context},
           attention_{config},
-          memory_{Members::make(config, member_limits(), {}, {})},
+          memory_{Members::make(config, member_limits(), {}, [] { return cellar::HostBackend{}; })},
           tree_{memory_, limits.prefixes} {}
 
     // [pass]
