@@ -14,6 +14,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include <cstdint>
 #include <exception>
 #include <iostream>
 #include <stdexcept>
@@ -25,6 +26,7 @@ namespace {
 struct Options {
     llama::ModelFlags model;
     std::string colour = "auto";
+    std::int64_t host_bytes = 0;
     chat::SpeechOptions speech;
     chat::Place place;
 };
@@ -40,6 +42,9 @@ void declare(CLI::App& app, Options& o) {
     app.add_option("--stop", o.speech.stop, "text that ends a reply; default: an empty line");
     app.add_option("--conversations", o.place.conversations, "at a time")
         ->check(CLI::Range(1, 62))
+        ->capture_default_str();
+    app.add_option("--host-bytes", o.host_bytes, "for prefixes that leave the memory; 0: given up")
+        ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 50))
         ->capture_default_str();
     app.add_option("--folder", o.place.folder, "of the files that /save writes")->capture_default_str();
     app.add_option("--color", o.colour, "colours of /map")
@@ -72,7 +77,8 @@ int run(Options o) {
     o.speech.temperature = o.model.temperature;
     o.place.model = llama::fingerprint(o.model.model);
     o.place.colour = o.colour == "always" || (o.colour == "auto" && isatty(STDOUT_FILENO) != 0);
-    const llama::PoolLimits limits{.texts = o.place.conversations, .context = o.model.context};
+    const llama::PoolLimits limits{
+        .texts = o.place.conversations, .context = o.model.context, .prefixes = {.host_bytes = o.host_bytes}};
     const auto pool = llama::make_pool(model.config(), limits, o.model.element);
     chat::Speaker speaker{model, *pool, o.speech};
     chat::Commands commands{*pool, speaker, o.place, std::cout};

@@ -12,6 +12,7 @@
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
+#include <cstdint>
 #include <fstream>
 #include <memory>
 #include <sstream>
@@ -32,9 +33,15 @@ public:
         : llama_{llama::read_weights(llama::Safetensors::read(file)), llama::Products::row_by_row} {}
 
     /// Serves a trace in a pool of its own, of `cells` cells.
-    serve::Outcome serve(const serve::Trace& trace, int cells, int texts, bool tree) {
-        const auto pool = llama::make_pool(
-            llama_.config(), {.texts = texts, .context = 256, .cells = cells, .batch = 32, .snapshots = 12}, "float");
+    serve::Outcome serve(const serve::Trace& trace, int cells, int texts, bool tree, std::int64_t host_bytes = 0) {
+        const auto pool = llama::make_pool(llama_.config(),
+                                           {.texts = texts,
+                                            .context = 256,
+                                            .cells = cells,
+                                            .batch = 32,
+                                            .snapshots = 12,
+                                            .prefixes = {.host_bytes = host_bytes}},
+                                           "float");
         serve::ServerOptions options{.tree = tree};
         options.watch = [&](const serve::State& state) {
             CHECK(state.running <= texts);
@@ -83,6 +90,11 @@ TEST_CASE("serve: texts do not depend on the tree, the pool or the other request
         CHECK(tight.hit_rate() > 0.2);
         CHECK(tight.preemptions > 0);
         CHECK(tight.tree.evictions > 0);
+        const serve::Outcome paging = machine.serve(trace, 360, 4, true, 1 << 22);
+        check_complete(paging, trace);
+        CHECK(paging.tree.page_ins > 0);
+        CHECK(paging.texts == tight.texts);
+        CHECK(paging.computed < tight.computed);
         const serve::Outcome plain = machine.serve(trace, 360, 4, false);
         check_complete(plain, trace);
         CHECK(plain.hit_rate() == 0);
