@@ -2,7 +2,7 @@
 
 // Snapshots that are paged out of the cells, and in again.
 #include "../violations.hpp"
-#include "numbers.hpp"
+#include "snapshots.hpp"
 #include <cellar/cache/audit.hpp>
 
 #include <optional>
@@ -12,17 +12,12 @@
 
 using namespace cellar;
 using numbers::feed;
+using numbers::filled;
 using numbers::prompt;
 using numbers::Values;
 using numbers::values;
 
 namespace {
-
-numbers::Cache<> filled() {
-    numbers::Cache<> cache{numbers::small, {.sequences = 3, .capacity = 8, .batch = 8}};
-    feed(cache, prompt(0, 0, {1, 2, 3, 4, 5, 6}));
-    return cache;
-}
 
 std::int64_t bytes_per_token(const numbers::Cache<>& cache) {
     return cache.bytes() / cache.cells();

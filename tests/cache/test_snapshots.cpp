@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "../violations.hpp"
-#include "numbers.hpp"
+#include "snapshots.hpp"
 #include <cellar/cache/audit.hpp>
 
 #include <numeric>
@@ -8,17 +8,12 @@
 
 using namespace cellar;
 using numbers::feed;
+using numbers::filled;
 using numbers::prompt;
 using numbers::Values;
 using numbers::values;
 
 namespace {
-
-numbers::Cache<> filled() {
-    numbers::Cache<> cache{numbers::small, {.sequences = 3, .capacity = 8, .batch = 8}};
-    feed(cache, prompt(0, 0, {1, 2, 3, 4, 5, 6}));
-    return cache;
-}
 
 /// The refusal of `operation`, which must change nothing.
 template <class Cache, class Operation>

@@ -2,7 +2,7 @@
 
 // Snapshots of states that are paged out of their slots, and in again.
 #include "../violations.hpp"
-#include "folding.hpp"
+#include "snapshots.hpp"
 
 #include <doctest/doctest.h>
 
@@ -12,25 +12,6 @@
 
 using namespace cellar;
 using namespace recurrent_test;
-
-namespace {
-
-Folding<> memory(std::int32_t snapshots) {
-    return {shape(), {.sequences = 2, .batch = 8, .rollback = 1, .snapshots = snapshots}};
-}
-
-void feed(Folding<>& memory, int sequence, int first, int count) {
-    const auto tokens = text(sequence, first, count);
-    auto pass = memory.begin(batch_of(tokens)).value();
-    fold(pass, tokens, false);
-    pass.commit();
-}
-
-auto state_of(const Folding<>& memory, int sequence) {
-    return numbers(memory, memory.state({sequence}));
-}
-
-} // namespace
 
 TEST_CASE("a state that is paged out gives up its slot, and is restored to slots of the sequences") {
     for (const PageTo to : {PageTo::host, PageTo::backend}) {

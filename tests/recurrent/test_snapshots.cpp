@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "../violations.hpp"
-#include "folding.hpp"
+#include "snapshots.hpp"
 
 #include <doctest/doctest.h>
 
@@ -8,25 +8,6 @@
 
 using namespace cellar;
 using namespace recurrent_test;
-
-namespace {
-
-Folding<> memory(std::int32_t snapshots) {
-    return {shape(), {.sequences = 2, .batch = 8, .rollback = 1, .snapshots = snapshots}};
-}
-
-void feed(Folding<>& memory, int sequence, int first, int count) {
-    const auto tokens = text(sequence, first, count);
-    auto pass = memory.begin(batch_of(tokens)).value();
-    fold(pass, tokens, false);
-    pass.commit();
-}
-
-auto state_of(const Folding<>& memory, int sequence) {
-    return numbers(memory, memory.state({sequence}));
-}
-
-} // namespace
 
 TEST_CASE("a snapshot of a state survives its sequence, and takes a slot of its own only then") {
     Folding<> states = memory(1);
