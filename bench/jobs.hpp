@@ -20,6 +20,7 @@ void add_model_loop();
 void add_conversions();
 void add_prefix();
 void add_files();
+void add_paging();
 void add_limits();
 
 } // namespace cellar::bench

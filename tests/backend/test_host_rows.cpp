@@ -145,20 +145,31 @@ TEST_CASE("host: rows scattered to strips are gathered unchanged, for any number
     check_rows<half>(200, 150, 100); // a head of several blocks, where the next block is prefetched
 }
 
-TEST_CASE("host: a batch large enough to bypass the caches is written completely") {
+TEST_CASE("host: a batch large enough to bypass the caches is written completely, and read again") {
     constexpr int tokens = 300;
     constexpr int heads = 2;
-    constexpr int dim = 129; // rows do not begin at cache lines
-    const CellsHeadsDims mapping{tokens + 1, heads, dim};
-    std::vector<float> rows(static_cast<std::size_t>(tokens * heads * dim));
-    std::iota(rows.begin(), rows.end(), 1.0F);
-    std::vector<Cell> cells(tokens);
-    std::iota(cells.begin(), cells.end(), 1);
-    std::vector<float> memory(static_cast<std::size_t>(mapping.required_size()), -1.0F);
-    const auto view = contiguous_view(static_cast<const float*>(rows.data()), tokens, heads, dim);
-    detail::scatter_rows(mapping, memory.data(), cells, view);
-    CHECK(std::count(memory.begin(), memory.begin() + heads * dim, -1.0F) == heads * dim);
-    CHECK(std::equal(rows.begin(), rows.end(), memory.begin() + heads * dim));
+    std::mt19937 random{11};
+    for (const int dim : {3, 129, 1100}) // rows do not begin at cache lines; only the first batch is small
+        for (const int max_run : {1, 2, 7, 30}) {
+            CAPTURE(dim);
+            CAPTURE(max_run);
+            const CellsHeadsDims mapping{tokens * (max_run + 1) + 1, heads, dim};
+            std::vector<float> rows(static_cast<std::size_t>(tokens * heads * dim));
+            std::iota(rows.begin(), rows.end(), 1.0F);
+            const auto view = contiguous_view(static_cast<const float*>(rows.data()), tokens, heads, dim);
+            std::vector<Cell> cells = cells_in_runs(tokens, max_run, random);
+            for (Cell& cell : cells) ++cell;
+            std::vector<float> memory(static_cast<std::size_t>(mapping.required_size()), -1.0F);
+            detail::scatter_rows(mapping, memory.data(), cells, view);
+            CHECK(std::count(memory.begin(), memory.end(), -1.0F) == std::ssize(memory) - std::ssize(rows));
+            for (int i = 0; i < tokens; ++i)
+                CHECK(std::equal(&view(i, 0, 0), &view(i, 0, 0) + heads * dim,
+                                 &memory[static_cast<std::size_t>(mapping(cells[static_cast<std::size_t>(i)], 0, 0))]));
+            std::vector<float> back(rows.size());
+            detail::gather_rows(mapping, memory.data(), cells, contiguous_view(back.data(), tokens, heads, dim), 0,
+                                tokens);
+            CHECK(back == rows);
+        }
 }
 
 TEST_CASE("host: runs move correctly in one part or two, even if they overlap themselves") {

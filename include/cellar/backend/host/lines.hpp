@@ -80,16 +80,20 @@ inline void streamed() {}
 
 #if defined(CELLAR_STREAMS)
 
-/// A copy that bypasses the caches: whole lines are written without being read first. `streamed` must follow.
+/// A copy that bypasses the caches: whole lines are written without being read first. `streamed` must follow. While it
+/// copies, it prefetches as many elements from `ahead` on, if given.
 template <class E>
-void stream_run(const E* from, E* to, std::int64_t n) {
+void stream_run(const E* from, E* to, std::int64_t n, const E* ahead = nullptr) {
     constexpr std::int64_t line = 64 / sizeof(E);
     if (n < line) return copy_run(from, to, n);
     const auto address = reinterpret_cast<std::uintptr_t>(to);
     const auto before = static_cast<std::int64_t>((64 - address % 64) % 64 / sizeof(E));
     copy_run(from, to, before);
     std::int64_t i = before;
-    for (; i + line <= n; i += line) stream_line(from + i, to + i);
+    for (; i + line <= n; i += line) {
+        if (ahead != nullptr) __builtin_prefetch(ahead + i, 0, static_cast<int>(CacheLevel::second));
+        stream_line(from + i, to + i);
+    }
     copy_run(from + i, to + i, n - i);
 }
 
@@ -98,7 +102,7 @@ void stream_run(const E* from, E* to, std::int64_t n) {
 #else
 
 template <class E>
-void stream_run(const E* from, E* to, std::int64_t n) {
+void stream_run(const E* from, E* to, std::int64_t n, const E* = nullptr) {
     copy_run(from, to, n);
 }
 
@@ -106,10 +110,11 @@ void stream_run(const E* from, E* to, std::int64_t n) {
 
 /// `stream_run`, or a conversion.
 template <class From, class To>
-void stream(const From* from, To* to, std::int64_t n) {
+void stream(const From* from, To* to, std::int64_t n, const From* ahead = nullptr) {
     if constexpr (std::is_same_v<From, To>) {
-        stream_run(from, to, n);
+        stream_run(from, to, n, ahead);
     } else {
+        if (ahead != nullptr) prefetch<CacheLevel::second>(ahead, n);
         convert(from, to, n);
     }
 }

@@ -59,11 +59,12 @@ void scatter_rows(const Mapping& mapping, E* memory, std::span<const Cell> cells
     if (Mapping::contiguous_rows && rows.stride(2) == 1) {
         // Large writes bypass the caches to keep the model's working set there; small ones are read again soon.
         constexpr std::int64_t large = std::int64_t{256} * 1024 / std::int64_t{sizeof(E)};
+        const bool is_large = rows.size() >= large;
         visit_pieces(mapping, cells, rows, [=](auto i, auto head, auto offset, auto n) {
-            if (n < large) return convert(&rows(i, head, 0), memory + offset, n);
+            if (!is_large) return convert(&rows(i, head, 0), memory + offset, n);
             stream(&rows(i, head, 0), memory + offset, n);
-            streamed();
         });
+        if (is_large) streamed();
     } else if (Mapping::contiguous_cells && rows.stride(2) == 1) {
         scatter_strips(mapping, memory, cells, rows);
     } else {
@@ -93,13 +94,19 @@ void gather_rows(const Mapping& mapping, const E* memory, std::span<const Cell> 
         cells = cells_from(cells, begin, end);
         rows = rows_from(rows, begin, end);
         if (Mapping::contiguous_rows && rows.stride(2) == 1) {
+            // The processor's own prefetcher does not predict the next run. So the last rows of each run are copied one
+            // by one, and prefetch rows about 8 KiB behind them.
             const std::int64_t row = std::max<std::int64_t>(rows.extent(1) * rows.extent(2), 1);
+            const std::int64_t ahead = std::max<std::int64_t>(8192 / (row * std::int64_t{sizeof(E)}), 1);
             visit_pieces(mapping, cells, rows, [=](auto i, auto head, auto offset, auto n) {
-                // The processor's own prefetcher does not predict the next run.
-                const std::int64_t next = i + std::max<std::int64_t>(n / row, 1);
-                if (head == 0 && next < std::ssize(cells))
-                    prefetch<CacheLevel::second>(memory + mapping(cells[static_cast<std::size_t>(next)], 0, 0), row);
-                stream(memory + offset, &rows(i, head, 0), n);
+                const std::int64_t run = std::max<std::int64_t>(n / row, 1);
+                const std::int64_t first = std::max<std::int64_t>(run - ahead, 0);
+                stream(memory + offset, &rows(i, head, 0), first * row);
+                for (std::int64_t k = first; k < run; ++k) {
+                    const std::int64_t later = std::min(i + k + ahead, std::ssize(cells) - 1);
+                    stream(memory + offset + k * row, &rows(i + k, head, 0), std::min(n, row),
+                           memory + mapping(cells[static_cast<std::size_t>(later)], head, 0));
+                }
             });
             streamed();
         } else {
