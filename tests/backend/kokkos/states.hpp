@@ -38,13 +38,15 @@ void run(const Backend& backend, const Step<T>& step, std::int64_t size) {
     }
 }
 
+enum class Fenced { yes, no };
+
 /// A model of two recurrent layers on a backend.
 template <class Backend>
 class StepModel {
 public:
     using Memory = cellar::RecurrentMemory<cellar::States<Wide, Narrow>, Backend>;
 
-    void feed(const Text& tokens) {
+    void feed(const Text& tokens, Fenced fenced = Fenced::yes) {
         auto pass = memory.begin(batch_of(tokens));
         REQUIRE(pass);
         for (int layer = 0; layer < 2; ++layer) {
@@ -55,7 +57,7 @@ public:
             }
         }
         pass->commit();
-        memory.fence();
+        if (fenced == Fenced::yes) memory.fence();
     }
 
     template <class Tag, class Space>
@@ -63,7 +65,7 @@ public:
         return elements_of<Space>(memory.template view<Tag>(layer, memory.state({sequence})));
     }
 
-    Memory memory{cellar::StateShape{2, {{3, 40}, {7}}}, {.sequences = 3, .batch = 12, .rollback = 2}};
+    Memory memory{cellar::StateShape{2, {{3, 40}, {7}}}, {.sequences = 3, .batch = 12, .rollback = 2, .snapshots = 1}};
 
 private:
     template <class View>

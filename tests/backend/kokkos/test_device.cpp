@@ -17,6 +17,7 @@ using TheDevice = LateDevice;
 
 #define CELLAR_BACKEND cellar_test::TheDevice
 #include "backend/agreement.hpp"
+#include "backend/kokkos/paging.hpp"
 #include "backend/kokkos/passes.hpp"
 #include "backend/kokkos/states.hpp"
 #include "backend/ladder.hpp"
@@ -33,6 +34,18 @@ TEST_CASE("device: passes equal those on the host") {
 
 TEST_CASE("device: states equal those on the host") {
     cellar_test::check_states<CELLAR_BACKEND>();
+}
+
+TEST_CASE("device: rows are paged out and in while passes of other sequences go on, as on the host") {
+    for (const cellar::PageTo to : {cellar::PageTo::host, cellar::PageTo::backend}) {
+        cellar_test::check_paging<CELLAR_BACKEND, cellar::StandardV<cellar::half>>(to);
+        cellar_test::check_paging<CELLAR_BACKEND, cellar::PermutedV<float>>(to);
+    }
+}
+
+TEST_CASE("device: states are paged out and in while passes of other sequences go on, as on the host") {
+    cellar_test::check_state_paging<CELLAR_BACKEND>(cellar::PageTo::host);
+    cellar_test::check_state_paging<CELLAR_BACKEND>(cellar::PageTo::backend);
 }
 
 TEST_CASE("device: masks of every element type, at sizes around words") {

@@ -2,6 +2,7 @@
 // Where device work has to wait: before the host reads, before memory that enqueued work uses is replaced or freed.
 // `Late` fails a test that frees memory in use.
 #include "backend/kokkos/device_on_host.hpp"
+#include "backend/kokkos/paging.hpp"
 #include "backend/kokkos/passes.hpp"
 #include "backend/kokkos/states.hpp"
 #include "backend/kokkos/tools.hpp"
@@ -259,6 +260,21 @@ TEST_CASE("fences: memories and backends may be destroyed and replaced while wor
         const std::vector<SlotCopy> copies{{0, 1}};
         device->copy_slots(tensors, copies); // the only list that the backend has
         device.reset();
+    }
+}
+
+TEST_CASE("fences: paging out to memory of the backend waits for nothing, and to the host for keys and for values") {
+    for (const PageTo to : {PageTo::backend, PageTo::host}) {
+        cellar_test::PagedCaches<LateDevice, StandardV<float>> caches;
+        caches.feed(0, 10);
+        CellSnapshot snapshot = caches.device.snapshot({0}).value();
+        caches.device.page_out(snapshot, PageTo::backend); // makes the list of cells long enough
+        snapshot = caches.device.snapshot({0}).value();
+        caches.device.fence();
+        int fences = 0;
+        const cellar_test::Listener listener{{.fence = [&](std::string_view) { ++fences; }}};
+        caches.device.page_out(snapshot, to);
+        CHECK(fences == (to == PageTo::backend ? 0 : 2));
     }
 }
 

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include "backend/kokkos/passes.hpp"
+#include "backend/kokkos/states.hpp"
+#include <cellar/cellar.hpp>
+
+#include <doctest/doctest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+namespace cellar_test {
+
+/// The same passes and operations on a device and on the host, without a fence between them.
+template <class Backend, class Layout>
+class PagedCaches {
+    using Space = typename Backend::memory_space;
+    template <class B>
+    using Cache = cellar::Cache<Layout, cellar::FullCausal, cellar::DisabledShift, B>;
+
+public:
+    using Host = Cache<cellar::HostBackend>;
+    using Device = Cache<Backend>;
+
+    /// Calls `operation(cache, snapshots)` for both.
+    template <class Operation>
+    void both(Operation operation) {
+        operation(host, host_snapshots);
+        operation(device, device_snapshots);
+    }
+
+    void feed(int sequence, int count) {
+        const auto tokens = static_cast<std::size_t>(count);
+        const cellar::Tokens batch{{sequence}, host.next({sequence}), count};
+        const Kokkos::View<float***, Kokkos::LayoutRight, Kokkos::HostSpace> rows{"rows", tokens, heads, dim};
+        for (std::size_t i = 0; i < rows.size(); ++i) rows.data()[i] = static_cast<float>(++last_);
+        const Rows device_rows{"rows", tokens, heads, dim};
+        Kokkos::deep_copy(device_rows, rows);
+        in_use_.push_back(device_rows);
+        auto a = host.begin(batch).value();
+        auto b = device.begin(batch).value();
+        for (int layer = 0; layer < layers; ++layer) {
+            a.put(layer, rows, rows);
+            b.put(layer, device_rows, device_rows);
+        }
+        a.commit();
+        b.commit();
+    }
+
+    /// Compares all cells, used or not.
+    void compare() {
+        device.fence();
+        in_use_.clear();
+        const auto a = host.reserve(1);
+        const auto b = device.reserve(1);
+        for (int layer = 0; layer < layers; ++layer) {
+            CHECK(elements_of<Kokkos::HostSpace>(a.keys(layer)) == elements_of<Space>(b.keys(layer)));
+            CHECK(elements_of<Kokkos::HostSpace>(a.values(layer)) == elements_of<Space>(b.values(layer)));
+        }
+    }
+
+    static constexpr int layers = 3;
+    static constexpr int heads = 2;
+    static constexpr int dim = 16;
+    Host host{cellar::CacheShape{layers, heads, dim}, {.sequences = 3, .capacity = 20, .batch = 20}};
+    Device device{cellar::CacheShape{layers, heads, dim}, {.sequences = 3, .capacity = 20, .batch = 20}};
+    std::vector<cellar::CellSnapshot> host_snapshots;
+    std::vector<cellar::CellSnapshot> device_snapshots;
+
+private:
+    using Rows = Kokkos::View<float***, Kokkos::LayoutRight, Space>;
+
+    std::vector<Rows> in_use_; ///< until a fence
+    int last_ = 0;
+};
+
+/// Pages snapshots out, while other sequences take their cells, and in again.
+template <class Backend, class Layout>
+void check_paging(cellar::PageTo to) {
+    PagedCaches<Backend, Layout> caches;
+    for (int i = 0; i < 4; ++i)
+        for (const int s : {0, 1}) caches.feed(s, 2 + i); // the cells of two sequences alternate
+    caches.both([&](auto& cache, auto& snapshots) {
+        snapshots.push_back(cache.snapshot({0}).value());
+        REQUIRE(cache.remove({0}, {0}, cellar::to_end));
+        cache.page_out(snapshots[0], to);
+    });
+    caches.feed(2, 20); // some of them in the cells that the snapshot gave up
+    caches.feed(1, 3);
+    caches.both([&](auto& cache, auto& snapshots) {
+        snapshots.push_back(cache.snapshot({1}, {0}, {9}).value());
+        cache.page_out(snapshots[1], to);
+        REQUIRE(cache.remove({2}, {5}, cellar::to_end));
+        REQUIRE(cache.restore({0}, snapshots[0], {11}));
+    });
+    caches.feed(0, 2);
+    caches.both([&](auto& cache, auto& snapshots) {
+        snapshots.erase(snapshots.begin()); // its rows may still be copied
+        REQUIRE(cache.remove({1}, {0}, cellar::to_end));
+        REQUIRE(cache.page_in(snapshots[0]));
+        REQUIRE(cache.restore({1}, snapshots[0]));
+    });
+    caches.feed(1, 4);
+    caches.compare();
+}
+
+/// The same for states.
+template <class Backend>
+void check_state_paging(cellar::PageTo to) {
+    using Space = typename Backend::memory_space;
+    StepModel<cellar::HostBackend> host;
+    StepModel<Backend> device;
+    const auto run = [to](auto& model) {
+        model.feed(text(0, 0, 5) + text(1, 0, 3, 50));
+        auto snapshot = std::make_unique<cellar::StateSnapshot>(model.memory.snapshot({0}).value());
+        REQUIRE(model.memory.remove({0}, {0}, cellar::to_end));
+        model.memory.page_out(*snapshot, to);
+        model.feed(text(2, 0, 4, 70) + text(1, 3, 2, 53), Fenced::no);
+        REQUIRE(model.memory.restore({0}, *snapshot));
+        REQUIRE(model.memory.restore({2}, *snapshot));
+        model.feed(text(0, 5, 2, 90), Fenced::no);
+        REQUIRE(model.memory.page_in(*snapshot));
+        REQUIRE(model.memory.restore({1}, *snapshot));
+        model.feed(text(1, 5, 1, 95), Fenced::no);
+        model.memory.page_out(*snapshot, to);
+        REQUIRE(model.memory.restore({2}, *snapshot));
+        snapshot.reset(); // its state may still be copied
+        model.feed(text(2, 5, 1, 99));
+    };
+    run(host);
+    run(device);
+    for (int layer = 0; layer < 2; ++layer)
+        for (int sequence = 0; sequence < 3; ++sequence) {
+            CHECK(host.elements<Wide, Kokkos::HostSpace>(layer, sequence)
+                  == device.template elements<Wide, Space>(layer, sequence));
+            CHECK(host.elements<Narrow, Kokkos::HostSpace>(layer, sequence)
+                  == device.template elements<Narrow, Space>(layer, sequence));
+        }
+}
+
+} // namespace cellar_test
