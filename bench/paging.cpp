@@ -150,7 +150,7 @@ void measure_page_in(benchmark::State& state, std::int32_t tokens, bool alternat
 
 void add_paging() {
     const auto add_job = [](const std::string& job, auto measured) {
-        for (const std::int32_t tokens : {4 * 1024, 32 * 1024})
+        for (const std::int32_t tokens : {8 * 1024, 32 * 1024})
             for (const bool alternating : {false, true})
                 add(
                     job + (alternating ? "/alternating/1/" : "/contiguous/1/") + std::to_string(tokens / 1024)
