@@ -212,6 +212,27 @@ TEST_CASE("the sequences of a hybrid are saved and loaded with all members, all 
     CHECK(disk.now.empty());
 }
 
+TEST_CASE("sequences of a hybrid share what one of them can still go back to") {
+    toy::Memory from = hybrid(1);
+    REQUIRE(toy::feed(from, toy::text(0, 0, 3)));
+    REQUIRE(from.copy_prefix({0}, {1}, 3));
+    REQUIRE(toy::feed(from, toy::text(0, 3, 1)));
+    const Bytes file = saved(from, all_sequences);
+    Disk disk;
+    disk.put("f", file);
+    const auto reader = disk::Reader::open("f", {}, DiskFiles{disk}).value();
+    CHECK(reader.find("parts.0.members.1.positions")->shape[0] == 3);
+    CHECK(reader.find("parts.1.members.1.positions")->shape[0] == 1);
+    CHECK(*reader.metadata("snapshot.parts") == "2");
+    toy::Memory to = hybrid(1);
+    REQUIRE(load_into(to, all_sequences, file));
+    for (const int s : {0, 1}) {
+        CHECK(to.next({s}) == from.next({s}));
+        CHECK(state(to, {s}) == state(from, {s}));
+    }
+    CHECK(to.member<toy::Full>().statistics().shared == 3);
+}
+
 TEST_CASE("the inputs of several sequences of an encoder memory are saved and loaded") {
     const CacheLimits limits{.sequences = 3, .cells = 10, .batch = 6};
     EncoderMemory<> from{shape, limits};

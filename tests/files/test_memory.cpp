@@ -70,3 +70,30 @@ TEST_CASE("saving takes a buffer for each array, loading the snapshot and one bu
         CHECK(loading < held + mib / 2 + 4 * lists);
     }
 }
+
+TEST_CASE("a snapshot of many pieces is converted to another element type, and copied to the same one") {
+    const Folder folder;
+    const auto path = folder.path / "f";
+    auto cache = full_cache();
+    REQUIRE(save(path, cache, Sequence{0}, {.write = {.sync = false}}));
+    const auto check = [&](auto to) {
+        REQUIRE(load(path, to, Sequence{0}));
+        const auto pass = to.reserve(1);
+        bool equal = true;
+        to.visit_cells({0}, [&](Position position, Cell cell, std::int32_t count) {
+            for (std::int32_t i = 0; i < count; i += 100) {
+                const auto expected = static_cast<float>((position.value + i) / 1024 * 1024);
+                for (const int layer : {0, 1}) {
+                    equal = equal && static_cast<float>(pass.keys(layer)(cell + i, 0, 0)) == expected;
+                    equal = equal && static_cast<float>(pass.values(layer)(cell + i, 1, 127)) == expected;
+                }
+            }
+        });
+        CHECK(to.tokens({0}) == 8192);
+        CHECK(equal);
+    };
+    const CacheLimits limits{.sequences = 1, .cells = 8192, .batch = 1};
+    check(Cache<StandardV<half>>{{2, 2, 128}, limits});
+    check(Cache<StandardV<float>>{{2, 2, 128}, limits});
+    check(Cache<PermutedV<bf16>>{{2, 2, 128}, limits});
+}
