@@ -29,7 +29,7 @@ ROOMS = {
     "prefix": ["base", "memory"],
     "models": ["base", "element", "layout", "window", "shift", "backend", "cache", "recurrent", "hybrid"],
     "interop": ["base", "element"],
-    "files": ["base", "element", "memory"],
+    "files": ["base", "element", "memory", "prefix"],
 }
 
 # Headers outside of any room. They may include every room, and no room includes them.

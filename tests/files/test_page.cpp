@@ -7,6 +7,7 @@
 #include <cellar/files/file_reader.hpp>
 #include <cellar/files/file_result.hpp>
 #include <cellar/files/file_writer.hpp>
+#include <cellar/files/prefix_file.hpp>
 #include <cellar/files/sequence_file.hpp>
 #include <cellar/files/snapshot_file.hpp>
 #include <cellar/files/tensor.hpp>
@@ -53,6 +54,15 @@ FileResult<void> all_through_a_file(const std::filesystem::path& path, Cache<>& 
     return load(path, to, all_sequences, {.model = "tiny"});
 }
 // [/all]
+
+// [prefixes]
+/// What a server has computed, for the next start. It uses sequence 0 meanwhile.
+FileResult<void> prefixes_through_a_file(const std::filesystem::path& path, PrefixTree<Cache<>>& from,
+                                         PrefixTree<Cache<>>& to) {
+    if (auto done = save(path, from, {.model = "tiny"}); !done) return done;
+    return load(path, to, {0}, {.model = "tiny"});
+}
+// [/prefixes]
 
 // [write]
 FileResult<void> write(const std::filesystem::path& path, std::span<const std::int32_t> tokens,
@@ -148,6 +158,13 @@ TEST_CASE("a snapshot goes from one cache to another through a file") {
     REQUIRE(sequence_through_a_file(folder.path / "sequence.safetensors", from, to));
     CHECK(to.next({1}) == Position{3});
     Cache<> same{from.shape(), from.limits()};
+    PrefixTree before{from};
+    const std::vector<std::int32_t> words{7, 8, 9};
+    REQUIRE(before.insert({0}, words));
+    Cache<> next{from.shape(), from.limits()};
+    PrefixTree later{next};
+    REQUIRE(prefixes_through_a_file(folder.path / "prefixes.safetensors", before, later));
+    CHECK(later.match(words).length == 3);
     REQUIRE(all_through_a_file(folder.path / "all.safetensors", from, same));
     CHECK(same.next({0}) == Position{3});
 }

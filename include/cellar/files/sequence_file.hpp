@@ -42,20 +42,6 @@ std::vector<Sequence> all_of(const M& memory) {
     return all;
 }
 
-/// How many tokens or inputs s has in one of the members.
-template <class M>
-std::int32_t tokens_of(const M& memory, Sequence s) {
-    std::int32_t tokens = 0;
-    MemoryAccess::for_each_member(memory, [&](const auto& member) {
-        if constexpr (requires { member.tokens(s); }) {
-            tokens = std::max(tokens, member.tokens(s));
-        } else {
-            tokens = std::max(tokens, member.next(s).value);
-        }
-    });
-    return tokens;
-}
-
 /// Reads the last part of each sequence. Returns why it is not possible; else an empty string.
 inline std::string read_last_parts(const StoredSource& source, std::int64_t sequences, std::size_t parts,
                                    std::vector<std::int32_t>& last) {
@@ -98,7 +84,7 @@ FileResult<void> load_sequences(const std::filesystem::path& path, M& memory, Id
     std::vector<LoadedPart<M>> parts;
     std::vector<StoredArray> arrays;
     while (problem.empty() && static_cast<std::int64_t>(parts.size()) < *count)
-        problem = add_part(memory, source, parts, arrays);
+        problem = add_next_part(memory, source, parts, arrays);
     std::vector<std::int32_t> last;
     if (problem.empty()) problem = read_last_parts(source, *saved, parts.size(), last);
     for (std::size_t i = sequences.size(); i < last.size(); ++i)

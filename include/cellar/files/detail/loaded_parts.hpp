@@ -7,6 +7,7 @@
 #include <cellar/memory/stored_snapshot.hpp>
 #include <cellar/memory/two_phase.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -42,10 +43,37 @@ std::string add_part(M& memory, StoredSource& source, std::vector<LoadedPart<M>>
     auto loaded = MemoryAccess::prepare_load(memory, source, prefix, arrays);
     if (!loaded.prepared) return "part " + std::to_string(parts.size()) + ": " + loaded.problem;
     parts.push_back({MemoryAccess::finish(memory, *std::move(loaded.prepared)), *before});
-    const auto& snapshot = parts.back().snapshot;
-    const Position begin = *before == -1 ? Position{0} : parts[static_cast<std::size_t>(*before)].snapshot.to();
-    if (snapshot.from() == begin) return "";
-    return "its part " + std::to_string(parts.size() - 1) + " does not follow the one before";
+    return "";
+}
+
+/// The end of the part before; 0 for one that begins there.
+template <class M>
+Position begin_of(const std::vector<LoadedPart<M>>& parts, const LoadedPart<M>& part) {
+    return part.before == -1 ? Position{0} : parts[static_cast<std::size_t>(part.before)].snapshot.to();
+}
+
+/// The same for parts that follow one another without a gap.
+template <class M>
+std::string add_next_part(M& memory, StoredSource& source, std::vector<LoadedPart<M>>& parts,
+                          std::vector<StoredArray>& arrays) {
+    std::string problem = add_part(memory, source, parts, arrays);
+    if (problem.empty() && parts.back().snapshot.from() != begin_of<M>(parts, parts.back()))
+        problem = "its part " + std::to_string(parts.size() - 1) + " does not follow the one before";
+    return problem;
+}
+
+/// How many tokens or inputs s has in one of the members.
+template <class M>
+std::int32_t tokens_of(const M& memory, Sequence s) {
+    std::int32_t tokens = 0;
+    MemoryAccess::for_each_member(memory, [&](const auto& member) {
+        if constexpr (requires { member.tokens(s); }) {
+            tokens = std::max(tokens, member.tokens(s));
+        } else {
+            tokens = std::max(tokens, member.next(s).value);
+        }
+    });
+    return tokens;
 }
 
 /// Sequences that get what was loaded, or nothing.

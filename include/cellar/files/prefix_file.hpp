@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <cellar/base/contract.hpp>
+#include <cellar/base/ids.hpp>
+#include <cellar/base/result.hpp>
+#include <cellar/files/detail/loaded_arrays.hpp>
+#include <cellar/files/detail/loaded_parts.hpp>
+#include <cellar/files/detail/loaded_prefixes.hpp>
+#include <cellar/files/detail/saved_prefixes.hpp>
+#include <cellar/files/detail/saved_snapshot.hpp>
+#include <cellar/files/file_reader.hpp>
+#include <cellar/files/file_result.hpp>
+#include <cellar/files/file_system.hpp>
+#include <cellar/files/snapshot_file.hpp>
+#include <cellar/memory/stored_snapshot.hpp>
+#include <cellar/prefix/prefix_tree.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <source_location>
+#include <string>
+#include <utility>
+
+namespace cellar {
+
+/// Writes the prefixes of a tree: tokens, salts, and what the memory remembers of them, in place or paged out. Tree and
+/// memory are as they were. Blocks.
+template <KeepsPrefixes M, FileSystem Files = NativeFiles>
+FileResult<void> save(const std::filesystem::path& path, PrefixTree<M>& tree, const SaveOptions& options = {},
+                      Files files = {}, const std::source_location& where = std::source_location::current()) {
+    const detail::Caller caller{where};
+    const detail::SavedPrefixes<M> prefixes{tree};
+    detail::StoredSnapshot whole;
+    whole.numbers.emplace_back("prefixes", static_cast<std::int64_t>(prefixes.size()));
+    const auto store = [&](std::size_t k, detail::StoredSnapshot& stored) -> Result<void> {
+        prefixes.store(k, stored);
+        return {};
+    };
+    return detail::write_parts(path, prefixes.size(), whole, store, options.model, options.write, std::move(files));
+}
+
+/// Reads prefixes that `save` wrote into a tree that has none. They are in place. As long as the memory has too little
+/// room, some are paged out, within `PrefixLimits::host_bytes`. If that does not suffice, refuses with `full`. `s` is a
+/// sequence without tokens, which is used meanwhile, and has none afterwards. After an error, the tree has no prefix,
+/// and the memory is as it was, but for what free cells hold. Blocks. Until it returns, it needs as much host memory as
+/// the file has data. Throws `std::bad_alloc`.
+template <KeepsPrefixes M, FileSystem Files = NativeFiles>
+FileResult<void> load(const std::filesystem::path& path, PrefixTree<M>& tree, Sequence s,
+                      const LoadOptions& options = {}, Files files = {},
+                      const std::source_location& where = std::source_location::current()) {
+    const detail::Caller caller{where};
+    const std::int64_t nodes = tree.statistics().nodes;
+    CELLAR_EXPECTS(nodes == 0, "load: the tree has ", nodes, " nodes, expected an empty one");
+    const std::int32_t tokens = detail::tokens_of(tree.memory(), s);
+    CELLAR_EXPECTS(tokens == 0, "load: sequence ", s, " has ", tokens, " tokens, expected an empty one");
+    auto reader = BasicFileReader<Files>::open(path, options.read, std::move(files));
+    if (!reader) return std::move(reader).error();
+    detail::SavedSource source{*reader};
+    std::string problem = source.problem_of_model(options.model);
+    detail::LoadedPrefixes<M> prefixes{tree, s};
+    if (problem.empty()) problem = prefixes.prepare(source);
+    if (!problem.empty()) return detail::unsuitable(path, problem);
+    if (auto read = detail::read_arrays(path, *reader, prefixes.arrays()); !read) return read;
+    if (const Result<void> done = prefixes.insert(); !done) return detail::refused(path, done.error());
+    return {};
+}
+
+} // namespace cellar

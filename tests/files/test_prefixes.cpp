@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+// Prefix trees in files.
+#include "hybrid/failing_allocations.hpp"
+#include "made_files.hpp"
+#include "prefix/reader.hpp"
+#include "violations.hpp"
+#include <cellar/files/prefix_file.hpp>
+#include <cellar/files/sequence_file.hpp>
+
+#include <doctest/doctest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <new>
+#include <string>
+#include <vector>
+
+namespace {
+
+using namespace cellar;
+using disk::Bytes;
+using disk::Disk;
+using disk::DiskFiles;
+using prefix_test::first;
+using prefix_test::full;
+using prefix_test::lacks;
+using prefix_test::leave;
+using prefix_test::List;
+using prefix_test::numbers;
+using prefix_test::recurrent;
+using prefix_test::serve;
+using prefix_test::sliding;
+using prefix_test::operator+;
+
+/// What a server was asked, in this order: a prompt, two questions after it, a chat that goes on, another salt.
+struct Request {
+    List tokens;
+    std::uint64_t salt = 0;
+};
+const List prompt = numbers(1, 6);
+const std::vector<Request> requests{{prompt},
+                                    {prompt + numbers(20, 5)},
+                                    {prompt + numbers(40, 3)},
+                                    {prompt + numbers(40, 3) + numbers(60, 9)},
+                                    {numbers(1, 4) + numbers(80, 2)},
+                                    {numbers(1, 8), ~std::uint64_t{5}}};
+
+template <class M>
+void serve_all(PrefixTree<M>& tree) {
+    for (const auto& [tokens, salt] : requests) {
+        serve(tree, 0, tokens, salt);
+        leave(tree, 0);
+    }
+}
+
+template <class M>
+Bytes saved(PrefixTree<M>& tree) {
+    Disk disk;
+    const auto done = save("f", tree, {}, DiskFiles{disk}); // doctest would catch what it throws
+    REQUIRE(done);
+    return disk.now.at("f")->now;
+}
+template <class M>
+FileResult<void> load_into(PrefixTree<M>& tree, const Bytes& bytes, Sequence s = {3}) {
+    Disk disk;
+    disk.put("f", bytes);
+    return load("f", tree, s, {}, DiskFiles{disk});
+}
+
+/// Both trees attach the same to the same requests.
+template <class M, class N>
+void check_equal(PrefixTree<M>& from, PrefixTree<N>& to) {
+    CHECK(audit(to) == "");
+    CHECK(to.statistics().tokens == from.statistics().tokens);
+    CHECK(to.statistics().snapshots == from.statistics().snapshots);
+    for (const auto& [tokens, salt] : requests) {
+        CHECK(to.match(tokens, salt).length == from.match(tokens, salt).length);
+        const PrefixMatch match = to.attach({1}, tokens, salt);
+        CHECK(match.length == from.match(tokens, salt).length);
+        CHECK(lacks(to.memory(), 1, first(match.length, tokens)) == "");
+        leave(to, 1);
+    }
+    CHECK(audit(to) == "");
+}
+
+/// The file with other entries of the metadata.
+Bytes with(const Bytes& bytes, const std::map<std::string, std::string>& changes) {
+    Disk disk;
+    disk.put("f", bytes);
+    auto reader = disk::Reader::open("f", {}, DiskFiles{disk}).value();
+    const disk::Content content = disk::read_all(reader).value();
+    FilePlan plan{{}, content.metadata};
+    for (const auto& [key, value] : changes) plan.metadata.insert_or_assign("snapshot." + key, value);
+    for (const StoredTensor& tensor : reader.tensors())
+        plan.tensors.push_back({tensor.name, tensor.dtype, tensor.shape});
+    auto writer = disk::Writer::create("g", plan, {}, DiskFiles{disk}).value();
+    for (const auto& [name, data] : content.tensors) REQUIRE(writer.append(data));
+    REQUIRE(writer.finish());
+    return disk.now.at("g")->now;
+}
+
+} // namespace
+
+TEST_CASE("a prefix tree of a cache is loaded with all prefixes, whose cells are stored once") {
+    toy::Full from_memory = full(100);
+    PrefixTree from{from_memory};
+    serve_all(from);
+    const std::string before = toy::member_portrait(from_memory);
+    const Bytes file = saved(from);
+    CHECK(toy::member_portrait(from_memory) == before);
+    Cache<PermutedV<float>> memory{{2, 1, 1}, {.sequences = 4, .cells = 60, .batch = 8}};
+    PrefixTree to{memory};
+    REQUIRE(load_into(to, file));
+    CHECK(memory.next({3}) == Position{0});
+    CHECK(memory.cells() - memory.statistics().free == from_memory.cells() - from_memory.statistics().free);
+    CHECK(memory.statistics().paged_out == 0);
+    CHECK(to.statistics().hits + to.statistics().partial_hits + to.statistics().misses == 0);
+    check_equal(from, to);
+}
+
+TEST_CASE("prefix trees of states, of windows and of hybrids are loaded") {
+    const auto check = [](auto from_memory, auto memory) {
+        PrefixTree from{from_memory};
+        serve_all(from);
+        PrefixTree to{memory};
+        REQUIRE(load_into(to, saved(from)));
+        check_equal(from, to);
+    };
+    check(recurrent(8), recurrent(9));
+    check(sliding(), sliding());
+    const auto hybrid = [] { return toy::Memory{toy::layers, sliding(), full(100), recurrent(8)}; };
+    check(hybrid(), hybrid());
+}
+
+TEST_CASE("prefixes that do not fit are paged out to the host, or refused together") {
+    toy::Full from_memory = full(100);
+    PrefixTree from{from_memory};
+    serve_all(from);
+    const Bytes file = saved(from);
+    toy::Full small = full(24);
+    PrefixTree<toy::Full> none{small};
+    const auto refused = load_into(none, file);
+    REQUIRE_FALSE(refused);
+    CHECK(refused.error() == Reason::full);
+    CHECK(none.statistics().nodes == 0);
+    CHECK(small.statistics().free == 24);
+    CHECK(small.statistics().paged_out == 0);
+    PrefixTree<toy::Full> some{small, {.host_bytes = 1000}};
+    REQUIRE(load_into(some, file));
+    CHECK(some.statistics().paged_out > 0);
+    CHECK(some.statistics().evictions == 0);
+    check_equal(from, some);
+    toy::Full large = full(100);
+    PrefixTree<toy::Full> again{large};
+    REQUIRE(load_into(again, saved(some))); // from prefixes that are paged out
+    check_equal(some, again);
+}
+
+TEST_CASE("the prefix that was not used for the longest time is given up first after loading, too") {
+    toy::Full from_memory = full(100);
+    PrefixTree from{from_memory};
+    for (const int word : {100, 200, 300}) {
+        serve(from, 0, numbers(word, 4));
+        leave(from, 0);
+    }
+    CHECK(from.attach({0}, numbers(100, 4)).length == 4);
+    leave(from, 0);
+    toy::Full memory = full(100);
+    PrefixTree to{memory};
+    REQUIRE(load_into(to, saved(from)));
+    for (const int word : {200, 300, 100}) {
+        CHECK(to.match(numbers(word, 4)).length == 4);
+        CHECK(to.evict());
+        CHECK(to.match(numbers(word, 4)).length == 0);
+    }
+}
+
+TEST_CASE("an empty tree is saved and loaded") {
+    toy::Full memory = full(20);
+    PrefixTree tree{memory};
+    REQUIRE(load_into(tree, saved(tree)));
+    CHECK(tree.statistics().nodes == 0);
+}
+
+TEST_CASE("a file of prefixes that contradict each other is unsuitable, and the tree stays empty") {
+    toy::Full from_memory = full(100);
+    PrefixTree from{from_memory};
+    serve_all(from);
+    const Bytes file = saved(from);
+    toy::Full memory = full(100);
+    PrefixTree to{memory};
+    const auto refusal = [&](const Bytes& bytes) {
+        const auto refused = load_into(to, bytes);
+        REQUIRE_FALSE(refused);
+        CHECK(refused.error() == FileReason::unsuitable);
+        CHECK(to.statistics().nodes == 0);
+        CHECK(memory.statistics().free == 100);
+        CHECK(memory.statistics().paged_out == 0);
+        return refused.error().message;
+    };
+    REQUIRE(load_into(to, with(file, {})));
+    to.clear();
+    CHECK(refusal(with(file, {{"prefixes", "-1"}})) == "f: it has no prefixes");
+    CHECK(refusal(with(file, {{"prefixes", "9000000000000"}})).ends_with("has no valid salt and tokens"));
+    CHECK(refusal(with(file, {{"parts.0.salt", "x"}})) == "f: its part 0 has no valid salt and tokens");
+    CHECK(refusal(with(file, {{"parts.0.before", "0"}})) == "f: its part 0 has no valid place");
+    CHECK(refusal(with(file, {{"parts.1.salt", "7"}})) == "f: its part 1 does not follow the one before");
+    CHECK(refusal(with(file, {{"parts.1.before", "-1"}})) == "f: its part 1 does not follow the one before");
+    Disk disk;
+    REQUIRE(save("g", memory, all_sequences, {}, DiskFiles{disk}));
+    CHECK(refusal(disk.now.at("g")->now) == "f: it has no prefixes");
+    disk.put("f", file);
+    CHECK(load("f", memory, all_sequences, {}, DiskFiles{disk}).error().message == "f: it has no sequences");
+    toy::Full other{{3, 1, 1}, {.sequences = 4, .cells = 100, .batch = 8}};
+    PrefixTree tree{other};
+    CHECK(load_into(tree, file).error().message == "f: part 0: it has 2 layers, expected 3");
+}
+
+TEST_CASE("a file of prefixes with a byte changed, or cut off, is refused, and the tree stays empty") {
+    toy::Full from_memory = full(100);
+    PrefixTree from{from_memory};
+    serve_all(from);
+    const Bytes whole = saved(from);
+    toy::Full memory = full(100);
+    PrefixTree to{memory};
+    const std::string before = toy::member_portrait(memory);
+    for (std::size_t at = 0; at < whole.size(); at += 11) {
+        Bytes bytes = whole;
+        bytes[at] ^= std::byte{0x02};
+        CAPTURE(at);
+        CHECK_FALSE(load_into(to, bytes));
+        CHECK_FALSE(load_into(to, Bytes{whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(at)}));
+    }
+    CHECK(to.statistics().nodes == 0);
+    CHECK(toy::member_portrait(memory) == before);
+}
+
+TEST_CASE("a tree with prefixes, or a sequence with tokens, is a violation") {
+    toy::Full memory = full(100);
+    PrefixTree tree{memory};
+    serve(tree, 0, prompt);
+    CHECK(violation_of([&] { static_cast<void>(load("f", tree, Sequence{1})); })
+          == "load: the tree has 1 nodes, expected an empty one");
+    tree.clear();
+    CHECK(violation_of([&] { static_cast<void>(load("f", tree, Sequence{0})); })
+          == "load: sequence 0 has 6 tokens, expected an empty one");
+}
+
+TEST_CASE("a lack of memory while a tree is saved or loaded leaves it as it was, or empty") {
+    toy::Memory from_memory{toy::layers, sliding(), full(100), recurrent(8)};
+    PrefixTree from{from_memory};
+    serve_all(from);
+    const Bytes file = saved(from);
+    Bytes again;
+    CHECK(failures_of([&] { again = saved(from); }, [&] { CHECK(audit(from) == ""); }) > 20);
+    CHECK(again == file);
+    toy::Memory memory{toy::layers, sliding(), full(100), recurrent(8)};
+    PrefixTree to{memory};
+    const auto load_it = [&] {
+        const auto done = load_into(to, file);
+        if (!done && done.error() == Reason::full) throw std::bad_alloc{}; // the tree attaches less for want of memory
+        REQUIRE(done);
+    };
+    const auto check = [&] {
+        CHECK(to.statistics().nodes == 0);
+        CHECK(memory.member<toy::Full>().statistics().free == 100);
+        CHECK(memory.member<toy::Full>().statistics().paged_out == 0);
+        CHECK(memory.member<toy::Recurrent>().statistics().used == 0);
+    };
+    CHECK(failures_of(load_it, check) > 20);
+    check_equal(from, to);
+}
