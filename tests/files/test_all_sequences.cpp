@@ -125,6 +125,21 @@ TEST_CASE("all sequences are saved, cells that they share once, and share them w
     CHECK(*reader.metadata("snapshot.sequences.4") == "-1");
 }
 
+TEST_CASE("a part that others follow is divided when a sequence leaves it earlier") {
+    Numbers from = cache();
+    numbers::feed(from, prompt(0, 0, {1, 2, 3, 4, 5, 6}));
+    REQUIRE(from.copy_prefix({0}, {1}, 5));
+    numbers::feed(from, prompt(1, 5, {16, 17}));
+    REQUIRE(from.copy_prefix({0}, {2}, 2));
+    numbers::feed(from, prompt(2, 2, {23}));
+    Numbers to = cache(9);
+    REQUIRE(load_into(to, all_sequences, saved(from, all_sequences)));
+    CHECK(values(to, 0) == Values{1, 2, 3, 4, 5, 6});
+    CHECK(values(to, 1) == Values{1, 2, 3, 4, 5, 16, 17});
+    CHECK(values(to, 2) == Values{1, 2, 23});
+    CHECK(to.statistics().free == 0);
+}
+
 TEST_CASE("sequences are loaded into another layout and element type, and a larger memory") {
     Numbers from = related();
     const Bytes file = saved(from, all_sequences);
@@ -278,6 +293,8 @@ TEST_CASE("a file with another number of sequences, or none, is unsuitable") {
     const Bytes file = saved(from, all_sequences);
     Numbers to = cache();
     CHECK(refusal(to, List{{0}, {1}}, file) == "f: it has 5 sequences, expected 2");
+    Numbers six = cache(32, 6);
+    CHECK(refusal(six, List{{0}, {1}, {2}, {3}, {4}, {5}}, file) == "f: it has 5 sequences, expected 6");
     Numbers four = cache(32, 4);
     REQUIRE(load_into(four, all_sequences, file)); // the fifth has no tokens
     Numbers three = cache(32, 3);
