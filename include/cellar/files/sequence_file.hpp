@@ -37,8 +37,8 @@ namespace detail {
 
 template <class M>
 std::vector<Sequence> all_of(const M& memory) {
-    std::vector<Sequence> all;
-    for (std::int32_t s = 0; s < memory.sequences(); ++s) all.push_back({s});
+    std::vector<Sequence> all(static_cast<std::size_t>(memory.sequences()));
+    for (std::size_t s = 0; s < all.size(); ++s) all[s] = {static_cast<std::int32_t>(s)};
     return all;
 }
 

@@ -95,12 +95,14 @@ private:
     }
 
     std::vector<std::int32_t> path_to(std::size_t k) const {
-        std::vector<std::size_t> above{k};
-        while (parts_[above.back()].before != -1)
-            above.push_back(static_cast<std::size_t>(parts_[above.back()].before));
+        std::vector<std::size_t> parts{k};
+        while (parts_[parts.back()].before != -1)
+            parts.push_back(static_cast<std::size_t>(parts_[parts.back()].before));
         std::vector<std::int32_t> path;
-        for (auto i = above.rbegin(); i != above.rend(); ++i)
-            path.insert(path.end(), edges_[*i].tokens.begin(), edges_[*i].tokens.end());
+        for (; !parts.empty(); parts.pop_back()) {
+            const std::vector<std::int32_t>& tokens = edges_[parts.back()].tokens;
+            path.insert(path.end(), tokens.begin(), tokens.end());
+        }
         return path;
     }
 

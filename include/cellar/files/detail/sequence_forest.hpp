@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 namespace cellar::detail {
@@ -56,8 +57,9 @@ public:
     void sort() {
         std::vector<std::int32_t> order(parts_.size());
         std::iota(order.begin(), order.end(), 0);
-        std::stable_sort(order.begin(), order.end(),
-                         [&](std::int32_t a, std::int32_t b) { return part(a).begin < part(b).begin; });
+        std::sort(order.begin(), order.end(), [&](std::int32_t a, std::int32_t b) {
+            return std::pair{part(a).begin, a} < std::pair{part(b).begin, b};
+        });
         std::vector<std::int32_t> place_of(order.size());
         std::vector<Part> sorted;
         for (const std::int32_t old : order) {
