@@ -57,7 +57,10 @@ void read_lines(chat::Commands& commands) {
     std::string line;
     while (true) {
         if (interactive) std::cout << commands.current() << "> " << std::flush;
-        if (!std::getline(std::cin, line)) return;
+        if (!std::getline(std::cin, line)) {
+            if (interactive) std::cout << '\n';
+            return;
+        }
         try {
             if (!commands.run(line)) return;
         } catch (const std::ios::failure&) {
