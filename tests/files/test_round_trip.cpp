@@ -44,6 +44,17 @@ FilePlan every_dtype() {
 
 } // namespace
 
+TEST_CASE("the bytes of elements are little-endian on every machine, and elements come back") {
+    const std::vector<std::uint32_t> elements{0x01020304, 0xa0b0c0d0};
+    std::vector<std::byte> bytes(8);
+    to_little_endian(std::span{elements}, std::span{bytes});
+    const std::vector<int> expected{4, 3, 2, 1, 0xd0, 0xc0, 0xb0, 0xa0};
+    for (std::size_t i = 0; i < bytes.size(); ++i) CHECK(std::to_integer<int>(bytes[i]) == expected[i]);
+    std::vector<std::uint32_t> back(2);
+    from_little_endian(std::span<const std::byte>{bytes}, std::span{back});
+    CHECK(back == elements);
+}
+
 TEST_CASE("a file has exactly these bytes") {
     const FilePlan plan{{{"a", Dtype::u16, {2, 1}}, {"b", Dtype::u8, {3}}}, {{"k", "v"}}};
     Disk disk;

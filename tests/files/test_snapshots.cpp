@@ -63,12 +63,13 @@ std::string refusal(const Bytes& bytes, M& memory, const LoadOptions& options = 
 }
 
 /// A file like that of a snapshot of `cache()`, with these positions and numbers.
-Bytes by_hand(const std::vector<std::int32_t>& positions, std::map<std::string, std::string> metadata) {
+Bytes by_hand(const std::vector<std::int32_t>& positions, std::map<std::string, std::string> metadata,
+              Dtype keys = Dtype::f32) {
     const std::uint64_t n = positions.size();
     FilePlan plan{{{"positions", Dtype::i32, {n}}}, {}};
     for (auto& [name, value] : metadata) plan.metadata.emplace("snapshot." + name, value);
     for (const char* layer : {"layers.0.", "layers.1."}) {
-        plan.tensors.push_back({std::string{layer} + "keys", Dtype::f32, {n, 1, 2}});
+        plan.tensors.push_back({std::string{layer} + "keys", keys, {n, 1, 2}});
         plan.tensors.push_back({std::string{layer} + "values", Dtype::f32, {n, 1, 1}});
     }
     Disk disk;
@@ -129,6 +130,19 @@ TEST_CASE("a snapshot is loaded into another layout, element type, window and ba
     Cache<StandardV<half>> half_to{shape, limits};
     const CellSnapshot in_half = loaded(file, half_to).value();
     CHECK(loaded(saved(half_to, in_half), from).value().bytes() == 6 * 2 * 3 * 4); // float again
+}
+
+TEST_CASE("halves are loaded as bfloat16, and bfloat16 as halves") {
+    const CacheShape shape{2, 1, 2, 1};
+    const CacheLimits limits{.sequences = 1, .capacity = 16, .batch = 8};
+    Cache<StandardV<half>> halves{shape, limits};
+    numbers::feed(halves, prompt(0, 0, {1.5F, -2, 300}));
+    Cache<StandardV<bf16>> brains{shape, limits};
+    REQUIRE(brains.restore({0}, loaded(saved(halves, halves.snapshot({0}).value()), brains).value()));
+    CHECK(values(brains, 0) == Values{-2, 1.5F, 300});
+    REQUIRE(halves.remove({0}, {0}, to_end));
+    REQUIRE(halves.restore({0}, loaded(saved(brains, brains.snapshot({0}).value()), halves).value()));
+    CHECK(values(halves, 0) == Values{-2, 1.5F, 300});
 }
 
 TEST_CASE("a window is loaded by a window that it covers, and refused by one that sees more") {
@@ -248,6 +262,8 @@ TEST_CASE("a file whose snapshot contradicts itself is refused, and nothing chan
     CHECK(refusal(by_hand({-1, 1}, of_two), to) == order);
     CHECK(refusal(by_hand({1}, of_two), to) == "f: its snapshot lacks positions that the window of this cache sees");
     CHECK(refusal(by_hand({0, 1}, with("kind", "3")), to) == "f: it has no snapshot of a cache");
+    CHECK(refusal(by_hand({0, 1}, of_two, Dtype::i32), to)
+          == "f: its layers.0.keys has elements of type I32, expected F32, F16 or BF16");
     CHECK(numbers::portrait(to) == before);
     CHECK(audit(to) == "");
 }
