@@ -29,6 +29,13 @@ public:
     /// The first cell of the lowest run of n >= 1 free cells, or -1. O(log cells).
     Cell find_run(std::int32_t n) { return free_.find_run(n); }
 
+    /// A cell behind all that will be taken for the next n tokens, in one piece or several, if others may be given up
+    /// before. O(log cells).
+    Cell end_of_next(std::int32_t n) {
+        const Cell run = n == 1 ? free_.lowest() : free_.find_run(n);
+        return run >= 0 ? run + n : cells_;
+    }
+
     /// Takes n free cells for one owner, in ascending order: the lowest run of n, else the n lowest. `taken` is empty
     /// before, with room for n. O(n log cells).
     template <class Cells>

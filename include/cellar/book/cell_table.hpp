@@ -87,6 +87,8 @@ public:
 
     /// Takes n free cells; see `CellPool::take`. `enter` names their owner.
     void take(std::int32_t n, ReservedList<Cell>& taken) { pool_.take(n, taken); }
+    /// See `CellPool`.
+    Cell end_of_next(std::int32_t n) { return pool_.end_of_next(n); }
 
     /// The sequence's tokens at [position, position + n) lie in the taken cells [cell, cell + n). Needs room in its
     /// runs.

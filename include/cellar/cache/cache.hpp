@@ -291,6 +291,7 @@ private:
     Result<Begin> prepare_begin(const Batch& batch) {
         state().expect_no_pass("begin");
         if (const Result<void> prepared = state().book.prepare_open(batch); !prepared) return prepared.error();
+        state().provide_cells(batch.tokens());
         Begin begin{batch};
         if (limits().placement == Placement::contiguous && state().book.is_too_scattered_for(batch.tokens()))
             begin.defragmentation = prepare_room(batch);
@@ -344,6 +345,7 @@ private:
         if (removal.closes_gap()) {
             if constexpr (Shift::possible) {
                 if (const Result<void> can = state().book.table().prepare_gap(removal); !can) return can.error();
+                state().provide_cells(removal.copies);
                 state().reserve_plan(removal.copies, removal.rotated);
             } else {
                 return Reason::cannot_shift;
@@ -400,7 +402,7 @@ private:
     }
 
     std::int64_t occupied_bytes(const CellSnapshot& snapshot) const {
-        return snapshot.is_paged_out() ? snapshot.bytes() : bytes() / cells() * snapshot.tokens();
+        return snapshot.is_paged_out() ? snapshot.bytes() : state().row_bytes() * snapshot.tokens();
     }
 
     template <class... Parts>

@@ -27,6 +27,9 @@ struct CacheLimits {
     /// its capacity, which is sequences * capacity, or with a window that forgets, sequences * (sinks + retention) +
     /// batch. A smaller pool is allowed; then `begin` may refuse with `full`.
     std::int32_t cells = 0;
+    /// Cells that have memory from the start. The others get it when they are needed: the keys and values move to memory
+    /// that is larger by half or more, so their addresses change in operations that need cells. 0: all cells.
+    std::int32_t initial_cells = 0;
     std::int32_t batch = 1;   ///< tokens of one pass at most
     std::int32_t padding = 1; ///< a history starts and ends at multiples of this, as the model's kernels require
     Placement placement = Placement::scattered;
@@ -59,6 +62,7 @@ inline const CacheLimits& expect_valid(const CacheLimits& limits) {
     CELLAR_EXPECTS(limits.capacity >= 0 && limits.cells >= 0 && (limits.capacity > 0 || limits.cells > 0),
                    "limits: a capacity of ", limits.capacity, " and ", limits.cells,
                    " cells, expected one of them to be at least 1");
+    CELLAR_EXPECTS(limits.initial_cells >= 0, "limits: ", limits.initial_cells, " initial cells, expected 0 or more");
     CELLAR_EXPECTS(limits.batch > 0, "limits: a batch of ", limits.batch, ", expected at least 1");
     CELLAR_EXPECTS(limits.padding > 0 && limits.padding <= 1 << 30, "limits: a padding of ", limits.padding,
                    ", expected 1 to ", 1 << 30);

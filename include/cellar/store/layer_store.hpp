@@ -11,6 +11,7 @@
 #include <cellar/shift/shift.hpp>
 #include <cellar/store/row_store.hpp>
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 
@@ -28,7 +29,8 @@ public:
         : keys_{backend, typename Keys::Mapping{cells, shape.kv_heads, shape.key_dim}, "keys"},
           values_{backend, typename Values::Mapping{cells, shape.kv_heads, shape.value_dim}, "values"} {}
 
-    std::int64_t cells() const { return keys_.mapping().cells(); }
+    /// How many cells have memory.
+    std::int64_t cells() const { return std::min(keys_.mapping().cells(), values_.mapping().cells()); }
     std::int64_t bytes() const { return keys_.bytes() + values_.bytes(); }
 
     /// Enqueues: writes row i of `k` [tokens, kv_heads, key_dim] and `v` [tokens, kv_heads, value_dim] to cells[i].
@@ -56,6 +58,18 @@ public:
     /// The values of a range of cells, in place: [range.count, kv_heads, value_dim], with the layout's strides.
     auto values(CellRange range) const { return values_.view(range); }
     auto values(CellRange range) { return values_.view(range); }
+
+    /// Bytes of the keys and values of one cell.
+    std::int64_t row_bytes() const {
+        return keys_.row() * std::int64_t{sizeof(typename Keys::element_type)}
+               + values_.row() * std::int64_t{sizeof(typename Values::element_type)};
+    }
+
+    /// See `RowStore`. If it throws, the keys may have grown; nothing else has changed.
+    void grow(Backend& backend, std::int64_t cells) {
+        keys_.grow(backend, cells);
+        values_.grow(backend, cells);
+    }
 
     Keys& all_keys() { return keys_; }
     Values& all_values() { return values_; }

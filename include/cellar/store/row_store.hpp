@@ -9,12 +9,17 @@
 #include <cellar/element/element.hpp>
 #include <cellar/layout/mapping.hpp>
 
+#include <algorithm>
 #include <concepts>
+#include <cstddef>
 #include <cstdint>
 #include <iterator>
+#include <numeric>
 #include <span>
 #include <string_view>
 #include <type_traits>
+#include <utility>
+#include <vector>
 
 namespace cellar::detail {
 
@@ -22,8 +27,8 @@ namespace cellar::detail {
 template <class T, class E>
 concept row_element = std::same_as<T, E> || std::same_as<T, float>;
 
-/// The keys or the values of one layer, in cells. The constructor allocates all memory; its address never changes, not
-/// even when the store is moved. Every operation takes the backend that the store was made with.
+/// The keys or the values of one layer, in cells. The constructor allocates all memory; its address changes only in
+/// `grow`, not even when the store is moved. Every operation takes the backend that the store was made with.
 template <LayoutMapping TheMapping, Element E, BackendPolicy Backend>
 class RowStore {
 public:
@@ -77,10 +82,38 @@ public:
         backend.rotate(mapping_, memory_, shift, layer, rotations);
     }
 
+    /// Moves to memory of that many cells; never shrinks. Blocks. May throw, with nothing changed.
+    void grow(Backend& backend, std::int64_t cells) {
+        if (cells <= mapping_.cells()) return;
+        const Mapping larger{cells, mapping_.heads(), mapping_.dim()};
+        auto memory = backend.template allocate<E>(larger.required_size());
+        if (row() != 0) copy_to(backend, larger, memory);
+        mapping_ = larger;
+        memory_ = std::move(memory);
+    }
+
 private:
+    using Buffer = typename Backend::template Buffer<E>;
+
+    // All cells, some at a time. Blocks.
+    void copy_to(Backend& backend, const Mapping& mapping, Buffer& memory) const {
+        constexpr std::int64_t usual = (std::int64_t{8} << 20) / std::int64_t{sizeof(E)};
+        const std::int64_t n = std::clamp<std::int64_t>(usual / row(), 1, mapping_.cells());
+        Buffer rows = backend.template allocate<E>(n * row());
+        std::vector<Cell> cells(static_cast<std::size_t>(n));
+        for (std::int64_t first = 0; first < mapping_.cells(); first += n) {
+            cells.resize(static_cast<std::size_t>(std::min(n, mapping_.cells() - first)));
+            std::iota(cells.begin(), cells.end(), static_cast<Cell>(first));
+            const auto view = contiguous_view(rows.data(), std::ssize(cells), mapping_.heads(), mapping_.dim());
+            gather(backend, cells, view);
+            backend.scatter(mapping, memory, cells, static_cast<StridedView<const E, 3>>(view));
+        }
+        backend.fence(); // before the rows, and what they came from, are destroyed
+    }
+
     Mapping mapping_;
     std::string_view what_;
-    typename Backend::template Buffer<E> memory_;
+    Buffer memory_;
 };
 
 } // namespace cellar::detail

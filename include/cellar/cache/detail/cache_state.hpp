@@ -155,8 +155,16 @@ struct CacheState {
         }
     }
 
+    /// Memory for the cells that the next n tokens will take. Blocks if it has to grow. May throw, with nothing but
+    /// addresses changed. O(1) if all cells have memory, else O(log cells) and, amortised, O(n).
+    void provide_cells(std::int32_t n) {
+        if (provided == book.table().cells() || n == 0) return;
+        provide_up_to(book.table().end_of_next(n));
+    }
+
     /// Room for what the backend needs for passes of `tokens` tokens that see all cells.
     void reserve(std::int64_t tokens) {
+        provide_up_to(book.table().cells());
         if constexpr (WritesMasks<Backend>) backend.reserve(tokens, book.table().cells());
     }
 
@@ -165,12 +173,19 @@ struct CacheState {
         for (const Store& store : stores) sum += store.bytes();
         return sum;
     }
+    /// Of the keys and values of one token in all layers.
+    std::int64_t row_bytes() const {
+        std::int64_t sum = 0;
+        for (const Store& store : stores) sum += store.row_bytes();
+        return sum;
+    }
 
     CacheShape shape;
     CacheLimits limits;
     Shift shift;
     Backend backend;
     Book book;
+    Cell provided;                      // cells that have memory; multiple of the padding
     ReservedList<Store> stores;         // of the layers that have memory of their own
     ReservedList<int> owners;           // the indices of those layers
     ReservedList<std::size_t> store_of; // layer -> index into stores
@@ -194,6 +209,7 @@ private:
           shift{std::move(the_shift)},
           backend{std::move(the_backend)},
           book{book_size(limits, window), window},
+          provided{limits.initial_cells == 0 ? book.table().cells() : padded(limits.initial_cells)},
           stores{static_cast<std::size_t>(shape.layers())},
           owners{static_cast<std::size_t>(shape.layers())},
           store_of{static_cast<std::size_t>(shape.layers())},
@@ -205,11 +221,24 @@ private:
             if (own.shares < 0) {
                 check_shift(layer);
                 owners.push_back(layer);
-                stores.emplace_back(backend, book.table().cells(), own);
+                stores.emplace_back(backend, provided, own);
             }
             store_of.push_back(own.shares < 0 ? stores.size() - 1 : store_of[static_cast<std::size_t>(own.shares)]);
         }
         put = PutLayers{stores.size()};
+    }
+
+    // As many cells or a few more, but not more than there are.
+    Cell padded(std::int64_t cells) const {
+        const std::int64_t all = book.table().cells();
+        return static_cast<Cell>(std::min(all, (cells + limits.padding - 1) / limits.padding * limits.padding));
+    }
+
+    [[gnu::noinline]] void provide_up_to(Cell end) {
+        if (end <= provided) return;
+        const Cell cells = padded(std::max<std::int64_t>(end, std::int64_t{provided} + provided / 2));
+        for (Store& store : stores) store.grow(backend, cells);
+        provided = cells;
     }
 
     void check_shift(int layer) const {
