@@ -166,6 +166,15 @@ TEST_CASE("a long chat") {
     }
 }
 
+TEST_CASE("a chat that begins with little memory") {
+    // [grow]
+    cellar::Cache<> cache{{1, 2, 4}, {.capacity = 100'000, .initial_cells = 256, .batch = 64}};
+    // [/grow]
+    CHECK(cache.statistics().allocated == 256);
+    for (int i = 0; i < 5; ++i) REQUIRE(feed(cache, Tokens{{0}, cache.next({0}), 64}));
+    CHECK(cache.statistics().allocated == 384);
+}
+
 TEST_CASE("a long chat with layers of two kinds") {
     using Shift = cellar::RopeShift<cellar::Neox>;
     using Sliding = cellar::Cache<cellar::StandardV<float>, cellar::SlidingWindow<4>, Shift>;

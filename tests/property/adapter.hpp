@@ -58,6 +58,7 @@ public:
     bool is_in(const Pass& pass) const { return &pass == pass_; }
 
     int cells() const override { return static_cast<int>(memory_.cells()); }
+    int allocated_cells() const override { return memory_.statistics().allocated; }
 
     std::optional<naive::Reason> begin(const std::vector<naive::NewToken>& batch) override {
         auto pass = memory_.begin(OwnedBatch{batch});
@@ -255,7 +256,9 @@ private:
     static constexpr bool snapshots = requires(Memory & m) { m.snapshot({}); };
     static constexpr bool rotates = requires(Memory & m) { m.remove({}, {}, {}, cellar::RotateBy{}); };
 
-    std::int64_t bytes_per_token() const { return std::max<std::int64_t>(memory_.bytes() / memory_.cells(), 1); }
+    std::int64_t bytes_per_token() const {
+        return std::max<std::int64_t>(memory_.bytes() / memory_.statistics().allocated, 1);
+    }
 
     void open(Pass pass) { join(own_.emplace(std::move(pass))); }
 
@@ -324,6 +327,7 @@ inline cellar::CacheShape shape_of(const std::vector<Layer>& layers) {
 inline cellar::CacheLimits limits_of(const Setting& s) {
     return {.sequences = s.setup.sequences,
             .capacity = s.setup.capacity,
+            .initial_cells = s.initial_cells,
             .batch = s.setup.batch,
             .padding = s.setup.padding,
             .placement = s.contiguous ? cellar::Placement::contiguous : cellar::Placement::scattered,

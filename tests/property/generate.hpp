@@ -107,6 +107,7 @@ inline rc::Gen<Setting> settings(naive::WindowKind kind, int size, bool can_shif
         s.setup.can_shift = can_shift;
         s.setup.consecutive = number(0, 1) == 1;
         s.contiguous = number(0, 1) == 1;
+        s.initial_cells = number(0, 1) * number(1, 12);
         constexpr int every[] = {1, 1, 4, 20};
         s.inspect_every = every[number(0, 3)];
         return s;

@@ -11,6 +11,7 @@ namespace property {
 struct Setting {
     naive::Setup setup{};
     bool contiguous = false;
+    int initial_cells = 0;
     int inspect_every = 1;
     int positions = 180; ///< few enough that shifted keys stay exact in bfloat16
 };
@@ -19,7 +20,8 @@ inline std::ostream& operator<<(std::ostream& out, const Setting& s) {
     const naive::Window& w = s.setup.window;
     return out << "window {size " << w.size << ", retention " << w.retention << ", sinks " << w.sinks
                << "}, limits {sequences " << s.setup.sequences << ", capacity " << s.setup.capacity << ", batch "
-               << s.setup.batch << ", padding " << s.setup.padding << (s.contiguous ? ", contiguous" : ", scattered")
+               << s.setup.batch << ", padding " << s.setup.padding << ", initial cells " << s.initial_cells
+               << (s.contiguous ? ", contiguous" : ", scattered")
                << (s.setup.consecutive ? ", consecutive positions" : ", any positions") << "}, inspected every "
                << s.inspect_every << " steps";
 }

@@ -49,6 +49,7 @@ public:
     virtual ~Subject() = default;
 
     virtual int cells() const = 0;
+    virtual int allocated_cells() const = 0;
 
     // One open pass at a time.
     virtual std::optional<naive::Reason> begin(const std::vector<naive::NewToken>& batch) = 0;

@@ -70,16 +70,16 @@ public:
         return detail::Made{[&] { return finish(*std::move(prepared)); }};
     }
 
-    /// A pass of `tokens` tokens that sees all cells and stores nothing, for sizing buffers and capturing graphs: `put`
-    /// only checks extents. Its `mask<T>()` allocates the memory of masks: those of later passes of at most this many
-    /// tokens neither allocate nor change address.
+    /// A pass of `tokens` tokens that sees all cells that have memory and stores nothing, for sizing buffers and
+    /// capturing graphs: `put` only checks extents. Its `mask<T>()` allocates the memory of masks: those of later passes
+    /// of at most this many tokens neither allocate nor change address.
     Pass reserve(std::int32_t tokens, const std::source_location& where = std::source_location::current()) {
         const detail::Caller caller{where};
         state().expect_no_pass("reserve");
         CELLAR_EXPECTS(tokens >= 0 && tokens <= limits().batch, "reserve: ", tokens, " tokens, expected 0 to ",
                        limits().batch);
         state().reserve(tokens);
-        return MemoryAccess::make<Pass>(state(), tokens, CellRange{0, cells()}, true);
+        return MemoryAccess::make<Pass>(state(), tokens, CellRange{0, state().allocated}, true);
     }
 
     /// `to` gives up its own cells and shares those of `from` below position `length`. No data moves, and it never
@@ -273,7 +273,7 @@ public:
     std::int64_t bytes() const { return state().bytes(); }
 
     /// O(cells / 64 + sequences).
-    Statistics statistics() const { return detail::statistics_of(table(), bytes()); }
+    Statistics statistics() const { return detail::statistics_of(table(), state().allocated, bytes()); }
 
 private:
     friend struct MemoryAccess;
@@ -291,7 +291,7 @@ private:
     Result<Begin> prepare_begin(const Batch& batch) {
         state().expect_no_pass("begin");
         if (const Result<void> prepared = state().book.prepare_open(batch); !prepared) return prepared.error();
-        state().provide_cells(batch.tokens());
+        state().allocate_for(batch.tokens());
         Begin begin{batch};
         if (limits().placement == Placement::contiguous && state().book.is_too_scattered_for(batch.tokens()))
             begin.defragmentation = prepare_room(batch);
@@ -345,7 +345,7 @@ private:
         if (removal.closes_gap()) {
             if constexpr (Shift::possible) {
                 if (const Result<void> can = state().book.table().prepare_gap(removal); !can) return can.error();
-                state().provide_cells(removal.copies);
+                state().allocate_for(removal.copies);
                 state().reserve_plan(removal.copies, removal.rotated);
             } else {
                 return Reason::cannot_shift;

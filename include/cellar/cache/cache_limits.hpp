@@ -27,8 +27,8 @@ struct CacheLimits {
     /// its capacity, which is sequences * capacity, or with a window that forgets, sequences * (sinks + retention) +
     /// batch. A smaller pool is allowed; then `begin` may refuse with `full`.
     std::int32_t cells = 0;
-    /// Cells that have memory from the start. The others get it when they are needed: the keys and values move to memory
-    /// that is larger by half or more, so their addresses change in operations that need cells. 0: all cells.
+    /// Cells that have memory from the start. The others get it when they are needed: the keys and values move to
+    /// memory that is larger by half or more, so their addresses change in operations that need cells. 0: all cells.
     std::int32_t initial_cells = 0;
     std::int32_t batch = 1;   ///< tokens of one pass at most
     std::int32_t padding = 1; ///< a history starts and ends at multiples of this, as the model's kernels require

@@ -100,7 +100,7 @@ public:
     /// A pass of `tokens` tokens that sees all cells, for sizing buffers and capturing graphs; see `Cache::reserve`.
     Pass reserve(std::int32_t tokens, const std::source_location& where = std::source_location::current()) {
         cells_.reserve(tokens, where).drop();
-        return MemoryAccess::make<Pass>(state(), tokens, CellRange{0, cells()}, true);
+        return MemoryAccess::make<Pass>(state(), tokens, CellRange{0, state().allocated}, true);
     }
 
     /// `to` gives up its own inputs and shares those of `from` at positions below `length`. No data moves, and it never

@@ -19,6 +19,7 @@ struct PositionRange {
 /// How full a cache is.
 struct Statistics {
     Cell cells = 0;               ///< all cells, free or not
+    Cell allocated = 0;           ///< cells that have memory: all, but for `CacheLimits::initial_cells`
     Cell free = 0;                ///< cells that no sequence and no snapshot owns
     Cell shared = 0;              ///< cells that several sequences or snapshots own
     Cell longest_free_run = 0;    ///< the longest batch that still fits into one run of cells
@@ -40,8 +41,9 @@ struct Statistics {
 
 namespace detail {
 
-inline Statistics statistics_of(const CellTable& table, std::int64_t bytes) {
+inline Statistics statistics_of(const CellTable& table, Cell allocated, std::int64_t bytes) {
     Statistics found{.cells = table.cells(),
+                     .allocated = allocated,
                      .free = table.free().count(),
                      .shared = table.owners().shared(0, table.cells()),
                      .longest_free_run = table.free().longest_run(),

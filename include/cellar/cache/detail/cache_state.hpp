@@ -157,14 +157,13 @@ struct CacheState {
 
     /// Memory for the cells that the next n tokens will take. Blocks if it has to grow. May throw, with nothing but
     /// addresses changed. O(1) if all cells have memory, else O(log cells) and, amortised, O(n).
-    void provide_cells(std::int32_t n) {
-        if (provided == book.table().cells() || n == 0) return;
-        provide_up_to(book.table().end_of_next(n));
+    void allocate_for(std::int32_t n) {
+        if (allocated == book.table().cells() || n == 0) return;
+        allocate_up_to(book.table().end_of_next(n));
     }
 
     /// Room for what the backend needs for passes of `tokens` tokens that see all cells.
     void reserve(std::int64_t tokens) {
-        provide_up_to(book.table().cells());
         if constexpr (WritesMasks<Backend>) backend.reserve(tokens, book.table().cells());
     }
 
@@ -185,7 +184,7 @@ struct CacheState {
     Shift shift;
     Backend backend;
     Book book;
-    Cell provided;                      // cells that have memory; multiple of the padding
+    Cell allocated;                     // cells that have memory; multiple of the padding
     ReservedList<Store> stores;         // of the layers that have memory of their own
     ReservedList<int> owners;           // the indices of those layers
     ReservedList<std::size_t> store_of; // layer -> index into stores
@@ -209,7 +208,7 @@ private:
           shift{std::move(the_shift)},
           backend{std::move(the_backend)},
           book{book_size(limits, window), window},
-          provided{limits.initial_cells == 0 ? book.table().cells() : padded(limits.initial_cells)},
+          allocated{limits.initial_cells == 0 ? book.table().cells() : padded(limits.initial_cells)},
           stores{static_cast<std::size_t>(shape.layers())},
           owners{static_cast<std::size_t>(shape.layers())},
           store_of{static_cast<std::size_t>(shape.layers())},
@@ -221,7 +220,7 @@ private:
             if (own.shares < 0) {
                 check_shift(layer);
                 owners.push_back(layer);
-                stores.emplace_back(backend, provided, own);
+                stores.emplace_back(backend, allocated, own);
             }
             store_of.push_back(own.shares < 0 ? stores.size() - 1 : store_of[static_cast<std::size_t>(own.shares)]);
         }
@@ -234,11 +233,11 @@ private:
         return static_cast<Cell>(std::min(all, (cells + limits.padding - 1) / limits.padding * limits.padding));
     }
 
-    [[gnu::noinline]] void provide_up_to(Cell end) {
-        if (end <= provided) return;
-        const Cell cells = padded(std::max<std::int64_t>(end, std::int64_t{provided} + provided / 2));
+    [[gnu::noinline]] void allocate_up_to(Cell end) {
+        if (end <= allocated) return;
+        const Cell cells = padded(std::max<std::int64_t>(end, std::int64_t{allocated} + allocated / 2));
         for (Store& store : stores) store.grow(backend, cells);
-        provided = cells;
+        allocated = cells;
     }
 
     void check_shift(int layer) const {

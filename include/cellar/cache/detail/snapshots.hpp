@@ -72,7 +72,7 @@ public:
         auto cells = state_.book.table().prepare_restore_rows(s, kept, to);
         if (!cells) return Refusal{.reason = cells.error().reason, .sequence = s};
         restore.cells = *std::move(cells);
-        state_.provide_cells(static_cast<std::int32_t>(restore.cells.capacity()));
+        state_.allocate_for(static_cast<std::int32_t>(restore.cells.capacity()));
         restore.staging = prepare_write(kept, static_cast<std::int64_t>(restore.cells.capacity()));
         return restore;
     }
@@ -118,7 +118,7 @@ public:
         if (!kept.is_paged_out()) return PageIn{&kept, {{}, PositionRuns{1}}};
         auto intake = table().prepare_page_in(kept);
         if (!intake) return intake.error();
-        state_.provide_cells(kept.runs.tokens());
+        state_.allocate_for(kept.runs.tokens());
         return PageIn{&kept, *std::move(intake), prepare_write(kept, kept.runs.tokens())};
     }
     void finish(PageIn&& page) noexcept {

@@ -396,8 +396,9 @@ private:
         nodes_.reserve(2);
         auto upper = first_part(walk);
         auto leaf = nodes_.make(tokens.subspan(walk.verified));
-        auto kept = take(s, end_of(walk), end_of(tokens));
-        if (!kept) return kept.error();
+        auto taken = take(s, end_of(walk), end_of(tokens));
+        if (!taken) return taken.error();
+        std::optional<Snapshot> kept{*std::move(taken)};
         std::optional<Snapshot> tail;
         std::optional<Snapshot> head;
         if (!split(walk, tail)) {
@@ -405,9 +406,10 @@ private:
             if (auto first = take(s, begin, end_of(walk))) {
                 head.emplace(*std::move(first));
             } else if (kept->from() == end_of(walk)) {
-                kept = first.error(); // gives its slot up before it takes another one
-                kept = take(s, begin, end_of(tokens));
-                if (!kept) return kept.error();
+                kept.reset(); // gives its slot up before it takes another one
+                auto whole = take(s, begin, end_of(tokens));
+                if (!whole) return whole.error();
+                kept.emplace(*std::move(whole));
             }
         }
         Node& parent = divide(*walk.below, std::move(upper), std::move(head), std::move(tail));
