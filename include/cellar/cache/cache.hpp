@@ -71,8 +71,8 @@ public:
     }
 
     /// A pass of `tokens` tokens that sees all cells that have memory and stores nothing, for sizing buffers and
-    /// capturing graphs: `put` only checks extents. Its `mask<T>()` allocates the memory of masks: those of later passes
-    /// of at most this many tokens neither allocate nor change address.
+    /// capturing graphs: `put` only checks extents. Its `mask<T>()` allocates the memory of masks: those of later
+    /// passes of at most this many tokens neither allocate nor change address.
     Pass reserve(std::int32_t tokens, const std::source_location& where = std::source_location::current()) {
         const detail::Caller caller{where};
         state().expect_no_pass("reserve");
