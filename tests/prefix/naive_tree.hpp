@@ -432,7 +432,7 @@ private:
             entry.whole = window_.oldest_kept({end - 1}).value > 0;
             entry.from[window] = entry.whole ? 0 : from;
             const int oldest = std::max(0, std::min(window_.oldest_visible({end}).value, end - 1));
-            for (int p = entry.whole ? oldest : end; p < end; ++p)
+            for (int p = oldest; p < end; ++p)
                 if (!own.cells[window].contains(p)) return Reason::cannot_resume;
         }
         if (kind_.full) entry.from[full] = from;

@@ -25,6 +25,8 @@ inline std::size_t common_prefix(std::span<const std::int32_t> a, std::span<cons
         while (n - equal >= block && std::memcmp(a.data() + equal, b.data() + equal, block * sizeof(std::int32_t)) == 0)
             equal += block;
     while (n - equal >= 16 && !differs(a.data() + equal, b.data() + equal)) equal += 16;
+    // The rest of a long list is compared together with some tokens before it.
+    if (n - equal < 16 && n >= 16 && !differs(a.data() + n - 16, b.data() + n - 16)) return n;
     while (equal < n && a[equal] == b[equal]) ++equal;
     return equal;
 }

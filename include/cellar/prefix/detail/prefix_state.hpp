@@ -396,9 +396,8 @@ private:
         nodes_.reserve(2);
         auto upper = first_part(walk);
         auto leaf = nodes_.make(tokens.subspan(walk.verified));
-        auto taken = take(s, end_of(walk), end_of(tokens));
-        if (!taken) return taken.error();
-        std::optional<Snapshot> kept{*std::move(taken)};
+        auto kept = take(s, end_of(walk), end_of(tokens));
+        if (!kept) return kept.error();
         std::optional<Snapshot> tail;
         std::optional<Snapshot> head;
         if (!split(walk, tail)) {
@@ -406,10 +405,12 @@ private:
             if (auto first = take(s, begin, end_of(walk))) {
                 head.emplace(*std::move(first));
             } else if (kept->from() == end_of(walk)) {
-                kept.reset(); // gives its slot up before it takes another one
+                { const Snapshot given_up = *std::move(kept); } // its slot, before another one is taken
                 auto whole = take(s, begin, end_of(tokens));
                 if (!whole) return whole.error();
-                kept.emplace(*std::move(whole));
+                Node& parent = divide(*walk.below, std::move(upper), std::nullopt, std::nullopt);
+                keep(nodes_.add(std::move(leaf), parent), *std::move(whole));
+                return {};
             }
         }
         Node& parent = divide(*walk.below, std::move(upper), std::move(head), std::move(tail));
