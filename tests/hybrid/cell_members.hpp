@@ -90,8 +90,8 @@ public:
     bool can_resume(int s, int p) const final { return model_.can_resume(s, p); }
 
     void check_reserved(int) final {
-        trace_.expect(subject_.history() == std::pair{0, model_.cells()},
-                      "the history of a reserved pass is not the whole memory");
+        trace_.expect(subject_.history() == std::pair{0, subject_.allocated_cells()},
+                      "the history of a reserved pass is not all cells that have memory");
     }
 
     void check(bool look) final {
