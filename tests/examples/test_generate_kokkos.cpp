@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
 // The program with its memory on Kokkos, run as a command.
-#include "commands.hpp"
+#include "generate_command.hpp"
 
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
