@@ -33,8 +33,8 @@ struct Listener {
     std::function<bool()> is_interrupted; ///< asked before each byte
 };
 
-/// Computes replies. The random numbers of a reply follow from the seed, the length of the conversation and the
-/// attempt, so a conversation that was saved goes on as it would have.
+/// Computes replies. The seed, the length of the conversation and the attempt determine the random numbers of a reply.
+/// So a conversation that was saved goes on as it would have.
 class Speaker {
 public:
     Speaker(llama::Llama& model, llama::TextPool& pool, SpeechOptions options)

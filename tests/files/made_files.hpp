@@ -111,6 +111,22 @@ inline cellar::FileResult<Content> read_bytes(const Bytes& bytes, cellar::ReadOp
     return read_all(*reader);
 }
 
+/// The file with other entries of the metadata, whose names begin with "snapshot.".
+inline Bytes with(const Bytes& bytes, const std::map<std::string, std::string>& changes) {
+    Disk disk;
+    disk.put("f", bytes);
+    auto reader = Reader::open("f", {}, DiskFiles{disk}).value();
+    const Content content = read_all(reader).value();
+    cellar::FilePlan plan{{}, content.metadata};
+    for (const auto& [key, value] : changes) plan.metadata.insert_or_assign("snapshot." + key, value);
+    for (const cellar::StoredTensor& tensor : reader.tensors())
+        plan.tensors.push_back({tensor.name, tensor.dtype, tensor.shape});
+    auto writer = Writer::create("g", plan, {}, DiskFiles{disk}).value();
+    for (const auto& [name, data] : content.tensors) REQUIRE(writer.append(data));
+    REQUIRE(writer.finish());
+    return disk.now.at("g")->now;
+}
+
 /// A file from a header and data by hand. `CRC-H` and `CRC-D` in the header become the right checksums.
 inline Bytes made(std::string header, std::string_view data) {
     const auto replace = [&](std::string_view what, std::uint32_t crc) {

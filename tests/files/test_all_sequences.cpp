@@ -23,6 +23,7 @@ using namespace cellar;
 using disk::Bytes;
 using disk::Disk;
 using disk::DiskFiles;
+using disk::with;
 using numbers::prompt;
 using numbers::Values;
 using numbers::values;
@@ -74,22 +75,6 @@ FileResult<void> load_into(M& memory, const Which& sequences, const Bytes& bytes
     Disk disk;
     disk.put("f", bytes);
     return load("f", memory, sequences, {}, DiskFiles{disk});
-}
-
-/// The file with other entries of the metadata.
-Bytes with(const Bytes& bytes, const std::map<std::string, std::string>& changes) {
-    Disk disk;
-    disk.put("f", bytes);
-    auto reader = disk::Reader::open("f", {}, DiskFiles{disk}).value();
-    const disk::Content content = disk::read_all(reader).value();
-    FilePlan plan{{}, content.metadata};
-    for (const auto& [key, value] : changes) plan.metadata.insert_or_assign("snapshot." + key, value);
-    for (const StoredTensor& tensor : reader.tensors())
-        plan.tensors.push_back({tensor.name, tensor.dtype, tensor.shape});
-    auto writer = disk::Writer::create("g", plan, {}, DiskFiles{disk}).value();
-    for (const auto& [name, data] : content.tensors) REQUIRE(writer.append(data));
-    REQUIRE(writer.finish());
-    return disk.now.at("g")->now;
 }
 
 toy::Memory hybrid(int snapshots, int cells = 40) {

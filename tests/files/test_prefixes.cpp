@@ -12,7 +12,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <new>
 #include <string>
 #include <vector>
@@ -23,6 +22,7 @@ using namespace cellar;
 using disk::Bytes;
 using disk::Disk;
 using disk::DiskFiles;
+using disk::with;
 using prefix_test::first;
 using prefix_test::full;
 using prefix_test::lacks;
@@ -83,22 +83,6 @@ void check_equal(PrefixTree<M>& from, PrefixTree<N>& to) {
         leave(to, 1);
     }
     CHECK(audit(to) == "");
-}
-
-/// The file with other entries of the metadata.
-Bytes with(const Bytes& bytes, const std::map<std::string, std::string>& changes) {
-    Disk disk;
-    disk.put("f", bytes);
-    auto reader = disk::Reader::open("f", {}, DiskFiles{disk}).value();
-    const disk::Content content = disk::read_all(reader).value();
-    FilePlan plan{{}, content.metadata};
-    for (const auto& [key, value] : changes) plan.metadata.insert_or_assign("snapshot." + key, value);
-    for (const StoredTensor& tensor : reader.tensors())
-        plan.tensors.push_back({tensor.name, tensor.dtype, tensor.shape});
-    auto writer = disk::Writer::create("g", plan, {}, DiskFiles{disk}).value();
-    for (const auto& [name, data] : content.tensors) REQUIRE(writer.append(data));
-    REQUIRE(writer.finish());
-    return disk.now.at("g")->now;
 }
 
 } // namespace

@@ -101,10 +101,10 @@ public:
         return MemoryAccess::make<PrefixPin>(*place.node, place.end);
     }
 
-    /// `begin` of the memory. As long as that refuses with `full`, pages out the least useful prefix that frees cells,
-    /// or gives it up if the host has no room for it: none that is pinned, that a longer one in place needs, or whose
-    /// cells all belong to sequences too. On the host, the least useful ones are given up. Costs a `begin` for each,
-    /// O(log nodes), and `page_out`.
+    /// `begin` of the memory. As long as that refuses with `full`, pages out the least useful prefix that frees cells.
+    /// A prefix stays if it is pinned, if a longer one in place needs it, or if all of its cells belong to sequences
+    /// too. When the host has no room, gives up the least useful prefixes there, or else the prefix itself. Costs a
+    /// `begin` for each, O(log nodes), and `page_out`.
     Result<PassOf<M>> begin(const Batch& batch, const std::source_location& where = std::source_location::current()) {
         const detail::Caller caller{where};
         State& own = state();
