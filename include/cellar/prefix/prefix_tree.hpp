@@ -82,13 +82,7 @@ public:
         const Position next = own.memory().next(s);
         CELLAR_EXPECTS(tokens.size() <= static_cast<std::size_t>(next.value), "insert: ", tokens.size(),
                        " tokens, expected at most the ", next, " of sequence ", s);
-        if (tokens.empty()) return {};
-        if (own.paged_out() > 0) own.refresh(s, tokens, salt);
-        while (true) {
-            const Result<void> inserted = own.insert(s, tokens, salt);
-            if (inserted || inserted.error() != Reason::too_many_snapshots || !own.make_room(inserted.error()))
-                return inserted;
-        }
+        return tokens.empty() ? Result<void>{} : own.insert(s, tokens, salt);
     }
 
     /// Keeps the prefix that `match` finds from being given up, as long as the pin exists. The pin of a prefix without

@@ -78,25 +78,16 @@ public:
         return length;
     }
 
-    /// s has these tokens. Where it remembers what the tree has paged out, that comes back in place, without a copy.
-    void refresh(Sequence s, Tokens tokens, std::uint64_t salt) {
-        for (Node* node = nearest_kept(nodes_.walk(tokens, salt).last); node != nullptr; node = node->base) {
-            if (!node->is_paged_out) continue;
-            auto snapshot = take(s, node->snapshot->from(), Position{node->end});
-            if (!snapshot || snapshot->from() != node->snapshot->from()) return;
-            *node->snapshot = *std::move(snapshot);
-            move(*node, false);
-            ++counters_.page_ins;
-        }
-    }
-
     /// Adds a node that ends where the tokens do, with a snapshot of s, which has these tokens.
     Result<void> insert(Sequence s, Tokens tokens, std::uint64_t salt) {
-        const Walk walk = nodes_.walk(tokens, salt);
-        const bool ends_here = walk.verified == tokens.size();
-        if (walk.below == nullptr && ends_here) return complete(*walk.last, s);
-        if (walk.below == nullptr) return append(walk, s, tokens, salt);
-        return ends_here ? cut(walk, s) : fork(walk, s, tokens);
+        Walk walk = nodes_.walk(tokens, salt);
+        if (paged_out_ > 0) refresh(s, walk);
+        while (true) {
+            const Result<void> inserted = insert(walk, s, tokens, salt);
+            if (inserted || inserted.error() != Reason::too_many_snapshots || !make_room(inserted.error()))
+                return inserted;
+            walk = nodes_.walk(tokens, salt); // other nodes may be gone
+        }
     }
 
     /// After the memory refused for want of room: pages out the least useful node in place whose snapshot frees what
@@ -351,6 +342,26 @@ private:
         settle(node);
         EvictionQueue::release(node);
         use(node);
+    }
+
+    // s has the tokens of the walk. Where it remembers what the tree has paged out, that comes back in place, without a
+    // copy.
+    void refresh(Sequence s, const Walk& walk) {
+        for (Node* node = nearest_kept(walk.last); node != nullptr; node = node->base) {
+            if (!node->is_paged_out) continue;
+            auto snapshot = take(s, node->snapshot->from(), Position{node->end});
+            if (!snapshot || snapshot->from() != node->snapshot->from()) return;
+            *node->snapshot = *std::move(snapshot);
+            move(*node, false);
+            ++counters_.page_ins;
+        }
+    }
+
+    Result<void> insert(const Walk& walk, Sequence s, Tokens tokens, std::uint64_t salt) {
+        const bool ends_here = walk.verified == tokens.size();
+        if (walk.below == nullptr && ends_here) return complete(*walk.last, s);
+        if (walk.below == nullptr) return append(walk, s, tokens, salt);
+        return ends_here ? cut(walk, s) : fork(walk, s, tokens);
     }
 
     Result<void> complete(Node& node, Sequence s) {
