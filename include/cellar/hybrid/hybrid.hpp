@@ -7,6 +7,7 @@
 #include <cellar/base/page_to.hpp>
 #include <cellar/base/result.hpp>
 #include <cellar/base/type_list.hpp>
+#include <cellar/hybrid/detail/hybrid_members.hpp>
 #include <cellar/hybrid/fwd.hpp>
 #include <cellar/hybrid/hybrid_pass.hpp>
 #include <cellar/hybrid/hybrid_snapshot.hpp>
@@ -91,7 +92,8 @@ public:
         const detail::Caller caller{where};
         using Passes = std::tuple<std::optional<PassOf<Members>>...>;
         const auto open = [&](auto& m) { return m ? std::optional{m->reserve(tokens)} : std::nullopt; };
-        Passes passes = std::apply([&](auto&... m) { return Passes{open(m)...}; }, members_); // braces keep the order
+        // Braces keep the order.
+        Passes passes = std::apply([&](auto&... m) { return Passes{open(m)...}; }, members_.all());
         return std::apply([&](auto&... pass) { return make_pass(tokens, std::move(pass)...); }, passes);
     }
 
@@ -110,14 +112,14 @@ public:
     Position next(Sequence s, const std::source_location& where = std::source_location::current()) const {
         const detail::Caller caller{where};
         Position next{0};
-        for_each([&](const auto& m) { next = std::max(next, m.next(s)); });
+        members_.for_each([&](const auto& m) { next = std::max(next, m.next(s)); });
         return next;
     }
 
     /// True if all members can resume there.
     bool can_resume(Sequence s, Position p, const std::source_location& where = std::source_location::current()) const {
         const detail::Caller caller{where};
-        return std::apply([&](const auto&... m) { return ((!m || m->can_resume(s, p)) && ...); }, members_);
+        return members_.all_of([&](const auto& m, auto) { return m.can_resume(s, p); });
     }
 
     /// The largest q <= p with can_resume(s, q). Asks the members in turn until they agree.
@@ -126,7 +128,7 @@ public:
         const detail::Caller caller{where};
         while (true) {
             const Position before = p;
-            for_each([&](const auto& m) { p = m.resumable_prefix(s, p); });
+            members_.for_each([&](const auto& m) { p = m.resumable_prefix(s, p); });
             if (p == before) return p;
         }
     }
@@ -154,10 +156,10 @@ public:
         const std::source_location& where = std::source_location::current()) requires(KeepsSnapshots<Members>&&...) {
         const detail::Caller caller{where};
         if (to == to_end) to = next(s);
-        auto prepared =
-            prepare<Keep>([&](auto& m, auto) { return MemoryAccess::prepare_snapshot(m, s, from, to); }, indices);
+        auto prepared = members_.template prepare<Keep>(
+            [&](auto& m, auto) { return MemoryAccess::prepare_snapshot(m, s, from, to); });
         if (!prepared) return prepared.error();
-        return snapshot_of(*std::move(prepared), indices);
+        return members_.template finish_snapshot<Snapshot>(*std::move(prepared));
     }
 
     /// s takes up the snapshot, up to position `to`, in all members, or in none. Refuses as the members do: a recurrent
@@ -169,9 +171,9 @@ public:
         const auto prepare_one = [&](auto& m, auto member) {
             return MemoryAccess::prepare_restore(m, s, snapshot.template of<decltype(member)::value>(), to);
         };
-        auto prepared = prepare<Restore>(prepare_one, indices);
+        auto prepared = members_.template prepare<Restore>(prepare_one);
         if (!prepared) return prepared.error();
-        finish_all(*std::move(prepared), indices);
+        members_.finish(*std::move(prepared));
         return {};
     }
     /// The same, up to the snapshot's end.
@@ -186,7 +188,8 @@ public:
         Sequence s, Position to,
         const std::source_location& where = std::source_location::current()) requires(KeepsSnapshots<Members>&&...) {
         const detail::Caller caller{where};
-        return remove(prepare<Remove>([&](auto& m, auto) { return MemoryAccess::prepare_rewind(m, s, to); }, indices));
+        return remove(
+            members_.template prepare<Remove>([&](auto& m, auto) { return MemoryAccess::prepare_rewind(m, s, to); }));
     }
 
     /// Moves what the snapshot owns out of the members, to memory of its own. Throws `std::bad_alloc`, with nothing
@@ -199,7 +202,7 @@ public:
             auto& of_member = MemoryAccess::member<decltype(member)::value>(snapshot);
             return Result{MemoryAccess::prepare_page_out(m, of_member, to)};
         };
-        finish_all(*prepare<PageOut>(prepare_one, indices), indices);
+        members_.finish(*members_.template prepare<PageOut>(prepare_one));
     }
 
     /// The opposite: the snapshot owns cells and slots of all members again. Blocks. Refuses as the members do.
@@ -210,29 +213,29 @@ public:
         const auto prepare_one = [&](auto& m, auto member) {
             return MemoryAccess::prepare_page_in(m, MemoryAccess::member<decltype(member)::value>(snapshot));
         };
-        auto prepared = prepare<PageIn>(prepare_one, indices);
+        auto prepared = members_.template prepare<PageIn>(prepare_one);
         if (!prepared) return prepared.error();
-        finish_all(*std::move(prepared), indices);
+        members_.finish(*std::move(prepared));
         return {};
     }
 
     /// Defragments all members that have cells.
     void defragment(const std::source_location& where = std::source_location::current()) {
         const detail::Caller caller{where};
-        for_each([](auto& m) {
+        members_.for_each([](auto& m) {
             if constexpr (requires { m.defragment(); }) m.defragment();
         });
     }
 
     /// Blocks until all enqueued work of all members is done.
     void fence() {
-        for_each([](auto& m) { m.fence(); });
+        members_.for_each([](auto& m) { m.fence(); });
     }
 
     /// Of all members together.
     std::int64_t bytes() const {
         std::int64_t sum = 0;
-        for_each([&](const auto& m) { sum += m.bytes(); });
+        members_.for_each([&](const auto& m) { sum += m.bytes(); });
         return sum;
     }
 
@@ -240,13 +243,13 @@ public:
     /// the hybrid's own operations, so that the members agree about them.
     template <int I>
     auto& member() {
-        auto& m = std::get<static_cast<std::size_t>(I)>(members_);
+        auto& m = members_.template get<I>();
         CELLAR_EXPECTS(m.has_value(), "member: the hybrid was made without member ", I);
         return *m;
     }
     template <int I>
     const auto& member() const {
-        const auto& m = std::get<static_cast<std::size_t>(I)>(members_);
+        const auto& m = members_.template get<I>();
         CELLAR_EXPECTS(m.has_value(), "member: the hybrid was made without member ", I);
         return *m;
     }
@@ -262,12 +265,8 @@ public:
 private:
     friend struct MemoryAccess;
 
-    // What the members prepared, in their order. Each operation has its own type.
     template <template <class> class PreparedOf>
-    struct Prepared {
-        std::tuple<std::optional<PreparedOf<Members>>...> members;
-        std::int32_t tokens = 0;
-    };
+    using Prepared = typename detail::HybridMembers<Members...>::template Prepared<PreparedOf>;
     using Begin = Prepared<detail::PreparedBegin>;
     using CopyPrefix = Prepared<detail::PreparedCopyPrefix>;
     using Remove = Prepared<detail::PreparedRemove>;
@@ -277,7 +276,8 @@ private:
     using PageIn = Prepared<detail::PreparedPageIn>;
 
     Result<Begin> prepare_begin(const Batch& batch) {
-        auto prepared = prepare<Begin>([&](auto& m, auto) { return MemoryAccess::prepare_begin(m, batch); }, indices);
+        auto prepared =
+            members_.template prepare<Begin>([&](auto& m, auto) { return MemoryAccess::prepare_begin(m, batch); });
         if (prepared) prepared->tokens = batch.tokens();
         return prepared;
     }
@@ -286,7 +286,7 @@ private:
             MemoryAccess::save(m, snapshot.template of<decltype(i)::value>(), member_prefix(prefix, i), stored);
             return Result<int>{0};
         };
-        (void)prepare<Saved>(save_one, indices);
+        (void)members_.template prepare<Saved>(save_one);
     }
 
     template <class>
@@ -296,22 +296,20 @@ private:
     detail::LoadResult<Load> prepare_load(detail::StoredSource& source, const std::string& prefix,
                                           std::vector<detail::StoredArray>& arrays) {
         std::string problem;
-        auto prepared = prepare<Load>(
-            [&](auto& m, auto i) {
-                auto loaded = MemoryAccess::prepare_load(m, source, member_prefix(prefix, i), arrays);
-                using One = typename decltype(loaded.prepared)::value_type;
-                if (loaded.prepared) return Result<One>{*std::move(loaded.prepared)};
-                problem = "member " + std::to_string(int{i}) + ": " + loaded.problem;
-                return Result<One>{Reason::full}; // only the problem counts
-            },
-            indices);
+        auto prepared = members_.template prepare<Load>([&](auto& m, auto i) {
+            auto loaded = MemoryAccess::prepare_load(m, source, member_prefix(prefix, i), arrays);
+            using One = typename decltype(loaded.prepared)::value_type;
+            if (loaded.prepared) return Result<One>{*std::move(loaded.prepared)};
+            problem = "member " + std::to_string(int{i}) + ": " + loaded.problem;
+            return Result<One>{Reason::full}; // only the problem counts
+        });
         if (!prepared) return {std::nullopt, std::move(problem)};
         return {*std::move(prepared), ""};
     }
     // A template, because members that have no snapshots have no `Load`.
     template <std::same_as<Load> L>
     Snapshot finish(L&& load) noexcept {
-        return snapshot_of(std::forward<L>(load), indices);
+        return members_.template finish_snapshot<Snapshot>(std::forward<L>(load));
     }
 
     static std::string member_prefix(const std::string& prefix, int member) {
@@ -338,50 +336,28 @@ private:
         return bytes;
     }
 
-    Pass finish(Begin&& begin) { return open(std::move(begin), indices); }
+    Pass finish(Begin&& begin) { return open(std::move(begin), std::index_sequence_for<Members...>{}); }
 
     Result<CopyPrefix> prepare_copy_prefix(Sequence from, Sequence to, std::int32_t length) {
-        return prepare<CopyPrefix>(
-            [&](auto& m, auto) { return MemoryAccess::prepare_copy_prefix(m, from, to, length); }, indices);
+        return members_.template prepare<CopyPrefix>(
+            [&](auto& m, auto) { return MemoryAccess::prepare_copy_prefix(m, from, to, length); });
     }
-    void finish(CopyPrefix&& copy) noexcept { finish_all(std::move(copy), indices); }
+    void finish(CopyPrefix&& copy) noexcept { members_.finish(std::move(copy)); }
 
     Result<Remove> prepare_remove(Sequence s, Position begin, Position end) {
-        return prepare<Remove>([&](auto& m, auto) { return MemoryAccess::prepare_remove(m, s, begin, end); }, indices);
+        return members_.template prepare<Remove>(
+            [&](auto& m, auto) { return MemoryAccess::prepare_remove(m, s, begin, end); });
     }
     Result<Remove> prepare_remove(Sequence s, Position begin, Position end, RotateBy rotate_by) {
-        return prepare<Remove>([&](auto& m, auto) { return MemoryAccess::prepare_remove(m, s, begin, end, rotate_by); },
-                               indices);
+        return members_.template prepare<Remove>(
+            [&](auto& m, auto) { return MemoryAccess::prepare_remove(m, s, begin, end, rotate_by); });
     }
     Result<void> remove(Result<Remove> prepared) {
         if (!prepared) return prepared.error();
         finish(*std::move(prepared));
         return {};
     }
-    void finish(Remove&& removal) noexcept { finish_all(std::move(removal), indices); }
-
-    static constexpr std::index_sequence_for<Members...> indices{};
-
-    /// The first phase of an operation: asks the members in turn, up to the first that refuses.
-    template <class AllPrepared, class F, std::size_t... I>
-    Result<AllPrepared> prepare(F f, std::index_sequence<I...>) {
-        AllPrepared all;
-        Refusal refusal;
-        const auto agrees = [&](auto& m, auto& prepared, auto member) {
-            if (!m) return true;
-            auto result = f(*m, member);
-            if (result) {
-                prepared.emplace(*std::move(result));
-            } else {
-                refusal = result.error();
-                refusal.member = member;
-            }
-            return prepared.has_value();
-        };
-        if ((agrees(std::get<I>(members_), std::get<I>(all.members), std::integral_constant<int, int{I}>{}) && ...))
-            return all;
-        return refusal;
-    }
+    void finish(Remove&& removal) noexcept { members_.finish(std::move(removal)); }
 
     // What converts to the pass that `open` returns, if the member is there.
     template <class M, class F>
@@ -398,25 +374,7 @@ private:
         const auto open = [](auto& m, auto& prepared) {
             return in_place(m, [&m, &prepared] { return MemoryAccess::finish(*m, *std::move(prepared)); });
         };
-        return make_pass(begin.tokens, open(std::get<I>(members_), std::get<I>(begin.members))...);
-    }
-
-    // The second phase of an operation that returns snapshots.
-    template <class AllPrepared, std::size_t... I>
-    Snapshot snapshot_of(AllPrepared keep, std::index_sequence<I...>) noexcept {
-        const auto finish_one = []<class M>(std::optional<M>& m, auto& prepared) -> std::optional<SnapshotOf<M>> {
-            if (!m) return std::nullopt;
-            return MemoryAccess::finish(*m, *std::move(prepared));
-        };
-        return MemoryAccess::make<Snapshot>(finish_one(std::get<I>(members_), std::get<I>(keep.members))...);
-    }
-
-    template <class AllPrepared, std::size_t... I>
-    void finish_all(AllPrepared all, std::index_sequence<I...>) noexcept {
-        const auto finish_one = [](auto& m, auto& prepared) {
-            if (m) MemoryAccess::finish(*m, *std::move(prepared));
-        };
-        (finish_one(std::get<I>(members_), std::get<I>(all.members)), ...);
+        return make_pass(begin.tokens, open(members_.template get<int{I}>(), std::get<I>(begin.members))...);
     }
 
     template <class... Opened>
@@ -427,14 +385,8 @@ private:
     // True if f(member, its snapshot, index) holds for all members that are there.
     template <class F>
     bool all_of(const Snapshot& snapshot, F f) const {
-        return all_of(snapshot, f, indices);
-    }
-    template <class F, std::size_t... I>
-    bool all_of(const Snapshot& snapshot, F f, std::index_sequence<I...>) const {
-        const auto holds = [&](const auto& m, auto i) {
-            return !m || f(*m, snapshot.template of<decltype(i)::value>(), i);
-        };
-        return (holds(std::get<I>(members_), std::integral_constant<int, int{I}>{}) && ...);
+        return members_.all_of(
+            [&](const auto& m, auto i) { return f(m, snapshot.template of<decltype(i)::value>(), i); });
     }
 
     template <class M>
@@ -443,20 +395,9 @@ private:
         return detail::index_among<M, Members...>();
     }
 
-    // Calls f for every member that is there.
-    template <class F>
-    void for_each(F f) {
-        const auto call = [&](auto& m) {
-            if (m) f(*m);
-        };
-        std::apply([&](auto&... m) { (call(m), ...); }, members_);
-    }
     template <class F>
     void for_each(F f) const {
-        const auto call = [&](const auto& m) {
-            if (m) f(*m);
-        };
-        std::apply([&](const auto&... m) { (call(m), ...); }, members_);
+        members_.for_each(f);
     }
 
     template <class Layers>
@@ -468,7 +409,7 @@ private:
     void check_members(const std::source_location& where) {
         const detail::Caller caller{where};
         int member = 0;
-        std::apply([&](const auto&... m) { (check(m, member++), ...); }, members_);
+        std::apply([&](const auto&... m) { (check(m, member++), ...); }, members_.all());
         CELLAR_EXPECTS(sequences_ > 0, "hybrid: no member, expected at least one");
     }
 
@@ -485,7 +426,7 @@ private:
     }
 
     Map map_;
-    std::tuple<std::optional<Members>...> members_;
+    detail::HybridMembers<Members...> members_;
     std::int32_t sequences_ = 0;
 };
 

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <cellar/base/result.hpp>
+#include <cellar/memory/two_phase.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+namespace cellar::detail {
+
+/// The members of a hybrid, some of which may be missing, and the two phases of what they do together: all or none.
+template <class... Members>
+class HybridMembers {
+public:
+    /// What the members prepared, in their order. Each operation has its own type.
+    template <template <class> class PreparedOf>
+    struct Prepared {
+        std::tuple<std::optional<PreparedOf<Members>>...> members;
+        std::int32_t tokens = 0;
+    };
+
+    explicit HybridMembers(std::optional<Members>... members) : members_{std::move(members)...} {}
+
+    std::tuple<std::optional<Members>...>& all() { return members_; }
+    const std::tuple<std::optional<Members>...>& all() const { return members_; }
+    template <int I>
+    auto& get() {
+        return std::get<static_cast<std::size_t>(I)>(members_);
+    }
+    template <int I>
+    const auto& get() const {
+        return std::get<static_cast<std::size_t>(I)>(members_);
+    }
+
+    /// Calls f for every member that is there.
+    template <class F>
+    void for_each(F f) {
+        const auto call = [&](auto& m) {
+            if (m) f(*m);
+        };
+        std::apply([&](auto&... m) { (call(m), ...); }, members_);
+    }
+    template <class F>
+    void for_each(F f) const {
+        const auto call = [&](const auto& m) {
+            if (m) f(*m);
+        };
+        std::apply([&](const auto&... m) { (call(m), ...); }, members_);
+    }
+
+    /// True if f(member, index) holds for all that are there; asks in turn, up to the first for which it does not.
+    template <class F>
+    bool all_of(F f) const {
+        return all_of(f, indices);
+    }
+
+    /// The first phase of an operation: asks f(member, index) in turn, up to the first member that refuses.
+    template <class AllPrepared, class F>
+    Result<AllPrepared> prepare(F f) {
+        return prepare<AllPrepared>(f, indices);
+    }
+    /// The second phase.
+    template <class AllPrepared>
+    void finish(AllPrepared all) noexcept {
+        finish(std::move(all), indices);
+    }
+    /// The second phase of an operation that returns a snapshot.
+    template <class Snapshot, class AllPrepared>
+    Snapshot finish_snapshot(AllPrepared all) noexcept {
+        return finish_snapshot<Snapshot>(std::move(all), indices);
+    }
+
+private:
+    static constexpr std::index_sequence_for<Members...> indices{};
+
+    template <class F, std::size_t... I>
+    bool all_of(F f, std::index_sequence<I...>) const {
+        const auto holds = [&](const auto& m, auto i) { return !m || f(*m, i); };
+        return (holds(std::get<I>(members_), std::integral_constant<int, int{I}>{}) && ...);
+    }
+
+    template <class AllPrepared, class F, std::size_t... I>
+    Result<AllPrepared> prepare(F f, std::index_sequence<I...>) {
+        AllPrepared all;
+        Refusal refusal;
+        const auto agrees = [&](auto& m, auto& prepared, auto member) {
+            if (!m) return true;
+            auto result = f(*m, member);
+            if (result) {
+                prepared.emplace(*std::move(result));
+            } else {
+                refusal = result.error();
+                refusal.member = member;
+            }
+            return prepared.has_value();
+        };
+        if ((agrees(std::get<I>(members_), std::get<I>(all.members), std::integral_constant<int, int{I}>{}) && ...))
+            return all;
+        return refusal;
+    }
+
+    template <class AllPrepared, std::size_t... I>
+    void finish(AllPrepared all, std::index_sequence<I...>) noexcept {
+        const auto finish_one = [](auto& m, auto& prepared) {
+            if (m) MemoryAccess::finish(*m, *std::move(prepared));
+        };
+        (finish_one(std::get<I>(members_), std::get<I>(all.members)), ...);
+    }
+
+    template <class Snapshot, class AllPrepared, std::size_t... I>
+    Snapshot finish_snapshot(AllPrepared keep, std::index_sequence<I...>) noexcept {
+        const auto finish_one = []<class M>(std::optional<M>& m, auto& prepared) -> std::optional<SnapshotOf<M>> {
+            if (!m) return std::nullopt;
+            return MemoryAccess::finish(*m, *std::move(prepared));
+        };
+        return MemoryAccess::make<Snapshot>(finish_one(std::get<I>(members_), std::get<I>(keep.members))...);
+    }
+
+    std::tuple<std::optional<Members>...> members_;
+};
+
+} // namespace cellar::detail
