@@ -121,20 +121,6 @@ TEST_CASE("without room for the rows, a snapshot is neither restored nor paged i
     CHECK(audit(cache) == "");
 }
 
-TEST_CASE("a snapshot that is paged out is neither divided nor joined to another") {
-    auto cache = filled();
-    CellSnapshot head = cache.snapshot({0}, {0}, {4}).value();
-    CellSnapshot tail = cache.snapshot({0}, {4}, {6}).value();
-    cache.page_out(head);
-    CHECK(cache.split(head, {2}).error() == Refusal{.reason = Reason::paged_out});
-    CHECK(cache.merge(head, std::move(tail)).error() == Refusal{.reason = Reason::paged_out});
-    CHECK(head.to() == Position{4});
-    CHECK(tail.tokens() == 2); // it was not moved from
-    REQUIRE(cache.page_in(head));
-    CHECK(cache.merge(head, std::move(tail)));
-    CHECK(head.to() == Position{6});
-}
-
 TEST_CASE("the parts of a sequence are restored one after another, in place or paged out") {
     auto cache = filled();
     CellSnapshot head = cache.snapshot({0}, {0}, {4}).value();

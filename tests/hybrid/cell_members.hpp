@@ -35,8 +35,6 @@ inline Answer answer_of(std::optional<naive::Reason> no) {
         return cellar::Reason::cannot_split;
     case naive::Reason::cannot_share:
         return cellar::Reason::cannot_share;
-    case naive::Reason::paged_out:
-        return cellar::Reason::paged_out;
     }
     return std::nullopt;
 }

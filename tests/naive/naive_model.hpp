@@ -57,16 +57,7 @@ struct NewToken {
     int value = 0;
 };
 
-enum class Reason {
-    full,
-    batch_too_long,
-    cannot_shift,
-    not_next,
-    cannot_resume,
-    cannot_split,
-    cannot_share,
-    paged_out
-};
+enum class Reason { full, batch_too_long, cannot_shift, not_next, cannot_resume, cannot_split, cannot_share };
 
 /// What a sequence remembered at positions [from, to).
 struct Snapshot {
@@ -258,8 +249,7 @@ public:
     std::optional<Reason> split(std::size_t index, int at) {
         Snapshot& head = snapshots_.at(index);
         if (head.is_window) return Reason::cannot_split;
-        if (head.is_paged_out) return Reason::paged_out;
-        Snapshot tail{.tokens = {}, .from = at, .to = head.to};
+        Snapshot tail{.tokens = {}, .from = at, .to = head.to, .is_paged_out = head.is_paged_out};
         for (const auto& [position, token] : head.tokens)
             if (position >= at) tail.tokens.emplace(position, token);
         std::erase_if(head.tokens, [at](const auto& held) { return held.first >= at; });
@@ -274,21 +264,24 @@ public:
         const Snapshot& c = snapshots_.at(child);
         return parent != child && (c.from == p.to || (c.from == 0 && c.to >= p.to));
     }
-    /// The parent takes in the child, which goes.
+    /// The parent takes in the child, which goes. It stays where it is, unless the child takes its place.
     std::optional<Reason> merge(std::size_t parent, std::size_t child) {
-        Snapshot& p = snapshots_.at(parent);
-        Snapshot& c = snapshots_.at(child);
-        if (c.from != 0 && (p.is_paged_out || c.is_paged_out)) return Reason::paged_out;
-        for (const auto& [own_position, own] : p.tokens)
-            for (const auto& [position, token] : c.tokens)
-                if (c.from != 0 && own == token) return Reason::cannot_share;
+        Model next = *this;
+        Snapshot& p = next.snapshots_.at(parent);
+        const Snapshot& c = next.snapshots_.at(child);
         if (c.from == 0) {
             p = c;
         } else {
-            p.tokens.insert(c.tokens.begin(), c.tokens.end());
+            for (const auto& [own_position, own] : p.tokens)
+                for (const auto& [position, token] : c.tokens)
+                    if (own == token) return Reason::cannot_share;
+            for (const auto& [position, token] : c.tokens)
+                p.tokens.emplace(position, p.is_paged_out ? copy_of(token) : token);
             p.to = c.to;
         }
-        release(child);
+        next.release(child);
+        if (next.used() > cells()) return Reason::full;
+        *this = std::move(next);
         return std::nullopt;
     }
 
@@ -338,8 +331,6 @@ inline std::string to_string(Reason reason) {
         return "cannot_split";
     case Reason::cannot_share:
         return "cannot_share";
-    case Reason::paged_out:
-        return "paged_out";
     }
     return "unknown";
 }

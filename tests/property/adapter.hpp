@@ -235,8 +235,6 @@ protected:
             return naive::Reason::cannot_split;
         case cellar::Reason::cannot_share:
             return naive::Reason::cannot_share;
-        case cellar::Reason::paged_out:
-            return naive::Reason::paged_out;
         default:
             return naive::Reason::batch_too_long;
         }

@@ -59,9 +59,9 @@ inline rc::Gen<Operation> operation() {
                                                 {8, Operation::snapshot},
                                                 {10, Operation::restore},
                                                 {3, Operation::rewind},
-                                                {3, Operation::split},
-                                                {4, Operation::merge},
-                                                {4, Operation::page_out},
+                                                {5, Operation::split},
+                                                {6, Operation::merge},
+                                                {6, Operation::page_out},
                                                 {2, Operation::page_in},
                                                 {3, Operation::release}});
 }

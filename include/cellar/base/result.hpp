@@ -25,7 +25,6 @@ enum class Reason {
     cannot_cut,         ///< a recurrent state cannot lose its first tokens or tokens from its middle
     cannot_split,       ///< a snapshot of a window or of a recurrent state is whole or useless
     cannot_share,       ///< the sequence has tokens of the snapshot at other positions
-    paged_out,          ///< the operation needs the snapshot in place
     no_checkpoints,     ///< the limits have no room for checkpoints
     too_many_snapshots, ///< there are as many snapshots as the limits have room for
 };
@@ -53,8 +52,6 @@ constexpr const char* to_string(Reason reason) {
         return "cannot split: a snapshot of a window or of a recurrent state cannot be divided";
     case Reason::cannot_share:
         return "cannot share: the sequence has tokens of the snapshot at other positions";
-    case Reason::paged_out:
-        return "paged out: the operation needs the snapshot in place";
     case Reason::too_many_snapshots:
         return "too many snapshots: there are as many as the limits have room for";
     case Reason::no_checkpoints:

@@ -35,15 +35,13 @@ public:
 
     /// For what `runs` have at positions [from, to). O(runs).
     KeptCellsPointer prepare(const PositionRuns& runs, Position from, Position to, bool is_window) {
-        std::int64_t count = 0;
-        runs.for_each(from, to, [&](Position, Cell, std::int32_t) { ++count; });
-        KeptCellsPointer kept{new KeptCells{from, to, is_window, count}};
+        KeptCellsPointer kept = make(runs, from, to, is_window);
         prepare_owner();
         return kept;
     }
     /// Shares these cells.
     void finish(KeptCells& kept, const PositionRuns& runs) noexcept {
-        fill(kept, runs);
+        fill(kept, runs, kept);
         kept.runs.for_each(kept.from, kept.to, [&](Position, Cell cell, std::int32_t n) { pool_.share(cell, n); });
         in_place_.add(kept, *this);
     }
@@ -64,24 +62,36 @@ public:
         return !kept.is_paged_out() && pool_.count_shared(kept.runs, kept.from, kept.to) < kept.runs.tokens();
     }
 
-    /// Keeps positions from `at` on apart from the others, in place. O(runs). May throw, with nothing changed.
-    KeptCellsPointer split(KeptCells& kept, Position at) {
-        KeptCellsPointer tail = prepare(kept.runs, at, kept.to, false);
-        kept.runs.reserve(1);
-        fill(*tail, kept.runs);
-        in_place_.add(*tail, *this);
-        kept.runs.erase(at, to_end);
-        kept.to = at;
-        return tail;
+    /// How many kept tokens lie below `at`: the first row from there on. O(runs).
+    static std::int32_t tokens_below(const KeptCells& kept, Position at) {
+        std::int32_t count = 0;
+        kept.runs.for_each(kept.from, at, [&](Position, Cell, std::int32_t n) { count += n; });
+        return count;
     }
 
-    /// Adds the cells of `tail`, in place, which begins where `kept` ends and then owns nothing. May throw, with
-    /// nothing changed.
-    void join(KeptCells& kept, KeptCells& tail) {
-        kept.runs.reserve(tail.runs.runs() + 2);
-        fill(kept, tail.runs, tail);
+    /// What will own positions from `at` on. O(runs).
+    KeptCellsPointer prepare_split(KeptCells& kept, Position at) {
+        KeptCellsPointer tail = make(kept.runs, at, kept.to, false);
+        kept.runs.reserve(1);
+        list_of(kept).reserve_one();
+        return tail;
+    }
+    /// `kept` gives them up to `tail`. If it is paged out, the rows of both are numbered from 0 on.
+    void finish_split(KeptCells& kept, KeptCells& tail) noexcept {
+        fill(tail, kept.runs, tail, kept.is_paged_out() ? -tokens_below(kept, tail.from) : 0);
+        list_of(kept).add(tail, *this);
+        kept.runs.erase(tail.from, to_end);
+        kept.to = tail.from;
+    }
+
+    /// Room for `runs` runs that begin where `kept` ends.
+    void prepare_join(KeptCells& kept, std::int64_t runs) { kept.runs.reserve(runs + 2); }
+    /// Adds what `tail` has, which then owns nothing. Both are in place or both are paged out: then the rows of `tail`
+    /// follow those of `kept`.
+    void finish_join(KeptCells& kept, KeptCells& tail) noexcept {
+        fill(kept, tail.runs, tail, kept.is_paged_out() ? kept.runs.tokens() : 0);
         kept.to = tail.to;
-        in_place_.remove(tail);
+        list_of(tail).remove(tail);
     }
 
     /// The runs of kept cells, with rows, numbered from 0 on, in place of cells. O(runs).
@@ -169,11 +179,20 @@ private:
         pool_.reserve_owners(std::int64_t{sequences_} + std::ssize(in_place()) + 1);
     }
 
-    static void fill(KeptCells& kept, const PositionRuns& runs) { fill(kept, runs, kept); }
-    static void fill(KeptCells& kept, const PositionRuns& runs, const KeptCells& range) {
-        runs.for_each(range.from, range.to,
-                      [&](Position position, Cell cell, std::int32_t n) { kept.runs.insert(position, cell, n); });
+    // Owns nothing yet, with room for what `runs` have at positions [from, to).
+    static KeptCellsPointer make(const PositionRuns& runs, Position from, Position to, bool is_window) {
+        std::int64_t count = 0;
+        runs.for_each(from, to, [&](Position, Cell, std::int32_t) { ++count; });
+        return KeptCellsPointer{new KeptCells{from, to, is_window, count}};
     }
+
+    // Adds what `runs` have at the positions of `range`, their cells or rows moved by `by`.
+    static void fill(KeptCells& kept, const PositionRuns& runs, const KeptCells& range, Cell by = 0) {
+        runs.for_each(range.from, range.to,
+                      [&](Position position, Cell cell, std::int32_t n) { kept.runs.insert(position, cell + by, n); });
+    }
+
+    KeptList<KeptCells>& list_of(const KeptCells& kept) { return kept.is_paged_out() ? paged_out_ : in_place_; }
 
     CellPool& pool_;
     std::int32_t sequences_;

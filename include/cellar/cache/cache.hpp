@@ -182,18 +182,30 @@ public:
     /// `parent` grows by `child`, which begins where `parent` ends. If `child` begins at 0 (it has a whole window),
     /// it takes the place of `parent`. `child` is then as if moved from. O(runs of the child); may allocate. Refuses
     /// with `cannot_share` if a token has one position in `parent` and another in `child`; see `restore`.
+    ///
+    /// If one of them is paged out, `parent` stays where it is. In place, it gets cells for the rows of `child`, and
+    /// `merge` refuses with `full` if there are too few. Paged out, it gets larger memory in the same place for the rows
+    /// of both, while they still have their own. Blocks. A `child` that takes the place of `parent` stays where it is.
     Result<void> merge(CellSnapshot& parent, CellSnapshot&& child,
                        const std::source_location& where = std::source_location::current()) {
         const detail::Caller caller{where};
-        return snapshots().merge(parent, std::move(child));
+        auto prepared = prepare_merge(parent, child);
+        if (!prepared) return prepared.error();
+        finish(*std::move(prepared));
+        return {};
     }
 
     /// Divides a snapshot: it keeps positions below `at`, and the result has those from `at` on. O(runs); allocates the
     /// list of runs. Refuses with `cannot_split` if it has a window that had moved on from position 0.
+    ///
+    /// A snapshot that is paged out stays so. Its rows are copied to memory of the two parts, in the same place, which
+    /// must fit in beside its own. Blocks.
     Result<CellSnapshot> split(CellSnapshot& snapshot, Position at,
                                const std::source_location& where = std::source_location::current()) {
         const detail::Caller caller{where};
-        return snapshots().split(snapshot, at);
+        auto prepared = prepare_split(snapshot, at);
+        if (!prepared) return prepared.error();
+        return detail::Made{[&] { return finish(*std::move(prepared)); }};
     }
 
     /// Moves what the snapshot owns out of the cells, which it gives up, to memory of its own: a block for the keys and
@@ -381,6 +393,8 @@ private:
     }
     auto prepare_page_out(CellSnapshot& snapshot, PageTo to) { return snapshots().prepare_page_out(snapshot, to); }
     auto prepare_page_in(CellSnapshot& snapshot) { return snapshots().prepare_page_in(snapshot); }
+    auto prepare_merge(CellSnapshot& parent, CellSnapshot& child) { return snapshots().prepare_merge(parent, child); }
+    auto prepare_split(CellSnapshot& snapshot, Position at) { return snapshots().prepare_split(snapshot, at); }
     void save(const CellSnapshot& snapshot, const std::string& prefix, detail::StoredSnapshot& stored,
               detail::Resuming resuming = detail::Resuming::checked) {
         snapshots().save(snapshot, prefix, stored, resuming);

@@ -270,6 +270,12 @@ private:
         return MemoryAccess::prepare_page_out(cells_, snapshot, to);
     }
     auto prepare_page_in(CellSnapshot& snapshot) { return MemoryAccess::prepare_page_in(cells_, snapshot); }
+    auto prepare_merge(CellSnapshot& parent, CellSnapshot& child) {
+        return MemoryAccess::prepare_merge(cells_, parent, child);
+    }
+    auto prepare_split(CellSnapshot& snapshot, Position at) {
+        return MemoryAccess::prepare_split(cells_, snapshot, at);
+    }
 
     void save(const CellSnapshot& snapshot, const std::string& prefix, detail::StoredSnapshot& stored) {
         MemoryAccess::save(cells_, snapshot, prefix, stored, detail::Resuming::anywhere);

@@ -192,6 +192,39 @@ public:
             members_.template prepare<Remove>([&](auto& m, auto) { return MemoryAccess::prepare_rewind(m, s, to); }));
     }
 
+    /// `parent` grows by `child`, which begins where `parent` ends, in all members, or in none; `child` is then as if
+    /// moved from. Members join what they have of both; a later window or state takes the place of the earlier. Refuses
+    /// as the members do, and costs what it costs them.
+    Result<void>
+    merge(Snapshot& parent, Snapshot&& child,
+          const std::source_location& where = std::source_location::current()) requires(detail::merges<Members>&&...) {
+        const detail::Caller caller{where};
+        const auto prepare_one = [&](auto& m, auto member) {
+            constexpr int i = decltype(member)::value;
+            return MemoryAccess::prepare_merge(m, MemoryAccess::member<i>(parent), MemoryAccess::member<i>(child));
+        };
+        auto prepared = members_.template prepare<Merge>(prepare_one);
+        if (!prepared) return prepared.error();
+        members_.finish(*std::move(prepared));
+        return {};
+    }
+
+    /// Divides a snapshot in all members, or in none: it keeps positions below `at`, and the result has those from `at`
+    /// on. Refuses as the members do: a recurrent one always, one with a window that had moved on as well.
+    Result<Snapshot>
+    split(Snapshot& snapshot, Position at,
+          const std::source_location& where = std::source_location::current()) requires(detail::splits<Members>&&...) {
+        const detail::Caller caller{where};
+        CELLAR_EXPECTS(snapshot.from() <= at && at <= snapshot.to(), "split: position ", at, ", expected ",
+                       snapshot.from(), " to ", snapshot.to());
+        const auto prepare_one = [&](auto& m, auto member) {
+            return MemoryAccess::prepare_split(m, MemoryAccess::member<decltype(member)::value>(snapshot), at);
+        };
+        auto prepared = members_.template prepare<Split>(prepare_one);
+        if (!prepared) return prepared.error();
+        return members_.template finish_snapshot<Snapshot>(*std::move(prepared));
+    }
+
     /// Moves what the snapshot owns out of the members, to memory of its own. Throws `std::bad_alloc`, with nothing
     /// changed, if there is no memory for it.
     void page_out(
@@ -274,6 +307,8 @@ private:
     using Restore = Prepared<detail::PreparedRestore>;
     using PageOut = Prepared<detail::PreparedPageOut>;
     using PageIn = Prepared<detail::PreparedPageIn>;
+    using Merge = Prepared<detail::PreparedMerge>;
+    using Split = Prepared<detail::PreparedSplit>;
 
     Result<Begin> prepare_begin(const Batch& batch) {
         auto prepared =

@@ -93,6 +93,15 @@ struct MemoryAccess {
     static auto prepare_page_in(M& m, Snapshot& snapshot) {
         return m.prepare_page_in(snapshot);
     }
+    /// Not offered for a memory that has none.
+    template <class M, class Snapshot>
+    static auto prepare_merge(M& m, Snapshot& parent, Snapshot& child) -> decltype(m.prepare_merge(parent, child)) {
+        return m.prepare_merge(parent, child);
+    }
+    template <class M, class Snapshot>
+    static auto prepare_split(M& m, Snapshot& snapshot, Position at) -> decltype(m.prepare_split(snapshot, at)) {
+        return m.prepare_split(snapshot, at);
+    }
     /// For files: adds what a snapshot consists of, under names that begin with `prefix`.
     template <class M, class Snapshot, class... Options>
     static void save(M& m, const Snapshot& snapshot, const std::string& prefix, detail::StoredSnapshot& stored,
@@ -294,6 +303,13 @@ using PreparedPageIn =
     ValueOf<decltype(MemoryAccess::prepare_page_in(std::declval<M&>(), std::declval<SnapshotOf<M>&>()))>;
 
 template <class M>
+using PreparedMerge = ValueOf<decltype(MemoryAccess::prepare_merge(std::declval<M&>(), std::declval<SnapshotOf<M>&>(),
+                                                                   std::declval<SnapshotOf<M>&>()))>;
+template <class M>
+using PreparedSplit =
+    ValueOf<decltype(MemoryAccess::prepare_split(std::declval<M&>(), std::declval<SnapshotOf<M>&>(), Position{}))>;
+
+template <class M>
 using PreparedLoad =
     typename decltype(MemoryAccess::prepare_load(std::declval<M&>(), std::declval<StoredSource&>(), std::string{},
                                                  std::declval<std::vector<StoredArray>&>())
@@ -314,6 +330,18 @@ concept pages_in = requires(M& m, SnapshotOf<M>& snapshot, PreparedPageIn<M> pre
     { MemoryAccess::finish(m, std::move(prepared)) }
     noexcept;
 };
+template <class M>
+concept merges = requires(M& m, SnapshotOf<M>& snapshot, PreparedMerge<M> prepared) {
+    { MemoryAccess::prepare_merge(m, snapshot, snapshot) } -> is_result;
+    { MemoryAccess::finish(m, std::move(prepared)) }
+    noexcept;
+};
+template <class M>
+concept splits = requires(M& m, SnapshotOf<M>& snapshot, PreparedSplit<M> prepared) {
+    { MemoryAccess::prepare_split(m, snapshot, Position{}) } -> is_result;
+    { MemoryAccess::finish(m, std::move(prepared)) }
+    noexcept->std::same_as<SnapshotOf<M>>;
+};
 
 } // namespace detail
 
@@ -323,6 +351,8 @@ concept pages_in = requires(M& m, SnapshotOf<M>& snapshot, PreparedPageIn<M> pre
 /// - `prepare_snapshot(s, from, to)`: its `finish` returns the snapshot.
 /// - `prepare_restore(s, snapshot, to)`, and `prepare_rewind(s, to)` without a snapshot, which prepares a removal.
 /// - `prepare_page_out(snapshot, place)`, which is no `Result`, and `prepare_page_in(snapshot)`.
+/// - `prepare_merge(parent, child)`, and `prepare_split(snapshot, at)`, whose `finish` returns the rest: optional. A
+///   hybrid has `merge`, or `split`, if all of its members have it.
 // clang-format off
 template <class M>
 concept KeepsSnapshots =

@@ -169,17 +169,12 @@ public:
         return {};
     }
 
-    /// `child`, which does not end before `parent`, takes the place of `parent`, and is then as if moved from.
-    /// Never refuses.
+    /// `child`, which does not end before `parent`, takes the place of `parent`, and is then as if moved from. It stays
+    /// in place or paged out, as it is. Never refuses.
     Result<void> merge(StateSnapshot& parent, StateSnapshot&& child,
                        const std::source_location& where = std::source_location::current()) {
         const detail::Caller caller{where};
-        const auto& first = MemoryAccess::kept_in(parent, table(), "merge");
-        const auto& second = MemoryAccess::kept_in(child, table(), "merge");
-        CELLAR_EXPECTS(&first != &second, "merge: the snapshots are one and the same, expected two");
-        CELLAR_EXPECTS(second.to >= first.to, "merge: the child ends at position ", second.to, ", expected at least ",
-                       first.to, ", where the parent ends");
-        parent = std::move(child);
+        finish(*prepare_merge(parent, child));
         return {};
     }
 
@@ -203,11 +198,10 @@ public:
     }
 
     /// Always refuses, with `cannot_split`: a state stands for all tokens before it.
-    Result<StateSnapshot> split(StateSnapshot& snapshot, Position,
+    Result<StateSnapshot> split(StateSnapshot& snapshot, Position at,
                                 const std::source_location& where = std::source_location::current()) {
         const detail::Caller caller{where};
-        static_cast<void>(MemoryAccess::kept_in(snapshot, table(), "split"));
-        return Reason::cannot_split;
+        return prepare_split(snapshot, at);
     }
 
     /// Keeps the current state of s as a checkpoint. When there are more than `StateLimits::checkpoints`, the policy
@@ -376,6 +370,8 @@ private:
 
     auto prepare_page_out(StateSnapshot& snapshot, PageTo to) { return snapshots().prepare_page_out(snapshot, to); }
     auto prepare_page_in(StateSnapshot& snapshot) { return snapshots().prepare_page_in(snapshot); }
+    auto prepare_merge(StateSnapshot& parent, StateSnapshot& child) { return snapshots().prepare_merge(parent, child); }
+    auto prepare_split(StateSnapshot& snapshot, Position) { return snapshots().prepare_split(snapshot); }
     void save(const StateSnapshot& snapshot, const std::string& prefix, detail::StoredSnapshot& stored) {
         snapshots().save(snapshot, prefix, stored);
     }

@@ -108,7 +108,48 @@ void check_paging(cellar::PageTo to) {
     caches.compare();
 }
 
-/// The same for states.
+/// Divides and joins snapshots that are paged out to `to`, in place, or paged out to `other`.
+template <class Backend, class Layout>
+void check_parts(cellar::PageTo to, cellar::PageTo other) {
+    PagedCaches<Backend, Layout> caches;
+    for (int i = 0; i < 4; ++i)
+        for (const int s : {0, 1}) caches.feed(s, 2 + i);
+    caches.both([&](auto& cache, auto& snapshots) {
+        snapshots.push_back(cache.snapshot({0}).value());
+        REQUIRE(cache.remove({0}, {0}, cellar::to_end));
+        cache.page_out(snapshots[0], to);
+        snapshots.push_back(cache.split(snapshots[0], {5}).value());
+        snapshots.push_back(cache.split(snapshots[1], {9}).value());
+    });
+    caches.feed(2, 20); // some of them in the cells that the snapshot gave up
+    caches.both([&](auto& cache, auto& snapshots) {
+        REQUIRE(cache.page_in(snapshots[2]));
+        cache.page_out(snapshots[2], other);
+        REQUIRE(cache.restore({0}, snapshots[0]));
+        REQUIRE(cache.restore({0}, snapshots[1]));
+        REQUIRE(cache.merge(snapshots[0], std::move(snapshots[1])));
+        REQUIRE(cache.merge(snapshots[0], std::move(snapshots[2])));
+        REQUIRE(cache.restore({0}, snapshots[0]));
+        REQUIRE(cache.remove({2}, {5}, cellar::to_end));
+    });
+    caches.feed(0, 3);
+    caches.both([&](auto& cache, auto& snapshots) {
+        REQUIRE(cache.merge(snapshots[0], cache.snapshot({0}, {14}).value()));
+        cellar::CellSnapshot head = cache.snapshot({1}, {0}, {4}).value();
+        cellar::CellSnapshot tail = cache.snapshot({1}, {4}, {10}).value();
+        cache.page_out(tail, other);
+        REQUIRE(cache.merge(head, std::move(tail)));
+        REQUIRE(cache.restore({2}, head));
+    });
+    caches.feed(1, 2);
+    caches.both([&](auto& cache, auto& snapshots) {
+        REQUIRE(cache.restore({1}, snapshots[0]));
+        snapshots.clear(); // the rows may still be copied
+    });
+    caches.compare();
+}
+
+/// Pages states out and in.
 template <class Backend>
 void check_state_paging(cellar::PageTo to) {
     using Space = typename Backend::memory_space;

@@ -6,6 +6,7 @@
 #include <cellar/base/kept.hpp>
 #include <cellar/base/page_to.hpp>
 #include <cellar/base/reserved_list.hpp>
+#include <cellar/base/slot_copy.hpp>
 #include <cellar/base/view.hpp>
 #include <cellar/base/zeroed.hpp>
 
@@ -18,6 +19,7 @@
 #include <tuple>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 namespace cellar::detail {
 
@@ -93,6 +95,23 @@ public:
         if (staging) backend.fence(); // before it is destroyed
     }
 
+    /// Copies n rows of each layer of another block, from row `first` on, to those from row `to` on. Enqueues; blocks
+    /// if one block is on the host and the other is not, and the backend cannot reach it there.
+    void copy_rows(Backend& backend, ReservedList<Store>& stores, PagedBlock& from, std::int64_t first, std::int64_t n,
+                   std::int64_t to) {
+        std::vector<SlotRows> reachable;
+        std::int64_t source = 0;
+        std::int64_t target = 0;
+        for (Store& store : stores) {
+            const std::int64_t row = (store.*RowsOf)().row();
+            copy(backend, from, source + first * row, n * row, target + to * row, reachable);
+            source += from.tokens_ * row;
+            target += tokens_ * row;
+        }
+        constexpr SlotCopy once{0, 0};
+        backend.copy_slots(reachable, {&once, 1});
+    }
+
     /// On the host, or in memory of the backend.
     E* data() { return on_backend_ ? on_backend_->data() : on_host_.data(); }
     bool is_on_host() const { return !on_backend_ || !WritesMasks<Backend>; }
@@ -150,6 +169,22 @@ private:
         return cursor;
     }
 
+    // Elements [first, first + count) of another block; what the backend reaches on both sides is added to `reachable`.
+    void copy(Backend& backend, PagedBlock& from, std::int64_t first, std::int64_t count, std::int64_t to,
+              std::vector<SlotRows>& reachable) {
+        const auto size = static_cast<std::size_t>(count);
+        if (from.is_staged() && is_staged()) {
+            std::copy_n(from.data() + first, size, data() + to);
+        } else if (is_staged()) {
+            backend.copy_to_host(*from.on_backend_, first, std::span{data() + to, size});
+        } else if (from.is_staged()) {
+            backend.copy_from_host(std::span<const E>{from.data() + first, size}, *on_backend_, to);
+        } else if (count != 0) {
+            reachable.push_back({reinterpret_cast<const std::byte*>(from.data() + first),
+                                 reinterpret_cast<std::byte*>(data() + to), 0, 0, count * std::int64_t{sizeof(E)}});
+        }
+    }
+
     template <class T>
     static StridedView<T, 3> view(const Rows& rows, T* data, std::int64_t tokens) {
         return contiguous_view(data, tokens, rows.mapping().heads(), rows.mapping().dim());
@@ -180,10 +215,12 @@ public:
     PagedRows(Backend& backend, ReservedList<Store>& stores, std::int64_t tokens, PageTo to)
         : backend_{backend},
           stores_{stores},
+          place_{to},
           blocks_{Keys{backend, stores, tokens, to}, Values{backend, stores, tokens, to}} {}
 
     std::int64_t bytes() const override { return std::get<Keys>(blocks_).bytes() + std::get<Values>(blocks_).bytes(); }
     void finish_work() noexcept override { backend_.fence(); }
+    PageTo place() const { return place_; }
 
     Staging allocate_staging(std::int64_t tokens) const {
         return {std::get<Keys>(blocks_).allocate_staging(backend_, tokens),
@@ -199,6 +236,15 @@ public:
         std::get<Values>(blocks_).write(backend_, stores_, cells, staging.values);
     }
 
+    /// Copies n rows of another one, from row `first` on, to those from row `to` on. Enqueues; blocks if one is on the
+    /// host and the other is not.
+    void copy_rows(PagedRows& from, std::int64_t first, std::int64_t n, std::int64_t to) {
+        auto& [keys, values] = blocks_;
+        auto& [from_keys, from_values] = from.blocks_;
+        keys.copy_rows(backend_, stores_, from_keys, first, n, to);
+        values.copy_rows(backend_, stores_, from_values, first, n, to);
+    }
+
     /// `RowsOf`: &Store::all_keys or &Store::all_values.
     template <auto RowsOf>
     auto& block() {
@@ -208,6 +254,7 @@ public:
 private:
     Backend& backend_;
     ReservedList<Store>& stores_;
+    PageTo place_;
     std::tuple<Keys, Values> blocks_;
 };
 

@@ -92,8 +92,7 @@ public:
         state_.expect_no_pass("page_out");
         KeptCells& kept = kept_of(snapshot, "page_out");
         if (kept.is_paged_out()) return {&kept, PositionRuns{1}, nullptr};
-        PageOut page{&kept, table().prepare_page_out(kept),
-                     UnownedData<Rows>{new Rows{state_.backend, state_.stores, kept.runs.tokens(), to}}};
+        PageOut page{&kept, table().prepare_page_out(kept), make_rows(kept.runs.tokens(), to)};
         std::vector<Cell> cells;
         cells.reserve(static_cast<std::size_t>(kept.runs.tokens()));
         kept.runs.for_each(kept.from, kept.to, [&](Position, Cell cell, std::int32_t n) {
@@ -156,31 +155,73 @@ public:
         return MemoryAccess::make<CellSnapshot>(std::move(load.kept));
     }
 
-    Result<void> merge(CellSnapshot& parent, CellSnapshot&& child) {
+    struct Merge {
+        CellSnapshot* parent;
+        CellSnapshot* child;
+        KeptCells* first;
+        KeptCells* second;
+        bool replaces;                     ///< the child takes the place of the parent
+        std::optional<PageOut> page_out{}; ///< of the child, to where the parent is
+        std::optional<PageIn> page_in{};
+        UnownedData<Rows> rows{}; ///< of both, if the parent is paged out
+    };
+    Result<Merge> prepare_merge(CellSnapshot& parent, CellSnapshot& child) {
+        state_.expect_no_pass("merge");
         KeptCells& first = kept_of(parent, "merge");
         KeptCells& second = kept_of(child, "merge");
         CELLAR_EXPECTS(&first != &second, "merge: the snapshots are one and the same, expected two");
         CELLAR_EXPECTS(second.from == first.to || (second.from == Position{0} && second.to >= first.to),
                        "merge: the child is of positions [", second.from, ", ", second.to,
                        "), expected it to begin at ", first.to, ", where the parent ends");
-        if (second.from == Position{0}) {
-            parent = std::move(child);
-            return {};
+        Merge merge{&parent, &child, &first, &second, second.from == Position{0}};
+        if (merge.replaces) return merge;
+        if (first.is_paged_out()) {
+            prepare_joined_rows(merge);
+        } else if (const Result<void> can = prepare_joined_cells(merge); !can) {
+            return can.error();
         }
-        if (first.is_paged_out() || second.is_paged_out()) return Reason::paged_out;
-        if (state_.book.table().would_repeat_cells(first.runs, second, second.to)) return Reason::cannot_share;
-        table().join(first, second);
-        const CellSnapshot emptied = std::move(child);
-        return {};
+        return merge;
+    }
+    void finish(Merge&& merge) noexcept {
+        if (merge.replaces) {
+            *merge.parent = std::move(*merge.child);
+            return;
+        }
+        if (merge.page_out) finish(*std::move(merge.page_out));
+        if (merge.page_in) finish(*std::move(merge.page_in));
+        table().finish_join(*merge.first, *merge.second);
+        if (merge.rows != nullptr) replace_data(*merge.first, std::move(merge.rows));
+        const CellSnapshot emptied = std::move(*merge.child);
     }
 
-    Result<CellSnapshot> split(CellSnapshot& snapshot, Position at) {
+    struct Split {
+        KeptCells* kept;
+        KeptCellsPointer tail;
+        UnownedData<Rows> rows_of_head{}; ///< null if it is in place
+        UnownedData<Rows> rows_of_tail{};
+    };
+    Result<Split> prepare_split(CellSnapshot& snapshot, Position at) {
+        state_.expect_no_pass("split");
         KeptCells& kept = kept_of(snapshot, "split");
         CELLAR_EXPECTS(kept.from <= at && at <= kept.to, "split: position ", at, ", expected ", kept.from, " to ",
                        kept.to);
         if (kept.is_window) return Reason::cannot_split;
-        if (kept.is_paged_out()) return Reason::paged_out;
-        return MemoryAccess::make<CellSnapshot>(table().split(kept, at));
+        Split split{&kept, table().prepare_split(kept, at)};
+        if (!kept.is_paged_out()) return split;
+        const std::int32_t below = KeptTable::tokens_below(kept, at);
+        split.rows_of_head = make_rows(below, rows_of(kept).place());
+        split.rows_of_tail = make_rows(kept.runs.tokens() - below, rows_of(kept).place());
+        split.rows_of_head->copy_rows(rows_of(kept), 0, below, 0);
+        split.rows_of_tail->copy_rows(rows_of(kept), below, kept.runs.tokens() - below, 0);
+        return split;
+    }
+    CellSnapshot finish(Split&& split) noexcept {
+        table().finish_split(*split.kept, *split.tail);
+        if (split.rows_of_head != nullptr) {
+            replace_data(*split.kept, std::move(split.rows_of_head));
+            split.tail->data.reset(split.rows_of_tail.release());
+        }
+        return MemoryAccess::make<CellSnapshot>(std::move(split.tail));
     }
 
 private:
@@ -191,6 +232,45 @@ private:
     }
 
     static Rows& rows_of(const KeptCells& kept) { return static_cast<Rows&>(*kept.data); }
+
+    UnownedData<Rows> make_rows(std::int64_t tokens, PageTo to) {
+        return UnownedData<Rows>{new Rows{state_.backend, state_.stores, tokens, to}};
+    }
+
+    // The work that copies from the old data is done when it returns.
+    static void replace_data(KeptCells& kept, UnownedData<Rows> rows) noexcept {
+        rows->finish_work();
+        kept.data.reset(rows.release());
+    }
+
+    // The parent is paged out: the rows of the child follow its own, in a larger block.
+    void prepare_joined_rows(Merge& merge) {
+        KeptCells& first = *merge.first;
+        KeptCells& second = *merge.second;
+        Rows& own = rows_of(first);
+        table().prepare_join(first, second.runs.runs());
+        if (!second.is_paged_out()) merge.page_out.emplace(prepare_page_out(*merge.child, own.place()));
+        Rows& others = merge.page_out ? *merge.page_out->rows : rows_of(second);
+        merge.rows = make_rows(std::int64_t{first.runs.tokens()} + second.runs.tokens(), own.place());
+        merge.rows->copy_rows(own, 0, first.runs.tokens(), 0);
+        merge.rows->copy_rows(others, 0, second.runs.tokens(), first.runs.tokens());
+    }
+
+    // The parent is in place: a child that is paged out is paged in.
+    Result<void> prepare_joined_cells(Merge& merge) {
+        const KeptCells& second = *merge.second;
+        if (!second.is_paged_out()) {
+            if (state_.book.table().would_repeat_cells(merge.first->runs, second, second.to))
+                return Reason::cannot_share;
+            table().prepare_join(*merge.first, second.runs.runs());
+            return {};
+        }
+        auto page = prepare_page_in(*merge.child);
+        if (!page) return page.error();
+        table().prepare_join(*merge.first, table().pieces_of(second, second.runs.tokens()));
+        merge.page_in.emplace(*std::move(page));
+        return {};
+    }
 
     // What the second phase needs to write n rows to cells.
     typename Rows::Staging prepare_write(const KeptCells& kept, std::int64_t n) {

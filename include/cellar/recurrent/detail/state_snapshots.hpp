@@ -49,6 +49,10 @@ public:
         KeptSlot* kept;
         typename Paged::Transfer transfer{};
     };
+    struct Merge {
+        StateSnapshot* parent;
+        StateSnapshot* child;
+    };
 
     Result<Keep> prepare_snapshot(Sequence s, Position from, Position to) {
         state_.expect_no_pass("snapshot");
@@ -110,6 +114,24 @@ public:
         kept.data->finish_work();
         kept.data = nullptr;
     }
+
+    Result<Merge> prepare_merge(StateSnapshot& parent, StateSnapshot& child) {
+        state_.expect_no_pass("merge");
+        const auto& first = MemoryAccess::kept_in(parent, table(), "merge");
+        const auto& second = MemoryAccess::kept_in(child, table(), "merge");
+        CELLAR_EXPECTS(&first != &second, "merge: the snapshots are one and the same, expected two");
+        CELLAR_EXPECTS(second.to >= first.to, "merge: the child ends at position ", second.to, ", expected at least ",
+                       first.to, ", where the parent ends");
+        return Merge{&parent, &child};
+    }
+    void finish(Merge&& merge) noexcept { *merge.parent = std::move(*merge.child); }
+
+    Result<StateSnapshot> prepare_split(const StateSnapshot& snapshot) {
+        state_.expect_no_pass("split");
+        static_cast<void>(MemoryAccess::kept_in(snapshot, table(), "split"));
+        return Reason::cannot_split;
+    }
+    StateSnapshot finish(StateSnapshot&& rest) noexcept { return std::move(rest); } // never called: see prepare_split
 
     // In place, or paged out to memory that the host cannot reach, it is copied to the host first.
     void save(const StateSnapshot& snapshot, const std::string& prefix, StoredSnapshot& stored) {

@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+// Snapshots of a hybrid are joined and divided in all members, or in none.
+#include "../violations.hpp"
+#include "failing_allocations.hpp"
+#include "toy.hpp"
+
+#include <doctest/doctest.h>
+
+#include <optional>
+#include <regex>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+using namespace cellar;
+using namespace toy;
+
+namespace {
+
+constexpr std::int32_t full_cells = 60;
+
+Sliding sliding() {
+    return Sliding{{4, 1, 1}, {.sequences = 3, .capacity = 100, .batch = 8}, SlidingWindow<4>{{.retention = 8}}};
+}
+Full full() {
+    return Full{{2, 1, 1}, {.sequences = 3, .cells = full_cells, .batch = 8}};
+}
+toy::Memory chat_memory() {
+    return toy::Memory{layers, sliding(), full(),
+                       Recurrent{{1, {{1}}}, {.sequences = 3, .batch = 8, .rollback = 2, .snapshots = 4}}};
+}
+
+/// All of whose members can be divided.
+using Attention = Hybrid<Repeat<Times<2, Sliding>, Full>, Sliding, Full>;
+Attention attention() {
+    return Attention{6, sliding(), full()};
+}
+
+template <class M>
+void feed_all(M& m, int s, int first, int count) {
+    for (int p = first; p < first + count; p += 4)
+        REQUIRE(feed(m, text(s, p, std::min(4, first + count - p)), m.layers()));
+}
+
+/// What a sequence remembers, wherever it lies.
+template <class M>
+std::string remembered(M& m, int s) {
+    std::string all = contents(m.template member<Sliding>(), s) + " |" + contents(m.template member<Full>(), s);
+    if constexpr (std::is_same_v<M, toy::Memory>) {
+        const Recurrent& recurrent = m.template member<Recurrent>();
+        all += " | " + std::to_string(m.next({s}).value) + ':'
+               + std::to_string(recurrent.view<Hash>(0, recurrent.state({s}))(0));
+    }
+    return std::regex_replace(all, std::regex{"@[0-9]+"}, "");
+}
+
+/// All that can be observed of a memory and of these snapshots.
+template <class M, class... Snapshots>
+std::string observed(M& m, const Snapshots&... snapshots) {
+    std::string all;
+    const auto add = [&](const auto& member) {
+        all += member.is_paged_out() ? " out" : " in";
+        all += '[' + std::to_string(member.from().value) + ", " + std::to_string(member.to().value) + ')'
+               + std::to_string(member.bytes());
+    };
+    const auto add_all = [&](const auto& snapshot) {
+        add(snapshot.template of<0>());
+        add(snapshot.template of<1>());
+        if constexpr (std::is_same_v<M, toy::Memory>) add(snapshot.template of<2>());
+    };
+    (add_all(snapshots), ...);
+    all += member_portrait(m.template member<Sliding>()) + member_portrait(m.template member<Full>());
+    if constexpr (std::is_same_v<M, toy::Memory>) all += member_portrait(m.template member<Recurrent>());
+    return all;
+}
+
+} // namespace
+
+TEST_CASE("two turns of a chat are joined: what forgets nothing grows, a window and a state are the later ones") {
+    toy::Memory m = chat_memory();
+    feed_all(m, 0, 0, 8);
+    auto chat = m.snapshot({0}).value();
+    feed_all(m, 0, 8, 7);
+    auto turn = m.snapshot({0}, {8}).value();
+    const std::string expected = remembered(m, 0);
+    REQUIRE(m.remove({0}, {0}, to_end));
+    REQUIRE(m.merge(chat, std::move(turn)));
+    CHECK(chat.from() == Position{0});
+    CHECK(chat.to() == Position{15});
+    CHECK(chat.of<Full>().tokens() == 15);
+    CHECK(chat.of<Sliding>().tokens() == 8);
+    CHECK(m.member<Full>().statistics().snapshots == 1);
+    CHECK(m.member<Sliding>().statistics().snapshots == 1);
+    CHECK(m.member<Recurrent>().statistics().snapshots == 1);
+    REQUIRE(m.restore({1}, chat));
+    CHECK(remembered(m, 1) == expected);
+    feed_all(m, 1, 15, 2);
+}
+
+TEST_CASE("snapshots of a hybrid are joined wherever they are") {
+    for (const bool parent_out : {false, true}) {
+        for (const bool child_out : {false, true}) {
+            toy::Memory m = chat_memory();
+            feed_all(m, 0, 0, 10);
+            auto chat = m.snapshot({0}).value();
+            feed_all(m, 0, 10, 3);
+            auto turn = m.snapshot({0}, {10}).value();
+            const std::string expected = remembered(m, 0);
+            if (parent_out) m.page_out(chat);
+            if (child_out) m.page_out(turn);
+            REQUIRE(m.remove({0}, {0}, to_end));
+            REQUIRE(m.merge(chat, std::move(turn)));
+            CHECK(chat.of<Full>().is_paged_out() == parent_out);
+            CHECK(chat.of<Sliding>().is_paged_out() == child_out); // the later one
+            CHECK(chat.of<Recurrent>().is_paged_out() == child_out);
+            REQUIRE(m.restore({1}, chat));
+            CHECK(remembered(m, 1) == expected);
+            REQUIRE(m.page_in(chat));
+            CHECK(chat.bytes() == 0);
+            REQUIRE(m.restore({2}, chat));
+            CHECK(remembered(m, 2) == expected);
+        }
+    }
+}
+
+TEST_CASE("a merge that one member refuses is refused by all, and the refusal names the member") {
+    toy::Memory m = chat_memory();
+    feed_all(m, 0, 0, 10);
+    auto chat = m.snapshot({0}).value();
+    feed_all(m, 0, 10, 3);
+    auto turn = m.snapshot({0}, {10}).value();
+    m.page_out(turn);
+    auto pad = m.member<Full>().snapshot({0}).value();
+    for (int p = 13; m.member<Full>().statistics().free > 2; ++p) feed_all(m, 0, p, 1);
+    const std::string before = observed(m, chat, turn);
+    CHECK(m.merge(chat, std::move(turn)).error() == Refusal{Reason::full, 1});
+    CHECK(observed(m, chat, turn) == before);
+}
+
+TEST_CASE("a hybrid that forgets nothing yet is divided in all members, in place or paged out") {
+    for (const bool paged_out : {false, true}) {
+        Attention m = attention();
+        feed_all(m, 0, 0, 8);
+        auto head = m.snapshot({0}).value();
+        if (paged_out) m.page_out(head);
+        const std::string expected = remembered(m, 0);
+        REQUIRE(m.remove({0}, {0}, to_end));
+        auto tail = m.split(head, {5}).value();
+        CHECK(head.to() == Position{5});
+        CHECK(tail.from() == Position{5});
+        CHECK(tail.to() == Position{8});
+        CHECK(tail.of<Full>().tokens() == 3);
+        CHECK(tail.of<Sliding>().tokens() == 3);
+        CHECK((head.bytes() > 0) == paged_out);
+        CHECK(5 * tail.bytes() == 3 * head.bytes());
+        REQUIRE(m.restore({1}, head));
+        REQUIRE(m.restore({1}, tail));
+        CHECK(remembered(m, 1) == expected);
+        REQUIRE(m.merge(head, std::move(tail)));
+        REQUIRE(m.restore({2}, head));
+        CHECK(remembered(m, 2) == expected);
+    }
+}
+
+TEST_CASE("a division that one member refuses is refused by all, and the refusal names the member") {
+    toy::Memory m = chat_memory();
+    feed_all(m, 0, 0, 8);
+    auto snapshot = m.snapshot({0}).value();
+    std::string before = observed(m, snapshot);
+    CHECK(m.split(snapshot, {5}).error() == Refusal{Reason::cannot_split, 2}); // the state
+    CHECK(observed(m, snapshot) == before);
+    m.page_out(snapshot);
+    before = observed(m, snapshot);
+    CHECK(m.split(snapshot, {5}).error() == Refusal{Reason::cannot_split, 2});
+    CHECK(observed(m, snapshot) == before);
+    feed_all(m, 0, 8, 4);
+    auto later = m.snapshot({0}).value();
+    before = observed(m, later);
+    CHECK(m.split(later, {11}).error() == Refusal{Reason::cannot_split, 0}); // the window, which has moved on
+    CHECK(observed(m, later) == before);
+}
+
+TEST_CASE("mistakes with parts of a hybrid's snapshots are violations, and change nothing") {
+    toy::Memory m = chat_memory();
+    feed_all(m, 0, 0, 8);
+    auto chat = m.snapshot({0}).value();
+    feed_all(m, 0, 8, 4);
+    auto apart = m.snapshot({0}, {10}).value(); // its window and its state would take the place of the chat's
+    const std::string before = observed(m, chat, apart);
+    CHECK(violation_of([&] { (void)m.merge(chat, std::move(apart)); })
+          == "merge: the child is of positions [10, 12), expected it to begin at 8, where the parent ends");
+    CHECK(violation_of([&] { (void)m.merge(chat, std::move(chat)); })
+          == "merge: the snapshots are one and the same, expected two");
+    CHECK(violation_of([&] { (void)m.split(apart, {9}); }) == "split: position 9, expected 10 to 12");
+    CHECK(violation_of([&] { (void)m.split(chat, {9}); }) == "split: position 9, expected 0 to 8");
+    CHECK(observed(m, chat, apart) == before);
+}
+
+TEST_CASE("a failed allocation while snapshots of a hybrid are joined changes nothing") {
+    for (const bool parent_out : {false, true}) {
+        for (const bool child_out : {false, true}) {
+            toy::Memory m = chat_memory();
+            feed_all(m, 0, 0, 10);
+            auto chat = m.snapshot({0}).value();
+            feed_all(m, 0, 10, 3);
+            auto turn = m.snapshot({0}, {10}).value();
+            if (parent_out) m.page_out(chat);
+            if (child_out) m.page_out(turn);
+            REQUIRE(m.remove({0}, {0}, to_end));
+            const std::string before = observed(m, chat, turn);
+            const int failures = failures_of([&] { (void)m.merge(chat, std::move(turn)).has_value(); },
+                                             [&] { CHECK(observed(m, chat, turn) == before); });
+            CHECK((failures > 0) == (parent_out || child_out)); // in place, there is room for the few runs
+            CHECK(chat.to() == Position{13});
+            CHECK(m.restore({1}, chat));
+        }
+    }
+}
+
+TEST_CASE("a failed allocation while a snapshot of a hybrid is divided changes nothing") {
+    for (const bool paged_out : {false, true}) {
+        Attention m = attention();
+        feed_all(m, 0, 0, 8);
+        auto head = m.snapshot({0}).value();
+        if (paged_out) m.page_out(head);
+        const std::string before = observed(m, head);
+        std::optional<SnapshotOf<Attention>> tail;
+        const int failures =
+            failures_of([&] { tail.emplace(*m.split(head, {5})); }, [&] { CHECK(observed(m, head) == before); });
+        CHECK(failures >= (paged_out ? 16 : 4));
+        CHECK(tail->from() == Position{5});
+        CHECK(head.to() == Position{5});
+    }
+}
+
+namespace {
+
+/// A cache whose snapshots are neither joined nor divided.
+struct Undivided : Full {
+    using Full::Full;
+
+private:
+    friend struct cellar::MemoryAccess;
+    void prepare_merge() {}
+    void prepare_split() {}
+};
+static_assert(KeepsSnapshots<Undivided>);
+
+template <class M>
+concept has_parts = requires(M& m, SnapshotOf<M>& snapshot) {
+    m.merge(snapshot, std::move(snapshot));
+    m.split(snapshot, Position{});
+};
+using WithUndivided = Hybrid<LayerList<Times<2, Undivided>>, Undivided>;
+static_assert(has_parts<Attention> && has_parts<toy::Memory> && !has_parts<WithUndivided>);
+
+} // namespace
+
+TEST_CASE("a memory whose snapshots are not divided is a member like others, without these operations") {
+    WithUndivided m{2, Undivided{{2, 1, 1}, {.sequences = 2, .capacity = 10, .batch = 8}}};
+    feed_all(m, 0, 0, 4);
+    auto snapshot = m.snapshot({0}).value();
+    m.page_out(snapshot);
+    REQUIRE(m.restore({1}, snapshot));
+    CHECK(m.member<Undivided>().tokens({1}) == 4);
+}
