@@ -466,8 +466,7 @@ private:
             return std::nullopt;
         }
         Entry* const lower = below(tokens, n, salt);
-        const bool divides =
-            kind_.divides && lower != nullptr && can_restore(*lower, n) && !lower->whole && !lower->paged;
+        const bool divides = kind_.divides && lower != nullptr && can_restore(*lower, n) && !lower->whole;
         return n == end ? cut(s, tokens, salt, upper, divides ? lower : nullptr)
                         : fork(s, tokens, n, salt, upper, divides ? lower : nullptr);
     }
@@ -476,7 +475,7 @@ private:
     std::optional<Reason> cut(int s, const List& tokens, std::uint64_t salt, Entry* upper, Entry* lower) {
         Entry entry;
         if (lower != nullptr) {
-            divide(*lower, static_cast<int>(tokens.size()));
+            divide(s, *lower, static_cast<int>(tokens.size()), upper);
             return std::nullopt;
         }
         if (const auto refused = snapshot(s, end_of(upper), tokens, salt, 0, entry)) return refused;
@@ -489,7 +488,7 @@ private:
         Entry head;
         if (const auto refused = snapshot(s, n, tokens, salt, 0, leaf)) return refused;
         if (lower != nullptr) {
-            divide(*lower, n);
+            divide(s, *lower, n, upper);
         } else if (!snapshot(s, end_of(upper), first(n, tokens), salt, 1, head)) {
             keep(std::move(head));
         } else if (leaf.begin() == n) {
@@ -499,10 +498,13 @@ private:
         return std::nullopt;
     }
 
-    void divide(Entry& lower, int n) {
+    // What s remembers of the first part is better than what is paged out.
+    void divide(int s, Entry& lower, int n, Entry* upper) {
         Entry head = lower;
         head.tokens = first(n, lower.tokens);
         head.pins = 0;
+        Entry own;
+        if (lower.paged && !snapshot(s, end_of(upper), head.tokens, lower.salt, 0, own)) head = own;
         for (const Member m : {window, full}) {
             std::erase_if(head.holds.cells[m], [&](const auto& at) { return at.first >= n; });
             std::erase_if(lower.holds.cells[m], [&](const auto& at) { return at.first < n; });

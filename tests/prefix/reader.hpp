@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 // Prefix trees of memories whose tokens are numbers: see ../hybrid/toy.hpp.
@@ -71,9 +72,10 @@ std::string lacks(M& memory, int s, const List& list) {
     if (memory.next({s}) != Position{end}) return "ends at " + std::to_string(memory.next({s}).value);
     if (!memory.can_resume({s}, {end})) return "cannot resume";
     if constexpr (requires { memory.template member<toy::Full>(); }) {
-        return lacks(memory.template member<toy::Full>(), s, list)
-               + lacks(memory.template member<toy::Sliding>(), s, list)
-               + lacks(memory.template member<toy::Recurrent>(), s, list);
+        std::string wrong = lacks(memory.template member<toy::Full>(), s, list)
+                            + lacks(memory.template member<toy::Sliding>(), s, list);
+        if constexpr (std::is_same_v<M, toy::Memory>) wrong += lacks(memory.template member<toy::Recurrent>(), s, list);
+        return wrong;
     } else if constexpr (requires { memory.kept({s}); }) {
         if (end == 0) return "";
         const auto value = static_cast<int>(memory.template view<toy::Hash>(0, memory.state({s}))(0));
@@ -118,6 +120,11 @@ inline toy::Sliding sliding(std::int32_t cells = 100, std::int32_t retention = 6
 }
 inline toy::Recurrent recurrent(std::int32_t snapshots, std::int32_t rollback = 0) {
     return toy::Recurrent{{1, {{1}}}, {.sequences = 4, .batch = 8, .rollback = rollback, .snapshots = snapshots}};
+}
+/// A hybrid whose snapshots can be divided while they have forgotten nothing.
+using Attention = cellar::Hybrid<cellar::Repeat<cellar::Times<2, toy::Sliding>, toy::Full>, toy::Sliding, toy::Full>;
+inline Attention attention(std::int32_t window_cells, std::int32_t retention, std::int32_t cells) {
+    return Attention{6, sliding(window_cells, retention), full(cells)};
 }
 inline toy::Memory hybrid(std::int32_t snapshots, std::int32_t cells = 100, std::int32_t rollback = 0) {
     return toy::Memory{toy::layers, sliding(), full(cells), recurrent(snapshots, rollback)};

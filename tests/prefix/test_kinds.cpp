@@ -134,6 +134,33 @@ TEST_CASE("the snapshots of a chat follow one another, and each owns only what i
     CHECK(lacks(memory, 3, chat) == "");
 }
 
+TEST_CASE("a hybrid that has forgotten nothing is attached anywhere, and divided") {
+    Attention memory = attention(100, 30, 60);
+    PrefixTree tree{memory};
+    serve(tree, 0, question);
+    CHECK(serve(tree, 1, other_question) == PrefixMatch{20, 20});
+    CHECK(tree.statistics().snapshots == 3);
+    CHECK(memory.member<toy::Full>().statistics().free == 60 - 25 - 7);
+    CHECK(memory.member<toy::Sliding>().statistics().free == 100 - 25 - 7);
+    CHECK(serve(tree, 2, first(10, prompt)) == PrefixMatch{10, 10});
+    for (int s = 0; s < 3; ++s) leave(tree, s);
+    CHECK(tree.attach({0}, question) == PrefixMatch{25, 25});
+    CHECK(lacks(memory, 0, question) == "");
+    CHECK(tree.attach({1}, other_question) == PrefixMatch{27, 27});
+    CHECK(lacks(memory, 1, other_question) == "");
+}
+
+TEST_CASE("a hybrid with a window that has moved on is not divided") {
+    Attention memory = attention(100, 6, 60);
+    PrefixTree tree{memory};
+    serve(tree, 0, question);
+    CHECK(serve(tree, 1, other_question) == PrefixMatch{0, 20}); // the window lacks what it needs there
+    CHECK(tree.statistics().snapshots == 2);
+    for (int s = 0; s < 2; ++s) leave(tree, s);
+    CHECK(tree.attach({0}, question) == PrefixMatch{25, 25});
+    CHECK(lacks(memory, 0, question) == "");
+}
+
 TEST_CASE("a hybrid that cannot be divided keeps both branches whole") {
     toy::Memory memory = hybrid(10);
     PrefixTree tree{memory};

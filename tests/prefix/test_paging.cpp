@@ -174,14 +174,70 @@ TEST_CASE("a part of a prefix on the host is copied to the sequence alone") {
     check_attached(tree, 1, first(4, topic(0)), 4);
     CHECK(tree.statistics().page_ins == 0);
     CHECK(memory.statistics().shared == 0);
-    // It goes on elsewhere. What it has is kept, too, because what is paged out cannot be divided.
+    // It goes on elsewhere. The first part is in place now, and the host has the rest.
     const List other = first(4, topic(0)) + numbers(70, 3);
     REQUIRE(compute(tree, 1, other));
     REQUIRE(tree.insert({1}, other));
     CHECK(audit(tree) == "");
+    CHECK(tree.statistics().paged_out == 2); // the other list as well
+    CHECK(tree.statistics().paged_bytes == topic_bytes * 36 / 10);
+    CHECK(tree.statistics().page_ins == 0);
     leave(tree, 1);
     check_attached(tree, 2, other, 7);
     check_attached(tree, 3, topic(0), 10);
+}
+
+TEST_CASE("a list that ends within a prefix on the host divides it, and has its own part in place") {
+    toy::Full memory = full(30);
+    PrefixTree tree{memory, {.host_bytes = 1000}};
+    serve_all(tree, {topic(0), numbers(5000, 30)});
+    CHECK(serve(tree, 1, first(4, topic(0))).length == 4);
+    CHECK(tree.statistics().snapshots == 3);
+    CHECK(tree.statistics().paged_out == 2); // the other list as well
+    CHECK(tree.statistics().paged_bytes == topic_bytes * 36 / 10);
+    CHECK(memory.statistics().shared == 4);
+    leave(tree, 1);
+    check_attached(tree, 2, topic(0), 10);
+}
+
+TEST_CASE("a prefix on the host is divided there if the sequence has forgotten its first part") {
+    toy::Sliding memory = sliding(16, 8);
+    PrefixTree tree{memory, {.host_bytes = 10'000}};
+    serve_all(tree, {numbers(0, 8), numbers(5000, 13)});
+    REQUIRE(tree.statistics().paged_out == 1);
+    const std::int64_t bytes = tree.statistics().paged_bytes;
+    CHECK(tree.attach({1}, numbers(0, 3)).length == 3);
+    REQUIRE(compute(tree, 1, numbers(0, 3) + numbers(70, 13)));
+    REQUIRE(tree.insert({1}, numbers(0, 3) + numbers(70, 13)));
+    CHECK(audit(tree) == "");
+    CHECK(tree.statistics().paged_out >= 2);
+    CHECK(tree.statistics().paged_bytes >= bytes);
+    leave(tree, 1);
+    check_attached(tree, 2, numbers(0, 3), 3);
+    leave(tree, 2);
+    check_attached(tree, 2, numbers(0, 8), 8);
+    leave(tree, 2);
+    check_attached(tree, 2, numbers(0, 3) + numbers(70, 13), 16);
+}
+
+TEST_CASE("without memory to divide a prefix on the host, it stays whole") {
+    toy::Full memory = full(30);
+    PrefixTree tree{memory, {.host_bytes = 1000}};
+    serve_all(tree, {topic(0), numbers(5000, 30)});
+    const List other = first(4, topic(0)) + numbers(70, 3);
+    REQUIRE(tree.attach({1}, other).length == 4);
+    REQUIRE(compute(tree, 1, other));
+    const PrefixStatistics before = tree.statistics();
+    const int failures = failures_of([&] { (void)tree.insert({1}, other).has_value(); },
+                                     [&] {
+                                         CHECK(audit(tree) == "");
+                                         CHECK(tree.statistics().nodes == before.nodes);
+                                         CHECK(tree.statistics().paged_bytes == before.paged_bytes);
+                                     });
+    CHECK(failures > 10);
+    CHECK(tree.statistics().nodes == before.nodes + 2);
+    CHECK(tree.statistics().paged_bytes < before.paged_bytes);
+    CHECK(audit(tree) == "");
 }
 
 TEST_CASE("a sequence that has computed a prefix again brings it back without a copy") {

@@ -184,8 +184,9 @@ public:
     /// with `cannot_share` if a token has one position in `parent` and another in `child`; see `restore`.
     ///
     /// If one of them is paged out, `parent` stays where it is. In place, it gets cells for the rows of `child`, and
-    /// `merge` refuses with `full` if there are too few. Paged out, it gets larger memory in the same place for the rows
-    /// of both, while they still have their own. Blocks. A `child` that takes the place of `parent` stays where it is.
+    /// `merge` refuses with `full` if there are too few. Paged out, it gets larger memory, in the same place, for the
+    /// rows of both, while they still have their own. Blocks. A `child` that takes the place of `parent` stays where it
+    /// is.
     Result<void> merge(CellSnapshot& parent, CellSnapshot&& child,
                        const std::source_location& where = std::source_location::current()) {
         const detail::Caller caller{where};

@@ -282,19 +282,21 @@ private:
     void move(Node& node, bool is_paged_out) noexcept {
         remove_bytes(node);
         if (node.base != nullptr) EvictionQueue::release_for(node, *node.base);
-        EvictionQueue::move(node, is_paged_out, is_paged_out ? nodes_.paged_out() : nodes_.in_place());
+        place(node, is_paged_out);
         if (node.base != nullptr) EvictionQueue::hold_for(node, *node.base);
         add_bytes(node);
+    }
+    void place(Node& node, bool is_paged_out) noexcept {
+        paged_out_ += (is_paged_out ? 1 : 0) - (node.is_paged_out ? 1 : 0);
+        EvictionQueue::move(node, is_paged_out, is_paged_out ? nodes_.paged_out() : nodes_.in_place());
     }
 
     void add_bytes(Node& node) noexcept {
         node.bytes = MemoryAccess::occupied_bytes(memory_, *node.snapshot);
         (node.is_paged_out ? bytes_.paged_out : bytes_.in_place) += node.bytes;
-        if (node.is_paged_out) ++paged_out_;
     }
     void remove_bytes(Node& node) noexcept {
         (node.is_paged_out ? bytes_.paged_out : bytes_.in_place) -= std::exchange(node.bytes, 0);
-        if (node.is_paged_out) --paged_out_;
     }
 
     void give_up(Node& node) noexcept {
@@ -302,7 +304,7 @@ private:
         remove_bytes(node);
         if (node.base != nullptr) EvictionQueue::release_for(node, *std::exchange(node.base, nullptr));
         EvictionQueue::hold(node);
-        EvictionQueue::move(node, false, nodes_.in_place());
+        place(node, false);
         node.snapshot.reset();
         --snapshots_;
         nodes_.prune(node);
@@ -323,7 +325,7 @@ private:
         return {kept == nullptr ? 0 : kept->end};
     }
 
-    // After a node got a snapshot in place: it needs that of the node above it that ends where its own begins.
+    // After a node got a snapshot: it needs that of the node above it that ends where its own begins.
     void settle(Node& node) noexcept {
         remove_bytes(node);
         add_bytes(node);
@@ -332,8 +334,8 @@ private:
         Node* base = from == 0 ? nullptr : node.parent;
         while (base != nullptr && base->end != from) base = base->parent;
         node.base = base;
-        if (base != nullptr) EvictionQueue::hold(*base);
-        if (before != nullptr) EvictionQueue::release(*before);
+        if (base != nullptr) EvictionQueue::hold_for(node, *base);
+        if (before != nullptr) EvictionQueue::release_for(node, *before);
     }
 
     void keep(Node& node, Snapshot&& snapshot) noexcept {
@@ -386,45 +388,30 @@ private:
         return {};
     }
 
-    // The tokens end within the edge of a node. If the memory divides the node's snapshot, that of s is not needed.
+    // The tokens end within the edge of a node.
     Result<void> cut(const Walk& walk, Sequence s) {
         nodes_.reserve(1);
         auto upper = first_part(walk);
-        std::optional<Snapshot> tail;
-        std::optional<Snapshot> head;
-        if (!split(walk, tail)) {
-            auto snapshot = take(s, begin_below(walk.last), end_of(walk));
-            if (!snapshot) return snapshot.error();
-            head.emplace(*std::move(snapshot));
-        }
-        divide(*walk.below, std::move(upper), std::move(head), std::move(tail));
+        Parts parts = parts_of(walk, s);
+        if (!parts.head && !parts.tail) return parts.refusal;
+        divide(*walk.below, std::move(upper), std::move(parts));
         return {};
     }
 
-    // The tokens leave the edge of a node. Where its snapshot cannot be divided, that of s up to there takes its place,
-    // if s still remembers what it takes.
+    // The tokens leave the edge of a node. If no snapshot ends there, that of s needs to begin further up.
     Result<void> fork(const Walk& walk, Sequence s, Tokens tokens) {
         nodes_.reserve(2);
         auto upper = first_part(walk);
         auto leaf = nodes_.make(tokens.subspan(walk.verified));
         auto kept = take(s, end_of(walk), end_of(tokens));
         if (!kept) return kept.error();
-        std::optional<Snapshot> tail;
-        std::optional<Snapshot> head;
-        if (!split(walk, tail)) {
-            const Position begin = begin_below(walk.last);
-            if (auto first = take(s, begin, end_of(walk))) {
-                head.emplace(*std::move(first));
-            } else if (kept->from() == end_of(walk)) {
-                { const Snapshot given_up = *std::move(kept); } // its slot, before another one is taken
-                auto whole = take(s, begin, end_of(tokens));
-                if (!whole) return whole.error();
-                Node& parent = divide(*walk.below, std::move(upper), std::nullopt, std::nullopt);
-                keep(nodes_.add(std::move(leaf), parent), *std::move(whole));
-                return {};
-            }
+        Parts parts = parts_of(walk, s);
+        if (!parts.head && !parts.tail && kept->from() == end_of(walk)) {
+            { const Snapshot given_up = *std::move(kept); } // its slot, before another one is taken
+            kept = take(s, begin_below(walk.last), end_of(tokens));
+            if (!kept) return kept.error();
         }
-        Node& parent = divide(*walk.below, std::move(upper), std::move(head), std::move(tail));
+        Node& parent = divide(*walk.below, std::move(upper), std::move(parts));
         keep(nodes_.add(std::move(leaf), parent), *std::move(kept));
         return {};
     }
@@ -435,6 +422,29 @@ private:
     std::unique_ptr<Node> first_part(const Walk& walk) {
         const auto count = walk.verified - static_cast<std::size_t>(walk.below->begin());
         return nodes_.make(Tokens{walk.below->tokens}.first(count));
+    }
+
+    /// What the two parts of a divided edge get.
+    struct Parts {
+        std::optional<Snapshot> head; ///< null if it is what `tail` leaves in the snapshot of the node
+        std::optional<Snapshot> tail; ///< null if the snapshot of the node stays whole
+        Refusal refusal{};            ///< if there is no head
+    };
+
+    // Divides the snapshot of the node at the end of the walk, if the memory does. What s remembers of the first part
+    // is needed where the memory does not, and better than what is paged out.
+    Parts parts_of(const Walk& walk, Sequence s) {
+        Parts parts;
+        const bool is_paged_out = walk.below->is_paged_out;
+        if (!is_paged_out && split(walk, parts.tail)) return parts;
+        auto head = take(s, begin_below(walk.last), end_of(walk));
+        if (head) {
+            parts.head.emplace(*std::move(head));
+        } else {
+            parts.refusal = head.error();
+        }
+        if (is_paged_out) split(walk, parts.tail);
+        return parts;
     }
 
     // The snapshot of the node keeps what lies before the end of the walk, if it is of use there; `tail` gets the rest.
@@ -448,15 +458,17 @@ private:
         return tail.has_value();
     }
 
-    Node& divide(Node& lower, std::unique_ptr<Node> first_part, std::optional<Snapshot> head,
-                 std::optional<Snapshot> tail) noexcept {
+    Node& divide(Node& lower, std::unique_ptr<Node> first_part, Parts parts) noexcept {
         Node& upper = nodes_.divide(lower, std::move(first_part));
-        const bool is_split = tail.has_value();
+        const bool is_split = parts.tail.has_value();
         if (is_split) {
-            head.emplace(*std::move(lower.snapshot));
-            lower.snapshot.emplace(*std::move(tail));
+            if (!parts.head) {
+                parts.head.emplace(*std::move(lower.snapshot));
+                place(upper, lower.is_paged_out);
+            }
+            lower.snapshot.emplace(*std::move(parts.tail));
         }
-        if (head) keep(upper, *std::move(head));
+        if (parts.head) keep(upper, *std::move(parts.head));
         if (is_split) settle(lower);
         return upper;
     }
