@@ -8,8 +8,10 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <random>
+#include <utility>
 #include <vector>
 
 using namespace cellar;
@@ -71,6 +73,7 @@ TEST_CASE("a book that planned no memory agrees with one that planned all of it"
             operation(complete);
             operation(growing);
         };
+        std::vector<std::pair<Sequence, Position>> scheduled; // some have ended
         for (int step = 0; step < 400; ++step) {
             const int choice = random(0, 9);
             const Sequence s{random(0, sequences - 1)};
@@ -79,7 +82,7 @@ TEST_CASE("a book that planned no memory agrees with one that planned all of it"
                 const int length = random(0, complete.next(s).value);
                 both([&](Book& b) {
                     b.table().prepare_copy_prefix(s, to, length);
-                    b.table().finish_copy_prefix(s, to, length);
+                    b.finish_copy_prefix(s, to, length);
                 });
             } else if (choice == 1) {
                 const int begin = random(0, complete.next(s).value);
@@ -87,11 +90,25 @@ TEST_CASE("a book that planned no memory agrees with one that planned all of it"
                 both([&](Book& b) {
                     Removal removal = b.table().prepare_remove(s, {begin}, {end}, MovedKeys::rotated, begin - end);
                     if (!removal.closes_gap()) {
-                        b.table().finish_remove(removal);
+                        b.finish_remove(removal);
                     } else if (b.table().prepare_gap(removal)) {
-                        b.table().finish_gap(removal);
+                        b.finish_gap(removal);
                     }
                 });
+            } else if (choice == 3 && random(0, 1) == 0) {
+                const Position p = complete.next(s) + random(1, 60);
+                both([&](Book& b) {
+                    b.prepare_schedule(s, p);
+                    b.finish_schedule(s, p);
+                });
+                scheduled.emplace_back(s, p);
+            } else if (choice == 3 && scheduled.size() > 4) {
+                const std::size_t chosen = static_cast<std::size_t>(random(0, 3));
+                both([&](Book& b) {
+                    b.prepare_unschedule(scheduled[chosen].first, scheduled[chosen].second);
+                    b.finish_unschedule(scheduled[chosen].first, scheduled[chosen].second);
+                });
+                scheduled.erase(scheduled.begin() + static_cast<std::ptrdiff_t>(chosen));
             } else if (choice == 2 && random(0, 5) == 0) {
                 both([&](Book& b) {
                     const Defragmentation moves = b.table().prepare_defragment();

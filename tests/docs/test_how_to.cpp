@@ -136,6 +136,18 @@ TEST_CASE("snapshots") {
     CHECK(bytes == 12 * 2 * 2 * 4 * 4);
 }
 
+TEST_CASE("snapshots where passes do not end") {
+    using Small = cellar::Cache<cellar::StandardV<float>, cellar::SlidingWindow<8>>;
+    Small cache{{1, 2, 4}, {.sequences = 2, .capacity = 1000, .batch = 64}};
+    // [schedule]
+    CHECK(cache.schedule({0}, {20})); // of sequence 0, before its tokens are computed
+    CHECK(feed(cache, Tokens{{0}, {0}, 50}));
+    const cellar::CellSnapshot prompt = cache.snapshot({0}, {0}, {20}).value(); // ends the schedule
+    // [/schedule]
+    CHECK(prompt.tokens() == 9);
+    CHECK(cache.tokens({0}) == 9);
+}
+
 TEST_CASE("a long chat") {
     const std::int32_t context = 32;
 

@@ -147,3 +147,27 @@ TEST_CASE("prefixes of a memory that keeps few positions") {
     // [/ends]
     CHECK(tree.match(numbers(0, 39)) == PrefixMatch{.length = 0, .verified = 39});
 }
+
+TEST_CASE("prefixes of a window, kept at positions that a pass goes past") {
+    using Memory = cellar::Cache<cellar::StandardV<float>, cellar::SlidingWindow<8>>;
+    Memory memory{{1, 2, 4}, {.sequences = 4, .capacity = 1000, .batch = 64}};
+    cellar::PrefixTree tree{memory};
+    const auto compute = [&](Sequence s, const List& tokens) {
+        const auto count = static_cast<std::int32_t>(tokens.size()) - memory.next(s).value;
+        auto pass = tree.begin(Tokens{s, memory.next(s), count});
+        REQUIRE(pass);
+        run(*pass);
+        pass->commit();
+    };
+    const List prompt = numbers(0, 40);
+    const List alice = prompt + numbers(100, 20);
+    const List bob = prompt + numbers(200, 7);
+    // [ahead]
+    CHECK(memory.schedule({0}, {40})); // the end of the prompt
+    compute({0}, alice);               // prompt and question in one pass
+    CHECK(tree.insert({0}, prompt));
+    CHECK(tree.insert({0}, alice));
+    CHECK(tree.match(bob).length == 40);
+    // [/ahead]
+    CHECK(memory.tokens({0}) == 9); // the schedule has ended
+}

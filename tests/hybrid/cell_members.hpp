@@ -78,6 +78,12 @@ public:
         next_ = model_;
         return answer_of(next_.page_in(snapshot));
     }
+    Answer schedule(int s, int p) final {
+        next_ = model_;
+        next_.schedule(s, p);
+        return std::nullopt;
+    }
+    void unschedule(int s, int p) final { model_.unschedule(s, p); }
     void page_out(std::size_t snapshot) final { model_.page_out(snapshot); }
     void release(std::size_t snapshot) final { model_.release(snapshot); }
     bool can_restore(std::size_t snapshot, int to) const final {

@@ -27,6 +27,8 @@ public:
     virtual Answer restore(int s, std::size_t snapshot, int to) = 0;
     virtual Answer rewind(int s, int to) = 0;
     virtual Answer page_in(std::size_t snapshot) = 0;
+    virtual Answer schedule(int s, int p) = 0;
+    virtual void unschedule(int s, int p) = 0;                        ///< at once
     virtual void page_out(std::size_t snapshot) = 0;                  ///< at once
     virtual void release(std::size_t snapshot) = 0;                   ///< at once
     virtual bool can_restore(std::size_t snapshot, int to) const = 0; ///< the position lies within it
@@ -49,7 +51,6 @@ public:
     // For some kinds of members only.
     virtual void defragmented() {}
     virtual void checkpoint(int) {}
-    virtual void schedule(int, int) {}
     virtual void write(const Batch&, int, bool) {}
 
     virtual bool follows() const { return false; } ///< accepts only tokens that follow without gaps

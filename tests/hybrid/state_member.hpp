@@ -76,6 +76,13 @@ public:
         next_ = model_;
         return answer(next_.page_in(snapshot));
     }
+    Answer schedule(int s, int p) override {
+        next_ = model_;
+        if (model_.setup().checkpoints == 0) return cellar::Reason::no_checkpoints;
+        next_.schedule(s, p);
+        return std::nullopt;
+    }
+    void unschedule(int s, int p) override { model_.unschedule(s, p); }
     void page_out(std::size_t snapshot) override { model_.page_out(snapshot); }
     void release(std::size_t snapshot) override { model_.release(snapshot); }
     bool can_restore(std::size_t snapshot, int to) const override { return to <= model_.snapshots()[snapshot].to; }
@@ -111,11 +118,6 @@ public:
         if (model_.setup().checkpoints == 0) return;
         trace_.expect(subject_.memory().checkpoint({s}).has_value(), "a checkpoint was refused");
         model_.checkpoint(s);
-    }
-    void schedule(int s, int p) override {
-        if (model_.setup().checkpoints == 0 || p <= model_.next(s)) return;
-        trace_.expect(subject_.memory().schedule({s}, {p}).has_value(), "a checkpoint was refused");
-        model_.schedule(s, p);
     }
 
 private:

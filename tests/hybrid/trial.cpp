@@ -29,7 +29,8 @@ rc::Gen<Step> step(int sequences, int most) {
                                                             {5, Operation::copy_prefix},
                                                             {3, Operation::write},
                                                             {2, Operation::checkpoint},
-                                                            {2, Operation::schedule},
+                                                            {5, Operation::schedule},
+                                                            {1, Operation::unschedule},
                                                             {1, Operation::defragment},
                                                             {6, Operation::snapshot},
                                                             {8, Operation::restore},
@@ -115,8 +116,13 @@ void Trial::take(const Step& step) {
         for (const auto& m : members_) m->checkpoint(step.sequence);
         return;
     case Operation::schedule:
-        for (const auto& m : members_) m->schedule(step.sequence, next(step.sequence) + 1 + step.length);
+        return take_schedule(step);
+    case Operation::unschedule: {
+        const int p = std::max(0, next(step.sequence) + step.length - step.back / 2);
+        whole_.unschedule(step.sequence, p);
+        for (const auto& m : members_) m->unschedule(step.sequence, p);
         return;
+    }
     case Operation::defragment:
         whole_.defragment();
         for (const auto& m : members_) m->defragmented();
@@ -141,10 +147,23 @@ void Trial::take(const Step& step) {
     }
 }
 
+void Trial::take_schedule(const Step& step) {
+    const int s = step.sequence;
+    const int p = next(s) + 1 + step.length;
+    trace_.add("    schedule(s", s, ", ", p, ")\n");
+    const HybridAnswer refused = expected([&](Member& m) { return m.schedule(s, p); });
+    expect_answer(whole_.schedule(s, p), refused);
+    if (refused) return;
+    settle();
+    scheduled_[s] = p;
+}
+
 void Trial::take_snapshot(const Step& step) {
     const int s = step.sequence;
+    const auto scheduled = scheduled_.find(s);
+    const bool to_scheduled = step.style % 2 == 0 && scheduled != scheduled_.end() && scheduled->second <= next(s);
     const int back = std::max(0, next(s) - step.back / 3);
-    const int to = step.to_what_is_kept() ? kept_state(s, back) : back;
+    const int to = to_scheduled ? scheduled->second : step.to_what_is_kept() ? kept_state(s, back) : back;
     const int from = step.to_the_end() ? 0 : std::max(0, to - step.length);
     trace_.add("    snapshot(s", s, ", ", from, ", ", to, ")\n");
     const HybridAnswer refused = expected([&](Member& m) { return m.snapshot(s, from, to); });

@@ -25,7 +25,8 @@ enum class Operation {
     rewind,
     page_out,
     page_in,
-    release
+    release,
+    unschedule
 };
 
 /// One operation as plain data. Positions count back from the newest token.
@@ -49,7 +50,7 @@ struct Step {
 inline std::ostream& operator<<(std::ostream& out, const Step& step) {
     constexpr const char* names[] = {"pass",     "remove",     "copy_prefix", "write",    "checkpoint",
                                      "schedule", "defragment", "reserve",     "snapshot", "restore",
-                                     "rewind",   "page_out",   "page_in",     "release"};
+                                     "rewind",   "page_out",   "page_in",     "release",  "unschedule"};
     out << names[static_cast<int>(step.operation)] << ", s" << step.sequence << ", s" << step.target << ", back "
         << step.back << ", length " << step.length << ", style " << step.style << ":";
     for (const RelativeToken& t : step.tokens) out << " s" << t.sequence << (t.offset < 0 ? "" : "+") << t.offset;
@@ -76,6 +77,7 @@ private:
     void take_pass(const Step& step);
     void take_remove(const Step& step);
     void take_copy(const Step& step);
+    void take_schedule(const Step& step);
     void take_snapshot(const Step& step);
     void take_restore(const Step& step);
     void take_rewind(const Step& step);
@@ -103,7 +105,8 @@ private:
     const int sequences_;
     const int most_;
     const int look_every_;
-    std::vector<int> snapshots_; ///< where they end
+    std::vector<int> snapshots_;   ///< where they end
+    std::map<int, int> scheduled_; ///< the last position that was scheduled for a sequence
     int done_ = 0;
     int next_value_ = 0;
 };

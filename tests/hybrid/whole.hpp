@@ -41,6 +41,8 @@ public:
     virtual HybridAnswer restore(int s, std::size_t snapshot, int to) = 0;
     virtual HybridAnswer rewind(int s, int to) = 0;
     virtual HybridAnswer page_in(std::size_t snapshot) = 0;
+    virtual HybridAnswer schedule(int s, int p) = 0;
+    virtual void unschedule(int s, int p) = 0;
     virtual void page_out(std::size_t snapshot, cellar::PageTo to) = 0;
     virtual void release(std::size_t snapshot) = 0;
     virtual bool can_resume(int s, int p) const = 0;

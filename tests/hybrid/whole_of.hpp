@@ -158,6 +158,8 @@ public:
     }
     HybridAnswer rewind(int s, int to) override { return answer(memory_.restore({s}, cellar::Position{to})); }
     HybridAnswer page_in(std::size_t snapshot) override { return answer(memory_.page_in(snapshots_[snapshot])); }
+    HybridAnswer schedule(int s, int p) override { return answer(memory_.schedule({s}, {p})); }
+    void unschedule(int s, int p) override { memory_.unschedule({s}, {p}); }
     void page_out(std::size_t snapshot, cellar::PageTo to) override { memory_.page_out(snapshots_[snapshot], to); }
     void release(std::size_t snapshot) override {
         snapshots_.erase(snapshots_.begin() + static_cast<std::ptrdiff_t>(snapshot));

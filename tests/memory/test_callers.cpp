@@ -87,6 +87,8 @@ TEST_CASE("violations name the caller's line: constructors") {
 
 TEST_CASE("violations name the caller's line: caches and their passes") {
     Cache<> cache{{2, 1, 1}, limits};
+    check_here([&] { (void)cache.schedule({0}, {0}); });
+    check_here([&] { cache.unschedule({5}, {0}); });
     check_here([&] { (void)cache.range({5}); });
     check_here([&] { (void)cache.tokens({5}); });
     check_here([&] { cache.visit_cells({5}, [](Position, Cell, int) {}); });
@@ -119,6 +121,7 @@ TEST_CASE("violations name the caller's line: recurrent memories and their passe
     Recurrent memory{{1, {{1}}}, {.sequences = 2, .batch = 4, .checkpoints = 1}};
     check_here([&] { (void)memory.checkpoint({5}); });
     check_here([&] { (void)memory.schedule({0}, {0}); });
+    check_here([&] { memory.unschedule({5}, {0}); });
     check_here([&] { (void)memory.kept({5}); });
     check_here([&] { (void)memory.state({0}); });
     check_here([&] { (void)memory.view<Sum>(0, {}); });
@@ -153,6 +156,8 @@ TEST_CASE("violations name the caller's line: prefix trees") {
 TEST_CASE("violations name the caller's line: hybrids, and work within visit") {
     Both memory{2, Cache<>{{1, 1, 1}, limits}, Recurrent{{1, {{1}}}, {.sequences = 2, .batch = 4}}};
     check_here([&] { (void)memory.remove({5}, {0}, {1}, RotateBy{1}); });
+    check_here([&] { (void)memory.schedule({0}, {0}); });
+    check_here([&] { memory.unschedule({5}, {0}); });
     auto pass = memory.begin(one).value();
     check_here([&] { memory.defragment(); });
     check_here([&] { pass.visit(2, [](auto&, int) {}); });

@@ -92,6 +92,12 @@ TEST_CASE("operations of single kinds of memories that were moved from are viola
     CHECK(violation_of([&] { (void)states.schedule({0}, {1}); }) == message);
     CHECK(violation_of([&] { (void)states.kept({0}); }) == message);
     CHECK(violation_of([&] { (void)states.statistics(); }) == message);
+    CHECK(violation_of([&] { states.unschedule({0}, {1}); }) == message);
+    Cache<> cells = cache();
+    const Cache<> moved_cells = std::move(cells);
+    const std::string of_cache = "the cache was moved from, expected one that was not";
+    CHECK(violation_of([&] { (void)cells.schedule({0}, {1}); }) == of_cache);
+    CHECK(violation_of([&] { cells.unschedule({0}, {1}); }) == of_cache);
     AtRunTime hybrid{{0, 1}, cache(), recurrent()};
     const AtRunTime other = std::move(hybrid);
     CHECK(violation_of([&] { (void)hybrid.layers(); }) == "the hybrid was moved from, expected one that was not");

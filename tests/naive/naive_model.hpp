@@ -82,7 +82,10 @@ struct Setup {
 
 class Model {
 public:
-    explicit Model(Setup setup) : setup_{setup}, sequences_(static_cast<std::size_t>(setup.sequences)) {
+    explicit Model(Setup setup)
+        : setup_{setup},
+          sequences_(static_cast<std::size_t>(setup.sequences)),
+          schedules_(static_cast<std::size_t>(setup.sequences)) {
         Window& w = setup_.window;
         if (w.retention == 0) w.retention = w.size + (setup.sequences > 1 ? 1 : 0);
         if (w.sinks + w.retention >= setup.capacity) w.retention = INT_MAX;
@@ -138,11 +141,7 @@ public:
     /// they need not keep.
     Model committed(const std::vector<NewToken>& batch) const {
         Model done = *this;
-        for (const NewToken& t : batch) {
-            const int newest = done.newest(t.sequence);
-            std::erase_if(done.of(t.sequence),
-                          [&](const auto& held) { return !setup_.window.kept(newest, held.first); });
-        }
+        for (const NewToken& t : batch) done.forget_old(t.sequence);
         return done;
     }
 
@@ -177,6 +176,7 @@ public:
                                       std::make_shared<const Token>(Token{token->value, shifted, token->shifts + 1}));
         }
         if (next.used() > cells()) return Reason::full;
+        next.remove_schedules(sequence, begin, end, newest(sequence));
         *this = std::move(next);
         return std::nullopt;
     }
@@ -184,9 +184,20 @@ public:
     void copy_prefix(int from, int to, int length) {
         if (from == to) return;
         of(to).clear();
+        schedules(to).clear();
         for (const auto& [position, token] : tokens(from))
             if (position < length) of(to).emplace(position, token);
+        forget_old(to);
     }
+
+    /// What a pass that ends before `position` keeps is not forgotten.
+    void schedule(int sequence, int position) {
+        if (!setup_.is_encoder) schedules(sequence).insert(position);
+    }
+    void unschedule(int sequence, int position) {
+        if (schedules(sequence).erase(position) > 0) forget_old(sequence);
+    }
+    const std::set<int>& scheduled(int sequence) const { return schedules_.at(static_cast<std::size_t>(sequence)); }
 
     bool can_resume(int sequence, int position) const {
         return setup_.is_encoder || has_all_visible(tokens(sequence), position);
@@ -206,8 +217,10 @@ public:
         if (!setup_.is_encoder && !can_rewind(sequence, to)) return Reason::cannot_resume;
         if (made.is_window) made.from = 0;
         for (const auto& [position, token] : tokens(sequence))
-            if (made.from <= position && position < to) made.tokens.emplace(position, token);
+            if (made.from <= position && position < to && (!made.is_window || setup_.window.kept(to - 1, position)))
+                made.tokens.emplace(position, token);
         snapshots_.push_back(std::move(made));
+        unschedule(sequence, to);
         return std::nullopt;
     }
 
@@ -225,6 +238,7 @@ public:
             if (!distinct.insert(token).second) return Reason::cannot_share;
         Model next = *this;
         next.of(sequence) = std::move(joined);
+        next.schedules(sequence).clear();
         if (next.used() > cells()) return Reason::full;
         *this = std::move(next);
         return std::nullopt;
@@ -308,10 +322,35 @@ private:
         return std::nullopt;
     }
 
+    // Forgets what neither the window nor a schedule keeps.
+    void forget_old(int sequence) {
+        const int last = newest(sequence);
+        std::erase_if(of(sequence), [&](const auto& held) {
+            bool kept = setup_.window.kept(last, held.first);
+            for (const int p : scheduled(sequence))
+                kept = kept || (held.first < p && setup_.window.kept(p - 1, held.first));
+            return !kept;
+        });
+    }
+
+    // After positions [begin, end) were removed. `last`: the newest token before that.
+    void remove_schedules(int sequence, int begin, int end, int last) {
+        std::set<int>& all = schedules(sequence);
+        const bool none_left = tokens(sequence).empty() && (begin == 0 || begin <= last) && end > last;
+        if (none_left) return all.clear();
+        if (last < begin) return;
+        const bool has_gap = end <= last;
+        const bool ended = std::erase_if(all, [&](int p) { return p > begin && (has_gap || p <= last + 1); }) > 0;
+        if (has_gap && ended) forget_old(sequence);
+    }
+
+    std::set<int>& schedules(int sequence) { return schedules_.at(static_cast<std::size_t>(sequence)); }
+
     std::multimap<int, TokenRef>& of(int sequence) { return sequences_.at(static_cast<std::size_t>(sequence)); }
 
     Setup setup_;
     std::vector<std::multimap<int, TokenRef>> sequences_;
+    std::vector<std::set<int>> schedules_; ///< of each sequence
     std::vector<Snapshot> snapshots_;
 };
 

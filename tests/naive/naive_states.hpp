@@ -222,6 +222,7 @@ public:
     /// Sequences without a state start from this one.
     void set_initial(StateRef state) { initial_ = std::move(state); }
 
+    void unschedule(int s, int p) { scheduled_[static_cast<std::size_t>(s)].erase(p); }
     void schedule(int s, int p) { scheduled_[static_cast<std::size_t>(s)].insert(p); }
 
 private:

@@ -194,6 +194,12 @@ public:
     void release(std::size_t snapshot) override {
         snapshots_.erase(snapshots_.begin() + static_cast<std::ptrdiff_t>(snapshot));
     }
+    void schedule(int sequence, int position) override {
+        if constexpr (schedules) memory_.schedule({sequence}, {position}).has_value();
+    }
+    void unschedule(int sequence, int position) override {
+        if constexpr (schedules) memory_.unschedule({sequence}, {position});
+    }
     SnapshotState snapshot_state(std::size_t snapshot) const override {
         const cellar::CellSnapshot& s = snapshots_[snapshot];
         return {s.from().value, s.to().value, s.tokens()};
@@ -252,6 +258,7 @@ protected:
 private:
     static constexpr bool writes = requires(const Pass& pass) { pass.cells(); };
     static constexpr bool snapshots = requires(Memory & m) { m.snapshot({}); };
+    static constexpr bool schedules = requires(Memory & m) { m.unschedule({}, {}); };
     static constexpr bool rotates = requires(Memory & m) { m.remove({}, {}, {}, cellar::RotateBy{}); };
 
     std::int64_t bytes_per_token() const {

@@ -63,7 +63,9 @@ inline rc::Gen<Operation> operation() {
                                                 {6, Operation::merge},
                                                 {6, Operation::page_out},
                                                 {2, Operation::page_in},
-                                                {3, Operation::release}});
+                                                {3, Operation::release},
+                                                {5, Operation::schedule},
+                                                {2, Operation::unschedule}});
 }
 
 /// `max_tokens`: tokens in a batch. One more than the cache accepts leads to refusals.

@@ -29,7 +29,8 @@ enum class Operation {
     restore,
     page_out,
     page_in,
-    release
+    release,
+    unschedule
 };
 
 /// One operation as plain data. Positions count back from the newest token.
@@ -38,7 +39,7 @@ struct Step {
     int sequence = 0;
     int target = 0;
     int back = 0;   ///< remove: begin; copy_prefix: the length; set_initial: the values
-    int length = 0; ///< remove: number of positions, 0 for all the rest; schedule: how far ahead; reserve: tokens
+    int length = 0; ///< remove: number of positions, 0 for all the rest; schedules: how far ahead; reserve: tokens
     int style = 0;  ///< pass: committed or dropped, and how states are read and written
     std::vector<RelativeToken> tokens;
 
@@ -47,8 +48,9 @@ struct Step {
 };
 
 inline std::ostream& operator<<(std::ostream& out, const Step& step) {
-    constexpr const char* names[] = {"pass",        "remove",   "copy_prefix", "checkpoint", "schedule", "reserve",
-                                     "set_initial", "snapshot", "restore",     "page_out",   "page_in",  "release"};
+    constexpr const char* names[] = {"pass",    "remove",      "copy_prefix", "checkpoint", "schedule",
+                                     "reserve", "set_initial", "snapshot",    "restore",    "page_out",
+                                     "page_in", "release",     "unschedule"};
     out << names[static_cast<int>(step.operation)] << " s" << step.sequence << " -> s" << step.target << ", back "
         << step.back << ", length " << step.length << ", style " << step.style << ":";
     for (const RelativeToken& t : step.tokens) out << " s" << t.sequence << '+' << t.offset;
@@ -88,6 +90,7 @@ inline rc::Gen<Step> step(int sequences, int max_tokens) {
                                                             {4, Operation::copy_prefix},
                                                             {2, Operation::checkpoint},
                                                             {2, Operation::schedule},
+                                                            {1, Operation::unschedule},
                                                             {1, Operation::reserve},
                                                             {1, Operation::set_initial},
                                                             {3, Operation::snapshot},

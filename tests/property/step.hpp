@@ -29,7 +29,9 @@ enum class Operation {
     merge,
     page_out,
     page_in,
-    release
+    release,
+    schedule,
+    unschedule
 };
 
 /// One operation on a cache as plain data, so that a failing series can be shrunk and printed. Positions count back
@@ -40,7 +42,7 @@ struct Step {
     int target = 0;        ///< copy_prefix: the target; fan_out: how many sequences
     int back = 0;          ///< remove: begin; else the length, the end or the place; counted back from the end
     int length = 0;        ///< remove: number of positions, below 0 for all the rest; reserve: tokens; snapshot: where
-                           ///< it begins, counted back from its end, below 0 for position 0
+                           ///< it begins, counted back from its end, below 0 for position 0; schedule: how far ahead
     bool committed = true; ///< pass: false if it is dropped
     int style = 0; ///< pass: how rows are put, and which mask is read; remove: from 4 on, `RotateBy{style - 4}`;
                    ///< else a number for one of the snapshots
@@ -83,6 +85,10 @@ inline std::ostream& operator<<(std::ostream& out, const Step& step) {
         return out << "page in snapshot " << step.style;
     case Operation::release:
         return out << "release snapshot " << step.style;
+    case Operation::schedule:
+        return out << "schedule a snapshot of s" << step.sequence << ", " << step.length << " ahead";
+    case Operation::unschedule:
+        return out << "unschedule snapshot " << step.style << " of s" << step.sequence;
     }
     return out;
 }

@@ -81,6 +81,8 @@ public:
     virtual void page_out(std::size_t snapshot, int style) = 0;
     virtual std::optional<naive::Reason> page_in(std::size_t snapshot) = 0;
     virtual void release(std::size_t snapshot) = 0;
+    virtual void schedule(int sequence, int position) = 0; ///< never refuses
+    virtual void unschedule(int sequence, int position) = 0;
     virtual SnapshotState snapshot_state(std::size_t snapshot) const = 0;
 
     virtual void defragment() = 0;

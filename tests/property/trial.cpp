@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <iterator>
 #include <map>
 #include <string>
 #include <utility>
@@ -115,6 +116,10 @@ bool Trial::run_other(const Step& step) {
     case Operation::page_in:
     case Operation::release:
         return run_with_one(step);
+    case Operation::schedule:
+        return run_schedule(step);
+    case Operation::unschedule:
+        return run_unschedule(step);
     default:
         reserve(std::clamp(step.length + 2, 1, setting_.setup.batch));
         return false;
@@ -124,7 +129,9 @@ bool Trial::run_other(const Step& step) {
 bool Trial::run_snapshot(const Step& step) {
     constexpr std::size_t most = 6;
     if (!subject_.can_snapshot() || model_.snapshots().size() == most) return false;
-    const int to = std::max(0, model_.newest(step.sequence) + 1 - step.back / 3);
+    const std::set<int>& scheduled = model_.scheduled(step.sequence);
+    const int back = std::max(0, model_.newest(step.sequence) + 1 - step.back / 3);
+    const int to = step.style % 2 == 0 && !scheduled.empty() ? *scheduled.begin() : back;
     const int from = step.length < 0 ? 0 : std::max(0, to - step.length);
     trace_.add("  snapshot(s", step.sequence, ", ", from, ", ", to, ");\n");
     const auto answer = subject_.snapshot(step.sequence, from, to);
@@ -180,6 +187,25 @@ bool Trial::run_with_one(const Step& step) {
         subject_.release(chosen);
         model_.release(chosen);
     }
+    return true;
+}
+
+bool Trial::run_schedule(const Step& step) {
+    const int p = model_.newest(step.sequence) + 3 + step.length;
+    trace_.add("  schedule(s", step.sequence, ", ", p, ");\n");
+    subject_.schedule(step.sequence, p);
+    model_.schedule(step.sequence, p);
+    return false;
+}
+
+bool Trial::run_unschedule(const Step& step) {
+    const std::set<int>& scheduled = model_.scheduled(step.sequence);
+    if (scheduled.empty()) return false;
+    const auto chosen = std::next(scheduled.begin(), step.style % static_cast<int>(scheduled.size()));
+    const int p = *chosen + (step.back == 0 ? 1 : 0); // or perhaps none
+    trace_.add("  unschedule(s", step.sequence, ", ", p, ");\n");
+    subject_.unschedule(step.sequence, p);
+    model_.unschedule(step.sequence, p);
     return true;
 }
 

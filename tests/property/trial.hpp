@@ -40,6 +40,8 @@ private:
     bool run_restore(const Step& step);
     bool run_split(const Step& step);
     bool run_with_one(const Step& step);
+    bool run_schedule(const Step& step);
+    bool run_unschedule(const Step& step);
     bool run_merge(const Step& step);
     bool carried_out(std::optional<naive::Reason> answer, std::optional<naive::Reason> refused) const;
 

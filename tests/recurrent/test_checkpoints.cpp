@@ -85,6 +85,18 @@ TEST_CASE("checkpoints: a schedule survives an empty removal, but not the remova
     CHECK(checkpoints(memory, 1).empty());
 }
 
+TEST_CASE("checkpoints: one that is no longer scheduled is not made, and one that was made stays") {
+    Folding<> memory{shape(), with_checkpoints(15, 0)};
+    REQUIRE(memory.schedule({0}, {3}));
+    REQUIRE(memory.schedule({0}, {5}));
+    memory.unschedule({0}, {5});
+    memory.unschedule({0}, {6}); // not scheduled
+    REQUIRE(feed(memory, text(0, 0, 8)));
+    memory.unschedule({0}, {3});
+    CHECK(checkpoints(memory, 0) == std::vector<int>{3});
+    CHECK(violation_of([&] { memory.unschedule({9}, {3}); }).find("sequence 9, expected 0 to ") == 0);
+}
+
 TEST_CASE("checkpoints: a scheduled position that was reached is not kept again after going back") {
     cellar::StateLimits limits = with_checkpoints(6, 0);
     limits.rollback = 4;

@@ -10,6 +10,8 @@
 #include <cellar/book/cell_set.hpp>
 #include <cellar/book/cell_table.hpp>
 #include <cellar/book/kept_cells.hpp>
+#include <cellar/book/removal.hpp>
+#include <cellar/book/schedules.hpp>
 #include <cellar/window/window.hpp>
 
 #include <algorithm>
@@ -89,7 +91,8 @@ struct OpenPass {
 ///
 /// Costs, with n tokens in the batch, m positions in a sequence and C cells: `open`, `commit` and `drop` are O(n log C)
 /// amortised, plus, for a token inserted before others of its sequence, the runs behind it. `can_resume` is O(log m).
-/// The history is found in O(C / 8192) at worst.
+/// The history is found in O(C / 8192) at worst. Each scheduled position of a sequence adds O(log m) to the `commit` of
+/// its tokens, and O(runs) when its window moves past it.
 template <WindowPolicy Window>
 class CacheBook {
 public:
@@ -137,14 +140,70 @@ public:
     }
 
     /// What keeps s's cells at positions [from, to) after `KeptTable::finish`. If s has forgotten tokens below `to`,
-    /// it keeps all that is left below `to`: the window and the sinks. Refuses if s could not go on at `to`.
+    /// it keeps what a pass that ends there keeps: the window and the sinks. Refuses if s could not go on at `to`.
     Result<KeptCellsPointer> prepare_keep(Sequence s, Position from, Position to, Resuming resuming) {
         const PositionRuns& runs = table_.record(s).runs;
         if (resuming == Resuming::anywhere) return table_.snapshots().prepare(runs, from, to, false);
         const bool forgets = to.value > 0 && window_.oldest_kept(to - 1).value > window_.sinks();
         if (!can_rewind(s, to)) return Refusal{.reason = Reason::cannot_resume, .sequence = s};
+        prepare_unschedule(s, to);
         return table_.snapshots().prepare(runs, forgets ? Position{0} : from, to, forgets);
     }
+    /// The snapshot takes the place of a schedule for its end.
+    void finish_keep(Sequence s, KeptCells& kept) noexcept {
+        const Position gap{kept.is_window ? window_.sinks() : 0}; // others may be scheduled before it
+        table_.snapshots().finish(kept, table_.record(s).runs, gap,
+                                  kept.is_window ? window_.oldest_kept(kept.to - 1) : gap);
+        finish_unschedule(s, kept.to);
+    }
+
+    /// Reserves room for a position of s at which a snapshot is wanted.
+    void prepare_schedule(Sequence s, Position p) {
+        const Position expected = next(s);
+        CELLAR_EXPECTS(p > expected, "schedule: position ", p, ", expected more than ", expected,
+                       ", the position of the next token");
+        if (forgets()) schedules_.reserve(s, size_.sequences);
+    }
+    /// From now on, s does not forget what a pass that ends with the token at p - 1 keeps.
+    void finish_schedule(Sequence s, Position p) noexcept {
+        if (!forgets()) return;
+        schedules_.add(s, p);
+        table_.plan_gaps(static_cast<std::int32_t>(schedules_.of(s).size()));
+    }
+
+    /// The opposite: s forgets at once what nothing else keeps.
+    void prepare_unschedule(Sequence s, Position p) {
+        SequenceRecord& r = table_.record(s);
+        if (schedules_.has(s, p)) table_.prepare_gaps(r);
+    }
+    void finish_unschedule(Sequence s, Position p) noexcept {
+        if (schedules_.remove(s, p, p)) forget_old(s);
+    }
+
+    /// `to` gives up its schedules, too.
+    void finish_copy_prefix(Sequence from, Sequence to, std::int32_t length) noexcept {
+        if (from == to) return;
+        table_.finish_copy_prefix(from, to, length);
+        if (schedules_.empty()) return;
+        unschedule_all(to);
+        forget_old(to); // which `from` may keep for its own schedules
+    }
+
+    /// A removal without a gap. What was scheduled for positions that s loses, it does not keep again.
+    void finish_remove(const Removal& removal) noexcept {
+        if (removal.empties) unschedule_all(removal.sequence);
+        if (removal.begin != removal.end)
+            schedules_.remove(removal.sequence, removal.begin + 1, next(removal.sequence));
+        table_.finish_remove(removal);
+    }
+    /// The same with a gap. All positions from the gap on mean other tokens afterwards.
+    void finish_gap(Removal& removal) noexcept {
+        table_.finish_gap(removal);
+        if (schedules_.remove(removal.sequence, removal.begin + 1, to_end)) forget_old(removal.sequence);
+    }
+
+    /// s, which is restored, keeps no schedules.
+    void unschedule_all(Sequence s) noexcept { schedules_.remove(s, {0}, to_end); }
 
     /// Checks whether s, with the kept tokens from `kept.from` on, can resume at `p` after a token at p - 1.
     Result<void> check_restore(Sequence s, const KeptCells& kept, Position p, Resuming resuming) {
@@ -204,10 +263,7 @@ public:
 
     /// The tokens of the open pass stay. Tokens that fell out of their sequences' retention are forgotten.
     void commit() noexcept {
-        for (const Sequence s : pass_.distinct_sequences) {
-            const Position kept = window_.oldest_kept(table_.unchecked(s).runs.last());
-            if (window_.sinks() < kept.value) table_.forget(s, {window_.sinks()}, kept);
-        }
+        for (const Sequence s : pass_.distinct_sequences) forget_old(s);
         close();
     }
 
@@ -242,6 +298,28 @@ private:
         const Position sinks{window_.sinks()};
         const Position oldest = std::min(window_.oldest_visible(p), std::max(p - 1, Position{0}));
         return covers(Position{0}, std::min(sinks, p)) && covers(std::max(sinks, oldest), p);
+    }
+
+    bool forgets() const { return window_.oldest_kept(to_end - 1).value > window_.sinks(); }
+
+    // s gives up the tokens that fell out of its retention, except what its schedules keep.
+    void forget_old(Sequence s) {
+        const SequenceRecord& r = table_.unchecked(s);
+        if (r.runs.empty()) return;
+        const Position kept = window_.oldest_kept(r.runs.last());
+        if (window_.sinks() >= kept.value) return;
+        if (schedules_.empty()) [[likely]]
+            return table_.forget(s, {window_.sinks()}, kept);
+        forget_unscheduled(s, kept);
+    }
+    [[gnu::noinline]] void forget_unscheduled(Sequence s, Position kept) {
+        Position from{window_.sinks()};
+        for (const Position p : schedules_.of(s)) {
+            const Position begin = std::min(window_.oldest_kept(p - 1), kept);
+            if (from < begin) table_.forget(s, from, begin);
+            from = std::max(from, p);
+        }
+        if (from < kept) table_.forget(s, from, kept);
     }
 
     static Position next(const SequenceRecord& r) { return r.runs.empty() ? Position{0} : r.runs.last() + 1; }
@@ -365,6 +443,7 @@ private:
     Window window_;
     CellTable table_;
     OpenPass pass_;
+    Schedules schedules_;
     std::vector<Sequence> group_sequences_; // scratch memory of expect_groups_of_one_sequence
     std::uint32_t batches_ = 0;             // counts the calls of expect_consecutive
 };

@@ -85,6 +85,12 @@ public:
         if (!has_room) reserve_each(sequences, nullptr);
     }
 
+    /// Plans for sequences that keep cells in up to n places besides their windows: forgetting the cells between them
+    /// may split as many runs.
+    void plan_gaps(std::int32_t n) { gaps_ = std::max(gaps_, n); }
+    /// Reserves room for forgetting the cells between them.
+    void prepare_gaps(SequenceRecord& r) const { r.runs.reserve(runs_for(0)); }
+
     /// Takes n free cells; see `CellPool::take`. `enter` names their owner.
     void take(std::int32_t n, ReservedList<Cell>& taken) { pool_.take(n, taken); }
     /// See `CellPool`.
@@ -116,7 +122,7 @@ public:
         disown(r, cell / word_bits, bit_range(cell % word_bits, 1));
     }
 
-    /// s gives up its cells at positions [from, to). Needs room for one more run.
+    /// s gives up its cells at positions [from, to), if any. Needs room for one more run.
     void forget(Sequence s, Position from, Position to) { forget(record(s), from, to); }
 
     /// True if n > 1 cells are free, but no n neighbouring ones. O(log cells).
@@ -205,6 +211,8 @@ public:
         PositionRuns& runs = record(s).runs;
         const bool nothing = runs.empty() || runs.last() < begin;
         Removal removal{.sequence = s, .begin = begin, .end = nothing ? begin : end, .keys = keys, .delta = delta};
+        removal.empties = begin < end && (begin == Position{0} || (!nothing && begin <= runs.first()))
+                          && (runs.empty() || runs.last() < end);
         if (removal.end == begin) return removal;
         if (runs.last() < end) {
             removal.end = to_end;
@@ -229,7 +237,7 @@ public:
         }
         const std::int64_t most = runs.runs() + 2 * std::int64_t{removal.copies} + 1;
         removal.reserve(most);
-        runs.reserve(removal.copies == 0 ? 1 : most);
+        runs.reserve((removal.copies == 0 ? 1 : most) + gaps_);
         return {};
     }
 
@@ -278,8 +286,8 @@ private:
         sets_->branches().reserve(sets_->max_branches(tokens, r.runs.runs() + runs));
     }
 
-    // The runs that n tokens can add to a sequence.
-    static std::int64_t runs_for(std::int64_t n) { return 2 * n + 1; }
+    // The runs that n tokens can add to a sequence, and forgetting others.
+    std::int64_t runs_for(std::int64_t n) const { return 2 * n + 1 + gaps_; }
 
     // The same as prepare_tokens, with no more room for a sequence than its own tokens need. `before`: null, or the
     // moves that are carried out first.
@@ -393,6 +401,7 @@ private:
     KeptTable snapshots_;
     std::unique_ptr<CellSetMemory> sets_; // at a fixed address, for the records
     ReservedList<SequenceRecord> sequences_;
+    std::int32_t gaps_ = 0;                     // see plan_gaps
     bool moved_in_place_ = false;               // a cell may have another position in a snapshot than in a sequence
     ZeroedArray<std::int32_t> tokens_in_batch_; // scratch memory of reserve_each
 };

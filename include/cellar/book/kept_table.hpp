@@ -39,9 +39,10 @@ public:
         prepare_owner();
         return kept;
     }
-    /// Shares these cells.
-    void finish(KeptCells& kept, const PositionRuns& runs) noexcept {
+    /// Shares these cells, except those at positions [gap_begin, gap_end).
+    void finish(KeptCells& kept, const PositionRuns& runs, Position gap_begin, Position gap_end) noexcept {
         fill(kept, runs, kept);
+        kept.runs.erase(gap_begin, gap_end);
         kept.runs.for_each(kept.from, kept.to, [&](Position, Cell cell, std::int32_t n) { pool_.share(cell, n); });
         in_place_.add(kept, *this);
     }

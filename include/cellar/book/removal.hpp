@@ -37,7 +37,8 @@ struct Removal {
 
     Sequence sequence{};
     Position begin{};
-    Position end{}; ///< `begin`: there is nothing to remove; `to_end`: no token moves
+    Position end{};       ///< `begin`: there is nothing to remove; `to_end`: no token moves
+    bool empties = false; ///< the sequence has no tokens afterwards, and the removal was to leave none
     MovedKeys keys = MovedKeys::refused;
     std::int32_t delta = 0;   ///< of the rotations
     std::int32_t copies = 0;  ///< shared cells to copy

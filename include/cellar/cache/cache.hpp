@@ -149,6 +149,27 @@ public:
         return detail::Made{[&] { return finish(*std::move(prepared)); }};
     }
 
+    /// Asks for a snapshot ahead of time: once passes bring s to position p or past it, what a pass that ended there
+    /// would have kept stays, whatever the window is, so that `snapshot(s, 0, p)` does not refuse. That takes at most
+    /// as many cells as the window keeps for one sequence, beyond those that `CacheLimits` plans for. Ends, and s
+    /// forgets what nothing else keeps, when a snapshot of s that ends at p is taken, with `unschedule`, when tokens
+    /// below p are removed after s has reached it or a gap below p is closed, and when s becomes empty, a copy of
+    /// another sequence, or is restored from a snapshot. Never refuses. Does nothing if the window forgets nothing.
+    /// Each position that is scheduled adds O(log positions) to the commits of s.
+    Result<void> schedule(Sequence s, Position p, const std::source_location& where = std::source_location::current()) {
+        const detail::Caller caller{where};
+        if (const Result<void> prepared = prepare_schedule(s, p); !prepared) return prepared;
+        finish_schedule(s, p);
+        return {};
+    }
+    /// Ends a schedule before it is used. Does nothing if there is none for s at p. Throws `std::bad_alloc`, with
+    /// nothing changed, if there is no memory for the runs of s.
+    void unschedule(Sequence s, Position p, const std::source_location& where = std::source_location::current()) {
+        const detail::Caller caller{where};
+        prepare_unschedule(s, p);
+        finish_unschedule(s, p);
+    }
+
     /// s gives up its tokens from position `snapshot.from()` on, and shares those of the snapshot below position `to`,
     /// which lies within the snapshot: the next token of s has position `to`. No data moves, and no cell is needed.
     /// O(runs), plus O(cells / 64) if `remove` ever moved a token of the cache without rotating its key. Refuses with
@@ -334,9 +355,7 @@ private:
         state().book.table().prepare_copy_prefix(from, to, length);
         return CopyPrefix{from, to, length};
     }
-    void finish(CopyPrefix&& copy) noexcept {
-        state().book.table().finish_copy_prefix(copy.from, copy.to, copy.length);
-    }
+    void finish(CopyPrefix&& copy) noexcept { state().book.finish_copy_prefix(copy.from, copy.to, copy.length); }
 
     Result<detail::Removal> prepare_remove(Sequence s, Position begin, Position end) {
         using enum detail::MovedKeys;
@@ -372,12 +391,24 @@ private:
         return {};
     }
     void finish(detail::Removal&& removal) noexcept {
-        if (!removal.closes_gap()) return state().book.table().finish_remove(removal);
+        if (!removal.closes_gap()) return state().book.finish_remove(removal);
         if constexpr (Shift::possible) {
-            state().book.table().finish_gap(removal);
+            state().book.finish_gap(removal);
             state().carry_out(removal.plan);
         }
     }
+
+    Result<void> prepare_schedule(Sequence s, Position p) {
+        state().expect_no_pass("schedule");
+        state().book.prepare_schedule(s, p);
+        return {};
+    }
+    void finish_schedule(Sequence s, Position p) noexcept { state().book.finish_schedule(s, p); }
+    void prepare_unschedule(Sequence s, Position p) {
+        state().expect_no_pass("unschedule");
+        state().book.prepare_unschedule(s, p);
+    }
+    void finish_unschedule(Sequence s, Position p) noexcept { state().book.finish_unschedule(s, p); }
 
     auto prepare_snapshot(Sequence s, Position from, Position to,
                           detail::Resuming resuming = detail::Resuming::checked) {

@@ -225,6 +225,21 @@ public:
         return members_.template finish_snapshot<Snapshot>(*std::move(prepared));
     }
 
+    /// Asks for a snapshot ahead of time, in all members that forget: see `Cache::schedule` and
+    /// `RecurrentMemory::schedule`. Other members have nothing to do. Refuses as the members do, with nothing changed.
+    Result<void> schedule(Sequence s, Position p, const std::source_location& where = std::source_location::current()) {
+        const detail::Caller caller{where};
+        if (const Result<void> prepared = prepare_schedule(s, p); !prepared) return prepared;
+        finish_schedule(s, p);
+        return {};
+    }
+    /// Ends a schedule in all members. Does nothing in those that have none for s at p.
+    void unschedule(Sequence s, Position p, const std::source_location& where = std::source_location::current()) {
+        const detail::Caller caller{where};
+        prepare_unschedule(s, p);
+        finish_unschedule(s, p);
+    }
+
     /// Moves what the snapshot owns out of the members, to memory of its own. Throws `std::bad_alloc`, with nothing
     /// changed, if there is no memory for it.
     void page_out(
@@ -378,6 +393,11 @@ private:
             [&](auto& m, auto) { return MemoryAccess::prepare_copy_prefix(m, from, to, length); });
     }
     void finish(CopyPrefix&& copy) noexcept { members_.finish(std::move(copy)); }
+
+    Result<void> prepare_schedule(Sequence s, Position p) { return members_.prepare_schedule(s, p); }
+    void finish_schedule(Sequence s, Position p) noexcept { members_.finish_schedule(s, p); }
+    void prepare_unschedule(Sequence s, Position p) { members_.prepare_unschedule(s, p); }
+    void finish_unschedule(Sequence s, Position p) noexcept { members_.finish_unschedule(s, p); }
 
     Result<Remove> prepare_remove(Sequence s, Position begin, Position end) {
         return members_.template prepare<Remove>(

@@ -81,6 +81,24 @@ struct MemoryAccess {
             return 1;
         }
     }
+    /// What schedules need. Memories without have nothing to prepare, and nothing to finish.
+    template <class M>
+    static Result<void> prepare_schedule(M& m, Sequence s, Position p) {
+        if constexpr (requires { m.prepare_schedule(s, p); }) return m.prepare_schedule(s, p);
+        return {};
+    }
+    template <class M>
+    static void finish_schedule(M& m, Sequence s, Position p) noexcept {
+        if constexpr (requires { m.finish_schedule(s, p); }) m.finish_schedule(s, p);
+    }
+    template <class M>
+    static void prepare_unschedule(M& m, Sequence s, Position p) {
+        if constexpr (requires { m.prepare_unschedule(s, p); }) m.prepare_unschedule(s, p);
+    }
+    template <class M>
+    static void finish_unschedule(M& m, Sequence s, Position p) noexcept {
+        if constexpr (requires { m.finish_unschedule(s, p); }) m.finish_unschedule(s, p);
+    }
     template <class M>
     static auto prepare_rewind(M& m, Sequence s, Position to) {
         return m.prepare_rewind(s, to);

@@ -217,8 +217,15 @@ public:
     /// the limits allow none.
     Result<void> schedule(Sequence s, Position p, const std::source_location& where = std::source_location::current()) {
         const detail::Caller caller{where};
-        state().expect_no_pass("schedule");
-        return state().book.table().schedule(s, p);
+        if (const Result<void> prepared = prepare_schedule(s, p); !prepared) return prepared;
+        finish_schedule(s, p);
+        return {};
+    }
+    /// Forgets that a checkpoint was asked for. Does nothing if none was, or s has reached p.
+    void unschedule(Sequence s, Position p, const std::source_location& where = std::source_location::current()) {
+        const detail::Caller caller{where};
+        prepare_unschedule(s, p);
+        finish_unschedule(s, p);
     }
 
     /// Sequences that have no state yet start from these values, instead of zeros, in one tensor of a layer:
@@ -354,6 +361,17 @@ private:
     void finish(Remove&& removal) noexcept {
         state().book.table().finish_remove(removal.sequence, removal.begin, removal.end);
     }
+
+    Result<void> prepare_schedule(Sequence s, Position p) {
+        state().expect_no_pass("schedule");
+        return state().book.table().prepare_schedule(s, p);
+    }
+    void finish_schedule(Sequence s, Position p) noexcept { state().book.table().finish_schedule(s, p); }
+    void prepare_unschedule(Sequence s, Position) {
+        state().expect_no_pass("unschedule");
+        static_cast<void>(table().states(s)); // checks s
+    }
+    void finish_unschedule(Sequence s, Position p) noexcept { state().book.table().unschedule(s, p); }
 
     auto prepare_snapshot(Sequence s, Position from, Position to) { return snapshots().prepare_snapshot(s, from, to); }
     auto prepare_restore(Sequence s, const StateSnapshot& snapshot, Position to) {

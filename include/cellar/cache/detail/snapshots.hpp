@@ -47,7 +47,7 @@ public:
         return Keep{s, *std::move(kept)};
     }
     CellSnapshot finish(Keep&& keep) noexcept {
-        table().finish(*keep.kept, state_.book.table().record(keep.sequence).runs);
+        state_.book.finish_keep(keep.sequence, *keep.kept);
         return MemoryAccess::make<CellSnapshot>(std::move(keep.kept));
     }
 
@@ -78,6 +78,7 @@ public:
     }
     void finish(Restore&& restore) noexcept {
         const KeptCells& kept = *restore.kept;
+        state_.book.unschedule_all(restore.sequence);
         if (!kept.is_paged_out()) return state_.book.table().finish_restore(restore.sequence, kept, restore.to);
         state_.book.table().finish_restore_rows(restore.sequence, kept, restore.to, restore.cells);
         rows_of(kept).write(restore.cells, std::move(restore.staging));

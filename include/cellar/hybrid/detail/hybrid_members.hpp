@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <cellar/base/ids.hpp>
 #include <cellar/base/result.hpp>
 #include <cellar/memory/two_phase.hpp>
 
@@ -75,8 +76,30 @@ public:
         return finish_snapshot<Snapshot>(std::move(all), indices);
     }
 
+    /// The phases of schedules, which members without any ignore.
+    Result<void> prepare_schedule(Sequence s, Position p) {
+        const auto prepared = prepare<Prepared<Nothing>>([&](auto& m, auto) {
+            const Result<void> one = MemoryAccess::prepare_schedule(m, s, p);
+            return one ? Result<int>{0} : Result<int>{one.error()};
+        });
+        if (!prepared) return prepared.error();
+        return {};
+    }
+    void finish_schedule(Sequence s, Position p) noexcept {
+        for_each([&](auto& m) { MemoryAccess::finish_schedule(m, s, p); });
+    }
+    void prepare_unschedule(Sequence s, Position p) {
+        for_each([&](auto& m) { MemoryAccess::prepare_unschedule(m, s, p); });
+    }
+    void finish_unschedule(Sequence s, Position p) noexcept {
+        for_each([&](auto& m) { MemoryAccess::finish_unschedule(m, s, p); });
+    }
+
 private:
     static constexpr std::index_sequence_for<Members...> indices{};
+
+    template <class>
+    using Nothing = int;
 
     template <class F, std::size_t... I>
     bool all_of(F f, std::index_sequence<I...>) const {

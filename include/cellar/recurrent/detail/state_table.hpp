@@ -177,15 +177,20 @@ public:
     }
 
     /// The pass that brings s to position p, or past it, keeps a checkpoint there.
-    Result<void> schedule(Sequence s, Position p) {
+    Result<void> prepare_schedule(Sequence s, Position p) {
         Record& r = record(s);
         CELLAR_EXPECTS(p > r.states.next(), "schedule: position ", p, ", expected more than ", r.states.next(),
                        ", the position of the next token");
         if (limits_.checkpoints == 0) return Reason::no_checkpoints;
-        const auto at = std::lower_bound(r.scheduled.begin(), r.scheduled.end(), p);
-        if (at == r.scheduled.end() || *at != p) r.scheduled.insert(at, p);
+        if (r.scheduled.size() == r.scheduled.capacity()) r.scheduled.reserve(2 * r.scheduled.size() + 1);
         return {};
     }
+    void finish_schedule(Sequence s, Position p) noexcept {
+        std::vector<Position>& scheduled = record(s).scheduled;
+        const auto at = std::lower_bound(scheduled.begin(), scheduled.end(), p);
+        if (at == scheduled.end() || *at != p) scheduled.insert(at, p);
+    }
+    void unschedule(Sequence s, Position p) noexcept { std::erase(record(s).scheduled, p); }
 
     /// The last position up to p at which a checkpoint of s is wanted; 0 if there is none.
     Position wanted_up_to(Sequence s, Position p) const {

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <cellar/base/ids.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace cellar::detail {
+
+/// The positions at which snapshots of sequences are wanted later. Only `reserve` allocates.
+class Schedules {
+public:
+    /// True if no sequence has any.
+    bool empty() const { return count_ == 0; }
+
+    /// Those of s, in ascending order.
+    std::span<const Position> of(Sequence s) const {
+        if (empty()) return {};
+        const std::vector<Position>& own = lists_[static_cast<std::size_t>(s.value)];
+        return {own.data(), own.size()};
+    }
+    bool has(Sequence s, Position p) const { return std::ranges::binary_search(of(s), p); }
+
+    /// Room for one more of s, one of `sequences`.
+    void reserve(Sequence s, std::int32_t sequences) {
+        if (lists_.empty()) lists_.resize(static_cast<std::size_t>(sequences));
+        std::vector<Position>& own = list(s);
+        if (own.size() == own.capacity()) own.reserve(2 * own.size() + 1);
+    }
+    /// Needs room.
+    void add(Sequence s, Position p) noexcept {
+        if (has(s, p)) return;
+        std::vector<Position>& own = list(s);
+        own.insert(std::ranges::lower_bound(own, p), p);
+        ++count_;
+    }
+
+    /// Removes those of s at positions [begin, end]. Returns false if there are none.
+    bool remove(Sequence s, Position begin, Position end) noexcept {
+        if (empty()) return false;
+        std::vector<Position>& own = list(s);
+        const auto first = std::ranges::lower_bound(own, begin);
+        const auto last = std::upper_bound(first, own.end(), end);
+        const auto removed = last - first;
+        own.erase(first, last);
+        count_ -= removed;
+        return removed > 0;
+    }
+
+private:
+    std::vector<Position>& list(Sequence s) { return lists_[static_cast<std::size_t>(s.value)]; }
+
+    std::vector<std::vector<Position>> lists_; // of each sequence; empty until one is needed
+    std::int64_t count_ = 0;                   // of all sequences
+};
+
+} // namespace cellar::detail
