@@ -84,11 +84,20 @@ public:
         return std::nullopt;
     }
     void unschedule(int s, int p) final { model_.unschedule(s, p); }
+    Answer merge(std::size_t parent, std::size_t child) final {
+        next_ = model_;
+        return answer_of(next_.merge(parent, child));
+    }
+    Answer split(std::size_t snapshot, int at) final {
+        next_ = model_;
+        return answer_of(next_.split(snapshot, at));
+    }
     void page_out(std::size_t snapshot) final { model_.page_out(snapshot); }
     void release(std::size_t snapshot) final { model_.release(snapshot); }
     bool can_restore(std::size_t snapshot, int to) const final {
         return model_.snapshots()[snapshot].from <= to && to <= model_.snapshots()[snapshot].to;
     }
+    bool can_merge(std::size_t parent, std::size_t child) const final { return model_.can_merge(parent, child); }
     void settle() final { model_ = next_; }
 
     bool can_resume(int s, int p) const final { return model_.can_resume(s, p); }

@@ -29,9 +29,12 @@ public:
     virtual Answer page_in(std::size_t snapshot) = 0;
     virtual Answer schedule(int s, int p) = 0;
     virtual void unschedule(int s, int p) = 0;                        ///< at once
+    virtual Answer merge(std::size_t parent, std::size_t child) = 0;  ///< the child goes
+    virtual Answer split(std::size_t snapshot, int at) = 0;           ///< adds one
     virtual void page_out(std::size_t snapshot) = 0;                  ///< at once
     virtual void release(std::size_t snapshot) = 0;                   ///< at once
     virtual bool can_restore(std::size_t snapshot, int to) const = 0; ///< the position lies within it
+    virtual bool can_merge(std::size_t parent, std::size_t child) const = 0;
 
     /// All members agreed to the last operation, which was carried out.
     virtual void settle() = 0;

@@ -83,9 +83,16 @@ public:
         return std::nullopt;
     }
     void unschedule(int s, int p) override { model_.unschedule(s, p); }
+    Answer merge(std::size_t parent, std::size_t child) override {
+        next_ = model_;
+        next_.merge(parent, child);
+        return std::nullopt;
+    }
+    Answer split(std::size_t, int) override { return cellar::Reason::cannot_split; }
     void page_out(std::size_t snapshot) override { model_.page_out(snapshot); }
     void release(std::size_t snapshot) override { model_.release(snapshot); }
     bool can_restore(std::size_t snapshot, int to) const override { return to <= model_.snapshots()[snapshot].to; }
+    bool can_merge(std::size_t parent, std::size_t child) const override { return model_.can_merge(parent, child); }
     void settle() override { model_ = next_; }
 
     bool can_resume(int s, int p) const override { return model_.can_resume(s, p); }

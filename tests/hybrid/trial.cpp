@@ -37,6 +37,8 @@ rc::Gen<Step> step(int sequences, int most) {
                                                             {2, Operation::rewind},
                                                             {3, Operation::page_out},
                                                             {1, Operation::page_in},
+                                                            {4, Operation::merge},
+                                                            {3, Operation::split},
                                                             {2, Operation::release},
                                                             {1, Operation::reserve}});
         s.sequence = *number(0, sequences - 1);
@@ -138,6 +140,10 @@ void Trial::take(const Step& step) {
     case Operation::page_out:
     case Operation::page_in:
         return take_page(step);
+    case Operation::merge:
+        return take_merge(step);
+    case Operation::split:
+        return take_split(step);
     case Operation::release:
         if (snapshots_.empty()) return;
         const auto chosen = static_cast<std::size_t>(step.length) % snapshots_.size();
@@ -164,7 +170,8 @@ void Trial::take_snapshot(const Step& step) {
     const bool to_scheduled = step.style % 2 == 0 && scheduled != scheduled_.end() && scheduled->second <= next(s);
     const int back = std::max(0, next(s) - step.back / 3);
     const int to = to_scheduled ? scheduled->second : step.to_what_is_kept() ? kept_state(s, back) : back;
-    const int from = step.to_the_end() ? 0 : std::max(0, to - step.length);
+    const bool follows = !snapshots_.empty() && step.style % 4 == 1 && snapshots_.back() <= to;
+    const int from = follows ? snapshots_.back() : step.to_the_end() ? 0 : std::max(0, to - step.length);
     trace_.add("    snapshot(s", s, ", ", from, ", ", to, ")\n");
     const HybridAnswer refused = expected([&](Member& m) { return m.snapshot(s, from, to); });
     expect_answer(whole_.snapshot(s, from, to), refused);
@@ -209,6 +216,39 @@ void Trial::take_page(const Step& step) {
     const HybridAnswer refused = expected([&](Member& m) { return m.page_in(chosen); });
     expect_answer(whole_.page_in(chosen), refused);
     if (!refused) settle();
+}
+
+// Merges the chosen snapshot with the last that it can be merged with in all members.
+void Trial::take_merge(const Step& step) {
+    if (snapshots_.empty()) return;
+    const auto parent = static_cast<std::size_t>(step.length) % snapshots_.size();
+    for (std::size_t child = snapshots_.size(); child-- > 0;) {
+        const auto can = [&](const auto& m) { return m->can_merge(parent, child); };
+        if (!std::all_of(members_.begin(), members_.end(), can)) continue;
+        trace_.add("    merge(snapshot ", parent, ", snapshot ", child, ")\n");
+        const HybridAnswer refused = expected([&](Member& m) { return m.merge(parent, child); });
+        expect_answer(whole_.merge(parent, child), refused);
+        if (refused) return;
+        settle();
+        snapshots_[parent] = snapshots_[child];
+        snapshots_.erase(snapshots_.begin() + static_cast<std::ptrdiff_t>(child));
+        return;
+    }
+}
+
+void Trial::take_split(const Step& step) {
+    if (snapshots_.empty()) return;
+    const auto chosen = static_cast<std::size_t>(step.length) % snapshots_.size();
+    const int at = std::max(0, snapshots_[chosen] - step.back);
+    if (!std::all_of(members_.begin(), members_.end(), [&](const auto& m) { return m->can_restore(chosen, at); }))
+        return;
+    trace_.add("    split(snapshot ", chosen, ", ", at, ")\n");
+    const HybridAnswer refused = expected([&](Member& m) { return m.split(chosen, at); });
+    expect_answer(whole_.split(chosen, at), refused);
+    if (refused) return;
+    settle();
+    snapshots_.push_back(snapshots_[chosen]);
+    snapshots_[chosen] = at;
 }
 
 void Trial::take_pass(const Step& step) {

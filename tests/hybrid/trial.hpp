@@ -26,6 +26,8 @@ enum class Operation {
     page_out,
     page_in,
     release,
+    merge,
+    split,
     unschedule
 };
 
@@ -48,9 +50,9 @@ struct Step {
 };
 
 inline std::ostream& operator<<(std::ostream& out, const Step& step) {
-    constexpr const char* names[] = {"pass",     "remove",     "copy_prefix", "write",    "checkpoint",
-                                     "schedule", "defragment", "reserve",     "snapshot", "restore",
-                                     "rewind",   "page_out",   "page_in",     "release",  "unschedule"};
+    constexpr const char* names[] = {"pass",       "remove",  "copy_prefix", "write",   "checkpoint", "schedule",
+                                     "defragment", "reserve", "snapshot",    "restore", "rewind",     "page_out",
+                                     "page_in",    "release", "merge",       "split",   "unschedule"};
     out << names[static_cast<int>(step.operation)] << ", s" << step.sequence << ", s" << step.target << ", back "
         << step.back << ", length " << step.length << ", style " << step.style << ":";
     for (const RelativeToken& t : step.tokens) out << " s" << t.sequence << (t.offset < 0 ? "" : "+") << t.offset;
@@ -82,6 +84,8 @@ private:
     void take_restore(const Step& step);
     void take_rewind(const Step& step);
     void take_page(const Step& step);
+    void take_merge(const Step& step);
+    void take_split(const Step& step);
     void write(const Step& step);
     void reserve(const Step& step);
     void fill(const Batch& batch, int style, int layers);

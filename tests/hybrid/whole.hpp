@@ -43,6 +43,8 @@ public:
     virtual HybridAnswer page_in(std::size_t snapshot) = 0;
     virtual HybridAnswer schedule(int s, int p) = 0;
     virtual void unschedule(int s, int p) = 0;
+    virtual HybridAnswer merge(std::size_t parent, std::size_t child) = 0; ///< the child goes, if not refused
+    virtual HybridAnswer split(std::size_t snapshot, int at) = 0;          ///< adds one, if not refused
     virtual void page_out(std::size_t snapshot, cellar::PageTo to) = 0;
     virtual void release(std::size_t snapshot) = 0;
     virtual bool can_resume(int s, int p) const = 0;

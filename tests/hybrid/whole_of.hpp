@@ -160,6 +160,18 @@ public:
     HybridAnswer page_in(std::size_t snapshot) override { return answer(memory_.page_in(snapshots_[snapshot])); }
     HybridAnswer schedule(int s, int p) override { return answer(memory_.schedule({s}, {p})); }
     void unschedule(int s, int p) override { memory_.unschedule({s}, {p}); }
+    HybridAnswer merge(std::size_t parent, std::size_t child) override {
+        const auto merged = answer(memory_.merge(snapshots_[parent], std::move(snapshots_[child])));
+        if (!merged) release(child);
+        return merged;
+    }
+    HybridAnswer split(std::size_t snapshot, int at) override {
+        auto tail = memory_.split(snapshots_[snapshot], {at});
+        if (!tail) return tail.error();
+        trace_.expect(tail->from() == cellar::Position{at}, "the rest of a snapshot begins at ", tail->from().value);
+        snapshots_.push_back(*std::move(tail));
+        return std::nullopt;
+    }
     void page_out(std::size_t snapshot, cellar::PageTo to) override { memory_.page_out(snapshots_[snapshot], to); }
     void release(std::size_t snapshot) override {
         snapshots_.erase(snapshots_.begin() + static_cast<std::ptrdiff_t>(snapshot));

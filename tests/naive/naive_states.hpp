@@ -46,7 +46,15 @@ inline std::ostream& operator<<(std::ostream& out, const StateSetup& s) {
                << (s.keeps_newest ? ", keeps the newest" : "") << (s.refuses_unequal ? ", refuses unequal}" : "}");
 }
 
-enum class StateReason { batch_too_long, not_next, unequal_batch, cannot_rewind, cannot_cut, too_many_snapshots };
+enum class StateReason {
+    batch_too_long,
+    not_next,
+    unequal_batch,
+    cannot_rewind,
+    cannot_cut,
+    cannot_split,
+    too_many_snapshots
+};
 
 /// The state of a sequence at one position.
 struct StateSnapshot {
@@ -216,6 +224,14 @@ public:
     int in_place() const {
         return static_cast<int>(
             std::count_if(snapshots_.begin(), snapshots_.end(), [](const auto& s) { return !s.is_paged_out; }));
+    }
+    /// The child, which does not end before the parent, takes its place, and is the parent's from then on.
+    bool can_merge(std::size_t parent, std::size_t child) const {
+        return parent != child && snapshots_.at(child).to >= snapshots_.at(parent).to;
+    }
+    void merge(std::size_t parent, std::size_t child) {
+        snapshots_.at(parent) = snapshots_.at(child);
+        release(child);
     }
     void release(std::size_t index) { snapshots_.erase(snapshots_.begin() + static_cast<std::ptrdiff_t>(index)); }
 

@@ -30,6 +30,8 @@ enum class Operation {
     page_out,
     page_in,
     release,
+    merge,
+    split,
     unschedule
 };
 
@@ -50,7 +52,7 @@ struct Step {
 inline std::ostream& operator<<(std::ostream& out, const Step& step) {
     constexpr const char* names[] = {"pass",    "remove",      "copy_prefix", "checkpoint", "schedule",
                                      "reserve", "set_initial", "snapshot",    "restore",    "page_out",
-                                     "page_in", "release",     "unschedule"};
+                                     "page_in", "release",     "merge",       "split",      "unschedule"};
     out << names[static_cast<int>(step.operation)] << " s" << step.sequence << " -> s" << step.target << ", back "
         << step.back << ", length " << step.length << ", style " << step.style << ":";
     for (const RelativeToken& t : step.tokens) out << " s" << t.sequence << '+' << t.offset;
@@ -97,6 +99,8 @@ inline rc::Gen<Step> step(int sequences, int max_tokens) {
                                                             {3, Operation::restore},
                                                             {2, Operation::page_out},
                                                             {1, Operation::page_in},
+                                                            {2, Operation::merge},
+                                                            {1, Operation::split},
                                                             {1, Operation::release}});
         s.sequence = *number(0, sequences - 1);
         s.target = *number(0, sequences - 1);

@@ -84,6 +84,13 @@ private:
         case Operation::page_out:
         case Operation::page_in:
             return page(step);
+        case Operation::merge:
+            return merge(step);
+        case Operation::split: {
+            if (snapshots_.empty()) return;
+            auto& snapshot = snapshots_[static_cast<std::size_t>(step.back) % snapshots_.size()];
+            return expect_answer(memory_.split(snapshot, {step.length}), naive::StateReason::cannot_split);
+        }
         case Operation::release:
             if (snapshots_.empty()) return;
             const std::size_t chosen = static_cast<std::size_t>(step.back) % snapshots_.size();
@@ -105,6 +112,17 @@ private:
             return expect_answer(memory_.page_in(snapshots_[chosen]), model_.page_in(chosen));
         memory_.page_out(snapshots_[chosen], step.style % 2 == 0 ? cellar::PageTo::host : cellar::PageTo::backend);
         model_.page_out(chosen);
+    }
+
+    // Merges the chosen snapshot with the first that can take its place.
+    void merge(const Step& step) {
+        for (std::size_t child = 0; child < snapshots_.size(); ++child) {
+            const std::size_t parent = static_cast<std::size_t>(step.back) % snapshots_.size();
+            if (!model_.can_merge(parent, child)) continue;
+            expect_answer(memory_.merge(snapshots_[parent], std::move(snapshots_[child])), std::nullopt);
+            snapshots_.erase(snapshots_.begin() + static_cast<std::ptrdiff_t>(child));
+            return model_.merge(parent, child);
+        }
     }
 
     // From a snapshot, or without one.

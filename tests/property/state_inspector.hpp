@@ -46,6 +46,8 @@ inline Reason reason_of(naive::StateReason reason) {
         return Reason::unequal_batch;
     case naive::StateReason::cannot_rewind:
         return Reason::cannot_rewind;
+    case naive::StateReason::cannot_split:
+        return Reason::cannot_split;
     case naive::StateReason::too_many_snapshots:
         return Reason::too_many_snapshots;
     default:
