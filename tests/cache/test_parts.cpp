@@ -2,7 +2,7 @@
 
 // Snapshots that are paged out are divided and joined, to others that are paged out or in place.
 #include "../violations.hpp"
-#include "snapshots.hpp"
+#include "numbers.hpp"
 #include <cellar/cache/audit.hpp>
 
 #include <cstdint>
@@ -11,12 +11,18 @@
 
 using namespace cellar;
 using numbers::feed;
-using numbers::filled;
 using numbers::prompt;
 using numbers::Values;
 using numbers::values;
 
 namespace {
+
+/// A cache whose sequence 0 has tokens 1 to 6. Its layers are of different sizes.
+numbers::Cache<> filled() {
+    numbers::Cache<> cache{CacheShape{{{1, 2, 1}, {2, 3, 5}, {1, 2, 2}}}, {.sequences = 3, .capacity = 8, .batch = 8}};
+    feed(cache, prompt(0, 0, {1, 2, 3, 4, 5, 6}));
+    return cache;
+}
 
 std::int64_t bytes_per_token(const numbers::Cache<>& cache) {
     return cache.bytes() / cache.cells();

@@ -172,6 +172,7 @@ private:
     // Elements [first, first + count) of another block; what the backend reaches on both sides is added to `reachable`.
     void copy(Backend& backend, PagedBlock& from, std::int64_t first, std::int64_t count, std::int64_t to,
               std::vector<SlotRows>& reachable) {
+        if (count == 0) return;
         const auto size = static_cast<std::size_t>(count);
         if (from.is_staged() && is_staged()) {
             std::copy_n(from.data() + first, size, data() + to);
@@ -179,7 +180,7 @@ private:
             backend.copy_to_host(*from.on_backend_, first, std::span{data() + to, size});
         } else if (from.is_staged()) {
             backend.copy_from_host(std::span<const E>{from.data() + first, size}, *on_backend_, to);
-        } else if (count != 0) {
+        } else {
             reachable.push_back({reinterpret_cast<const std::byte*>(from.data() + first),
                                  reinterpret_cast<std::byte*>(data() + to), 0, 0, count * std::int64_t{sizeof(E)}});
         }
