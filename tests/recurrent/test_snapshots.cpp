@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 
 #include <optional>
+#include <string>
 
 using namespace cellar;
 using namespace recurrent_test;
@@ -91,6 +92,17 @@ TEST_CASE("mistakes with snapshots of states are violations") {
     CHECK(message([&] { return gone.to(); }) == "the snapshot was moved from, expected one that was not");
     CHECK(message([&] { return states->merge(snapshot, std::move(snapshot)); })
           == "merge: the snapshots are one and the same, expected two");
+    StateSnapshot earlier = states->snapshot({0}, {0}, {0}).value();
+    CHECK(message([&] { return states->merge(snapshot, std::move(earlier)); })
+          == "merge: the child ends at position 0, expected at least 2, where the parent ends");
+    CHECK(earlier.to() == Position{0});
+    {
+        const auto pass = states->reserve(1);
+        const std::string open = ": a pass is open, expected it to be committed or dropped first";
+        CHECK(message([&] { return states->merge(earlier, std::move(snapshot)); }) == "merge" + open);
+        CHECK(message([&] { return states->split(snapshot, {1}); }) == "split" + open);
+    }
+    CHECK(snapshot.to() == Position{2});
     states.reset();
     CHECK(message([&] { return snapshot.to(); })
           == "the snapshot's memory was destroyed, expected it to live as long as its snapshots are used");

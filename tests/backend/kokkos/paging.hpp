@@ -120,6 +120,7 @@ void check_parts(cellar::PageTo to, cellar::PageTo other) {
         cache.page_out(snapshots[0], to);
         snapshots.push_back(cache.split(snapshots[0], {5}).value());
         snapshots.push_back(cache.split(snapshots[1], {9}).value());
+        REQUIRE(cache.merge(snapshots[2], cache.split(snapshots[2], {14}).value())); // nothing
     });
     caches.feed(2, 20); // some of them in the cells that the snapshot gave up
     caches.both([&](auto& cache, auto& snapshots) {
