@@ -51,7 +51,7 @@ TEST_CASE("a snapshot that is paged out gives up its cells, and has their data t
 }
 
 TEST_CASE("several sequences are restored from one snapshot that is paged out, each to cells of its own") {
-    for (const PageTo to : {PageTo::host, PageTo::backend}) {
+    for (const PageTo to : {PageTo::host, PageTo::pinned_host, PageTo::backend}) {
         auto cache = filled();
         CellSnapshot snapshot = cache.snapshot({0}).value();
         cache.page_out(snapshot, to);

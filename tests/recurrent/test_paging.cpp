@@ -14,7 +14,7 @@ using namespace cellar;
 using namespace recurrent_test;
 
 TEST_CASE("a state that is paged out gives up its slot, and is restored to slots of the sequences") {
-    for (const PageTo to : {PageTo::host, PageTo::backend}) {
+    for (const PageTo to : {PageTo::host, PageTo::pinned_host, PageTo::backend}) {
         Folding<> states = memory(1);
         feed(states, 0, 0, 5);
         const auto expected = state_of(states, 0);

@@ -14,6 +14,7 @@ static_assert(!BackendPolicy<int>);
 
 static_assert(WritesMasks<cellar_test::MaskWriter> && BackendPolicy<cellar_test::MaskWriter>);
 static_assert(!WritesMasks<HostBackend> && !WritesMasks<EigenBackend>);
+static_assert(!PinsHostMemory<HostBackend> && !PinsHostMemory<EigenBackend>);
 static_assert(!UploadsCells<HostBackend> && !UploadsCells<EigenBackend>);
 
 // A buffer has one owner.

@@ -171,6 +171,19 @@ concept WritesMasks = requires(B& b, std::span<const std::uint64_t> bits, Stride
     b.reserve(n, n);
 };
 
+/// A backend whose memory is not the host's, and whose work nevertheless reaches memory of the host that is allocated
+/// for that (pinned memory).
+///
+/// - `PinnedBuffer<E>`: like `Buffer`. The host may use it, too, once no work in flight does. The rows of `gather`,
+///   `scatter` and `copy_slots` may lie there.
+/// - `allocate_pinned<E>(n)`: n elements, all zero. May block.
+template <class B>
+concept PinsHostMemory = requires(B& b, std::int64_t n) {
+    { b.template allocate_pinned<float>(n) } -> std::same_as<typename B::template PinnedBuffer<float>>;
+    { b.template allocate_pinned<half>(n) } -> std::same_as<typename B::template PinnedBuffer<half>>;
+    { b.template allocate_pinned<bfloat16>(n) } -> std::same_as<typename B::template PinnedBuffer<bfloat16>>;
+};
+
 /// A backend that needs memory of its own to carry out plans. A cache reserves it while an operation may still refuse.
 ///
 /// - `reserve_moves(cells)`, `reserve_rotations(shift, layer, cells)`: may block, and may throw with nothing changed.

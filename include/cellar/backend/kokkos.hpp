@@ -5,6 +5,7 @@
 #include <cellar/backend/kokkos/buffer.hpp>
 #include <cellar/backend/kokkos/device_work.hpp>
 #include <cellar/backend/kokkos/host_work.hpp>
+#include <cellar/backend/kokkos/staged_list.hpp>
 #include <cellar/shift/shift.hpp>
 
 #include <Kokkos_Core.hpp>
@@ -25,6 +26,13 @@ template <class ExecutionSpace, class MemorySpace>
 using KokkosWorkOf = std::conditional_t<std::is_same_v<typename ExecutionSpace::memory_space, Kokkos::HostSpace>,
                                         KokkosHostWork<ExecutionSpace>, KokkosDeviceWork<ExecutionSpace, MemorySpace>>;
 
+/// The memory of the host that the work of a device reaches; void if there is none.
+template <class ExecutionSpace, class MemorySpace>
+struct PinnedSpaceOf {
+    using type =
+        std::conditional_t<Kokkos::SpaceAccessibility<ExecutionSpace, PinnedSpace>::accessible, PinnedSpace, void>;
+};
+
 /// `KokkosBackend`, with the choice of who does the work.
 template <class ExecutionSpace, class MemorySpace, class Work>
 class BasicKokkosBackend {
@@ -42,6 +50,13 @@ public:
     template <Element E>
     using Buffer = KokkosBuffer<E, MemorySpace>;
 
+    /// True if the work reaches memory of the host that is allocated for that.
+    static constexpr bool pins_host_memory =
+        Work::on_device && !std::is_void_v<typename PinnedSpaceOf<ExecutionSpace, MemorySpace>::type>;
+
+    template <Element E>
+    using PinnedBuffer = KokkosPinnedBuffer<E, typename PinnedSpaceOf<ExecutionSpace, MemorySpace>::type>;
+
     explicit BasicKokkosBackend(ExecutionSpace space = ExecutionSpace{}) : space_{std::move(space)} {}
     BasicKokkosBackend(BasicKokkosBackend&&) noexcept = default;
     BasicKokkosBackend& operator=(BasicKokkosBackend&& other) noexcept {
@@ -58,6 +73,12 @@ public:
     template <Element E>
     Buffer<E> allocate(std::int64_t n) const {
         return Buffer<E>{space_, n};
+    }
+
+    /// See `PinsHostMemory`: in the `SharedHostPinnedSpace` of Kokkos. Blocks.
+    template <Element E>
+    PinnedBuffer<E> allocate_pinned(std::int64_t n) const requires(pins_host_memory) {
+        return PinnedBuffer<E>{space_, n};
     }
 
     template <LayoutMapping Mapping, Element E, class T>

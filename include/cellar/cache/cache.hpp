@@ -232,8 +232,8 @@ public:
 
     /// Moves what the snapshot owns out of the cells, which it gives up, to memory of its own: a block for the keys and
     /// one for the values of all layers. Throws `std::bad_alloc`, with nothing changed, if there is no memory for them.
-    /// Does nothing if the snapshot is paged out already. Enqueues; blocks if the cells are not on the host and the
-    /// data goes there.
+    /// Does nothing if the snapshot is paged out already. Enqueues; blocks if the data goes to memory of the host that
+    /// the backend's work cannot reach.
     void page_out(CellSnapshot& snapshot, PageTo to = PageTo::host,
                   const std::source_location& where = std::source_location::current()) {
         const detail::Caller caller{where};

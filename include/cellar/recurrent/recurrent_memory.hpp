@@ -180,7 +180,7 @@ public:
 
     /// Moves what the snapshot owns out of its slot, which it gives up, to memory of its own. Throws `std::bad_alloc`,
     /// with nothing changed, if there is no memory for it. Does nothing if the snapshot is paged out already. Enqueues;
-    /// blocks if the slots are not on the host and the data goes there.
+    /// blocks if the data goes to memory of the host that the backend's work cannot reach.
     void page_out(StateSnapshot& snapshot, PageTo to = PageTo::host,
                   const std::source_location& where = std::source_location::current()) {
         const detail::Caller caller{where};

@@ -14,9 +14,20 @@ template <class Kernel, bool ReadsAlongDims, class Team>
 inline constexpr bool may_run_in_teams<cellar::detail::kernel::EachTile<Kernel, ReadsAlongDims, Team>> =
     decltype(Kernel::mapping)::contiguous_cells;
 
+} // namespace cellar_test
+
+/// The work of `Late` runs on the host, so it reaches the host's memory.
+template <>
+struct cellar::detail::PinnedSpaceOf<cellar_test::Late, cellar_test::LateSpace> {
+    using type = Kokkos::HostSpace;
+};
+
+namespace cellar_test {
+
 /// Device work on the host's cores, done at a fence, to test it on machines without a device.
 using LateDevice = cellar::KokkosBackend<Late>;
 static_assert(LateDevice::reaches<LateSpace> && !LateDevice::reaches<Kokkos::HostSpace>);
+static_assert(cellar::PinsHostMemory<LateDevice> && !cellar::PinsHostMemory<cellar::KokkosBackend<HostSpace>>);
 
 /// The same, but done at once and in memory of the host, for tests that read keys and states where they lie.
 using DeviceOnHost = cellar::detail::BasicKokkosBackend<HostSpace, Kokkos::HostSpace,

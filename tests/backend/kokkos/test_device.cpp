@@ -37,15 +37,16 @@ TEST_CASE("device: states equal those on the host") {
 }
 
 TEST_CASE("device: rows are paged out and in while passes of other sequences go on, as on the host") {
-    for (const cellar::PageTo to : {cellar::PageTo::host, cellar::PageTo::backend}) {
+    for (const cellar::PageTo to : {cellar::PageTo::host, cellar::PageTo::pinned_host, cellar::PageTo::backend}) {
         cellar_test::check_paging<CELLAR_BACKEND, cellar::StandardV<cellar::half>>(to);
         cellar_test::check_paging<CELLAR_BACKEND, cellar::PermutedV<float>>(to);
     }
 }
 
 TEST_CASE("device: rows that are paged out are divided and joined wherever they are, as on the host") {
-    for (const cellar::PageTo to : {cellar::PageTo::host, cellar::PageTo::backend}) {
-        for (const cellar::PageTo other : {cellar::PageTo::host, cellar::PageTo::backend}) {
+    for (const cellar::PageTo to : {cellar::PageTo::host, cellar::PageTo::pinned_host, cellar::PageTo::backend}) {
+        for (const cellar::PageTo other :
+             {cellar::PageTo::host, cellar::PageTo::pinned_host, cellar::PageTo::backend}) {
             cellar_test::check_parts<CELLAR_BACKEND, cellar::StandardV<cellar::half>>(to, other);
             cellar_test::check_parts<CELLAR_BACKEND, cellar::PermutedV<float>>(to, other);
         }
@@ -53,8 +54,8 @@ TEST_CASE("device: rows that are paged out are divided and joined wherever they 
 }
 
 TEST_CASE("device: states are paged out and in while passes of other sequences go on, as on the host") {
-    cellar_test::check_state_paging<CELLAR_BACKEND>(cellar::PageTo::host);
-    cellar_test::check_state_paging<CELLAR_BACKEND>(cellar::PageTo::backend);
+    for (const cellar::PageTo to : {cellar::PageTo::host, cellar::PageTo::pinned_host, cellar::PageTo::backend})
+        cellar_test::check_state_paging<CELLAR_BACKEND>(to);
 }
 
 TEST_CASE("device: masks of every element type, at sizes around words") {

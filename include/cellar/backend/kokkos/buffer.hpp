@@ -5,6 +5,7 @@
 
 #include <Kokkos_Core.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <new>
@@ -75,6 +76,24 @@ public:
 
 private:
     KokkosBlock<E, MemorySpace> block_;
+};
+
+/// n elements in memory of the host that a device reaches, all zero. Move-only.
+template <class E, class PinnedSpace>
+class KokkosPinnedBuffer {
+public:
+    template <class ExecutionSpace>
+    KokkosPinnedBuffer(const ExecutionSpace& space, std::int64_t n)
+        : block_{space, "cellar: pinned", static_cast<std::size_t>(n)} {
+        std::fill_n(block_.data(), block_.size(), E{});
+    }
+
+    E* data() { return block_.data(); }
+    const E* data() const { return block_.data(); }
+    std::int64_t size() const { return static_cast<std::int64_t>(block_.size()); }
+
+private:
+    KokkosBlock<E, PinnedSpace> block_;
 };
 
 } // namespace cellar::detail

@@ -2,13 +2,13 @@
 #pragma once
 
 #include <cellar/backend/backend.hpp>
+#include <cellar/backend/paged_memory.hpp>
 #include <cellar/base/ids.hpp>
 #include <cellar/base/kept.hpp>
 #include <cellar/base/page_to.hpp>
 #include <cellar/base/reserved_list.hpp>
 #include <cellar/base/slot_copy.hpp>
 #include <cellar/base/view.hpp>
-#include <cellar/base/zeroed.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -36,28 +36,21 @@ class PagedBlock {
 public:
     using Staging = std::optional<Buffer>;
 
-    PagedBlock(Backend& backend, ReservedList<Store>& stores, std::int64_t tokens, PageTo to) : tokens_{tokens} {
-        for (Store& store : stores) {
-            row_ += (store.*RowsOf)().row();
-            longest_row_ = std::max(longest_row_, (store.*RowsOf)().row());
-        }
-        if (to == PageTo::backend) {
-            on_backend_.emplace(backend.template allocate<E>(tokens * row_));
-        } else {
-            on_host_ = ZeroedArray<E>{tokens * row_};
-        }
+    PagedBlock(Backend& backend, ReservedList<Store>& stores, std::int64_t tokens, PageTo to)
+        : tokens_{tokens}, row_{row_of(stores)}, memory_{backend, tokens * row_, to} {
+        for (Store& store : stores) longest_row_ = std::max(longest_row_, (store.*RowsOf)().row());
     }
 
     std::int64_t bytes() const { return tokens_ * row_ * std::int64_t{sizeof(E)}; }
 
     /// What `read` or `write` of that many tokens needs beside the block.
     Staging allocate_staging(Backend& backend, std::int64_t tokens) const {
-        if (!is_staged()) return std::nullopt;
+        if (!memory_.is_staged()) return std::nullopt;
         constexpr std::int64_t usual = (std::int64_t{8} << 20) / std::int64_t{sizeof(E)};
         return backend.template allocate<E>(std::min(tokens * row_, std::max(usual, longest_row_)));
     }
 
-    /// Reads cells[i] of each layer into row i. Enqueues; blocks if the block is on the host and the cells are not.
+    /// Reads cells[i] of each layer into row i. Enqueues; blocks if the backend cannot reach the block.
     void read(Backend& backend, ReservedList<Store>& stores, std::span<const Cell> cells, Staging& staging) {
         const std::int64_t n = std::ssize(cells);
         for (Cursor cursor; cursor.store < stores.size();) {
@@ -69,7 +62,7 @@ public:
                 count = part.in_staging + part.tokens * rows.row();
             });
             if (staging)
-                backend.copy_to_host(*staging, 0, std::span{on_host_.data() + first, static_cast<std::size_t>(count)});
+                backend.copy_to_host(*staging, 0, std::span{memory_.data() + first, static_cast<std::size_t>(count)});
         }
     }
 
@@ -84,7 +77,7 @@ public:
                 for_each_part(stores, n, begin, staging, [&](Rows& rows, const Part& part) {
                     count = part.in_staging + part.tokens * rows.row();
                 });
-                const std::span<const E> from{on_host_.data() + first, static_cast<std::size_t>(count)};
+                const std::span<const E> from{memory_.data() + first, static_cast<std::size_t>(count)};
                 backend.copy_from_host(from, *staging, 0);
             }
             cursor = for_each_part(stores, n, begin, staging, [&](Rows& rows, const Part& part) {
@@ -113,8 +106,8 @@ public:
     }
 
     /// On the host, or in memory of the backend.
-    E* data() { return on_backend_ ? on_backend_->data() : on_host_.data(); }
-    bool is_on_host() const { return !on_backend_ || !WritesMasks<Backend>; }
+    E* data() { return memory_.data(); }
+    bool is_on_host() const { return memory_.is_on_host(); }
 
     /// Where the rows of a layer begin: the one of stores[i].
     std::int64_t begin_of(ReservedList<Store>& stores, std::size_t i) const {
@@ -125,7 +118,7 @@ public:
 
     /// Blocks. The block is in memory of the backend.
     void copy_to_host(Backend& backend, std::int64_t first, std::span<E> to) {
-        backend.copy_to_host(*on_backend_, first, to);
+        memory_.copy_to_host(backend, first, to);
     }
 
 private:
@@ -174,12 +167,14 @@ private:
               std::vector<SlotRows>& reachable) {
         if (count == 0) return;
         const auto size = static_cast<std::size_t>(count);
-        if (from.is_staged() && is_staged()) {
+        const bool any_staged = from.memory_.is_staged() || memory_.is_staged();
+        if (any_staged && from.is_on_host() && is_on_host()) {
+            if (from.memory_.is_staged() != memory_.is_staged()) backend.fence(); // work may use pinned memory
             std::copy_n(from.data() + first, size, data() + to);
-        } else if (is_staged()) {
-            backend.copy_to_host(*from.on_backend_, first, std::span{data() + to, size});
-        } else if (from.is_staged()) {
-            backend.copy_from_host(std::span<const E>{from.data() + first, size}, *on_backend_, to);
+        } else if (memory_.is_staged()) {
+            from.memory_.copy_to_host(backend, first, std::span{data() + to, size});
+        } else if (any_staged) {
+            memory_.copy_from_host(backend, std::span<const E>{from.data() + first, size}, to);
         } else {
             reachable.push_back({reinterpret_cast<const std::byte*>(from.data() + first),
                                  reinterpret_cast<std::byte*>(data() + to), 0, 0, count * std::int64_t{sizeof(E)}});
@@ -191,13 +186,16 @@ private:
         return contiguous_view(data, tokens, rows.mapping().heads(), rows.mapping().dim());
     }
 
-    bool is_staged() const { return WritesMasks<Backend> && !on_backend_; } // such a backend's memory is not the host's
+    static std::int64_t row_of(ReservedList<Store>& stores) {
+        std::int64_t row = 0;
+        for (Store& store : stores) row += (store.*RowsOf)().row();
+        return row;
+    }
 
     std::int64_t tokens_;
-    std::int64_t row_ = 0; // elements of a token in all layers
+    std::int64_t row_; // elements of a token in all layers
     std::int64_t longest_row_ = 0;
-    ZeroedArray<E> on_host_;
-    std::optional<Buffer> on_backend_;
+    PagedMemory<E, Backend> memory_;
 };
 
 /// The keys and values of the tokens of a snapshot that is paged out: row i has those of token i.

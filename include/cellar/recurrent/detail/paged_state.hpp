@@ -2,10 +2,10 @@
 #pragma once
 
 #include <cellar/backend/backend.hpp>
+#include <cellar/backend/paged_memory.hpp>
 #include <cellar/base/kept.hpp>
 #include <cellar/base/page_to.hpp>
 #include <cellar/base/slot_copy.hpp>
-#include <cellar/base/zeroed.hpp>
 #include <cellar/recurrent/detail/state_store.hpp>
 #include <cellar/recurrent/state_shape.hpp>
 
@@ -21,25 +21,9 @@ namespace cellar::detail {
 
 /// One tensor of a state that is paged out, in all layers: a block of rows, each as long as in a slot.
 template <StateTag Tag, BackendPolicy Backend>
-struct PagedTensor {
-    using Element = typename Tag::element_type;
-    using Buffer = typename Backend::template Buffer<Element>;
-
-    PagedTensor(Backend& backend, std::int64_t size, PageTo to) {
-        if (to == PageTo::backend) {
-            on_backend.emplace(backend.template allocate<Element>(size));
-        } else {
-            on_host = ZeroedArray<Element>{size};
-        }
-    }
-
-    /// True if it is on the host, and the backend cannot reach it there.
-    bool is_staged() const { return WritesMasks<Backend> && !on_backend; }
-    std::int64_t size() const { return on_backend ? on_backend->size() : on_host.size(); }
-    Element* data() { return on_backend ? on_backend->data() : on_host.data(); }
-
-    ZeroedArray<Element> on_host;
-    std::optional<Buffer> on_backend;
+struct PagedTensor : PagedMemory<typename Tag::element_type, Backend> {
+    using Buffer = typename Backend::template Buffer<typename Tag::element_type>;
+    using PagedMemory<typename Tag::element_type, Backend>::PagedMemory;
 };
 
 template <class States, BackendPolicy Backend>
@@ -65,10 +49,9 @@ public:
           tensors_{PagedTensor<Tags, Backend>{backend, is_empty ? 0 : size<Tags>(), to}...} {}
 
     std::int64_t bytes() const override {
-        const auto bytes = [](const auto& tensor) {
-            return tensor.size() * static_cast<std::int64_t>(sizeof(*tensor.on_host.data()));
-        };
-        return std::apply([&](const auto&... tensor) { return (std::int64_t{0} + ... + bytes(tensor)); }, tensors_);
+        return (std::int64_t{0} + ...
+                + (std::get<PagedTensor<Tags, Backend>>(tensors_).size()
+                   * std::int64_t{sizeof(typename Tags::element_type)}));
     }
     void finish_work() noexcept override { backend_.fence(); }
 
@@ -77,14 +60,12 @@ public:
     auto* data() {
         return tensor<Tag>().data();
     }
-    bool is_on_host() const {
-        return !WritesMasks<Backend> || (!std::get<PagedTensor<Tags, Backend>>(tensors_).on_backend && ...);
-    }
+    bool is_on_host() const { return (std::get<PagedTensor<Tags, Backend>>(tensors_).is_on_host() && ...); }
 
     /// Copies it from another one, which is in memory of the backend. Blocks.
     void assign_from_backend(PagedState& other) {
-        (backend_.copy_to_host(*other.template tensor<Tags>().on_backend, 0,
-                               std::span{data<Tags>(), static_cast<std::size_t>(tensor<Tags>().size())}),
+        (other.template tensor<Tags>().copy_to_host(
+             backend_, 0, std::span{data<Tags>(), static_cast<std::size_t>(tensor<Tags>().size())}),
          ...);
     }
 
@@ -96,7 +77,7 @@ public:
         return transfer;
     }
 
-    /// Reads the state in a slot. Enqueues; blocks if the state is on the host and the slots are not.
+    /// Reads the state in a slot. Enqueues; blocks if the backend cannot reach the state.
     void read(Slot slot, Transfer transfer) {
         if (transfer.rows.empty()) return;
         const SlotCopy copy{slot, 0};
