@@ -169,6 +169,9 @@ std::vector<float> paged_states(PageTo to) {
     REQUIRE(s.memory.restore({2}, *snapshot));
     snapshot.reset(); // its state may still be copied
     s.feed(text(2, 5, 1, 99));
+    auto another = std::make_unique<StateSnapshot>(s.memory.snapshot({2}).value());
+    s.memory.page_out(*another, to);
+    another.reset();
     std::vector<float> all = s.elements(0);
     for (const int sequence : {1, 2})
         for (const float x : s.elements(sequence)) all.push_back(x);

@@ -91,7 +91,7 @@ public:
         (copy_from_host<Tags>(transfer), ...);
         const SlotCopy copy{0, slot};
         backend_.copy_slots(transfer.rows, {&copy, 1});
-        if (WritesMasks<Backend>) backend_.fence(); // before staging memory is destroyed
+        if ((staging<Tags>(transfer) || ...)) backend_.fence(); // before staging memory is destroyed
     }
 
 private:
