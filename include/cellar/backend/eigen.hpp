@@ -19,6 +19,9 @@ namespace cellar {
 /// fast: every operation allocates, and throws half-way if there is no memory. Nothing is enqueued.
 class EigenBackend {
 public:
+    /// Whatever is computed from its memory is computed plainly, in double.
+    static constexpr bool is_reference = true;
+
     template <Element E>
     using Buffer = ZeroedArray<E>;
 

@@ -274,6 +274,12 @@ public:
         close();
     }
 
+    /// A token of the open pass sees positions [visible_from, visible_to), and those of the sinks below `visible_to`.
+    Position visible_from(std::size_t token) const { return window_.oldest_visible(pass_.positions[token]); }
+    Position visible_to(std::size_t token) const {
+        return pass_.visible_to.empty() ? pass_.positions[token] + 1 : pass_.visible_to[token];
+    }
+
     /// Calls `visit(token, cells visible to it)` for each token of the open pass.
     template <class Visit>
     void for_each_visible_row(Visit visit) {
@@ -362,11 +368,6 @@ private:
                            " is in group ", batch.groups[i], " of sequence ", of_group,
                            ", expected the tokens of a group to be of one sequence");
         }
-    }
-
-    Position visible_from(std::size_t token) const { return window_.oldest_visible(pass_.positions[token]); }
-    Position visible_to(std::size_t token) const {
-        return pass_.visible_to.empty() ? pass_.positions[token] + 1 : pass_.visible_to[token];
     }
 
     // Enters the tokens into their sequences, if they have cells, and finds the history. Bounds may be taken before all

@@ -34,6 +34,7 @@ template <class Memory>
 class [[nodiscard]] CachePass : public ReadPass<Memory> {
     using Base = ReadPass<Memory>;
     using State = typename Base::State;
+    using Base::readable;
     using Base::state;
 
 public:

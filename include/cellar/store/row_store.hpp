@@ -40,6 +40,7 @@ public:
         : mapping_{mapping}, what_{what}, memory_{backend.template allocate<E>(mapping.required_size())} {}
 
     const Mapping& mapping() const { return mapping_; }
+    const E* data() const { return memory_.data(); }
 
     std::int64_t bytes() const { return memory_.size() * static_cast<std::int64_t>(sizeof(E)); }
 

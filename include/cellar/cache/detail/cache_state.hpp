@@ -5,6 +5,7 @@
 #include <cellar/base/contract.hpp>
 #include <cellar/base/plan.hpp>
 #include <cellar/base/reserved_list.hpp>
+#include <cellar/base/scratch.hpp>
 #include <cellar/book/cache_book.hpp>
 #include <cellar/cache/cache_limits.hpp>
 #include <cellar/cache/cache_shape.hpp>
@@ -53,6 +54,12 @@ struct VisibleRuns {
     std::vector<CellRange> runs;
     ReservedList<std::size_t> ends; ///< one for each token: the end of its runs
     bool known = false;             ///< of the open pass
+};
+
+/// Memory of `attend`, which one layer after the other uses.
+struct AttentionScratch {
+    Scratch plan;
+    Scratch rows;
 };
 
 /// The layers that the open pass has put, a bit each.
@@ -196,6 +203,7 @@ struct CacheState {
     MaskElement written_mask = MaskElement::none; // what `mask` holds
     PutLayers put;                                // by index into stores
     VisibleRuns visible;
+    AttentionScratch attention;
     LayerName layer_name;
 
 private:
@@ -214,7 +222,8 @@ private:
           store_of{static_cast<std::size_t>(shape.layers())},
           mask{backend},
           put{static_cast<std::size_t>(shape.layers())},
-          visible{{}, ReservedList<std::size_t>{static_cast<std::size_t>(limits.batch)}} {
+          visible{{}, ReservedList<std::size_t>{static_cast<std::size_t>(limits.batch)}},
+          attention{} {
         for (int layer = 0; layer < shape.layers(); ++layer) {
             const LayerShape& own = shape[layer];
             if (own.shares < 0) {

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <cellar/attention/attention_options.hpp>
+#include <cellar/attention/detail/attend_on_host.hpp>
+#include <cellar/attention/detail/attend_plainly.hpp>
+#include <cellar/attention/detail/attention_call.hpp>
+#include <cellar/attention/detail/attention_plan.hpp>
+#include <cellar/attention/detail/row_source.hpp>
+#include <cellar/attention/detail/tile_kernels.hpp>
+#include <cellar/backend/backend.hpp>
+#include <cellar/base/contract.hpp>
+#include <cellar/base/view.hpp>
+#include <cellar/layout/layer_shape.hpp>
+#include <cellar/memory/two_phase.hpp>
+
+#include <cstdint>
+#include <source_location>
+#include <type_traits>
+
+namespace cellar {
+
+namespace detail {
+
+/// `attend` with instructions of choice, for tests.
+template <class Pass, class Queries, class Out, class Threads>
+void attend_with(Instructions instructions, Pass& pass, int layer, const Queries& queries, Out&& results,
+                 const AttentionOptions& options, const Threads& threads) {
+    auto& state = MemoryAccess::state(pass);
+    auto& store = MemoryAccess::readable(pass, "attend", layer);
+    using Backend = std::remove_cvref_t<decltype(state.backend)>;
+    static_assert(!WritesMasks<Backend>, "attend: not yet for a backend whose memory the host cannot read");
+    const LayerShape& shape = state.shape[layer];
+    const auto q = attention_rows("queries", queries, pass.tokens(), shape.key_dim);
+    const std::int64_t row = std::int64_t{pass.tokens()} * q.extent(1);
+    const auto out =
+        attention_rows("results", results, pass.tokens(), row == 0 ? 0 : value_dim_of(shape, results, row));
+    const AttentionShape checked = checked_attention(shape, pass.tokens(), q, out, options);
+    using Q = std::remove_const_t<typename decltype(q)::element_type>;
+    const StridedView<const Q, 3> constant_q = q;
+    if (!options.parents.empty())
+        expect_tree(options.parents, {state.book.pass().sequences.data(), state.book.pass().sequences.size()});
+    if (state.pass_reserved) return clear_results(out, options);
+    const auto& keys = store.all_keys();
+    const auto& values = store.all_values();
+    state.backend.fence(); // the layer's put
+    const auto call = [&](const auto& key_rows, const auto& value_rows) {
+        if constexpr (requires { Backend::is_reference; }) {
+            attend_plainly(state, checked, key_rows, value_rows, constant_q, out, options);
+        } else {
+            attend_on_host(state, checked, key_rows, value_rows, constant_q, out, options, threads, instructions);
+        }
+    };
+    const auto key_rows = row_source(keys.mapping(), keys.data(), checked.key_dim);
+    if (shape.value_dim == 0) return call(key_rows, row_source(keys.mapping(), keys.data(), checked.value_dim));
+    call(key_rows, row_source(values.mapping(), values.data(), checked.value_dim));
+}
+
+} // namespace detail
+
+/// Attention of one layer, straight over the cells of a pass: for each token and query head, the softmax of its scores
+/// over the cells that the token sees, times their values. Nothing is gathered, no mask is written, and cells that no
+/// token sees are not read.
+///
+/// - `pass`: of a `Cache` or an `EncoderMemory`; the layer was put.
+/// - `q` [tokens, heads, key_dim]: a view with any strides, or a contiguous range. Of float, half or bfloat16. Query
+///   head h reads head h / (heads / kv_heads) of keys and values.
+/// - `out` [tokens, heads, value_dim]: likewise. Must not overlap `q`. If the layer stores keys alone (MLA), values are
+///   the first elements of the keys, as many as `out` has.
+/// - `threads`: an object like `CallingThread`.
+///
+/// Computes in float; with the backend for reference, in double. A token that sees nothing gets zeros, and so do the
+/// tokens of a reserved pass. NaN and infinity in cells that a token does not see do not reach its results. The results
+/// depend neither on where tokens lie nor on the number of threads.
+///
+/// Cost: reads keys and values of what a sequence sees once for each 64 queries of a head. Allocates if it needs more
+/// memory than any call of this memory before. Takes the processor's vector instructions (AVX-512 or AVX2 on x86-64),
+/// found at run time, whatever the compiler's flags.
+template <class Pass, class Queries, class Out, class Threads = CallingThread>
+void attend(Pass& pass, int layer, const Queries& q, Out&& out, const AttentionOptions& options = {},
+            const Threads& threads = {}, const std::source_location& where = std::source_location::current()) {
+    const detail::Caller caller{where};
+    detail::attend_with(detail::best_instructions(), pass, layer, q, out, options, threads);
+}
+
+} // namespace cellar

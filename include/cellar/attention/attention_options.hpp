@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <cellar/base/view.hpp>
+
+#include <cstdint>
+#include <span>
+
+namespace cellar {
+
+/// How `attend` weighs what a token sees, and what else it writes.
+struct AttentionOptions {
+    /// Scores are scale * (query · key). 0: 1 / sqrt(key_dim).
+    float scale = 0;
+    /// Scores become soft_cap * tanh(score / soft_cap), as in Gemma 2. 0: they stay.
+    float soft_cap = 0;
+    /// One for each query head: the score of a token falls by the slope for each position between it and the query
+    /// (ALiBi, arXiv:2108.12409). Empty: none.
+    std::span<const float> slopes{};
+    /// One for each query head: a score that takes part in the softmax and has no value, as in gpt-oss. Empty: none.
+    std::span<const float> sinks{};
+    /// For each token of the batch, the index of the token before it in its branch of a tree, or -1 for the first of a
+    /// branch; a parent comes before its children in the batch. A token then sees what its sequence held before the
+    /// batch (as far as its window reaches), its ancestors, and itself. Empty: tokens see each other by their
+    /// positions.
+    std::span<const std::int32_t> parents{};
+    /// Where the logarithm of the sum of exp(score) goes, [tokens, heads], sinks included; -infinity for a token that
+    /// sees nothing. `join` needs it. Null: nowhere.
+    StridedView<float, 2> log_sum_exp{};
+};
+
+/// The threads that `attend` works with: the calling one.
+struct CallingThread {
+    /// How many may work at once.
+    static int count() { return 1; }
+    /// Calls f(0) to f(count() - 1), and returns when all have.
+    template <class F>
+    void run(F&& f) const {
+        f(0);
+    }
+};
+
+} // namespace cellar

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <cellar/attention/attention_options.hpp>
+#include <cellar/attention/detail/attention_plan.hpp>
+#include <cellar/attention/detail/host_attention.hpp>
+#include <cellar/attention/detail/row_source.hpp>
+#include <cellar/attention/detail/sight.hpp>
+#include <cellar/attention/detail/tile_kernels.hpp>
+#include <cellar/attention/detail/tree.hpp>
+#include <cellar/base/scratch.hpp>
+#include <cellar/base/view.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+
+namespace cellar::detail {
+
+/// What each token of the open pass sees, sorted by sequence.
+template <class Book>
+void find_sights(const Book& book, std::int32_t tokens, Sight* sights) {
+    for (std::int32_t i = 0; i < tokens; ++i) {
+        const auto token = static_cast<std::size_t>(i);
+        sights[i] = {&book.table().record(book.pass().sequences[token]).runs,
+                     i,
+                     book.window().sinks(),
+                     book.pass().positions[token],
+                     book.visible_from(token),
+                     book.visible_to(token)};
+    }
+    std::sort(sights, sights + tokens, [](const Sight& a, const Sight& b) {
+        return a.runs == b.runs ? a.token < b.token : std::less<>{}(a.runs, b.runs);
+    });
+}
+
+/// See `attend`. Its arguments were checked.
+template <class State, class Keys, class Values, class Q, class Out, class Threads>
+void attend_on_host(State& state, const AttentionShape& shape, const Keys& keys, const Values& values,
+                    StridedView<const Q, 3> q, StridedView<Out, 3> out, const AttentionOptions& options,
+                    const Threads& threads, Instructions instructions) {
+    const std::int32_t n = shape.tokens;
+    // Twice: to count the bytes of what is the same for all layers, and to take it from memory.
+    const auto find = [&](ScratchArrays& arrays) {
+        struct Found {
+            Sight* sights;
+            TokenBlock* blocks;
+            TokenInCell* cells;
+        };
+        return Found{arrays.take<Sight>(n), arrays.take<TokenBlock>(n),
+                     arrays.take<TokenInCell>(options.parents.empty() ? 0 : n)};
+    };
+    ScratchArrays counted;
+    find(counted);
+    ScratchArrays taken{state.attention.plan.reserve(counted.bytes())};
+    const auto found = find(taken);
+    find_sights(state.book, n, found.sights);
+    if (!options.parents.empty()) {
+        for (std::int32_t i = 0; i < n; ++i) found.cells[i] = {state.book.pass().cells[static_cast<std::size_t>(i)], i};
+        std::sort(found.cells, found.cells + n,
+                  [](const TokenInCell& a, const TokenInCell& b) { return a.cell < b.cell; });
+    }
+    const Tree tree{options.parents, found.cells};
+    const AttentionPlan plan{shape, found.sights, found.blocks};
+    HostAttention<Keys, Values, Q, Out> attention{shape, options,      keys, values, q,
+                                                  out,   found.sights, tree, plan,   instructions};
+    const std::int64_t parts = (attention.bytes_of_parts() + 63) / 64 * 64;
+    std::byte* const memory = state.attention.rows.reserve(parts + threads.count() * attention.bytes_of_worker());
+    attention.run(threads, memory, memory + parts);
+}
+
+} // namespace cellar::detail

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <cellar/attention/attention_options.hpp>
+#include <cellar/attention/detail/attention_plan.hpp>
+#include <cellar/base/contract.hpp>
+#include <cellar/base/view.hpp>
+#include <cellar/element/element.hpp>
+#include <cellar/layout/layer_shape.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <iterator>
+#include <limits>
+#include <span>
+#include <type_traits>
+
+namespace cellar::detail {
+
+/// Rows [tokens, heads, dim] of queries or results as a view: of a view with strides, or of a contiguous range, whose
+/// heads follow from its size.
+template <class Rows>
+auto attention_rows(const char* what, Rows&& rows, std::int64_t tokens, std::int64_t dim) {
+    if constexpr (strided<std::remove_cvref_t<Rows>>) {
+        static_assert(std::remove_cvref_t<Rows>::rank() == 3, "attend: rows have three extents, [tokens, heads, dim]");
+        return strided_view(rows);
+    } else {
+        const auto size = static_cast<std::int64_t>(std::size(rows));
+        const std::int64_t row = tokens * dim;
+        const std::int64_t heads = row == 0 ? 0 : size / row;
+        CELLAR_EXPECTS(heads * row == size, "attend: the ", what, " are ", size, " elements, expected a multiple of ",
+                       row, " for [", tokens, " tokens, heads, ", dim, "]");
+        return contiguous_view(std::data(rows), tokens, heads, dim);
+    }
+}
+
+/// The elements a head of results that are a contiguous range.
+template <class Out>
+std::int64_t value_dim_of(const LayerShape& layer, const Out& out, std::int64_t rows) {
+    if (layer.value_dim != 0) return layer.value_dim;
+    if constexpr (strided<Out>) {
+        return out.extent(2);
+    } else {
+        return static_cast<std::int64_t>(std::size(out)) / rows;
+    }
+}
+
+/// The first byte of a view, and the one behind its last.
+struct ByteRange {
+    const std::byte* begin;
+    const std::byte* end;
+
+    template <class T>
+    explicit ByteRange(const StridedView<T, 3>& view)
+        : begin{reinterpret_cast<const std::byte*>(view.pointer)}, end{begin} {
+        if (view.size() == 0) return;
+        std::int64_t last = 0;
+        for (int r = 0; r < 3; ++r) last += (view.extent(r) - 1) * view.stride(r);
+        end = begin + (last + 1) * std::int64_t{sizeof(T)};
+    }
+
+    bool overlaps(const ByteRange& other) const {
+        return std::less<>{}(begin, other.end) && std::less<>{}(other.begin, end);
+    }
+};
+
+/// The heads and dims of a call; a violation if its arguments do not fit together.
+template <class Q, class Out>
+AttentionShape checked_attention(const LayerShape& layer, std::int32_t tokens, const StridedView<Q, 3>& q,
+                                 const StridedView<Out, 3>& out, const AttentionOptions& options) {
+    static_assert(!std::is_const_v<Out>, "attend: the results are written, expected elements that are not const");
+    static_assert(Element<std::remove_const_t<Q>> && Element<Out>,
+                  "attend: queries and results are of float, half or bfloat16");
+    const std::int64_t heads = q.extent(1);
+    CELLAR_EXPECTS(q.extent(0) == tokens && q.extent(2) == layer.key_dim, "attend: the queries are [", q.extent(0),
+                   ", ", heads, ", ", q.extent(2), "], expected [", tokens, " tokens, heads, ", layer.key_dim, "]");
+    CELLAR_EXPECTS((heads > 0 && heads % layer.kv_heads == 0) || tokens == 0, "attend: ", heads,
+                   " query heads, expected a multiple of the layer's ", layer.kv_heads, " heads of keys");
+    CELLAR_EXPECTS(out.extent(0) == tokens && out.extent(1) == heads, "attend: the results are [", out.extent(0), ", ",
+                   out.extent(1), ", ", out.extent(2), "], expected [", tokens, " tokens, ", heads, " heads, dim]");
+    if (layer.value_dim != 0) {
+        CELLAR_EXPECTS(out.extent(2) == layer.value_dim, "attend: the results have ", out.extent(2),
+                       " elements a head, expected the layer's value_dim of ", layer.value_dim);
+    } else {
+        CELLAR_EXPECTS(out.extent(2) >= 1 && out.extent(2) <= layer.key_dim, "attend: the results have ", out.extent(2),
+                       " elements a head, expected 1 to ", layer.key_dim,
+                       ", because the values are the first elements of the keys");
+    }
+    CELLAR_EXPECTS(!ByteRange{q}.overlaps(ByteRange{out}), "attend: the results overlap the queries, expected other "
+                                                           "memory");
+    const auto per_head = [&](const char* what, std::span<const float> given) {
+        CELLAR_EXPECTS(given.empty() || std::ssize(given) == heads, "attend: ", std::ssize(given), " ", what,
+                       ", expected one for each of ", heads, " query heads");
+    };
+    per_head("slopes", options.slopes);
+    per_head("sinks", options.sinks);
+    CELLAR_EXPECTS(options.soft_cap >= 0, "attend: the soft_cap is negative or not a number, expected 0 or more");
+    CELLAR_EXPECTS(options.scale >= 0 || options.scale < 0, "attend: the scale is not a number");
+    const auto& sum = options.log_sum_exp;
+    CELLAR_EXPECTS(sum.pointer == nullptr || (sum.extent(0) == tokens && sum.extent(1) == heads),
+                   "attend: the log_sum_exp is [", sum.extent(0), ", ", sum.extent(1), "], expected [", tokens,
+                   " tokens, ", heads, " heads]");
+    return {tokens, static_cast<int>(heads), layer.kv_heads, layer.key_dim, out.extent(2)};
+}
+
+/// The results of tokens that see nothing.
+template <class Out>
+void clear_results(const StridedView<Out, 3>& out, const AttentionOptions& options) {
+    for (std::int64_t token = 0; token < out.extent(0); ++token)
+        for (std::int64_t head = 0; head < out.extent(1); ++head) {
+            for (std::int64_t d = 0; d < out.extent(2); ++d) out(token, head, d) = Out{};
+            if (options.log_sum_exp.pointer != nullptr)
+                options.log_sum_exp(token, head) = -std::numeric_limits<float>::infinity();
+        }
+}
+
+/// A violation unless each token's parent comes before it, in the same sequence.
+inline void expect_tree(std::span<const std::int32_t> parents, std::span<const Sequence> sequences) {
+    CELLAR_EXPECTS(parents.empty() || parents.size() == sequences.size(), "attend: ", parents.size(),
+                   " parents, expected one for each of ", sequences.size(), " tokens");
+    for (std::size_t i = 0; i < parents.size(); ++i) {
+        CELLAR_EXPECTS(parents[i] >= -1 && parents[i] < std::ssize(parents)
+                           && parents[i] < static_cast<std::int64_t>(i),
+                       "attend: the parent of token ", i, " is ", parents[i],
+                       ", expected a token before it, or -1 for the first of a branch");
+        CELLAR_EXPECTS(parents[i] < 0 || sequences[static_cast<std::size_t>(parents[i])] == sequences[i],
+                       "attend: the parent of token ", i, " is of another sequence");
+    }
+}
+
+} // namespace cellar::detail

@@ -1,0 +1,401 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <cellar/attention/attention_options.hpp>
+#include <cellar/attention/detail/attention_plan.hpp>
+#include <cellar/attention/detail/row_source.hpp>
+#include <cellar/attention/detail/sight.hpp>
+#include <cellar/attention/detail/tile.hpp>
+#include <cellar/attention/detail/tile_kernels.hpp>
+#include <cellar/attention/detail/tree.hpp>
+#include <cellar/base/scratch.hpp>
+#include <cellar/base/view.hpp>
+#include <cellar/element/convert.hpp>
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <vector>
+
+namespace cellar::detail {
+
+/// The softmax of some rows so far: the largest score, the sum of the weights, and the weighted values, all relative to
+/// that score.
+struct PartialRows {
+    float* largest; ///< [rows]
+    float* sums;    ///< [rows]
+    float* values;  ///< [rows, padded_dim(value_dim)]
+};
+
+/// Attention of one layer, on the host. Each item of the plan goes through its part of the history a tile at a time.
+///
+/// - A block with few queries reads keys and values in place, all heads of a tile in turn, so that memory is read in
+///   order. A token that does not see all of a tile gets the cells that it sees alone.
+/// - A block with many queries packs the tile of one head once: keys transposed, both as floats.
+template <class Keys, class Values, class Q, class Out>
+class HostAttention {
+public:
+    HostAttention(const AttentionShape& shape, const AttentionOptions& options, const Keys& keys, const Values& values,
+                  StridedView<const Q, 3> q, StridedView<Out, 3> out, const Sight* sights, const Tree& tree,
+                  const AttentionPlan& plan, Instructions instructions)
+        : shape_{shape},
+          options_{options},
+          keys_{keys},
+          values_{values},
+          q_{q},
+          out_{out},
+          sights_{sights},
+          tree_{tree},
+          plan_{plan},
+          floats_{float_kernels(instructions)},
+          key_kernels_{row_kernels<typename Keys::element_type>(instructions)},
+          value_kernels_{row_kernels<typename Values::element_type>(instructions)},
+          key_dim_{padded_dim(shape.key_dim)},
+          value_dim_{padded_dim(shape.value_dim)},
+          scale_{options.scale != 0 ? options.scale : 1 / std::sqrt(static_cast<float>(shape.key_dim))} {}
+
+    /// The bytes that a thread needs for itself.
+    std::int64_t bytes_of_worker() const {
+        ScratchArrays arrays;
+        Worker{*this, arrays};
+        return arrays.bytes();
+    }
+    /// The bytes of all partial results.
+    std::int64_t bytes_of_parts() const { return plan_.parts() * plan_.part_floats() * std::int64_t{sizeof(float)}; }
+
+    template <class Threads>
+    void run(const Threads& threads, std::byte* parts, std::byte* workers) {
+        parts_ = reinterpret_cast<float*>(parts);
+        const std::int64_t bytes = bytes_of_worker();
+        std::atomic<std::int64_t> next{0};
+        threads.run([&](int worker) {
+            ScratchArrays arrays{workers + worker * bytes};
+            Worker own{*this, arrays};
+            for (std::int64_t item; (item = next.fetch_add(1, std::memory_order_relaxed)) < plan_.items();)
+                own.run(item);
+        });
+        if (plan_.parts() == 0) return;
+        next = 0;
+        threads.run([&](int worker) {
+            ScratchArrays arrays{workers + worker * bytes};
+            Worker own{*this, arrays};
+            for (std::int64_t block; (block = next.fetch_add(1, std::memory_order_relaxed)) < plan_.blocks();)
+                if (plan_.block(static_cast<std::int32_t>(block)).chunks > 1)
+                    own.join(plan_.block(static_cast<std::int32_t>(block)));
+        });
+    }
+
+private:
+    class Worker;
+
+    AttentionShape shape_;
+    AttentionOptions options_;
+    Keys keys_;
+    Values values_;
+    StridedView<const Q, 3> q_;
+    StridedView<Out, 3> out_;
+    const Sight* sights_;
+    const Tree& tree_;
+    const AttentionPlan& plan_;
+    FloatKernels floats_;
+    RowKernels<typename Keys::element_type> key_kernels_;
+    RowKernels<typename Values::element_type> value_kernels_;
+    std::int64_t key_dim_;
+    std::int64_t value_dim_;
+    float scale_;
+    float* parts_ = nullptr;
+};
+
+/// One thread, and its memory.
+template <class Keys, class Values, class Q, class Out>
+class HostAttention<Keys, Values, Q, Out>::Worker {
+public:
+    Worker(const HostAttention& all, ScratchArrays& arrays)
+        : all_{all},
+          keys_{all.keys_, all.key_kernels_, all.floats_.rows, arrays.take<float>(tile_cells * all.key_dim_)},
+          values_{all.values_, all.value_kernels_, all.floats_.rows, arrays.take<float>(tile_cells * all.value_dim_)} {
+        const std::int64_t rows = all.plan_.max_rows();
+        q_ = arrays.take<float>(rows * all.key_dim_);
+        own_ = {arrays.take<float>(rows), arrays.take<float>(rows), arrays.take<float>(rows * all.value_dim_)};
+        scores_ = arrays.take<float>(rows * tile_cells);
+        packed_keys_ = arrays.take<float>(all.key_dim_ * tile_cells);
+        packed_values_ = arrays.take<float>(all.value_dim_ * tile_cells);
+        slopes_ = arrays.take<float>(rows);
+        queries_ = arrays.take<std::int32_t>(rows);
+        visible_ = arrays.take<std::uint64_t>(rows);
+    }
+
+    void run(std::int64_t item) {
+        block_ = &all_.plan_.block_of(item);
+        const std::int64_t index = item - block_->first_item;
+        const int chunk = static_cast<int>(index % block_->chunks);
+        const int head = static_cast<int>(index / block_->chunks);
+        read_queries(head);
+        PartialRows rows = own_;
+        if (block_->chunks > 1) rows = part(block_->first_part + index);
+        std::fill_n(rows.largest, block_->rows, -infinity);
+        std::fill_n(rows.sums, block_->rows, 0.0F);
+        std::fill_n(rows.values, block_->rows * all_.value_dim_, 0.0F);
+        rows_ = rows;
+        if (block_->packs) {
+            const auto visit = [&](const Tile& tile, const Tile* next) { add_packed(tile, next, head); };
+            go_through(chunk, visit);
+        } else {
+            const auto visit = [&](const Tile& tile, const Tile* next) { add_in_place(tile, next); };
+            go_through(chunk, visit);
+        }
+        if (block_->chunks == 1) write(rows, head);
+    }
+
+    /// Joins the partial results of a block, in the order of positions, and writes them.
+    void join(const TokenBlock& block) {
+        block_ = &block;
+        const int heads = block.packs ? all_.shape_.kv_heads : 1;
+        for (int head = 0; head < heads; ++head) {
+            const std::int64_t first = block.first_part + std::int64_t{head} * block.chunks;
+            const PartialRows sum = part(first);
+            for (int chunk = 1; chunk < block.chunks; ++chunk)
+                for (int row = 0; row < block.rows; ++row) join_row(sum, part(first + chunk), row);
+            write(sum, head);
+        }
+    }
+
+private:
+    static constexpr float infinity = std::numeric_limits<float>::infinity();
+
+    PartialRows part(std::int64_t index) const {
+        float* const first = all_.parts_ + index * all_.plan_.part_floats();
+        return {first, first + block_->rows, first + 2 * std::ptrdiff_t{block_->rows}};
+    }
+
+    template <class Visit>
+    void go_through(int chunk, Visit& visit) {
+        const Sight& first = all_.sights_[block_->first];
+        TileStream<Visit> tiles{visit};
+        // The sinks that the first chunk does not contain by itself.
+        if (chunk == 0) tiles.add(*first.runs, {0}, {std::min(block_->sinks, block_->from.value)});
+        const std::int64_t from = block_->from.value + std::int64_t{chunk} * block_->step;
+        const std::int64_t to = std::min<std::int64_t>(from + block_->step, block_->to.value);
+        tiles.add(*first.runs, {static_cast<std::int32_t>(from)}, {static_cast<std::int32_t>(to)});
+        const std::int64_t end = std::min<std::int64_t>(to + tile_cells - 1, block_->to.value);
+        tiles.finish(*first.runs, {static_cast<std::int32_t>(to)}, {static_cast<std::int32_t>(end)});
+    }
+
+    // The queries as floats, with those of padded rows as zeros.
+    void read_queries(int head) {
+        const int group = all_.shape_.group();
+        std::fill_n(q_, block_->rows * all_.key_dim_, 0.0F);
+        for_each_row(head, [&](int row, std::int32_t token, int query_head) {
+            const Q* const from = &all_.q_(token, query_head, 0);
+            float* const to = q_ + row * all_.key_dim_;
+            if (all_.q_.stride(2) == 1) {
+                convert_run(from, to, all_.shape_.key_dim);
+            } else {
+                for (std::int64_t d = 0; d < all_.shape_.key_dim; ++d)
+                    to[d] = static_cast<float>(from[d * all_.q_.stride(2)]);
+            }
+        });
+        if (all_.options_.slopes.empty()) return;
+        std::fill_n(slopes_, block_->rows, 0.0F);
+        std::fill_n(queries_, block_->rows, 0);
+        for_each_row(head, [&](int row, std::int32_t token, int query_head) {
+            slopes_[row] = all_.options_.slopes[static_cast<std::size_t>(query_head)];
+            queries_[row] = position_of(token, row, group).value;
+        });
+    }
+
+    Position position_of(std::int32_t, int row, int group) const {
+        return all_.sights_[block_->first + token_of(row, group)].at;
+    }
+    int token_of(int row, int group) const {
+        return block_->packs ? row / group : row / (all_.shape_.kv_heads * AttentionPlan::padded_rows(group));
+    }
+
+    // Calls f(row, token of the batch, query head) for each row of an item that is not padding.
+    template <class F>
+    void for_each_row(int head, F f) const {
+        const int group = all_.shape_.group();
+        const int padded = AttentionPlan::padded_rows(group);
+        for (std::int32_t t = 0; t < block_->count; ++t) {
+            const std::int32_t token = all_.sights_[block_->first + t].token;
+            if (block_->packs) {
+                for (int g = 0; g < group; ++g) f(t * group + g, token, head * group + g);
+            } else {
+                for (int h = 0; h < all_.shape_.kv_heads; ++h)
+                    for (int g = 0; g < group; ++g)
+                        f((t * all_.shape_.kv_heads + h) * padded + g, token, h * group + g);
+            }
+        }
+    }
+
+    std::uint64_t seen_by(const Tile& tile, const Sight& sight) const {
+        const std::uint64_t seen = tile.seen_by(sight);
+        return all_.tree_.exists() ? seen & all_.tree_.seen_by(tile, sight) : seen;
+    }
+
+    void add_in_place(const Tile& tile, const Tile* next) {
+        const int kv_heads = all_.shape_.kv_heads;
+        const int group = AttentionPlan::padded_rows(all_.shape_.group());
+        const Cell* const next_cells = next == nullptr ? nullptr : next->cells;
+        const int next_count = next == nullptr ? 0 : next->count;
+        for (int head = 0; head < kv_heads; ++head) {
+            const Cell* found = nullptr; // whose rows keys_ and values_ have
+            for (std::int32_t t = 0; t < block_->count; ++t) {
+                const std::uint64_t seen = seen_by(tile, all_.sights_[block_->first + t]);
+                if (seen == 0) continue;
+                const int row = (t * kv_heads + head) * group;
+                if (seen == tile.all()) {
+                    if (found != tile.cells) {
+                        keys_.find(tile.cells, tile.count, head, next_cells, next_count);
+                        values_.find(tile.cells, tile.count, head, next_cells, next_count);
+                    }
+                    found = tile.cells;
+                    add_rows(row, group, tile);
+                } else {
+                    pick(tile, seen);
+                    keys_.find(seen_.cells, seen_.count, head);
+                    values_.find(seen_.cells, seen_.count, head);
+                    found = nullptr;
+                    add_rows(row, group, seen_);
+                }
+            }
+        }
+    }
+
+    void pick(const Tile& tile, std::uint64_t seen) {
+        seen_.count = 0;
+        for (int i = 0; i < tile.count; ++i)
+            if ((seen >> i & 1) != 0) {
+                seen_.cells[seen_.count] = tile.cells[i];
+                seen_.positions[seen_.count++] = tile.positions[i];
+            }
+    }
+
+    // Rows that see all of the tile, whose rows were found.
+    void add_rows(int first, int count, const Tile& tile) {
+        keys_.dot(q_ + first * all_.key_dim_, count, tile.count, scores_);
+        all_.floats_.softmax(step(first, count, tile, nullptr));
+        values_.add_values(scores_, count, tile.count, rows_.values + first * all_.value_dim_);
+    }
+
+    SoftmaxStep step(int first, int count, const Tile& tile, const std::uint64_t* visible) const {
+        const bool biased = !all_.options_.slopes.empty();
+        return {.scores = scores_,
+                .rows = count,
+                .cells = tile.count,
+                .visible = visible,
+                .scale = all_.scale_,
+                .soft_cap = all_.options_.soft_cap,
+                .slopes = biased ? slopes_ + first : nullptr,
+                .positions = tile.positions,
+                .queries = queries_ + first,
+                .largest = rows_.largest + first,
+                .sums = rows_.sums + first,
+                .values = rows_.values + first * all_.value_dim_,
+                .value_stride = all_.value_dim_,
+                .value_dim = all_.value_dim_};
+    }
+
+    void add_packed(const Tile& tile, const Tile*, int head) {
+        const int group = all_.shape_.group();
+        bool all = true;
+        std::fill_n(visible_, block_->rows, std::uint64_t{0});
+        for (std::int32_t t = 0; t < block_->count; ++t) {
+            const std::uint64_t seen = seen_by(tile, all_.sights_[block_->first + t]);
+            all = all && seen == tile.all();
+            std::fill_n(visible_ + t * group, group, seen);
+        }
+        keys_.find(tile.cells, tile.count, head);
+        keys_.pack_keys(tile.count, packed_keys_);
+        all_.floats_.multiply(q_, all_.key_dim_, block_->rows, all_.key_dim_, packed_keys_, tile.count, scores_);
+        all_.floats_.softmax(step(0, block_->rows, tile, all ? nullptr : visible_));
+        values_.find(tile.cells, tile.count, head);
+        const bool finite = values_.pack_values(tile.count, packed_values_);
+        RowPointers<float> packed;
+        for (int i = 0; i < tile.count; ++i) packed.rows[i] = packed_values_ + i * all_.value_dim_;
+        if (all || finite) {
+            all_.floats_.rows.add_values(scores_, block_->rows, tile.count, packed.rows, packed.rows, all_.value_dim_,
+                                         rows_.values, all_.value_dim_);
+        } else {
+            add_seen_values(tile, packed);
+        }
+    }
+
+    // 0 * infinity is not a number, so a row must not touch values that it does not see.
+    void add_seen_values(const Tile& tile, const RowPointers<float>& packed) {
+        for (int row = 0; row < block_->rows; ++row) {
+            RowPointers<float> rows;
+            float weights[tile_cells];
+            int n = 0;
+            for (int i = 0; i < tile.count; ++i)
+                if ((visible_[row] >> i & 1) != 0) {
+                    weights[n] = scores_[row * tile_cells + i];
+                    rows.rows[n++] = packed.rows[i];
+                }
+            all_.floats_.rows.add_values(weights, 1, n, rows.rows, rows.rows, all_.value_dim_,
+                                         rows_.values + row * all_.value_dim_, all_.value_dim_);
+        }
+    }
+
+    void join_row(const PartialRows& sum, const PartialRows& other, int row) const {
+        if (other.sums[row] == 0) return; // it has seen nothing
+        const float largest = std::max(sum.largest[row], other.largest[row]);
+        const float base = largest == -infinity ? 0 : largest;
+        const float own = sum.sums[row] == 0 ? 0 : std::exp(sum.largest[row] - base);
+        const float others = std::exp(other.largest[row] - base);
+        sum.largest[row] = largest;
+        sum.sums[row] = sum.sums[row] * own + other.sums[row] * others;
+        float* const to = sum.values + row * all_.value_dim_;
+        const float* const from = other.values + row * all_.value_dim_;
+        for (std::int64_t d = 0; d < all_.value_dim_; ++d) to[d] = to[d] * own + from[d] * others;
+    }
+
+    void write(const PartialRows& rows, int head) const {
+        for_each_row(head, [&](int row, std::int32_t token, int query_head) {
+            float largest = rows.largest[row];
+            float sum = rows.sums[row];
+            float factor = 1;
+            if (!all_.options_.sinks.empty()) {
+                const float sink = all_.options_.sinks[static_cast<std::size_t>(query_head)];
+                const float before = largest;
+                largest = std::max(largest, sink);
+                factor = before == -infinity ? 0 : std::exp(before - largest);
+                sum = sum * factor + std::exp(sink - largest);
+            }
+            float* const values = rows.values + row * all_.value_dim_;
+            const float weight = sum == 0 ? 0 : factor / sum;
+            for (std::int64_t d = 0; d < all_.shape_.value_dim; ++d) values[d] *= weight;
+            Out* const to = &all_.out_(token, query_head, 0);
+            if (all_.out_.stride(2) == 1) {
+                convert_run(static_cast<const float*>(values), to, all_.shape_.value_dim);
+            } else {
+                for (std::int64_t d = 0; d < all_.shape_.value_dim; ++d)
+                    to[d * all_.out_.stride(2)] = static_cast<Out>(values[d]);
+            }
+            const auto& log_sum_exp = all_.options_.log_sum_exp;
+            if (log_sum_exp.pointer != nullptr)
+                log_sum_exp(token, query_head) = sum == 0 ? -infinity : largest + std::log(sum);
+        });
+    }
+
+    const HostAttention& all_;
+    TileRows<Keys> keys_;
+    TileRows<Values> values_;
+    const TokenBlock* block_ = nullptr;
+    PartialRows rows_{}; // of the item
+    PartialRows own_{};
+    Tile seen_;
+    float* q_;
+    float* scores_;
+    float* packed_keys_;
+    float* packed_values_;
+    float* slopes_;
+    std::int32_t* queries_;
+    std::uint64_t* visible_;
+};
+
+} // namespace cellar::detail

@@ -1,0 +1,363 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+// The kernels of attention for one set of instructions. Included once for each, by tile_kernels.hpp, which defines
+//   CELLAR_KERNELS: the namespace,
+//   CELLAR_VECTOR: the vector's type,
+//   CELLAR_TARGET: the attribute that makes the compiler use these instructions, whatever its flags.
+// A template cannot do this: an attribute cannot depend on its arguments. Without these macros the file is empty.
+#ifdef CELLAR_KERNELS
+
+namespace cellar::detail::CELLAR_KERNELS {
+
+#define CELLAR_INLINE [[CELLAR_TARGET gnu::always_inline]] inline
+#define CELLAR_KERNEL [[CELLAR_TARGET gnu::noinline]] inline
+
+using Vector = CELLAR_VECTOR;
+using Floats = Vector::Floats;
+using Ints = Vector::Ints;
+inline constexpr int lanes = Vector::lanes;
+using Lanes = std::make_index_sequence<std::size_t{lanes}>;
+
+template <class E>
+CELLAR_INLINE Floats load(const E* from) {
+    return Vector::load(from);
+}
+CELLAR_INLINE void store(float* to, Floats floats) {
+    std::memcpy(to, &floats, sizeof(floats));
+}
+
+template <std::size_t... I>
+CELLAR_INLINE Floats broadcast(float x, std::index_sequence<I...>) {
+    return Floats{(static_cast<void>(I), x)...};
+}
+CELLAR_INLINE Floats broadcast(float x) {
+    return broadcast(x, Lanes{});
+}
+// a0 b0 a1 b1 ..., of the lower or the upper halves.
+template <std::size_t... I>
+CELLAR_INLINE Floats zip_low(Floats a, Floats b, std::index_sequence<I...>) {
+    return __builtin_shufflevector(a, b, (I % 2 == 0 ? I / 2 : std::size_t{lanes} + I / 2)...);
+}
+template <std::size_t... I>
+CELLAR_INLINE Floats zip_high(Floats a, Floats b, std::index_sequence<I...>) {
+    return __builtin_shufflevector(a, b, (I % 2 == 0 ? lanes / 2 + I / 2 : lanes + lanes / 2 + I / 2)...);
+}
+
+// Lane i of the result in v[0] is the sum of the lanes of v[i].
+template <std::size_t... I>
+CELLAR_INLINE void sum_halves(Floats* v, std::index_sequence<I...>) {
+    constexpr std::size_t half = sizeof...(I);
+    ((v[I] = zip_low(v[I], v[I + half], Lanes{}) + zip_high(v[I], v[I + half], Lanes{})), ...);
+    if constexpr (half > 1) sum_halves(v, std::make_index_sequence<half / 2>{});
+}
+
+// Element i of v[j] becomes element j of v[i].
+template <int Rounds, std::size_t... I>
+CELLAR_INLINE void transpose(Floats* v, std::index_sequence<I...> halves) {
+    constexpr std::size_t half = sizeof...(I);
+    Floats next[std::size_t{lanes}];
+    ((next[2 * I] = zip_low(v[I], v[I + half], Lanes{}), next[2 * I + 1] = zip_high(v[I], v[I + half], Lanes{})), ...);
+    ((v[2 * I] = next[2 * I], v[2 * I + 1] = next[2 * I + 1]), ...);
+    if constexpr (Rounds > 2) transpose<Rounds / 2>(v, halves);
+}
+
+// Tells the processor to bring a line of memory into its cache. Prefetches are spread over the loops: processors drop
+// those that come all at once.
+template <class E>
+CELLAR_INLINE void prefetch(const E* from) {
+    __builtin_prefetch(from, 0, 2);
+}
+
+template <std::size_t R, class E, std::size_t... C, std::size_t... I>
+CELLAR_INLINE void dot_cells(const float* q, std::ptrdiff_t stride, std::int64_t dim, const E* const* keys,
+                             const E* const* next, float* scores, std::index_sequence<C...>,
+                             std::index_sequence<I...>) {
+    constexpr std::int64_t line = 64 / std::int64_t{sizeof(E)};
+    constexpr std::size_t cells = sizeof...(C);
+    Floats sums[sizeof...(I)] = {};
+    for (std::int64_t d = 0; d < dim; d += lanes) {
+        if (d % line == 0) (prefetch(next[C] + d), ...);
+        const Floats k[cells] = {load(keys[C] + d)...};
+        if constexpr (R == 1) {
+            const Floats x = load(q + d);
+            ((sums[I] += x * k[I]), ...);
+        } else if constexpr (R == 2) {
+            const Floats x[R] = {load(q + d), load(q + stride + d)};
+            ((sums[I] += x[I / cells] * k[I % cells]), ...);
+        } else {
+            const Floats x[R] = {load(q + d), load(q + stride + d), load(q + 2 * stride + d), load(q + 3 * stride + d)};
+            ((sums[I] += x[I / cells] * k[I % cells]), ...);
+        }
+    }
+    sum_halves(sums, std::make_index_sequence<sizeof...(I) / 2>{});
+    float out[std::size_t{lanes}];
+    store(out, sums[0]);
+    for (std::size_t r = 0; r < R; ++r) std::memcpy(scores + r * tile_cells, out + r * cells, cells * sizeof(float));
+}
+
+template <std::size_t R, class E>
+CELLAR_KERNEL void dot_rows(const float* q, std::ptrdiff_t stride, std::int64_t dim, const E* const* keys,
+                            const E* const* next, int cells, float* scores) {
+    constexpr int step = lanes / int{R};
+    for (int c = 0; c < cells; c += step)
+        dot_cells<R>(q, stride, dim, keys + c, next + c, scores + c, std::make_index_sequence<std::size_t{step}>{},
+                     Lanes{});
+}
+
+/// scores [rows, tile_cells] = q [rows, dim] * keys. `rows` is 1, 2 or a multiple of 4; `keys` has pointers for
+/// tile_cells cells, of which the last ones may repeat. `next`: as many rows that will be read later.
+template <class E>
+CELLAR_KERNEL void dot(const float* q, std::ptrdiff_t stride, int rows, std::int64_t dim, const E* const* keys,
+                       const E* const* next, int cells, float* scores) {
+    if (rows == 1) return dot_rows<1>(q, stride, dim, keys, next, cells, scores);
+    if (rows == 2) return dot_rows<2>(q, stride, dim, keys, next, cells, scores);
+    for (int r = 0; r < rows; r += 4)
+        dot_rows<4>(q + r * stride, stride, dim, keys, r == 0 ? next : keys, cells,
+                    scores + std::ptrdiff_t{r} * tile_cells);
+}
+
+// For each row r and vector c, out += the sum over k of left[r, k] * right[k, c].
+template <std::size_t R, class Right, std::size_t... Column, std::size_t... I>
+CELLAR_INLINE void add_block(const float* left, std::ptrdiff_t left_stride, std::int64_t n, Right right, float* out,
+                             std::ptrdiff_t out_stride, std::index_sequence<Column...>, std::index_sequence<I...>) {
+    constexpr std::size_t C = sizeof...(Column);
+    constexpr std::ptrdiff_t wide = lanes;
+    Floats sums[R * C] = {load(out + std::ptrdiff_t{I / C} * out_stride + std::ptrdiff_t{I % C} * wide)...};
+    for (std::int64_t k = 0; k < n; ++k) {
+        const auto* const row = right(k);
+        right.prefetch_next(k, C);
+        const Floats b[C] = {load(row + std::ptrdiff_t{Column} * wide)...};
+        ((sums[I] += broadcast(left[std::ptrdiff_t{I / C} * left_stride + k]) * b[I % C]), ...);
+    }
+    (store(out + std::ptrdiff_t{I / C} * out_stride + std::ptrdiff_t{I % C} * wide, sums[I]), ...);
+}
+
+template <class E>
+struct PointedRows {
+    const E* const* rows;
+    const E* const* next;
+    std::int64_t column;
+    CELLAR_INLINE const E* operator()(std::int64_t k) const { return rows[k] + column; }
+    CELLAR_INLINE void prefetch_next(std::int64_t k, std::size_t vectors) const {
+        constexpr std::size_t line = 64 / sizeof(E);
+        const E* const row = next[k] + column;
+        for (std::size_t i = 0; i < vectors * lanes; i += line) prefetch(row + i);
+    }
+};
+struct PackedRows {
+    const float* first;
+    std::ptrdiff_t stride;
+    CELLAR_INLINE const float* operator()(std::int64_t k) const { return first + k * stride; }
+    CELLAR_INLINE void prefetch_next(std::int64_t, std::size_t) const {}
+};
+
+template <std::size_t R, class Right>
+CELLAR_INLINE void add_columns(const float* left, std::ptrdiff_t left_stride, std::int64_t n, Right right, int vectors,
+                               float* out, std::ptrdiff_t out_stride) {
+    if (vectors == 4) {
+        add_block<R>(left, left_stride, n, right, out, out_stride, std::make_index_sequence<4>{},
+                     std::make_index_sequence<R * 4>{});
+    } else if (vectors == 2) {
+        add_block<R>(left, left_stride, n, right, out, out_stride, std::make_index_sequence<2>{},
+                     std::make_index_sequence<R * 2>{});
+    } else {
+        add_block<R>(left, left_stride, n, right, out, out_stride, std::make_index_sequence<1>{},
+                     std::make_index_sequence<R>{});
+    }
+}
+template <class Right>
+CELLAR_KERNEL void add_rows(const float* left, std::ptrdiff_t left_stride, int rows, std::int64_t n, Right right,
+                            int vectors, float* out, std::ptrdiff_t out_stride) {
+    int r = 0;
+    for (; r + 4 <= rows; r += 4)
+        add_columns<4>(left + r * left_stride, left_stride, n, right, vectors, out + r * out_stride, out_stride);
+    if (rows - r >= 2) {
+        add_columns<2>(left + r * left_stride, left_stride, n, right, vectors, out + r * out_stride, out_stride);
+        r += 2;
+    }
+    if (rows - r == 1)
+        add_columns<1>(left + r * left_stride, left_stride, n, right, vectors, out + r * out_stride, out_stride);
+}
+
+// As many vectors as registers hold for four rows.
+inline constexpr int columns = lanes == 16 ? 4 : 2;
+
+constexpr int vectors_for(std::int64_t rest) {
+    int vectors = columns;
+    while (vectors * lanes > rest) vectors /= 2;
+    return vectors;
+}
+
+/// out [rows, dim] += weights [rows, tile_cells] * values. `next`: as many rows that will be read later.
+template <class E>
+CELLAR_KERNEL void add_values(const float* weights, int rows, int cells, const E* const* values, const E* const* next,
+                              std::int64_t dim, float* out, std::ptrdiff_t out_stride) {
+    for (std::int64_t d = 0; d < dim;) {
+        const int vectors = vectors_for(dim - d);
+        add_rows(weights, tile_cells, rows, cells, PointedRows<E>{values, next, d}, vectors, out + d, out_stride);
+        d += vectors * lanes;
+    }
+}
+
+/// scores [rows, tile_cells] = q [rows, dim] * keys [dim, tile_cells], of which the first `cells` columns count.
+CELLAR_KERNEL void multiply(const float* q, std::ptrdiff_t stride, int rows, std::int64_t dim, const float* keys,
+                            int cells, float* scores) {
+    std::memset(scores, 0, sizeof(float) * static_cast<std::size_t>(rows) * tile_cells);
+    for (int c = 0; c < cells; c += columns * lanes)
+        add_rows(q, stride, rows, dim, PackedRows{keys + c, tile_cells}, columns, scores + c, tile_cells);
+}
+
+template <class E, std::size_t... I>
+CELLAR_INLINE void transpose_cells(const E* const* rows, int cells, std::int64_t dim, float* out,
+                                   std::index_sequence<I...>) {
+    for (std::int64_t d = 0; d < dim; d += lanes) {
+        Floats v[std::size_t{lanes}] = {(static_cast<int>(I) < cells ? load(rows[I] + d) : Floats{})...};
+        transpose<lanes>(v, std::make_index_sequence<std::size_t{lanes} / 2>{});
+        (store(out + (d + std::int64_t{I}) * tile_cells, v[I]), ...);
+    }
+}
+
+/// out [dim, tile_cells] = the rows of the cells, transposed; zeros behind them.
+template <class E>
+CELLAR_KERNEL void pack_keys(const E* const* rows, int cells, std::int64_t dim, float* out) {
+    for (int c = 0; c < tile_cells; c += lanes) transpose_cells(rows + c, cells - c, dim, out + c, Lanes{});
+}
+
+/// out [cells, dim] = the rows. Returns false if an element is infinite or not a number.
+template <class E>
+CELLAR_KERNEL bool pack_values(const E* const* rows, int cells, std::int64_t dim, float* out) {
+    Floats zeros = {};
+    for (int c = 0; c < cells; ++c)
+        for (std::int64_t d = 0; d < dim; d += lanes) {
+            const Floats x = load(rows[c] + d);
+            zeros += x * broadcast(0.0F);
+            store(out + c * dim + d, x);
+        }
+    float sums[std::size_t{lanes}];
+    store(sums, zeros);
+    bool finite = true;
+    for (const float sum : sums) finite = finite && sum == 0.0F;
+    return finite;
+}
+
+CELLAR_INLINE Floats select(Ints condition, Floats a, Floats b) {
+    return condition ? a : b;
+}
+
+/// exp(x) for x <= 0, to about one unit in the last place; 0 below -87. A NaN stays one.
+CELLAR_INLINE Floats exponential(Floats x) {
+    const Floats clamped = select(x < broadcast(-87.0F), broadcast(-87.0F), x);
+    // Adding 1.5 * 2^23 rounds to an integer, which is then in the lower bits.
+    const Floats shifted = clamped * broadcast(1.44269504F) + broadcast(12582912.0F);
+    const Floats n = shifted - broadcast(12582912.0F);
+    const Floats r = (clamped - n * broadcast(0.693359375F)) + n * broadcast(2.12194440e-4F); // n * ln 2, in two parts
+    Floats sum = broadcast(1.0F / 5040);
+    sum = sum * r + broadcast(1.0F / 720);
+    sum = sum * r + broadcast(1.0F / 120);
+    sum = sum * r + broadcast(1.0F / 24);
+    sum = sum * r + broadcast(1.0F / 6);
+    sum = sum * r + broadcast(0.5F);
+    sum = sum * r + broadcast(1.0F);
+    sum = sum * r + broadcast(1.0F);
+    const Ints power = (reinterpret_cast<Ints>(shifted) << 23) + reinterpret_cast<Ints>(broadcast(1.0F));
+    return select(x < broadcast(-87.0F), Floats{}, sum * reinterpret_cast<Floats>(power));
+}
+
+/// tanh(x): its series near 0, elsewhere by the exponential.
+CELLAR_INLINE Floats tangent(Floats x) {
+    const Floats positive = select(x < Floats{}, -x, x);
+    const Floats e = exponential(broadcast(-2.0F) * positive);
+    const Floats far = (broadcast(1.0F) - e) / (broadcast(1.0F) + e);
+    const Floats x2 = x * x;
+    Floats sum = broadcast(-1382.0F / 155925);
+    sum = sum * x2 + broadcast(62.0F / 2835);
+    sum = sum * x2 + broadcast(-17.0F / 315);
+    sum = sum * x2 + broadcast(2.0F / 15);
+    sum = sum * x2 + broadcast(-1.0F / 3);
+    const Floats near = x + x * x2 * sum;
+    return select(positive < broadcast(0.35F), near, select(x < Floats{}, -far, far));
+}
+
+template <std::size_t... I>
+CELLAR_INLINE Ints bits_of(std::uint64_t word, std::index_sequence<I...>) {
+    const auto bits = static_cast<std::int32_t>(word);
+    const Ints all = {(static_cast<void>(I), bits)...};
+    const Ints each = {static_cast<std::int32_t>(1U << I)...};
+    return (all & each) != 0;
+}
+
+CELLAR_INLINE float largest_of(const Floats& v) {
+    float x[std::size_t{lanes}];
+    store(x, v);
+    float largest = x[0];
+    for (int i = 1; i < lanes; ++i) largest = x[i] > largest ? x[i] : largest;
+    return largest;
+}
+CELLAR_INLINE float sum_of(const Floats& v) {
+    float x[std::size_t{lanes}];
+    store(x, v);
+    for (int half = lanes / 2; half > 0; half /= 2)
+        for (int i = 0; i < half; ++i) x[i] += x[i + half];
+    return x[0];
+}
+
+// Scores of one row: scaled, capped, biased, -infinity where hidden. Returns the largest.
+CELLAR_INLINE float finish_scores(const SoftmaxStep& step, int row, std::uint64_t visible) {
+    constexpr float infinity = std::numeric_limits<float>::infinity();
+    constexpr std::uint64_t all = (std::uint64_t{1} << lanes) - 1;
+    float* const scores = step.scores + std::ptrdiff_t{row} * tile_cells;
+    Floats largest = broadcast(-infinity);
+    for (int c = 0; c < step.cells; c += lanes) {
+        Floats x = load(scores + c) * broadcast(step.scale);
+        if (step.soft_cap != 0.0F) x = broadcast(step.soft_cap) * tangent(x * broadcast(1.0F / step.soft_cap));
+        if (step.slopes != nullptr) {
+            Ints position;
+            std::memcpy(&position, step.positions + c, sizeof(position));
+            const Floats distance = __builtin_convertvector(position - step.queries[row], Floats);
+            x += distance * broadcast(step.slopes[row]);
+        }
+        if ((visible >> c & all) != all) x = select(bits_of(visible >> c, Lanes{}), x, broadcast(-infinity));
+        store(scores + c, x);
+        largest = select(x > largest, x, largest);
+    }
+    return largest_of(largest);
+}
+
+/// See SoftmaxStep.
+CELLAR_KERNEL void softmax(const SoftmaxStep& step) {
+    constexpr float infinity = std::numeric_limits<float>::infinity();
+    const std::uint64_t tile = ~std::uint64_t{0} >> (tile_cells - step.cells);
+    for (int row = 0; row < step.rows; ++row) {
+        const std::uint64_t visible = step.visible == nullptr ? tile : step.visible[row] & tile;
+        float* const scores = step.scores + std::ptrdiff_t{row} * tile_cells;
+        if (visible == 0) {
+            std::memset(scores, 0, sizeof(float) * tile_cells);
+            continue;
+        }
+        const float before = step.largest[row];
+        const float in_tile = finish_scores(step, row, visible);
+        const float largest = in_tile > before ? in_tile : before;
+        const Floats base = broadcast(largest == -infinity ? 0.0F : largest);
+        Floats sum = {};
+        for (int c = 0; c < step.cells; c += lanes) {
+            const Floats weight = exponential(load(scores + c) - base);
+            store(scores + c, weight);
+            sum += weight;
+        }
+        if (largest != before && before != -infinity) {
+            const Floats factor = exponential(broadcast(before) - base);
+            step.sums[row] *= factor[0];
+            float* const values = step.values + row * step.value_stride;
+            for (std::int64_t d = 0; d < step.value_dim; d += lanes) store(values + d, load(values + d) * factor);
+        }
+        step.largest[row] = largest;
+        step.sums[row] += sum_of(sum);
+    }
+}
+
+#undef CELLAR_INLINE
+#undef CELLAR_KERNEL
+
+} // namespace cellar::detail::CELLAR_KERNELS
+
+#endif

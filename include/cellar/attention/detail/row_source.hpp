@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <cellar/attention/detail/tile.hpp>
+#include <cellar/attention/detail/tile_kernels.hpp>
+#include <cellar/base/ids.hpp>
+#include <cellar/element/convert.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+namespace cellar::detail {
+
+/// The keys or the values of a layer, as attention reads them: rows of one head.
+template <class TheMapping, class E>
+struct RowSource {
+    using Mapping = TheMapping;
+    using element_type = E;
+
+    Mapping mapping;
+    const E* data;
+    std::int64_t dim; ///< the elements of a row that are read, from the first one on
+
+    /// One row. Only with contiguous rows.
+    const E* row(Cell cell, int head) const { return data + mapping(cell, head, 0); }
+
+    /// Copies a row to floats, and zeros behind it up to a multiple of dim_unit.
+    void read(Cell cell, int head, float* to) const {
+        if constexpr (Mapping::contiguous_rows) {
+            convert_run(row(cell, head), to, dim);
+        } else {
+            for (std::int64_t d = 0; d < dim; ++d) to[d] = static_cast<float>(data[mapping(cell, head, d)]);
+        }
+        std::fill(to + dim, to + padded_dim(dim), 0.0F);
+    }
+};
+
+template <class Mapping, class E>
+RowSource<Mapping, E> row_source(const Mapping& mapping, const E* data, std::int64_t dim) {
+    return {mapping, data, dim};
+}
+
+/// Pointers to the rows of a tile's cells, for kernels that read a few more than there are: the last one is repeated.
+template <class E>
+struct RowPointers {
+    const E* rows[tile_cells + dim_unit];
+
+    void repeat_last(int count) { std::fill(rows + count, rows + count + dim_unit, rows[count - 1]); }
+};
+
+/// Gives the rows of some cells to the kernels: in place, where these can load them there, else as floats.
+template <class Source>
+class TileRows {
+    using E = typename Source::element_type;
+
+public:
+    /// `floats`: room for tile_cells rows, unless `in_place`.
+    TileRows(const Source& source, const RowKernels<E>& own, const RowKernels<float>& as_floats, float* floats)
+        : source_{source}, own_{own}, as_floats_{as_floats}, floats_{floats}, in_place_{is_in_place(source, own)} {}
+
+    static bool is_in_place(const Source& source, const RowKernels<E>& own) {
+        return Source::Mapping::contiguous_rows && own.dot != nullptr && source.dim % dim_unit == 0;
+    }
+
+    /// The rows of one head. `next`: cells that will be read later, or null. Their rows are fetched in the meantime, in
+    /// the order of memory: of a few cells, for all heads.
+    void find(const Cell* cells, int count, int head, const Cell* next = nullptr, int next_count = 0) {
+        if constexpr (Source::Mapping::contiguous_rows) {
+            if (in_place_) {
+                for (int i = 0; i < count; ++i) pointers_.rows[i] = source_.row(cells[i], head);
+                pointers_.repeat_last(count);
+                next_ = pointers_;
+                if (next != nullptr) find_next(next, next_count, head);
+                return;
+            }
+        }
+        const std::int64_t dim = padded_dim(source_.dim);
+        for (int i = 0; i < count; ++i) {
+            source_.read(cells[i], head, floats_ + i * dim);
+            float_pointers_.rows[i] = floats_ + i * dim;
+        }
+        float_pointers_.repeat_last(count);
+    }
+
+    void dot(const float* q, int rows, int count, float* scores) const {
+        const std::int64_t dim = padded_dim(source_.dim);
+        if (in_place_) return own_.dot(q, dim, rows, dim, pointers_.rows, next_.rows, count, scores);
+        as_floats_.dot(q, dim, rows, dim, float_pointers_.rows, float_pointers_.rows, count, scores);
+    }
+    void add_values(const float* weights, int rows, int count, float* out) const {
+        const std::int64_t dim = padded_dim(source_.dim);
+        if (in_place_) return own_.add_values(weights, rows, count, pointers_.rows, next_.rows, dim, out, dim);
+        as_floats_.add_values(weights, rows, count, float_pointers_.rows, float_pointers_.rows, dim, out, dim);
+    }
+    void pack_keys(int count, float* out) const {
+        const std::int64_t dim = padded_dim(source_.dim);
+        if (in_place_) return own_.pack_keys(pointers_.rows, count, dim, out);
+        as_floats_.pack_keys(float_pointers_.rows, count, dim, out);
+    }
+    bool pack_values(int count, float* out) const {
+        const std::int64_t dim = padded_dim(source_.dim);
+        if (in_place_) return own_.pack_values(pointers_.rows, count, dim, out);
+        return as_floats_.pack_values(float_pointers_.rows, count, dim, out);
+    }
+
+private:
+    void find_next(const Cell* cells, int count, int head) {
+        const int heads = source_.mapping.heads();
+        int of_cell = head * count / heads;
+        int of_head = head * count % heads;
+        for (int i = 0; i < count; ++i) {
+            next_.rows[i] = source_.row(cells[of_cell], of_head);
+            if (++of_head == heads) {
+                of_head = 0;
+                ++of_cell;
+            }
+        }
+    }
+
+    const Source& source_;
+    const RowKernels<E>& own_;
+    const RowKernels<float>& as_floats_;
+    float* floats_;
+    bool in_place_;
+    RowPointers<E> pointers_{};
+    RowPointers<E> next_{};
+    RowPointers<float> float_pointers_{};
+};
+
+} // namespace cellar::detail

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <cellar/attention/detail/tile.hpp>
+#include <cellar/base/ids.hpp>
+#include <cellar/book/position_runs.hpp>
+
+#include <algorithm>
+#include <cstdint>
+
+namespace cellar::detail {
+
+/// A token of the batch and what it sees of its sequence: positions [from, to), and those of the sinks below `to`.
+struct Sight {
+    const PositionRuns* runs; ///< of its sequence
+    std::int32_t token;       ///< index in the batch
+    std::int32_t sinks;
+    Position at;
+    Position from;
+    Position to;
+
+    bool sees(std::int32_t position) const {
+        return position < to.value && (position >= from.value || position < sinks);
+    }
+};
+
+/// Up to tile_cells cells of one sequence, in the order of positions.
+struct Tile {
+    int count = 0;
+    Cell cells[tile_cells];
+    std::int32_t positions[tile_cells];
+
+    std::uint64_t all() const { return ~std::uint64_t{0} >> (tile_cells - count); }
+
+    /// The cells that a token sees, a bit each.
+    std::uint64_t seen_by(const Sight& sight) const {
+        const std::int32_t first = positions[0];
+        const std::int32_t last = positions[count - 1];
+        if (last < sight.to.value && (first >= sight.from.value || last < sight.sinks)) return all();
+        std::uint64_t seen = 0;
+        for (int i = 0; i < count; ++i) seen |= std::uint64_t{sight.sees(positions[i])} << i;
+        return seen;
+    }
+};
+
+/// Calls `visit(tile, next)` for the cells at positions [from, to), in tiles, with the tile that follows, or null.
+template <class Visit>
+class TileStream {
+public:
+    explicit TileStream(Visit& visit) : visit_{visit} {}
+
+    void add(const PositionRuns& runs, Position from, Position to) {
+        if (to <= from) return;
+        runs.for_each(from, to, [&](Position position, Cell cell, std::int32_t n) {
+            for (std::int32_t i = 0; i < n;) {
+                Tile& tile = tiles_[filling_];
+                const std::int32_t some = std::min(n - i, tile_cells - tile.count);
+                for (std::int32_t k = 0; k < some; ++k) {
+                    tile.cells[tile.count + k] = cell + i + k;
+                    tile.positions[tile.count + k] = position.value + i + k;
+                }
+                tile.count += some;
+                i += some;
+                if (tile.count == tile_cells) next();
+            }
+        });
+    }
+
+    /// Visits what is left. Its next tile is that of the cells from `to` on, which another stream will begin with.
+    void finish(const PositionRuns& runs, Position from, Position to) {
+        if (tiles_[filling_].count != 0) next();
+        if (waiting_ < 0) return;
+        Tile& last = tiles_[waiting_];
+        waiting_ = -1;
+        add(runs, from, to);
+        visit_(last, tiles_[filling_].count == 0 ? nullptr : &tiles_[filling_]);
+    }
+
+private:
+    void next() {
+        if (waiting_ >= 0) visit_(tiles_[waiting_], static_cast<const Tile*>(&tiles_[filling_]));
+        waiting_ = filling_;
+        filling_ = 1 - filling_;
+        tiles_[filling_].count = 0;
+    }
+
+    Visit& visit_;
+    Tile tiles_[2];
+    int filling_ = 0;
+    int waiting_ = -1;
+};
+
+} // namespace cellar::detail

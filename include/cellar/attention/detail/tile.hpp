@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <cellar/base/ids.hpp>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace cellar::detail {
+
+/// Attention goes through a history in tiles of at most this many cells: a bit of a word for each.
+inline constexpr int tile_cells = 64;
+
+/// The dims of rows that kernels read and write are multiples of this, the lanes of the widest vector.
+inline constexpr int dim_unit = 16;
+
+constexpr std::int64_t padded_dim(std::int64_t dim) {
+    return (dim + dim_unit - 1) / dim_unit * dim_unit;
+}
+
+/// One step of a softmax that sees the scores a tile at a time: scores [rows, tile_cells] become weights, relative to
+/// the largest score so far, and what was summed before is scaled to that.
+struct SoftmaxStep {
+    float* scores;
+    int rows;
+    int cells;                    ///< of the tile; the scores behind them may be anything
+    const std::uint64_t* visible; ///< for each row, the cells that it sees; null: all rows see all cells
+    float scale;
+    float soft_cap;                ///< 0: none
+    const float* slopes;           ///< for each row, of ALiBi; null: none
+    const std::int32_t* positions; ///< of the cells; only with slopes
+    const std::int32_t* queries;   ///< for each row, its position; only with slopes
+    float* largest;                ///< for each row, the largest score so far; -infinity: none
+    float* sums;                   ///< for each row, of the weights so far
+    float* values;                 ///< [rows, value_dim], with `value_stride`: of weights * values so far
+    std::ptrdiff_t value_stride;
+    std::int64_t value_dim; ///< multiple of dim_unit
+};
+
+} // namespace cellar::detail

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <cellar/attention/detail/tile.hpp>
+#include <cellar/attention/detail/vector.hpp>
+#include <cellar/element/bfloat16.hpp>
+#include <cellar/element/half.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <utility>
+
+#define CELLAR_KERNELS portable_kernels
+#define CELLAR_VECTOR PortableVector
+#define CELLAR_TARGET
+#include <cellar/attention/detail/kernels_for_vector.hpp>
+#undef CELLAR_KERNELS
+#undef CELLAR_VECTOR
+#undef CELLAR_TARGET
+
+#ifdef CELLAR_HAS_X86_VECTORS
+
+#define CELLAR_KERNELS avx2_kernels
+#define CELLAR_VECTOR Avx2Vector
+#define CELLAR_TARGET gnu::target("avx2,fma,f16c"),
+#include <cellar/attention/detail/kernels_for_vector.hpp>
+#undef CELLAR_KERNELS
+#undef CELLAR_VECTOR
+#undef CELLAR_TARGET
+
+#define CELLAR_KERNELS avx512_kernels
+#define CELLAR_VECTOR Avx512Vector
+#define CELLAR_TARGET gnu::target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c"),
+#include <cellar/attention/detail/kernels_for_vector.hpp>
+#undef CELLAR_KERNELS
+#undef CELLAR_VECTOR
+#undef CELLAR_TARGET
+
+#endif
+
+namespace cellar::detail {
+
+enum class Instructions { portable, avx2, avx512 };
+
+/// The best ones that the processor has.
+inline Instructions best_instructions() {
+#ifdef CELLAR_HAS_X86_VECTORS
+    static const Instructions best = Avx512Vector::is_available() ? Instructions::avx512
+                                     : Avx2Vector::is_available() ? Instructions::avx2
+                                                                  : Instructions::portable;
+    return best;
+#else
+    return Instructions::portable;
+#endif
+}
+
+/// The kernels that read rows of one element type.
+template <class E>
+struct RowKernels {
+    void (*dot)(const float*, std::ptrdiff_t, int, std::int64_t, const E* const*, const E* const*, int, float*);
+    void (*add_values)(const float*, int, int, const E* const*, const E* const*, std::int64_t, float*, std::ptrdiff_t);
+    void (*pack_keys)(const E* const*, int, std::int64_t, float*);
+    bool (*pack_values)(const E* const*, int, std::int64_t, float*);
+};
+
+/// The kernels that work on floats.
+struct FloatKernels {
+    RowKernels<float> rows;
+    void (*multiply)(const float*, std::ptrdiff_t, int, std::int64_t, const float*, int, float*);
+    void (*softmax)(const SoftmaxStep&);
+};
+
+/// Null where these instructions cannot load the element: its rows are converted to floats first.
+template <class E>
+RowKernels<E> row_kernels(Instructions instructions) {
+    switch (instructions) {
+#ifdef CELLAR_HAS_X86_VECTORS
+    case Instructions::avx512:
+        return {avx512_kernels::dot<E>, avx512_kernels::add_values<E>, avx512_kernels::pack_keys<E>,
+                avx512_kernels::pack_values<E>};
+    case Instructions::avx2:
+        return {avx2_kernels::dot<E>, avx2_kernels::add_values<E>, avx2_kernels::pack_keys<E>,
+                avx2_kernels::pack_values<E>};
+#endif
+    default:
+        if constexpr (PortableVector::loads<E>) {
+            return {portable_kernels::dot<E>, portable_kernels::add_values<E>, portable_kernels::pack_keys<E>,
+                    portable_kernels::pack_values<E>};
+        } else {
+            return {};
+        }
+    }
+}
+
+inline FloatKernels float_kernels(Instructions instructions) {
+    const RowKernels<float> rows = row_kernels<float>(instructions);
+    switch (instructions) {
+#ifdef CELLAR_HAS_X86_VECTORS
+    case Instructions::avx512:
+        return {rows, avx512_kernels::multiply, avx512_kernels::softmax};
+    case Instructions::avx2:
+        return {rows, avx2_kernels::multiply, avx2_kernels::softmax};
+#endif
+    default:
+        return {rows, portable_kernels::multiply, portable_kernels::softmax};
+    }
+}
+
+} // namespace cellar::detail

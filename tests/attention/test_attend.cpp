@@ -1,0 +1,314 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+// Attention in cases that say by themselves what must come out. Random histories are in test_property.cpp.
+#include "../violations.hpp"
+#include "attended.hpp"
+#include <cellar/backend/eigen.hpp>
+#include <cellar/cellar.hpp>
+
+#include <doctest/doctest.h>
+
+#include <limits>
+#include <memory>
+
+using namespace cellar;
+using attention_test::Floats;
+using attention_test::SomeThreads;
+
+namespace {
+
+constexpr float infinity = std::numeric_limits<float>::infinity();
+constexpr float not_a_number = std::numeric_limits<float>::quiet_NaN();
+
+/// Numbers between -1 and 1 that look random: the same ones for the same `first`.
+Floats wave(int n, int first) {
+    Floats floats(static_cast<std::size_t>(n));
+    for (int i = 0; i < n; ++i)
+        floats[static_cast<std::size_t>(i)] = static_cast<float>(std::sin(first + 1.7 * i + 0.3 * i * i));
+    return floats;
+}
+
+using F32 = Cache<StandardV<float>>;
+
+/// Puts keys and values that depend on sequence and position alone.
+template <class Memory>
+auto begin(Memory& memory, int sequence, int n) {
+    const int first = memory.next({sequence}).value;
+    auto pass = memory.begin(Tokens{Sequence{sequence}, Position{first}, n}).value();
+    const int kv_heads = 2, dim = 16;
+    Floats k, v;
+    for (int i = 0; i < n; ++i) {
+        const Floats key = wave(kv_heads * dim, 1000 * sequence + 7 * (first + i));
+        const Floats value = wave(kv_heads * dim, 500 + 1000 * sequence + 7 * (first + i));
+        k.insert(k.end(), key.begin(), key.end());
+        v.insert(v.end(), value.begin(), value.end());
+    }
+    pass.put(0, k, v);
+    return pass;
+}
+
+constexpr int heads = 4, dim = 16;
+const CacheShape shape{1, 2, dim};
+
+Floats attended(auto& pass, const AttentionOptions& options = {}, int threads = 1) {
+    Floats out(static_cast<std::size_t>(pass.tokens() * heads * dim), not_a_number);
+    attend(pass, 0, wave(pass.tokens() * heads * dim, 3), out, options, SomeThreads{threads});
+    return out;
+}
+
+} // namespace
+
+TEST_CASE("a token that sees only itself gets its own value") {
+    F32 cache{shape, {.capacity = 8, .batch = 8}};
+    auto pass = cache.begin(Tokens{Sequence{0}, Position{0}, 1}).value();
+    const Floats k = wave(2 * dim, 1), v = wave(2 * dim, 2);
+    pass.put(0, k, v);
+    const Floats out = attended(pass);
+    for (std::size_t i = 0; i < out.size(); ++i) CHECK(out[i] == v[i / dim / 2 * dim + i % dim]); // two heads share one
+}
+
+TEST_CASE("equal scores average the values") {
+    F32 cache{{1, 1, 2}, {.capacity = 8, .batch = 8}};
+    auto pass = cache.begin(Tokens{Sequence{0}, Position{0}, 3}).value();
+    pass.put(0, Floats{1, 1, 1, 1, 1, 1}, Floats{3, 0, 6, 30, 0, 60});
+    Floats out(6), sums(3);
+    attend(pass, 0, Floats{2, 1, 2, 1, 2, 1}, out, {.scale = 1, .log_sum_exp = contiguous_view(sums.data(), 3, 1)});
+    CHECK(out == Floats{3, 0, 4.5F, 15, 3, 30});
+    CHECK(sums[0] == 3);
+    CHECK(sums[1] == doctest::Approx(3 + std::log(2)));
+    CHECK(sums[2] == doctest::Approx(3 + std::log(3)));
+}
+
+TEST_CASE("the result depends neither on where tokens lie nor on the number of threads") {
+    F32 alone{shape, {.sequences = 1, .capacity = 2000, .batch = 512}};
+    F32 among{shape, {.sequences = 3, .capacity = 2000, .batch = 512}};
+    for (int i = 0; i < 1500; i += 100) begin(alone, 0, 100).commit();
+    for (int i = 0; i < 1500; ++i) { // every second cell, then every third one
+        begin(among, 0, 1).commit();
+        begin(among, 1, 1).commit();
+        if (i % 2 == 0) begin(among, 2, 1).commit();
+    }
+    for (const int tokens : {1, 3, 40}) {
+        auto one = begin(alone, 0, tokens);
+        auto other = begin(among, 0, tokens);
+        const Floats expected = attended(one);
+        for (const int threads : {1, 2, 5}) {
+            CHECK(attended(one, {}, threads) == expected);
+            CHECK(attended(other, {}, threads) == expected);
+        }
+    }
+}
+
+TEST_CASE("what other sequences and free cells hold does not reach a result") {
+    for (const float bad : {not_a_number, infinity, -infinity}) {
+        F32 clean{shape, {.sequences = 2, .capacity = 200, .batch = 64}};
+        F32 dirty{shape, {.sequences = 2, .capacity = 200, .batch = 64}};
+        // All cells, then a sequence that stays.
+        auto all = dirty.begin(Tokens{Sequence{0}, Position{0}, 64}).value();
+        all.put(0, Floats(64 * 2 * dim, bad), Floats(64 * 2 * dim, bad));
+        all.commit();
+        REQUIRE(dirty.remove({0}, {0}, to_end));
+        for (int i = 0; i < 20; ++i) {
+            begin(clean, 0, 1).commit();
+            begin(dirty, 0, 1).commit();
+            auto others = dirty.begin(Tokens{Sequence{1}, Position{i}, 1}).value();
+            others.put(0, Floats(2 * dim, bad), Floats(2 * dim, bad));
+            others.commit();
+        }
+        for (const int tokens : {1, 5, 30}) {
+            auto expected = begin(clean, 0, tokens);
+            auto found = begin(dirty, 0, tokens);
+            CHECK(attended(found) == attended(expected));
+        }
+    }
+}
+
+TEST_CASE("what a later token of the batch holds does not reach an earlier one") {
+    for (const float bad : {not_a_number, infinity}) {
+        for (const int tokens : {2, 40}) { // read in place, and packed
+            F32 clean{shape, {.capacity = 200, .batch = 64}};
+            F32 dirty{shape, {.capacity = 200, .batch = 64}};
+            auto expected = begin(clean, 0, tokens);
+            auto found = dirty.begin(Tokens{Sequence{0}, Position{0}, tokens}).value();
+            const auto keys = expected.keys(0), values = expected.values(0);
+            Floats k(keys.data_handle(), keys.data_handle() + keys.size());
+            Floats v(values.data_handle(), values.data_handle() + values.size());
+            std::fill(k.end() - 2 * dim, k.end(), bad);
+            std::fill(v.end() - 2 * dim, v.end(), bad);
+            found.put(0, k, v);
+            const Floats a = attended(expected), b = attended(found);
+            const std::size_t before = static_cast<std::size_t>((tokens - 1) * heads * dim);
+            CHECK(std::equal(a.begin(), a.begin() + static_cast<std::ptrdiff_t>(before), b.begin()));
+            CHECK(std::isnan(b[before]));
+        }
+    }
+}
+
+TEST_CASE("queries and results have any strides, and are float, half or bfloat16") {
+    F32 cache{shape, {.capacity = 20, .batch = 16}};
+    auto pass = begin(cache, 0, 3);
+    const Floats expected = attended(pass);
+    const Floats q = wave(3 * heads * dim, 3);
+    // [heads, dim, tokens], backwards along the heads
+    Floats turned(q.size()), out(q.size());
+    const auto at = [&](Floats& floats) {
+        return StridedView<float, 3>{floats.data() + (heads - 1) * dim * 3, {3, heads, dim}, {1, -dim * 3, 3}};
+    };
+    const auto rows = contiguous_view(q.data(), 3, heads, dim);
+    for (int t = 0; t < 3; ++t)
+        for (int h = 0; h < heads; ++h)
+            for (int d = 0; d < dim; ++d) at(turned)(t, h, d) = rows(t, h, d);
+    attend(pass, 0, at(turned), at(out));
+    const auto same = contiguous_view(expected.data(), 3, heads, dim);
+    for (int t = 0; t < 3; ++t)
+        for (int h = 0; h < heads; ++h)
+            for (int d = 0; d < dim; ++d) CHECK(at(out)(t, h, d) == same(t, h, d));
+    // Halves of numbers with few bits are exact.
+    Floats coarse(q.size());
+    for (std::size_t i = 0; i < q.size(); ++i) coarse[i] = std::round(q[i] * 64) / 64;
+    std::vector<half> halves(coarse.begin(), coarse.end()), half_out(q.size());
+    Floats of_floats(q.size());
+    attend(pass, 0, coarse, of_floats);
+    attend(pass, 0, halves, half_out);
+    std::vector<bfloat16> rounded(q.size());
+    attend(pass, 0, coarse, rounded);
+    for (std::size_t i = 0; i < q.size(); ++i) {
+        CHECK(static_cast<float>(half_out[i]) == static_cast<float>(half{of_floats[i]}));
+        CHECK(static_cast<float>(rounded[i]) == static_cast<float>(bfloat16{of_floats[i]}));
+    }
+}
+
+TEST_CASE("keys alone: values are their first elements") {
+    Cache<StandardV<float>> latent{CacheShape{std::vector<LayerShape>{{1, 24, 0}}}, {.capacity = 8, .batch = 8}};
+    Cache<StandardV<float>> both{CacheShape{std::vector<LayerShape>{{1, 24, 16}}}, {.capacity = 8, .batch = 8}};
+    const Floats k = wave(5 * 24, 1);
+    Floats v;
+    for (std::ptrdiff_t i = 0; i < 5; ++i) v.insert(v.end(), k.begin() + 24 * i, k.begin() + 24 * i + 16);
+    auto one = latent.begin(Tokens{Sequence{0}, Position{0}, 5}).value();
+    auto other = both.begin(Tokens{Sequence{0}, Position{0}, 5}).value();
+    one.put(0, k, Floats{});
+    other.put(0, k, v);
+    for (const int query_heads : {1, 3, 128}) {
+        const Floats q = wave(5 * query_heads * 24, 9);
+        Floats a(static_cast<std::size_t>(5 * query_heads * 16)), b(a.size());
+        attend(one, 0, q, contiguous_view(a.data(), 5, query_heads, 16));
+        attend(other, 0, q, b);
+        CHECK(a == b);
+    }
+}
+
+TEST_CASE("an encoder's inputs: tokens that see none get zeros") {
+    EncoderMemory<StandardV<float>> inputs{shape, {.sequences = 2, .capacity = 8, .batch = 4}};
+    auto written = inputs.write({0}, {1}, 3).value();
+    written.put(0, wave(3 * 2 * dim, 1), wave(3 * 2 * dim, 2));
+    written.commit();
+    const std::vector<Position> positions{{0}, {1}, {5}};
+    const std::vector<Sequence> sequences{{0}, {0}, {1}};
+    auto pass = inputs.begin(Batch{positions, sequences}).value();
+    Floats sums(std::size_t{3} * heads);
+    const Floats out = attended(pass, {.log_sum_exp = contiguous_view(sums.data(), 3, heads)});
+    const auto token = [&](std::ptrdiff_t i) {
+        return Floats(out.begin() + i * heads * dim, out.begin() + (i + 1) * heads * dim);
+    };
+    CHECK(token(0) == Floats(heads * dim));
+    CHECK(token(2) == Floats(heads * dim));
+    CHECK(token(1) != Floats(heads * dim));
+    CHECK(sums[0] == -infinity);
+    CHECK(std::isfinite(sums[heads]));
+}
+
+TEST_CASE("a reserved pass gets zeros") {
+    F32 cache{shape, {.capacity = 8, .batch = 8}};
+    auto pass = cache.reserve(4);
+    CHECK(attended(pass) == Floats(4 * heads * dim));
+}
+
+TEST_CASE("what does not fit together is a violation, and nothing is written") {
+    F32 cache{{2, 2, dim}, {.capacity = 8, .batch = 8}};
+    auto pass = cache.begin(Tokens{Sequence{0}, Position{0}, 2}).value();
+    pass.put(0, wave(4 * dim, 1), wave(4 * dim, 2));
+    const Floats q = wave(2 * heads * dim, 3);
+    Floats out(q.size(), 5);
+    const auto violation = [&](auto... arguments) { return violation_of([&] { attend(pass, arguments...); }); };
+    const auto rows = [](const Floats& floats, int tokens, int of_heads, int of_dim) {
+        return contiguous_view(const_cast<float*>(floats.data()), tokens, of_heads, of_dim);
+    };
+    const auto good = rows(out, 2, heads, dim);
+    CHECK(violation(1, q, good) == "attend: layer 1 was not put in this pass, expected a put before it is read");
+    CHECK(violation(2, q, good) == "attend: layer 2, expected 0 to 1");
+    CHECK(violation(0, rows(q, 1, heads, dim), good)
+          == "attend: the queries are [1, 4, 16], expected [2 tokens, heads, 16]");
+    CHECK(violation(0, rows(q, 2, heads, 8), good)
+          == "attend: the queries are [2, 4, 8], expected [2 tokens, heads, 16]");
+    CHECK(violation(0, Floats(33), good)
+          == "attend: the queries are 33 elements, expected a multiple of 32 for [2 "
+             "tokens, heads, 16]");
+    CHECK(violation(0, rows(q, 2, 3, dim), rows(out, 2, 3, dim))
+          == "attend: 3 query heads, expected a multiple of the layer's 2 heads of keys");
+    CHECK(violation(0, q, rows(out, 2, 2, dim))
+          == "attend: the results are [2, 2, 16], expected [2 tokens, 4 heads, dim]");
+    CHECK(violation(0, q, rows(out, 2, heads, 8))
+          == "attend: the results have 8 elements a head, expected the layer's value_dim of 16");
+    CHECK(violation(0, good, good) == "attend: the results overlap the queries, expected other memory");
+    const Floats three(3);
+    CHECK(violation(0, q, good, AttentionOptions{.slopes = three})
+          == "attend: 3 slopes, expected one for each of 4 query heads");
+    CHECK(violation(0, q, good, AttentionOptions{.sinks = three})
+          == "attend: 3 sinks, expected one for each of 4 query heads");
+    CHECK(violation(0, q, good, AttentionOptions{.soft_cap = -1})
+          == "attend: the soft_cap is negative or not a number, expected 0 or more");
+    CHECK(violation(0, q, good, AttentionOptions{.scale = not_a_number}) == "attend: the scale is not a number");
+    CHECK(violation(0, q, good, AttentionOptions{.log_sum_exp = contiguous_view(out.data(), 2, 3)})
+          == "attend: the log_sum_exp is [2, 3], expected [2 tokens, 4 heads]");
+    const auto tree = [&](std::vector<std::int32_t> parents) {
+        return violation(0, q, good, AttentionOptions{.parents = parents});
+    };
+    CHECK(tree({-1}) == "attend: 1 parents, expected one for each of 2 tokens");
+    CHECK(tree({-1, 1})
+          == "attend: the parent of token 1 is 1, expected a token before it, or -1 for the first of a "
+             "branch");
+    CHECK(tree({-2, 0})
+          == "attend: the parent of token 0 is -2, expected a token before it, or -1 for the first of a "
+             "branch");
+    CHECK(out == Floats(q.size(), 5));
+    pass.drop();
+}
+
+TEST_CASE("drafted tokens in a tree see their branch alone") {
+    // Two branches of two tokens after a text of three: each must get what it would get without the other.
+    F32 cache{shape, {.sequences = 2, .capacity = 16, .batch = 8, .positions = Positions::any}};
+    const auto put = [](auto& pass, const std::vector<int>& texts) {
+        Floats k, v;
+        for (const int text : texts) {
+            const Floats key = wave(2 * dim, text), value = wave(2 * dim, text + 100);
+            k.insert(k.end(), key.begin(), key.end());
+            v.insert(v.end(), value.begin(), value.end());
+        }
+        pass.put(0, k, v);
+    };
+    auto text = cache.begin(Tokens{Sequence{0}, Position{0}, 3}).value();
+    put(text, {1, 2, 3});
+    text.commit();
+    REQUIRE(cache.copy_prefix({0}, {1}, 3));
+    const std::vector<Position> drafted{{3}, {3}, {4}, {4}};
+    const std::vector<Sequence> one(4), other(2, Sequence{1});
+    const std::vector<std::int32_t> parents{-1, -1, 0, 1};
+    auto both = cache.begin(Batch{drafted, one}).value();
+    put(both, {10, 20, 11, 21});
+    const Floats q = wave(heads * dim, 3);
+    Floats queries;
+    for (int i = 0; i < 4; ++i) queries.insert(queries.end(), q.begin(), q.end());
+    Floats found(queries.size());
+    attend(both, 0, queries, found, {.parents = parents});
+    both.drop();
+    for (const int branch : {0, 1}) {
+        auto alone = cache.begin(Tokens{Sequence{1}, Position{3}, 2}).value();
+        put(alone, {10 + 10 * branch, 11 + 10 * branch});
+        Floats expected(static_cast<std::size_t>(2 * heads * dim));
+        attend(alone, 0, Floats(queries.begin(), queries.begin() + 2 * heads * dim), expected);
+        for (int depth : {0, 1})
+            for (std::ptrdiff_t i = 0; i < heads * dim; ++i)
+                CHECK(found[static_cast<std::size_t>((2 * depth + branch) * heads * dim + i)]
+                      == doctest::Approx(expected[static_cast<std::size_t>(depth * heads * dim + i)]).epsilon(1e-6));
+    }
+}
