@@ -3,6 +3,7 @@
 // Attention in cases that say by themselves what must come out. Random histories are in test_property.cpp.
 #include "../violations.hpp"
 #include "attended.hpp"
+#include <cellar/attention/merge_attention.hpp>
 #include <cellar/backend/eigen.hpp>
 #include <cellar/cellar.hpp>
 
@@ -272,6 +273,76 @@ TEST_CASE("what does not fit together is a violation, and nothing is written") {
              "branch");
     CHECK(out == Floats(q.size(), 5));
     pass.drop();
+    EncoderMemory<StandardV<float>> inputs{shape, {.capacity = 8, .batch = 4}};
+    const std::vector<Position> positions(2);
+    const std::vector<Sequence> sequences(2);
+    const std::vector<std::int32_t> parents{-1, 0};
+    auto reading = inputs.begin(Batch{positions, sequences}).value();
+    CHECK(violation_of([&] { attend(reading, 0, q, good, {.parents = parents}); })
+          == "attend: parents of tokens that read an encoder's inputs, expected none");
+}
+
+TEST_CASE("parts of a history are merged exactly") {
+    F32 whole{shape, {.capacity = 64, .batch = 32}};
+    begin(whole, 0, 20).commit();
+    auto pass = begin(whole, 0, 2);
+    const Floats expected = attended(pass);
+    // The same keys and values, of which one memory has the first 12, and the other one the rest.
+    const auto keys = pass.keys(0), values = pass.values(0);
+    const Floats q = wave(2 * heads * dim, 3);
+    struct Part {
+        Floats out = Floats(std::size_t{2} * heads * dim), sums = Floats(std::size_t{2} * heads);
+        PartialAttention<float> view() {
+            return {contiguous_view(out.data(), 2, heads, dim), contiguous_view(sums.data(), 2, heads)};
+        }
+    };
+    std::vector<Part> parts(2);
+    for (const int i : {0, 1}) {
+        // As inputs, because all queries see all of a part but the batch's own last token.
+        const int first = i == 0 ? 0 : 12, n = i == 0 ? 12 : 8;
+        EncoderMemory<StandardV<float>> part{shape, {.capacity = 64, .batch = 32}};
+        for (int t = 0; t < n + 2 * i; ++t) {
+            auto written = part.write({0}, {t}, 1).value();
+            const float* const k = keys.data_handle() + (first + t) * 2 * dim;
+            const float* const v = values.data_handle() + (first + t) * 2 * dim;
+            written.put(0, Floats(k, k + 2 * dim), Floats(v, v + 2 * dim));
+            written.commit();
+        }
+        const std::vector<Position> positions{{n - 1 + i}, {n - 1 + 2 * i}};
+        const std::vector<Sequence> sequences(2);
+        auto reading = part.begin(Batch{positions, sequences}).value();
+        const auto view = parts[static_cast<std::size_t>(i)].view();
+        attend(reading, 0, q, view.out, {.log_sum_exp = view.log_sum_exp});
+    }
+    merge_attention(parts[0].view(), parts[1].view());
+    Floats sums(std::size_t{2} * heads);
+    Floats again(expected.size());
+    attend(pass, 0, q, again, {.log_sum_exp = contiguous_view(sums.data(), 2, heads)});
+    for (std::size_t i = 0; i < expected.size(); ++i)
+        CHECK(parts[0].out[i] == doctest::Approx(expected[i]).epsilon(1e-6));
+    for (std::size_t i = 0; i < sums.size(); ++i) CHECK(parts[0].sums[i] == doctest::Approx(sums[i]).epsilon(1e-6));
+    // A part that has seen nothing changes nothing.
+    Part nothing;
+    std::fill(nothing.sums.begin(), nothing.sums.end(), -infinity);
+    const Floats before = parts[0].out;
+    merge_attention(parts[0].view(), nothing.view());
+    CHECK(parts[0].out == before);
+    merge_attention(nothing.view(), parts[0].view());
+    CHECK(nothing.out == before);
+    Part neither;
+    std::fill(neither.sums.begin(), neither.sums.end(), -infinity);
+    merge_attention(neither.view(), neither.view());
+    CHECK(neither.out == Floats(expected.size()));
+    const auto narrow = contiguous_view(nothing.out.data(), 2, heads, dim / 2);
+    CHECK(violation_of([&] {
+              merge_attention(parts[0].view(), {narrow, nothing.view().log_sum_exp});
+          })
+          == "merge_attention: extent 2 is 16, and 8 in the other part");
+    CHECK(violation_of([&] {
+              merge_attention(parts[0].view(), {nothing.view().out, contiguous_view(nothing.sums.data(), 2, 3)});
+          })
+          == "merge_attention: extent 1 of the results is 4, expected the same of each log_sum_exp, which have 4 and "
+             "3");
 }
 
 TEST_CASE("drafted tokens in a tree see their branch alone") {

@@ -38,9 +38,13 @@ void attend_with(Instructions instructions, Pass& pass, int layer, const Queries
     const AttentionShape checked = checked_attention(shape, pass.tokens(), q, out, options);
     using Q = std::remove_const_t<typename decltype(q)::element_type>;
     const StridedView<const Q, 3> constant_q = q;
-    if (!options.parents.empty())
-        expect_tree(options.parents, {state.book.pass().sequences.data(), state.book.pass().sequences.size()});
     if (state.pass_reserved) return clear_results(out, options);
+    const auto& tokens = state.book.pass();
+    if (!options.parents.empty()) {
+        CELLAR_EXPECTS(tokens.cells.size() == tokens.sequences.size(),
+                       "attend: parents of tokens that read an encoder's inputs, expected none");
+        expect_tree(options.parents, {tokens.sequences.data(), tokens.sequences.size()});
+    }
     const auto& keys = store.all_keys();
     const auto& values = store.all_values();
     state.backend.fence(); // the layer's put

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <cellar/base/contract.hpp>
+#include <cellar/base/view.hpp>
+#include <cellar/element/element.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <source_location>
+
+namespace cellar {
+
+/// What `attend` found for some queries in a part of what they see.
+template <class T>
+struct PartialAttention {
+    StridedView<T, 3> out;             ///< [tokens, heads, value_dim]
+    StridedView<float, 2> log_sum_exp; ///< [tokens, heads]
+};
+
+/// `into` becomes the attention over both parts, which have no cell in common: over a history that is divided between
+/// memories, say. Exact up to rounding, in float. Learned sinks belong to one of the parts alone. O(elements).
+template <class T>
+void merge_attention(const PartialAttention<T>& into, const PartialAttention<T>& other,
+                     const std::source_location& where = std::source_location::current()) {
+    const detail::Caller caller{where};
+    for (int r = 0; r < 3; ++r)
+        CELLAR_EXPECTS(into.out.extent(r) == other.out.extent(r), "merge_attention: extent ", r, " is ",
+                       into.out.extent(r), ", and ", other.out.extent(r), " in the other part");
+    for (int r = 0; r < 2; ++r)
+        CELLAR_EXPECTS(into.log_sum_exp.extent(r) == into.out.extent(r)
+                           && other.log_sum_exp.extent(r) == into.out.extent(r),
+                       "merge_attention: extent ", r, " of the results is ", into.out.extent(r),
+                       ", expected the same of each log_sum_exp, which have ", into.log_sum_exp.extent(r), " and ",
+                       other.log_sum_exp.extent(r));
+    for (std::int64_t token = 0; token < into.out.extent(0); ++token)
+        for (std::int64_t head = 0; head < into.out.extent(1); ++head) {
+            float& sum = into.log_sum_exp(token, head);
+            const float others = other.log_sum_exp(token, head);
+            const float largest = std::max(sum, others);
+            if (largest == -std::numeric_limits<float>::infinity()) continue; // neither has seen anything
+            const float own = std::exp(sum - largest);
+            const float rest = std::exp(others - largest);
+            for (std::int64_t d = 0; d < into.out.extent(2); ++d) {
+                T& x = into.out(token, head, d);
+                const float y = static_cast<float>(other.out(token, head, d));
+                x = static_cast<T>((own * static_cast<float>(x) + rest * y) / (own + rest));
+            }
+            sum = largest + std::log(own + rest);
+        }
+}
+
+} // namespace cellar
