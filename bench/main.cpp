@@ -14,6 +14,7 @@ int main(int argc, char** argv) {
     cellar::bench::add_conversions();
     cellar::bench::add_files();
     cellar::bench::add_paging();
+    cellar::bench::add_attention();
     cellar::bench::add_limits();
     benchmark::Initialize(&argc, argv);
     if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;

@@ -71,7 +71,7 @@ public:
 
 private:
     static constexpr int packed_rows = 16;  // as many queries a head pay for packing a tile
-    static constexpr int block_rows = 64;   // queries a head of a block that packs
+    static constexpr int block_rows = 128;  // queries a head of a block that packs
     static constexpr int usual_chunks = 16; // of one sequence's history, so that threads share it
     static constexpr int smallest_step = 512;
 

@@ -240,8 +240,6 @@ private:
     void add_in_place(const Tile& tile, const Tile* next) {
         const int kv_heads = all_.shape_.kv_heads;
         const int group = AttentionPlan::padded_rows(all_.shape_.group());
-        const Cell* const next_cells = next == nullptr ? nullptr : next->cells;
-        const int next_count = next == nullptr ? 0 : next->count;
         for (int head = 0; head < kv_heads; ++head) {
             const Cell* found = nullptr; // whose rows keys_ and values_ have
             for (std::int32_t t = 0; t < block_->count; ++t) {
@@ -250,8 +248,10 @@ private:
                 const int row = (t * kv_heads + head) * group;
                 if (seen == tile.all()) {
                     if (found != tile.cells) {
-                        keys_.find(tile.cells, tile.count, head, next_cells, next_count);
-                        values_.find(tile.cells, tile.count, head, next_cells, next_count);
+                        keys_.find(tile.cells, tile.count, head);
+                        values_.find(tile.cells, tile.count, head);
+                        if (next != nullptr) keys_.fetch_share(*next, head);
+                        if (next != nullptr) values_.fetch_share(*next, head);
                     }
                     found = tile.cells;
                     add_rows(row, group, tile);
@@ -300,7 +300,7 @@ private:
                 .value_dim = all_.value_dim_};
     }
 
-    void add_packed(const Tile& tile, const Tile*, int head) {
+    void add_packed(const Tile& tile, const Tile* next, int head) {
         const int group = all_.shape_.group();
         bool all = true;
         std::fill_n(visible_, block_->rows, std::uint64_t{0});
@@ -310,23 +310,23 @@ private:
             std::fill_n(visible_ + t * group, group, seen);
         }
         keys_.find(tile.cells, tile.count, head);
+        if (next != nullptr) keys_.fetch_head(*next, head);
         keys_.pack_keys(tile.count, packed_keys_);
         all_.floats_.multiply(q_, all_.key_dim_, block_->rows, all_.key_dim_, packed_keys_, tile.count, scores_);
         all_.floats_.softmax(step(0, block_->rows, tile, all ? nullptr : visible_));
         values_.find(tile.cells, tile.count, head);
+        if (next != nullptr) values_.fetch_head(*next, head);
         const bool finite = values_.pack_values(tile.count, packed_values_);
-        RowPointers<float> packed;
-        for (int i = 0; i < tile.count; ++i) packed.rows[i] = packed_values_ + i * all_.value_dim_;
         if (all || finite) {
-            all_.floats_.rows.add_values(scores_, block_->rows, tile.count, packed.rows, packed.rows, all_.value_dim_,
-                                         rows_.values, all_.value_dim_);
+            all_.floats_.add_packed_values(scores_, block_->rows, tile.count, packed_values_, all_.value_dim_,
+                                           rows_.values, all_.value_dim_);
         } else {
-            add_seen_values(tile, packed);
+            add_seen_values(tile);
         }
     }
 
     // 0 * infinity is not a number, so a row must not touch values that it does not see.
-    void add_seen_values(const Tile& tile, const RowPointers<float>& packed) {
+    void add_seen_values(const Tile& tile) {
         for (int row = 0; row < block_->rows; ++row) {
             RowPointers<float> rows;
             float weights[tile_cells];
@@ -334,7 +334,7 @@ private:
             for (int i = 0; i < tile.count; ++i)
                 if ((visible_[row] >> i & 1) != 0) {
                     weights[n] = scores_[row * tile_cells + i];
-                    rows.rows[n++] = packed.rows[i];
+                    rows.rows[n++] = packed_values_ + i * all_.value_dim_;
                 }
             all_.floats_.rows.add_values(weights, 1, n, rows.rows, rows.rows, all_.value_dim_,
                                          rows_.values + row * all_.value_dim_, all_.value_dim_);

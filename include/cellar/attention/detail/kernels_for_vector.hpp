@@ -199,6 +199,16 @@ CELLAR_KERNEL void add_values(const float* weights, int rows, int cells, const E
     }
 }
 
+/// The same with values [cells, dim] that are packed.
+CELLAR_KERNEL void add_packed_values(const float* weights, int rows, int cells, const float* values, std::int64_t dim,
+                                     float* out, std::ptrdiff_t out_stride) {
+    for (std::int64_t d = 0; d < dim;) {
+        const int vectors = vectors_for(dim - d);
+        add_rows(weights, tile_cells, rows, cells, PackedRows{values + d, dim}, vectors, out + d, out_stride);
+        d += vectors * lanes;
+    }
+}
+
 /// scores [rows, tile_cells] = q [rows, dim] * keys [dim, tile_cells], of which the first `cells` columns count.
 CELLAR_KERNEL void multiply(const float* q, std::ptrdiff_t stride, int rows, std::int64_t dim, const float* keys,
                             int cells, float* scores) {
@@ -208,27 +218,32 @@ CELLAR_KERNEL void multiply(const float* q, std::ptrdiff_t stride, int rows, std
 }
 
 template <class E, std::size_t... I>
-CELLAR_INLINE void transpose_cells(const E* const* rows, int cells, std::int64_t dim, float* out,
+CELLAR_INLINE void transpose_cells(const E* const* rows, const E* const* next, int cells, std::int64_t dim, float* out,
                                    std::index_sequence<I...>) {
+    constexpr std::int64_t line = 64 / std::int64_t{sizeof(E)};
     for (std::int64_t d = 0; d < dim; d += lanes) {
+        if (d % line == 0) ((static_cast<int>(I) < cells ? prefetch(next[I] + d) : void()), ...);
         Floats v[std::size_t{lanes}] = {(static_cast<int>(I) < cells ? load(rows[I] + d) : Floats{})...};
         transpose<lanes>(v, std::make_index_sequence<std::size_t{lanes} / 2>{});
         (store(out + (d + std::int64_t{I}) * tile_cells, v[I]), ...);
     }
 }
 
-/// out [dim, tile_cells] = the rows of the cells, transposed; zeros behind them.
+/// out [dim, tile_cells] = the rows of the cells, transposed; zeros behind them. `next`: as many rows that will be read
+/// later.
 template <class E>
-CELLAR_KERNEL void pack_keys(const E* const* rows, int cells, std::int64_t dim, float* out) {
-    for (int c = 0; c < tile_cells; c += lanes) transpose_cells(rows + c, cells - c, dim, out + c, Lanes{});
+CELLAR_KERNEL void pack_keys(const E* const* rows, const E* const* next, int cells, std::int64_t dim, float* out) {
+    for (int c = 0; c < tile_cells; c += lanes) transpose_cells(rows + c, next + c, cells - c, dim, out + c, Lanes{});
 }
 
 /// out [cells, dim] = the rows. Returns false if an element is infinite or not a number.
 template <class E>
-CELLAR_KERNEL bool pack_values(const E* const* rows, int cells, std::int64_t dim, float* out) {
+CELLAR_KERNEL bool pack_values(const E* const* rows, const E* const* next, int cells, std::int64_t dim, float* out) {
+    constexpr std::int64_t line = 64 / std::int64_t{sizeof(E)};
     Floats zeros = {};
     for (int c = 0; c < cells; ++c)
         for (std::int64_t d = 0; d < dim; d += lanes) {
+            if (d % line == 0) prefetch(next[c] + d);
             const Floats x = load(rows[c] + d);
             zeros += x * broadcast(0.0F);
             store(out + c * dim + d, x);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <cellar/attention/detail/sight.hpp>
 #include <cellar/attention/detail/tile.hpp>
 #include <cellar/attention/detail/tile_kernels.hpp>
 #include <cellar/base/ids.hpp>
@@ -63,15 +64,13 @@ public:
         return Source::Mapping::contiguous_rows && own.dot != nullptr && source.dim % dim_unit == 0;
     }
 
-    /// The rows of one head. `next`: cells that will be read later, or null. Their rows are fetched in the meantime, in
-    /// the order of memory: of a few cells, for all heads.
-    void find(const Cell* cells, int count, int head, const Cell* next = nullptr, int next_count = 0) {
+    /// The rows of one head. None are fetched ahead.
+    void find(const Cell* cells, int count, int head) {
         if constexpr (Source::Mapping::contiguous_rows) {
             if (in_place_) {
                 for (int i = 0; i < count; ++i) pointers_.rows[i] = source_.row(cells[i], head);
                 pointers_.repeat_last(count);
                 next_ = pointers_;
-                if (next != nullptr) find_next(next, next_count, head);
                 return;
             }
         }
@@ -81,6 +80,29 @@ public:
             float_pointers_.rows[i] = floats_ + i * dim;
         }
         float_pointers_.repeat_last(count);
+    }
+
+    /// What the next kernel fetches, while it works: the rows of cells that are read later, for the same head.
+    void fetch_head(const Tile& tile, int head) {
+        if constexpr (Source::Mapping::contiguous_rows)
+            if (in_place_)
+                for (int i = 0; i < tile.count; ++i) next_.rows[i] = source_.row(tile.cells[i], head);
+    }
+    /// Or its share of all heads' rows, in the order of memory.
+    void fetch_share(const Tile& tile, int head) {
+        if constexpr (Source::Mapping::contiguous_rows) {
+            if (!in_place_) return;
+            const int heads = source_.mapping.heads();
+            int of_cell = head * tile.count / heads;
+            int of_head = head * tile.count % heads;
+            for (int i = 0; i < tile.count; ++i) {
+                next_.rows[i] = source_.row(tile.cells[of_cell], of_head);
+                if (++of_head == heads) {
+                    of_head = 0;
+                    ++of_cell;
+                }
+            }
+        }
     }
 
     void dot(const float* q, int rows, int count, float* scores) const {
@@ -95,29 +117,16 @@ public:
     }
     void pack_keys(int count, float* out) const {
         const std::int64_t dim = padded_dim(source_.dim);
-        if (in_place_) return own_.pack_keys(pointers_.rows, count, dim, out);
-        as_floats_.pack_keys(float_pointers_.rows, count, dim, out);
+        if (in_place_) return own_.pack_keys(pointers_.rows, next_.rows, count, dim, out);
+        as_floats_.pack_keys(float_pointers_.rows, float_pointers_.rows, count, dim, out);
     }
     bool pack_values(int count, float* out) const {
         const std::int64_t dim = padded_dim(source_.dim);
-        if (in_place_) return own_.pack_values(pointers_.rows, count, dim, out);
-        return as_floats_.pack_values(float_pointers_.rows, count, dim, out);
+        if (in_place_) return own_.pack_values(pointers_.rows, next_.rows, count, dim, out);
+        return as_floats_.pack_values(float_pointers_.rows, float_pointers_.rows, count, dim, out);
     }
 
 private:
-    void find_next(const Cell* cells, int count, int head) {
-        const int heads = source_.mapping.heads();
-        int of_cell = head * count / heads;
-        int of_head = head * count % heads;
-        for (int i = 0; i < count; ++i) {
-            next_.rows[i] = source_.row(cells[of_cell], of_head);
-            if (++of_head == heads) {
-                of_head = 0;
-                ++of_cell;
-            }
-        }
-    }
-
     const Source& source_;
     const RowKernels<E>& own_;
     const RowKernels<float>& as_floats_;

@@ -61,14 +61,15 @@ template <class E>
 struct RowKernels {
     void (*dot)(const float*, std::ptrdiff_t, int, std::int64_t, const E* const*, const E* const*, int, float*);
     void (*add_values)(const float*, int, int, const E* const*, const E* const*, std::int64_t, float*, std::ptrdiff_t);
-    void (*pack_keys)(const E* const*, int, std::int64_t, float*);
-    bool (*pack_values)(const E* const*, int, std::int64_t, float*);
+    void (*pack_keys)(const E* const*, const E* const*, int, std::int64_t, float*);
+    bool (*pack_values)(const E* const*, const E* const*, int, std::int64_t, float*);
 };
 
 /// The kernels that work on floats.
 struct FloatKernels {
     RowKernels<float> rows;
     void (*multiply)(const float*, std::ptrdiff_t, int, std::int64_t, const float*, int, float*);
+    void (*add_packed_values)(const float*, int, int, const float*, std::int64_t, float*, std::ptrdiff_t);
     void (*softmax)(const SoftmaxStep&);
 };
 
@@ -99,12 +100,12 @@ inline FloatKernels float_kernels(Instructions instructions) {
     switch (instructions) {
 #ifdef CELLAR_HAS_X86_VECTORS
     case Instructions::avx512:
-        return {rows, avx512_kernels::multiply, avx512_kernels::softmax};
+        return {rows, avx512_kernels::multiply, avx512_kernels::add_packed_values, avx512_kernels::softmax};
     case Instructions::avx2:
-        return {rows, avx2_kernels::multiply, avx2_kernels::softmax};
+        return {rows, avx2_kernels::multiply, avx2_kernels::add_packed_values, avx2_kernels::softmax};
 #endif
     default:
-        return {rows, portable_kernels::multiply, portable_kernels::softmax};
+        return {rows, portable_kernels::multiply, portable_kernels::add_packed_values, portable_kernels::softmax};
     }
 }
 

@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "filled.hpp"
+#include "jobs.hpp"
+#include "stopwatch.hpp"
+#include "team.hpp"
+#include <cellar/attention/attend.hpp>
+#include <cellar/cellar.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+/// `attend`: one layer of 32 query heads over 8 heads of keys and values, 128 elements each; `mla` has one head of 576
+/// elements, whose first 512 are the values, for 128 query heads. Names: the batch (`decode` is one token of each
+/// sequence, `prefill` 512 of one), sequences, length, element, threads. So many layers are called in turn that caches
+/// do not hold them, except in the state `held`, which is one layer. In the state `scattered`, sequences took cells in
+/// turn, 16 at a time. The counter `read` is the time of plainly reading the same keys and values with as many threads,
+/// and `peak` that of as many multiplications and additions in registers. They alternate with `attend`.
+namespace cellar::bench {
+namespace {
+
+#if defined(__x86_64__)
+#define CELLAR_BENCH_TARGET(instructions) [[gnu::target(instructions), gnu::noinline]]
+#else
+#define CELLAR_BENCH_TARGET(instructions) [[gnu::noinline]]
+#endif
+
+using Vector = float __attribute__((vector_size(32)));
+using Wide = float __attribute__((vector_size(64)));
+
+CELLAR_BENCH_TARGET("avx2")
+float read_all(const char* memory, std::int64_t bytes) {
+    const auto* const from = reinterpret_cast<const Vector*>(memory);
+    Vector a{}, b{}, c{}, d{};
+    for (std::int64_t i = 0; i + 4 <= bytes / std::int64_t{sizeof(Vector)}; i += 4) {
+        a += from[i];
+        b += from[i + 1];
+        c += from[i + 2];
+        d += from[i + 3];
+    }
+    return (a + b + c + d)[0];
+}
+
+// `steps` times twelve multiplications and additions of a vector.
+#define CELLAR_BENCH_COMPUTE(name, V)                                                                                  \
+    float name(std::int64_t steps, float value) {                                                                      \
+        const V x = V{} + value;                                                                                       \
+        V a = x, b = x, c = x, d = x, e = x, f = x, g = x, h = x, i = x, j = x, k = x, l = x;                          \
+        for (std::int64_t n = 0; n < steps; ++n) {                                                                     \
+            a = a * x + x, b = b * x + x, c = c * x + x, d = d * x + x, e = e * x + x, f = f * x + x;                  \
+            g = g * x + x, h = h * x + x, i = i * x + x, j = j * x + x, k = k * x + x, l = l * x + x;                  \
+        }                                                                                                              \
+        return (a + b + c + d + e + f + g + h + i + j + k + l)[0];                                                     \
+    }
+CELLAR_BENCH_TARGET("avx2,fma")
+CELLAR_BENCH_COMPUTE(compute, Vector) CELLAR_BENCH_TARGET("avx512f") CELLAR_BENCH_COMPUTE(compute_wide, Wide)
+
+    float compute_at_peak(double operations) {
+    float half = 0.5F;
+    benchmark::DoNotOptimize(half);
+    const bool wide = detail::best_instructions() == detail::Instructions::avx512;
+    const auto steps = static_cast<std::int64_t>(operations / (wide ? 12 * 32 : 12 * 16));
+    return wide ? compute_wide(steps, half) : compute(steps, half);
+}
+
+/// What is measured.
+struct Case {
+    int sequences;
+    std::int32_t length; ///< of each sequence, before the batch
+    std::int32_t tokens; ///< of each sequence, in the batch
+    int threads;
+    bool held = false;
+    bool scattered = false;
+    int heads = 32, kv_heads = 8, key_dim = 128, value_dim = 128;
+
+    std::int64_t read_tokens() const { return std::int64_t{sequences} * (length + tokens); }
+    int out_dim() const { return value_dim == 0 ? 512 : value_dim; }
+    double operations() const {
+        const double seen = sequences * static_cast<double>(tokens) * (length + (tokens + 1) / 2.0);
+        return 2.0 * heads * (key_dim + out_dim()) * seen;
+    }
+};
+
+template <class E>
+class Scene {
+public:
+    explicit Scene(const Case& what)
+        : what_{what},
+          layers_{what.held ? 1 : static_cast<int>((std::int64_t{512} << 20) / layer_bytes(what) + 2)},
+          memory_{CacheShape{std::vector<LayerShape>(static_cast<std::size_t>(layers_),
+                                                     {what.kv_heads, what.key_dim, what.value_dim})},
+                  {.sequences = what.sequences,
+                   .cells = static_cast<std::int32_t>(what.read_tokens()),
+                   .batch = std::max(max_batch, what.tokens * what.sequences)}} {
+        const std::int32_t step = what.scattered ? 16 : std::min(max_batch, what.length);
+        for (std::int32_t p = 0; p < what.length; p += step)
+            for (int s = 0; s < what.sequences; ++s) put(Tokens{Sequence{s}, Position{p}, step}).commit();
+    }
+
+    auto begin() {
+        Tokens batch;
+        for (int s = 0; s < what_.sequences; ++s)
+            for (std::int32_t i = 0; i < what_.tokens; ++i) batch.add({s}, {what_.length + i});
+        return put(batch);
+    }
+
+    int layers() const { return layers_; }
+
+    /// Reads what a layer holds of the sequences.
+    template <class Pass>
+    void read(Pass& pass, int layer, const Team& team) const {
+        const auto rows = pass.in_place(layer);
+        const std::int64_t bytes = what_.read_tokens() * what_.kv_heads * std::int64_t{sizeof(E)};
+        read(reinterpret_cast<const char*>(rows.keys.data_handle()), bytes * what_.key_dim, team);
+        if (what_.value_dim != 0)
+            read(reinterpret_cast<const char*>(rows.values.data_handle()), bytes * what_.value_dim, team);
+    }
+
+private:
+    static constexpr std::int32_t max_batch = 1024;
+
+    static std::int64_t layer_bytes(const Case& what) {
+        return what.read_tokens() * what.kv_heads * (what.key_dim + what.value_dim) * std::int64_t{sizeof(E)};
+    }
+
+    auto put(const Tokens& batch) {
+        auto pass = memory_.begin(batch).value();
+        const std::vector<E> k(static_cast<std::size_t>(pass.tokens() * what_.kv_heads * what_.key_dim), E{0.1F});
+        const std::vector<E> v(static_cast<std::size_t>(pass.tokens() * what_.kv_heads * what_.value_dim), E{0.2F});
+        for (int layer = 0; layer < layers_; ++layer) pass.put(layer, k, v);
+        return pass;
+    }
+
+    static void read(const char* first, std::int64_t bytes, const Team& team) {
+        const std::int64_t part = bytes / team.count() / 4096 * 4096;
+        team.run([&](int i) { benchmark::DoNotOptimize(read_all(first + i * part, part)); });
+    }
+
+    Case what_;
+    int layers_;
+    Cache<StandardV<E>> memory_;
+};
+
+template <class E>
+void measure_attend(benchmark::State& state, const Case& what) {
+    Scene<E> scene{what};
+    const Team team{what.threads};
+    auto pass = scene.begin();
+    std::vector<float> q(static_cast<std::size_t>(pass.tokens() * what.heads * what.key_dim));
+    for (std::size_t i = 0; i < q.size(); ++i) q[i] = std::sin(static_cast<float>(i));
+    std::vector<float> out(static_cast<std::size_t>(pass.tokens() * what.heads * what.out_dim()));
+    const auto results = contiguous_view(out.data(), pass.tokens(), what.heads, what.out_dim());
+    Stopwatch read;
+    Stopwatch peak;
+    int layer = 0;
+    measure(state, [&](Stopwatch& watch) {
+        layer = (layer + 1) % scene.layers();
+        read.start();
+        scene.read(pass, (layer + scene.layers() / 2) % scene.layers(), team);
+        read.stop();
+        if (what.operations() > 1e9) {
+            peak.start();
+            team.run([&](int) { benchmark::DoNotOptimize(compute_at_peak(what.operations() / what.threads)); });
+            peak.stop();
+        }
+        watch.start();
+        attend(pass, layer, contiguous_view(q.data(), pass.tokens(), what.heads, what.key_dim), results, {}, team);
+        watch.stop();
+        expect(std::abs(out[0] - (what.value_dim == 0 ? 0.1F : 0.2F)) < 1e-3F, "attend: not the average of the values");
+    });
+    state.counters["read"] = read.median();
+    if (what.operations() > 1e9) state.counters["peak"] = peak.median();
+}
+
+template <class E>
+void add_case(const std::string& name, const std::string& element, Case what) {
+    for (const int threads : {1, 2}) {
+        what.threads = threads;
+        add("attend/" + name + "/" + element + "/" + std::to_string(threads),
+            [what](benchmark::State& state) { measure_attend<E>(state, what); });
+    }
+}
+
+template <class E>
+void add_element(const std::string& element) {
+    for (const int length : {512, 4096, 32768}) {
+        const std::string text = length < 1024 ? "512" : std::to_string(length / 1024) + "k";
+        add_case<E>("decode/1/" + text, element, {.sequences = 1, .length = length, .tokens = 1, .threads = 1});
+        add_case<E>("decode_held/1/" + text, element,
+                    {.sequences = 1, .length = length, .tokens = 1, .threads = 1, .held = true});
+    }
+    add_case<E>("decode/64/512", element, {.sequences = 64, .length = 512, .tokens = 1, .threads = 1});
+    add_case<E>("decode_scattered/8/4k", element,
+                {.sequences = 8, .length = 4096, .tokens = 1, .threads = 1, .scattered = true});
+    add_case<E>("decode/8/4k", element, {.sequences = 8, .length = 4096, .tokens = 1, .threads = 1});
+    add_case<E>("prefill/1/4k", element, {.sequences = 1, .length = 4096, .tokens = 512, .threads = 1});
+}
+
+} // namespace
+
+void add_attention() {
+    add_element<half>("half");
+    add_element<bfloat16>("bfloat16");
+    add_element<float>("float");
+    const Case mla{.sequences = 1,
+                   .length = 0,
+                   .tokens = 1,
+                   .threads = 1,
+                   .heads = 128,
+                   .kv_heads = 1,
+                   .key_dim = 576,
+                   .value_dim = 0};
+    for (const int length : {4096, 32768}) {
+        Case what = mla;
+        what.length = length;
+        add_case<half>("mla/1/" + std::to_string(length / 1024) + "k", "half", what);
+    }
+}
+
+} // namespace cellar::bench
