@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
 // A Llama-like model with a KV cache: RMS norm, rotary positions, grouped-query attention, SwiGLU, random weights.
-// (1) to (6) mark all that it needs of cellar. Exits with 1 if tokens or logits differ from those without a cache.
+// (1) to (5) mark all that it needs of cellar. Exits with 1 if tokens or logits differ from those without a cache.
+#include <cellar/attention/attend.hpp>
 #include <cellar/cellar.hpp>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstdio>
 #include <random>
@@ -102,30 +102,26 @@ void softmax(std::vector<float>& x) {
     for (float& value : x) value /= sum;
 }
 
-// [attention]
-/// softmax(queries * keys^T / sqrt(dim)) * values, for each token over the cells that it sees.
-template <class Rows, class Visible>
-Matrix attend(const Matrix& queries, const Rows& keys, const Rows& values, int first_cell, Visible visible) {
+/// softmax(queries * keys^T / sqrt(dim)) * values, where each token sees itself and those before it.
+Matrix plain_attention(const Matrix& queries, const Matrix& keys, const Matrix& values) {
     Matrix out{queries.rows, heads * dim};
-    for (int token = 0; token < queries.rows; ++token) {
-        std::vector<int> cells; // as indices into the views, which begin with first_cell
-        for (const cellar::CellRange run : visible(token))
-            for (int i = 0; i < run.count; ++i) cells.push_back(run.first + i - first_cell);
+    for (int token = 0; token < queries.rows; ++token)
         for (int head = 0; head < heads; ++head) {
-            const int kv_head = head * kv_heads / heads;
-            const float scale = 1 / std::sqrt(static_cast<float>(dim));
-            std::vector<float> weights(cells.size());
-            for (std::size_t c = 0; c < cells.size(); ++c)
-                for (int i = 0; i < dim; ++i)
-                    weights[c] += scale * queries(token, head * dim + i) * keys(cells[c], kv_head, i);
+            const int of_query = head * dim;
+            const int of_key = head * kv_heads / heads * dim;
+            std::vector<float> weights;
+            for (int other = 0; other <= token; ++other) {
+                float score = 0;
+                for (int i = 0; i < dim; ++i) score += queries(token, of_query + i) * keys(other, of_key + i);
+                weights.push_back(score / std::sqrt(static_cast<float>(dim)));
+            }
             softmax(weights);
-            for (std::size_t c = 0; c < cells.size(); ++c)
-                for (int i = 0; i < dim; ++i) out(token, head * dim + i) += weights[c] * values(cells[c], kv_head, i);
+            for (int other = 0; other <= token; ++other)
+                for (int i = 0; i < dim; ++i)
+                    out(token, of_query + i) += weights.data()[other] * values(other, of_key + i);
         }
-    }
     return out;
 }
-// [/attention]
 
 /// Runs the model with the given attention. Returns a row of logits for each token.
 Matrix run(const Model& model, const std::vector<int>& tokens, int first, auto attention) {
@@ -152,21 +148,19 @@ std::vector<float> forward(const Model& model, Cache& cache, const std::vector<i
     auto pass = cache.begin(cellar::Tokens{text, first, static_cast<int>(tokens.size())}); // (2) opens a pass
     if (!pass) throw std::runtime_error{to_string(pass.error())};
     const Matrix logits = run(model, tokens, first.value, [&](int layer, const auto& q, const auto& k, const auto& v) {
-        pass->put(layer, k.values, v.values);                              // (3) stores keys and values of these tokens
-        const auto keys = pass->keys(layer), values = pass->values(layer); // (4) views of those of the whole text
-        const auto visible = [&](int token) { return pass->visible(token); }; // (5) runs of cells that a token sees
-        return attend(q, keys, values, pass->history().first, visible);
+        pass->put(layer, k.values, v.values); // (3) stores keys and values of these tokens
+        Matrix out{q.rows, heads * dim};
+        cellar::attend(*pass, layer, q.values, out.values); // (4) attention over all that each token sees
+        return out;
     });
-    pass->commit(); // (6) keeps the tokens
+    pass->commit(); // (5) keeps the tokens
     return {logits.values.end() - vocabulary, logits.values.end()};
 }
 // [/forward]
 
 Matrix run_without_cache(const Model& model, const std::vector<int>& text) {
-    return run(model, text, 0, [](int, const auto& q, const auto& k, const auto& v) {
-        const auto rows = [](auto& x) { return cellar::contiguous_view(x.values.data(), x.rows, kv_heads, dim); };
-        return attend(q, rows(k), rows(v), 0, [](int token) { return std::array{cellar::CellRange{0, token + 1}}; });
-    });
+    return run(model, text, 0,
+               [](int, const auto& q, const auto& k, const auto& v) { return plain_attention(q, k, v); });
 }
 
 int most_likely(const std::vector<float>& logits) {
