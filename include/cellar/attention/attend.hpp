@@ -45,8 +45,8 @@ void attend_with(Instructions instructions, Pass& pass, int layer, const Queries
                        "attend: parents of tokens that read an encoder's inputs, expected none");
         expect_tree(options.parents, {tokens.sequences.data(), tokens.sequences.size()});
     }
-    const auto& keys = store.all_keys();
-    const auto& values = store.all_values();
+    const auto& keys = store.read_keys();
+    const auto& values = store.read_values();
     state.backend.fence(); // the layer's put
     const auto call = [&](const auto& key_rows, const auto& value_rows) {
         if constexpr (requires { Backend::is_reference; }) {

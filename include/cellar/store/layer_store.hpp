@@ -72,9 +72,9 @@ public:
     }
 
     Keys& all_keys() { return keys_; }
-    const Keys& all_keys() const { return keys_; }
+    const Keys& read_keys() const { return keys_; }
     Values& all_values() { return values_; }
-    const Values& all_values() const { return values_; }
+    const Values& read_values() const { return values_; }
 
     /// Enqueues.
     void move(Backend& backend, std::span<const Move> moves) {
