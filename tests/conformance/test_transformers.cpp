@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "../attention/attended.hpp"
 #include "recording.hpp"
 #include <cellar/attention/attend.hpp>
 #include <cellar/backend/eigen.hpp>
@@ -29,15 +30,6 @@ using cellar_test::Attention;
 using cellar_test::LayerRecord;
 using cellar_test::Recording;
 using cellar_test::Rows;
-
-std::vector<cellar::detail::Instructions> available_instructions() {
-    using cellar::detail::Instructions;
-    const Instructions best = cellar::detail::best_instructions();
-    std::vector<Instructions> all{Instructions::portable};
-    if (best == Instructions::avx512) all.push_back(Instructions::avx2);
-    if (best != Instructions::portable) all.push_back(best);
-    return all;
-}
 
 /// The largest relative error of a number that is rounded to E.
 template <class E>
@@ -167,7 +159,7 @@ private:
         const LayerRecord& told = layers_[index];
         const AttentionOptions options{.scale = told.scale, .soft_cap = told.soft_cap, .sinks = told.sinks};
         double worst = 0;
-        for (const auto instructions : available_instructions()) {
+        for (const auto instructions : attention_test::instructions()) {
             Rows out{q.tokens, q.heads, told.value_dim, {}};
             out.values.assign(static_cast<std::size_t>(out.tokens * out.row()), NAN);
             cellar::detail::attend_with(instructions, pass, own_layer, q.values, out.values, options,
