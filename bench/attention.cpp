@@ -55,8 +55,10 @@ float read_all(const char* memory, std::int64_t bytes) {
         }                                                                                                              \
         return (a + b + c + d + e + f + g + h + i + j + k + l)[0];                                                     \
     }
-CELLAR_BENCH_TARGET("avx2,fma")
-CELLAR_BENCH_COMPUTE(compute, Vector) CELLAR_BENCH_TARGET("avx512f") CELLAR_BENCH_COMPUTE(compute_wide, Wide)
+// clang-format off
+CELLAR_BENCH_TARGET("avx2,fma") CELLAR_BENCH_COMPUTE(compute, Vector)
+CELLAR_BENCH_TARGET("avx512f") CELLAR_BENCH_COMPUTE(compute_wide, Wide)
+    // clang-format on
 
     float compute_at_peak(double operations) {
     float half = 0.5F;

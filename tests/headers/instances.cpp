@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
 // Every kind of memory with every operation, for scripts/tidy, which checks templates only where they are instantiated.
+#include <cellar/attention/attend.hpp>
 #include <cellar/backend/eigen.hpp>
 #include <cellar/cache/audit.hpp>
 #include <cellar/cache/describe.hpp>
@@ -62,8 +63,13 @@ struct Work {
             const std::vector<float> rows(static_cast<std::size_t>(pass.tokens()) * 2);
             pass.put(layer, rows, rows);
             static_cast<void>(pass.get(layer));
+            std::vector<float> results(rows.size());
+            attend(pass, layer, rows, results);
         } else if constexpr (requires { pass.get(layer); }) {
             static_cast<void>(pass.get(layer));
+            const std::vector<half> queries(static_cast<std::size_t>(pass.tokens()) * 2);
+            std::vector<half> results(queries.size());
+            attend(pass, layer, queries, results);
         }
     }
 };

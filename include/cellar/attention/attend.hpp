@@ -77,7 +77,7 @@ void attend_with(Instructions instructions, Pass& pass, int layer, const Queries
 /// tokens of a reserved pass. NaN and infinity in cells that a token does not see do not reach its results. The results
 /// depend neither on where tokens lie nor on the number of threads.
 ///
-/// Cost: reads keys and values of what a sequence sees once for each 64 queries of a head. Allocates if it needs more
+/// Cost: reads keys and values of what a sequence sees once for each 128 queries of a head. Allocates if it needs more
 /// memory than any call of this memory before. Takes the processor's vector instructions (AVX-512 or AVX2 on x86-64),
 /// found at run time, whatever the compiler's flags.
 template <class Pass, class Queries, class Out, class Threads = CallingThread>

@@ -111,7 +111,9 @@ void clear_results(const StridedView<Out, 3>& out, const AttentionOptions& optio
         for (std::int64_t head = 0; head < out.extent(1); ++head) {
             for (std::int64_t d = 0; d < out.extent(2); ++d) out(token, head, d) = Out{};
             if (options.log_sum_exp.pointer != nullptr)
-                options.log_sum_exp(token, head) = -std::numeric_limits<float>::infinity();
+                options.log_sum_exp(token, head) = options.sinks.empty()
+                                                       ? -std::numeric_limits<float>::infinity()
+                                                       : options.sinks[static_cast<std::size_t>(head)];
         }
 }
 

@@ -70,27 +70,28 @@ public:
     template <class Threads>
     void run(const Threads& threads, std::byte* parts, std::byte* workers) {
         parts_ = reinterpret_cast<float*>(parts);
-        const std::int64_t bytes = bytes_of_worker();
-        std::atomic<std::int64_t> next{0};
-        threads.run([&](int worker) {
-            ScratchArrays arrays{workers + worker * bytes};
-            Worker own{*this, arrays};
-            for (std::int64_t item; (item = next.fetch_add(1, std::memory_order_relaxed)) < plan_.items();)
-                own.run(item);
-        });
+        share(threads, workers, plan_.items(), [](Worker& worker, std::int64_t item) { worker.run(item); });
         if (plan_.parts() == 0) return;
-        next = 0;
-        threads.run([&](int worker) {
-            ScratchArrays arrays{workers + worker * bytes};
-            Worker own{*this, arrays};
-            for (std::int64_t block; (block = next.fetch_add(1, std::memory_order_relaxed)) < plan_.blocks();)
-                if (plan_.block(static_cast<std::int32_t>(block)).chunks > 1)
-                    own.join(plan_.block(static_cast<std::int32_t>(block)));
+        share(threads, workers, plan_.blocks(), [this](Worker& worker, std::int64_t index) {
+            const TokenBlock& block = plan_.block(static_cast<std::int32_t>(index));
+            if (block.chunks > 1) worker.join(block);
         });
     }
 
 private:
     class Worker;
+
+    // Calls work(worker, i) for i in [0, n), each by the first thread that is free.
+    template <class Threads, class Work>
+    void share(const Threads& threads, std::byte* workers, std::int64_t n, Work work) {
+        const std::int64_t bytes = bytes_of_worker();
+        std::atomic<std::int64_t> next{0};
+        threads.run([&](int thread) {
+            ScratchArrays arrays{workers + thread * bytes};
+            Worker worker{*this, arrays};
+            for (std::int64_t i = next++; i < n; i = next++) work(worker, i);
+        });
+    }
 
     AttentionShape shape_;
     AttentionOptions options_;
@@ -117,13 +118,13 @@ public:
     Worker(const HostAttention& all, ScratchArrays& arrays)
         : all_{all},
           keys_{all.keys_, all.key_kernels_, all.floats_.rows, arrays.take<float>(tile_cells * all.key_dim_)},
-          values_{all.values_, all.value_kernels_, all.floats_.rows, arrays.take<float>(tile_cells * all.value_dim_)} {
+          values_{all.values_, all.value_kernels_, all.floats_.rows, arrays.take<float>(tile_cells * all.value_dim_)},
+          packed_keys_{arrays.take<float>(all.key_dim_ * tile_cells)},
+          packed_values_{arrays.take<float>(all.value_dim_ * tile_cells)} {
         const std::int64_t rows = all.plan_.max_rows();
         q_ = arrays.take<float>(rows * all.key_dim_);
         own_ = {arrays.take<float>(rows), arrays.take<float>(rows), arrays.take<float>(rows * all.value_dim_)};
         scores_ = arrays.take<float>(rows * tile_cells);
-        packed_keys_ = arrays.take<float>(all.key_dim_ * tile_cells);
-        packed_values_ = arrays.take<float>(all.value_dim_ * tile_cells);
         slopes_ = arrays.take<float>(rows);
         queries_ = arrays.take<std::int32_t>(rows);
         visible_ = arrays.take<std::uint64_t>(rows);
@@ -307,7 +308,7 @@ private:
         for (std::int32_t t = 0; t < block_->count; ++t) {
             const std::uint64_t seen = seen_by(tile, all_.sights_[block_->first + t]);
             all = all && seen == tile.all();
-            std::fill_n(visible_ + t * group, group, seen);
+            std::fill_n(visible_ + std::ptrdiff_t{t} * group, group, seen);
         }
         keys_.find(tile.cells, tile.count, head);
         if (next != nullptr) keys_.fetch_head(*next, head);
@@ -385,14 +386,14 @@ private:
     const HostAttention& all_;
     TileRows<Keys> keys_;
     TileRows<Values> values_;
+    float* packed_keys_;
+    float* packed_values_;
     const TokenBlock* block_ = nullptr;
     PartialRows rows_{}; // of the item
     PartialRows own_{};
     Tile seen_;
     float* q_;
     float* scores_;
-    float* packed_keys_;
-    float* packed_values_;
     float* slopes_;
     std::int32_t* queries_;
     std::uint64_t* visible_;

@@ -34,6 +34,16 @@ CELLAR_INLINE Floats broadcast(float x) {
     return broadcast(x, Lanes{});
 }
 // a0 b0 a1 b1 ..., of the lower or the upper halves.
+#if defined(__CUDACC__) // nvcc does not expand packs among the arguments of the builtin
+template <std::size_t... I>
+CELLAR_INLINE Floats zip_low(Floats a, Floats b, std::index_sequence<I...>) {
+    return Floats{(I % 2 == 0 ? a[I / 2] : b[I / 2])...};
+}
+template <std::size_t... I>
+CELLAR_INLINE Floats zip_high(Floats a, Floats b, std::index_sequence<I...>) {
+    return Floats{(I % 2 == 0 ? a[lanes / 2 + I / 2] : b[lanes / 2 + I / 2])...};
+}
+#else
 template <std::size_t... I>
 CELLAR_INLINE Floats zip_low(Floats a, Floats b, std::index_sequence<I...>) {
     return __builtin_shufflevector(a, b, (I % 2 == 0 ? I / 2 : std::size_t{lanes} + I / 2)...);
@@ -42,6 +52,7 @@ template <std::size_t... I>
 CELLAR_INLINE Floats zip_high(Floats a, Floats b, std::index_sequence<I...>) {
     return __builtin_shufflevector(a, b, (I % 2 == 0 ? lanes / 2 + I / 2 : lanes + lanes / 2 + I / 2)...);
 }
+#endif
 
 // Lane i of the result in v[0] is the sum of the lanes of v[i].
 template <std::size_t... I>
@@ -120,16 +131,17 @@ CELLAR_KERNEL void dot(const float* q, std::ptrdiff_t stride, int rows, std::int
 template <std::size_t R, class Right, std::size_t... Column, std::size_t... I>
 CELLAR_INLINE void add_block(const float* left, std::ptrdiff_t left_stride, std::int64_t n, Right right, float* out,
                              std::ptrdiff_t out_stride, std::index_sequence<Column...>, std::index_sequence<I...>) {
-    constexpr std::size_t C = sizeof...(Column);
+    constexpr std::size_t vectors = sizeof...(Column);
     constexpr std::ptrdiff_t wide = lanes;
-    Floats sums[R * C] = {load(out + std::ptrdiff_t{I / C} * out_stride + std::ptrdiff_t{I % C} * wide)...};
+    Floats sums[R * vectors] = {
+        load(out + std::ptrdiff_t{I / vectors} * out_stride + std::ptrdiff_t{I % vectors} * wide)...};
     for (std::int64_t k = 0; k < n; ++k) {
         const auto* const row = right(k);
-        right.prefetch_next(k, C);
-        const Floats b[C] = {load(row + std::ptrdiff_t{Column} * wide)...};
-        ((sums[I] += broadcast(left[std::ptrdiff_t{I / C} * left_stride + k]) * b[I % C]), ...);
+        right.prefetch_next(k, vectors);
+        const Floats b[vectors] = {load(row + std::ptrdiff_t{Column} * wide)...};
+        ((sums[I] += broadcast(left[std::ptrdiff_t{I / vectors} * left_stride + k]) * b[I % vectors]), ...);
     }
-    (store(out + std::ptrdiff_t{I / C} * out_stride + std::ptrdiff_t{I % C} * wide, sums[I]), ...);
+    (store(out + std::ptrdiff_t{I / vectors} * out_stride + std::ptrdiff_t{I % vectors} * wide, sums[I]), ...);
 }
 
 template <class E>
@@ -195,7 +207,7 @@ CELLAR_KERNEL void add_values(const float* weights, int rows, int cells, const E
     for (std::int64_t d = 0; d < dim;) {
         const int vectors = vectors_for(dim - d);
         add_rows(weights, tile_cells, rows, cells, PointedRows<E>{values, next, d}, vectors, out + d, out_stride);
-        d += vectors * lanes;
+        d += std::int64_t{vectors} * lanes;
     }
 }
 
@@ -205,7 +217,7 @@ CELLAR_KERNEL void add_packed_values(const float* weights, int rows, int cells, 
     for (std::int64_t d = 0; d < dim;) {
         const int vectors = vectors_for(dim - d);
         add_rows(weights, tile_cells, rows, cells, PackedRows{values + d, dim}, vectors, out + d, out_stride);
-        d += vectors * lanes;
+        d += std::int64_t{vectors} * lanes;
     }
 }
 

@@ -38,7 +38,8 @@ struct Tile {
         const std::int32_t last = positions[count - 1];
         if (last < sight.to.value && (first >= sight.from.value || last < sight.sinks)) return all();
         std::uint64_t seen = 0;
-        for (int i = 0; i < count; ++i) seen |= std::uint64_t{sight.sees(positions[i])} << i;
+        for (int i = 0; i < count; ++i)
+            if (sight.sees(positions[i])) seen |= std::uint64_t{1} << i;
         return seen;
     }
 };
@@ -70,7 +71,7 @@ public:
     void finish(const PositionRuns& runs, Position from, Position to) {
         if (tiles_[filling_].count != 0) next();
         if (waiting_ < 0) return;
-        Tile& last = tiles_[waiting_];
+        const Tile& last = tiles_[waiting_];
         waiting_ = -1;
         add(runs, from, to);
         visit_(last, tiles_[filling_].count == 0 ? nullptr : &tiles_[filling_]);

@@ -32,7 +32,7 @@ public:
                 std::lower_bound(tokens_, tokens_ + parents_.size(), tile.cells[i],
                                  [](const TokenInCell& token, Cell cell) { return token.cell < cell; });
             const bool of_batch = found != tokens_ + parents_.size() && found->cell == tile.cells[i];
-            seen |= std::uint64_t{!of_batch || is_ancestor(found->token, sight.token)} << i;
+            if (!of_batch || is_ancestor(found->token, sight.token)) seen |= std::uint64_t{1} << i;
         }
         return seen;
     }

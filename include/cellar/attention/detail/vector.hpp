@@ -41,7 +41,9 @@ struct Avx2Vector {
     template <class E>
     static constexpr bool loads = true;
 
-    static bool is_available() { return __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0; }
+    static bool is_available() {
+        return static_cast<bool>(__builtin_cpu_supports("avx2")) && static_cast<bool>(__builtin_cpu_supports("fma"));
+    }
 
     [[gnu::target("avx2,fma,f16c"), gnu::always_inline]] static inline Floats load(const float* from) {
         Floats floats;
@@ -77,9 +79,10 @@ struct Avx512Vector {
     static constexpr bool loads = true;
 
     static bool is_available() {
-        return Avx2Vector::is_available() && __builtin_cpu_supports("avx512f") != 0
-               && __builtin_cpu_supports("avx512bw") != 0 && __builtin_cpu_supports("avx512dq") != 0
-               && __builtin_cpu_supports("avx512vl") != 0;
+        return Avx2Vector::is_available() && static_cast<bool>(__builtin_cpu_supports("avx512f"))
+               && static_cast<bool>(__builtin_cpu_supports("avx512bw"))
+               && static_cast<bool>(__builtin_cpu_supports("avx512dq"))
+               && static_cast<bool>(__builtin_cpu_supports("avx512vl"));
     }
 
     [[gnu::target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c"), gnu::always_inline]] static inline Floats
