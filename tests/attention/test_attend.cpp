@@ -100,6 +100,30 @@ TEST_CASE("the result depends neither on where tokens lie nor on the number of t
     }
 }
 
+TEST_CASE("many tokens at one position, where a part of the history ends") {
+    // A part ends before position 512, where there are more tokens than a tile has cells.
+    const CacheLimits limits{.capacity = 800, .batch = 600, .positions = Positions::any};
+    F32 fast{shape, limits};
+    Cache<StandardV<float>, FullCausal, DisabledShift, EigenBackend> exact{shape, limits};
+    begin(fast, 0, 510).commit();
+    begin(exact, 0, 510).commit();
+    const std::vector<Position> positions(100, Position{512});
+    const std::vector<Sequence> sequences(100);
+    for (int step = 0; step < 2; ++step) {
+        auto found = fast.begin(Batch{positions, sequences}).value();
+        auto expected = exact.begin(Batch{positions, sequences}).value();
+        const Floats k = wave(100 * 2 * dim, step), v = wave(100 * 2 * dim, step + 5);
+        found.put(0, k, v);
+        expected.put(0, k, v);
+        const Floats a = attended(found), b = attended(expected);
+        for (std::size_t i = 0; i < a.size(); ++i) CHECK(std::abs(a[i] - b[i]) < 1e-5F);
+        found.commit();
+        expected.commit();
+        begin(fast, 0, 30).commit();
+        begin(exact, 0, 30).commit();
+    }
+}
+
 TEST_CASE("what other sequences and free cells hold does not reach a result") {
     for (const float bad : {not_a_number, infinity, -infinity}) {
         F32 clean{shape, {.sequences = 2, .capacity = 200, .batch = 64}};

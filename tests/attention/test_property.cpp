@@ -169,7 +169,7 @@ private:
         // Half and bfloat16 may be a little larger than what was put.
         const double product = scale * key_dim_ * 4.1 * largest(k);
         const double score = options.soft_cap != 0 ? options.soft_cap : product;
-        const double allowed = bound(key_dim_, product, score, largest(slopes) * 1000.0, 1.01, 4000);
+        const double allowed = bound(key_dim_, product, score, largest(slopes) * 9000.0, 1.01, 4000);
         std::optional<Floats> first;
         for (const detail::Instructions instructions : attention_test::instructions()) {
             Floats found(expected.size(), not_a_number);

@@ -182,7 +182,7 @@ private:
         const std::int64_t from = block_->from.value + std::int64_t{chunk} * block_->step;
         const std::int64_t to = std::min<std::int64_t>(from + block_->step, block_->to.value);
         tiles.add(*first.runs, {static_cast<std::int32_t>(from)}, {static_cast<std::int32_t>(to)});
-        const std::int64_t end = std::min<std::int64_t>(to + tile_cells - 1, block_->to.value);
+        const std::int64_t end = std::min<std::int64_t>(to + tile_cells, block_->to.value);
         tiles.finish(*first.runs, {static_cast<std::int32_t>(to)}, {static_cast<std::int32_t>(end)});
     }
 

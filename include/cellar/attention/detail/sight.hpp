@@ -30,6 +30,17 @@ struct Tile {
     Cell cells[tile_cells];
     std::int32_t positions[tile_cells];
 
+    /// Adds the first ones of a run, as many as there is room for; returns how many.
+    std::int32_t take(Position position, Cell cell, std::int32_t n) {
+        n = std::min(n, tile_cells - count);
+        for (std::int32_t i = 0; i < n; ++i) {
+            cells[count + i] = cell + i;
+            positions[count + i] = position.value + i;
+        }
+        count += n;
+        return n;
+    }
+
     std::uint64_t all() const { return ~std::uint64_t{0} >> (tile_cells - count); }
 
     /// The cells that a token sees, a bit each.
@@ -53,28 +64,24 @@ public:
     void add(const PositionRuns& runs, Position from, Position to) {
         if (to <= from) return;
         runs.for_each(from, to, [&](Position position, Cell cell, std::int32_t n) {
-            for (std::int32_t i = 0; i < n;) {
-                Tile& tile = tiles_[filling_];
-                const std::int32_t some = std::min(n - i, tile_cells - tile.count);
-                for (std::int32_t k = 0; k < some; ++k) {
-                    tile.cells[tile.count + k] = cell + i + k;
-                    tile.positions[tile.count + k] = position.value + i + k;
-                }
-                tile.count += some;
-                i += some;
-                if (tile.count == tile_cells) next();
+            for (std::int32_t taken = 0; taken < n;) {
+                taken += tiles_[filling_].take(position + taken, cell + taken, n - taken);
+                if (tiles_[filling_].count == tile_cells) next();
             }
         });
     }
 
-    /// Visits what is left. Its next tile is that of the cells from `to` on, which another stream will begin with.
+    /// Visits what is left. Its next tile is of the cells at positions [from, to), with which another stream will begin.
     void finish(const PositionRuns& runs, Position from, Position to) {
         if (tiles_[filling_].count != 0) next();
         if (waiting_ < 0) return;
-        const Tile& last = tiles_[waiting_];
+        Tile& behind = tiles_[filling_];
+        if (from < to)
+            runs.for_each(from, to,
+                          [&](Position position, Cell cell, std::int32_t n) { behind.take(position, cell, n); });
+        visit_(tiles_[waiting_], behind.count == 0 ? nullptr : &behind);
         waiting_ = -1;
-        add(runs, from, to);
-        visit_(last, tiles_[filling_].count == 0 ? nullptr : &tiles_[filling_]);
+        behind.count = 0;
     }
 
 private:
