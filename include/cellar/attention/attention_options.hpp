@@ -24,8 +24,8 @@ struct AttentionOptions {
     /// batch (as far as its window reaches), its ancestors, and itself. Empty: tokens see each other by their
     /// positions.
     std::span<const std::int32_t> parents{};
-    /// Where the logarithm of the sum of exp(score) goes, [tokens, heads], learned sinks included. -infinity if there is
-    /// no score. `merge_attention` needs it. Null: nowhere.
+    /// Where the logarithm of the sum of exp(score) goes, [tokens, heads], learned sinks included; -infinity where
+    /// there is no score. `merge_attention` needs it. Null: nowhere.
     StridedView<float, 2> log_sum_exp{};
 };
 

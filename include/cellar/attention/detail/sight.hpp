@@ -71,7 +71,7 @@ public:
         });
     }
 
-    /// Visits what is left. Its next tile is of the cells at positions [from, to), with which another stream will begin.
+    /// Visits what is left. Its next tile is of the cells at positions [from, to), with which another stream begins.
     void finish(const PositionRuns& runs, Position from, Position to) {
         if (tiles_[filling_].count != 0) next();
         if (waiting_ < 0) return;
