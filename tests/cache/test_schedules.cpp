@@ -77,6 +77,8 @@ TEST_CASE("a sequence can go back to a scheduled position, and be copied up to i
     CHECK(cache.resumable_prefix({0}, {12}) == Position{8});
     REQUIRE(cache.copy_prefix({0}, {1}, 8));
     CHECK(values(cache, 1) == Values{3, 4, 5, 6, 7});
+    REQUIRE(cache.copy_prefix({0}, {2}, 20)); // which has not scheduled anything
+    CHECK(values(cache, 2) == Values{15, 16, 17, 18, 19});
     REQUIRE(cache.restore({0}, Position{8}));
     CHECK(cache.next({0}) == Position{8});
     feed(cache, counted(0, 8, 20));

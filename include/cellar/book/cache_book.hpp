@@ -263,7 +263,12 @@ public:
 
     /// The tokens of the open pass stay. Tokens that fell out of their sequences' retention are forgotten.
     void commit() noexcept {
-        for (const Sequence s : pass_.distinct_sequences) forget_old(s);
+        const bool any_scheduled = !schedules_.empty();
+        for (const Sequence s : pass_.distinct_sequences) {
+            const Position kept = window_.oldest_kept(table_.unchecked(s).runs.last());
+            if (window_.sinks() >= kept.value) continue;
+            any_scheduled ? forget_unscheduled(s, kept) : table_.forget(s, {window_.sinks()}, kept);
+        }
         close();
     }
 
@@ -309,23 +314,19 @@ private:
     bool forgets() const { return window_.oldest_kept(to_end - 1).value > window_.sinks(); }
 
     // s gives up the tokens that fell out of its retention, except what its schedules keep.
-    void forget_old(Sequence s) {
-        const SequenceRecord& r = table_.unchecked(s);
-        if (r.runs.empty()) return;
-        const Position kept = window_.oldest_kept(r.runs.last());
-        if (window_.sinks() >= kept.value) return;
-        if (schedules_.empty()) [[likely]]
-            return table_.forget(s, {window_.sinks()}, kept);
-        forget_unscheduled(s, kept);
+    [[gnu::noinline]] void forget_old(Sequence s) {
+        const PositionRuns& runs = table_.unchecked(s).runs;
+        if (!runs.empty()) forget_unscheduled(s, window_.oldest_kept(runs.last()));
     }
     [[gnu::noinline]] void forget_unscheduled(Sequence s, Position kept) {
+        const PositionRuns& runs = table_.unchecked(s).runs;
         Position from{window_.sinks()};
         for (const Position p : schedules_.of(s)) {
             const Position begin = std::min(window_.oldest_kept(p - 1), kept);
-            if (from < begin) table_.forget(s, from, begin);
+            if (from < runs.end_before(begin)) table_.forget_seldom(s, from, begin);
             from = std::max(from, p);
         }
-        if (from < kept) table_.forget(s, from, kept);
+        if (from < kept) table_.forget_seldom(s, from, kept);
     }
 
     static Position next(const SequenceRecord& r) { return r.runs.empty() ? Position{0} : r.runs.last() + 1; }

@@ -124,6 +124,8 @@ public:
 
     /// s gives up its cells at positions [from, to), if any. Needs room for one more run.
     void forget(Sequence s, Position from, Position to) { forget(record(s), from, to); }
+    /// The same for rare callers. Without them, the compiler inlines `forget` where every commit calls it.
+    [[gnu::noinline]] void forget_seldom(Sequence s, Position from, Position to) { forget(s, from, to); }
 
     /// True if n > 1 cells are free, but no n neighbouring ones. O(log cells).
     bool is_too_scattered_for(std::int32_t n) { return n > 1 && n <= free().count() && pool_.find_run(n) < 0; }
