@@ -166,15 +166,13 @@ public:
     }
     /// From now on, s does not forget what a pass that ends with the token at p - 1 keeps.
     void finish_schedule(Sequence s, Position p) noexcept {
-        if (!forgets()) return;
-        schedules_.add(s, p);
-        table_.plan_gaps(static_cast<std::int32_t>(schedules_.of(s).size()));
+        if (forgets()) schedules_.add(s, p);
     }
 
     /// The opposite: s forgets at once what nothing else keeps.
     void prepare_unschedule(Sequence s, Position p) {
         SequenceRecord& r = table_.record(s);
-        if (schedules_.has(s, p)) table_.prepare_gaps(r);
+        if (schedules_.has(s, p)) CellTable::prepare_forget(r);
     }
     void finish_unschedule(Sequence s, Position p) noexcept {
         if (schedules_.remove(s, p, p)) forget_old(s);
@@ -318,6 +316,8 @@ private:
         const PositionRuns& runs = table_.unchecked(s).runs;
         if (!runs.empty()) forget_unscheduled(s, window_.oldest_kept(runs.last()));
     }
+    // What is scheduled within a window is kept without gaps, so that at most one run of older tokens is divided, and
+    // between n new ones at most n are.
     [[gnu::noinline]] void forget_unscheduled(Sequence s, Position kept) {
         const PositionRuns& runs = table_.unchecked(s).runs;
         Position from{window_.sinks()};

@@ -85,11 +85,8 @@ public:
         if (!has_room) reserve_each(sequences, nullptr);
     }
 
-    /// Plans for sequences that keep cells in up to n places besides their windows: forgetting the cells between them
-    /// may split as many runs.
-    void plan_gaps(std::int32_t n) { gaps_ = std::max(gaps_, n); }
-    /// Reserves room for forgetting the cells between them.
-    void prepare_gaps(SequenceRecord& r) const { r.runs.reserve(runs_for(0)); }
+    /// Reserves room for forgetting what lies between cells that are kept.
+    static void prepare_forget(SequenceRecord& r) { r.runs.reserve(1); }
 
     /// Takes n free cells; see `CellPool::take`. `enter` names their owner.
     void take(std::int32_t n, ReservedList<Cell>& taken) { pool_.take(n, taken); }
@@ -239,7 +236,7 @@ public:
         }
         const std::int64_t most = runs.runs() + 2 * std::int64_t{removal.copies} + 1;
         removal.reserve(most);
-        runs.reserve((removal.copies == 0 ? 1 : most) + gaps_);
+        runs.reserve((removal.copies == 0 ? 1 : most) + 1); // one more for what a schedule kept
         return {};
     }
 
@@ -288,8 +285,8 @@ private:
         sets_->branches().reserve(sets_->max_branches(tokens, r.runs.runs() + runs));
     }
 
-    // The runs that n tokens can add to a sequence, and forgetting others.
-    std::int64_t runs_for(std::int64_t n) const { return 2 * n + 1 + gaps_; }
+    // The runs that n tokens can add to a sequence.
+    static std::int64_t runs_for(std::int64_t n) { return 2 * n + 1; }
 
     // The same as prepare_tokens, with no more room for a sequence than its own tokens need. `before`: null, or the
     // moves that are carried out first.
@@ -403,7 +400,6 @@ private:
     KeptTable snapshots_;
     std::unique_ptr<CellSetMemory> sets_; // at a fixed address, for the records
     ReservedList<SequenceRecord> sequences_;
-    std::int32_t gaps_ = 0;                     // see plan_gaps
     bool moved_in_place_ = false;               // a cell may have another position in a snapshot than in a sequence
     ZeroedArray<std::int32_t> tokens_in_batch_; // scratch memory of reserve_each
 };
