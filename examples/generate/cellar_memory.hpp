@@ -55,7 +55,7 @@ public:
         pass_->visit(layer, [&](auto& pass, int index) {
             if constexpr (requires { pass.mask(); }) {
                 pass.put(index, rows.keys, rows.values);
-                compute_.attend(rows.queries, pass.template get<typename Compute::MaskElement>(index), out);
+                compute_.attend(pass, index, rows.queries, out);
             }
         });
     }

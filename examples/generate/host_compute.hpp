@@ -4,20 +4,15 @@
 #include "config.hpp"
 #include "recurrence.hpp"
 #include "weights.hpp"
+#include <cellar/attention/attend.hpp>
 #include <cellar/cellar.hpp>
-#include <cellar/element/convert.hpp>
-
-#include <Eigen/Core>
-
-#include <type_traits>
 
 namespace llama {
 
-/// Attention and recurrences on the host, with Eigen.
+/// Attention and recurrences on the host.
 class HostCompute {
 public:
     using Backend = cellar::HostBackend;
-    using MaskElement = float;
     using Rows = cellar::StridedView<const float, 3>; // [tokens, heads, head_dim]
 
     explicit HostCompute(const Config& config)
@@ -39,24 +34,12 @@ public:
     static void upload(const Matrix& /*x*/) {}
     static void download(Matrix& /*x*/) {}
 
-    // [attend]
-    /// softmax(queries * keys^T / sqrt(head_dim) + mask) * values. Several query heads share a head of keys and values.
-    template <class Keys, class Values, class Mask>
-    void attend(const Rows& queries, const cellar::History<Keys, Values, Mask>& history, Matrix& out) {
+    /// softmax(queries * keys^T / sqrt(head_dim)) * values, over the cells that each token sees.
+    template <class Pass>
+    void attend(Pass& pass, int layer, const Rows& queries, Matrix& out) const {
         out.resize(queries.extent(0), heads_ * dim_);
-        const auto& [keys, values, mask] = history;
-        const Plane hidden{mask.data_handle(), mask.extent(0), mask.extent(1), Stride{mask.stride(0)}};
-        const int group = heads_ / kv_heads_;
-        for (int kv_head = 0; kv_head < kv_heads_; ++kv_head) {
-            const Head k = head_of(keys, kv_head, keys_);
-            const Head v = head_of(values, kv_head, values_);
-            for (int head = kv_head * group; head < (kv_head + 1) * group; ++head) {
-                const Plane q{&queries(0, head, 0), queries.extent(0), dim_, Stride{queries.stride(0)}};
-                attend(q, k, v, hidden, out.middleCols(head * dim_, dim_));
-            }
-        }
+        cellar::attend(pass, layer, queries, cellar::contiguous_view(out.data(), out.rows(), heads_, dim_));
     }
-    // [/attend]
 
     template <class Inputs, class State>
     static void recur(int /*layer*/, const RecurrenceWeights& w, const cellar::MicroBatch& micro_batch,
@@ -66,41 +49,9 @@ public:
     }
 
 private:
-    using Stride = Eigen::OuterStride<>;
-    using Plane = Eigen::Map<const Matrix, Eigen::Unaligned, Stride>; // rows of adjacent floats
-
-    struct Head {
-        Plane plane;     // [cells, head_dim]
-        bool transposed; // [head_dim, cells]
-    };
-
-    /// One head of keys or values, as it lies in memory: in place if its elements are floats, else converted.
-    template <class View>
-    static Head head_of(const View& view, int head, Matrix& converted) {
-        using Element = typename View::value_type;
-        const bool transposed = view.stride(2) != 1; // then the cells are contiguous
-        const int row = transposed ? 2 : 0;
-        const int column = transposed ? 0 : 2;
-        const cellar::StridedView<const Element, 2> lines{
-            &view(0, head, 0), {view.extent(row), view.extent(column)}, {view.stride(row), view.stride(column)}};
-        if constexpr (std::is_same_v<Element, float>) {
-            return {{lines.pointer, lines.extent(0), lines.extent(1), Stride{lines.stride(0)}}, transposed};
-        } else {
-            converted.resize(lines.extent(0), lines.extent(1));
-            cellar::convert(lines, cellar::contiguous_view(converted.data(), converted.rows(), converted.cols()));
-            return {{converted.data(), converted.rows(), converted.cols(), Stride{converted.cols()}}, transposed};
-        }
-    }
-
-    /// Attention of one query head.
-    void attend(const Plane& queries, const Head& keys, const Head& values, const Plane& mask, Eigen::Ref<Matrix> out);
-
     int heads_;
     int kv_heads_;
     int dim_;
-    Matrix keys_; // of one head, if they are converted
-    Matrix values_;
-    Matrix weights_; // [tokens, cells]
 };
 
 } // namespace llama

@@ -108,10 +108,11 @@ public:
     }
 
     /// Blocks until the attention of all tokens is back.
-    template <class Keys, class Values, class Mask>
-    void attend(const Rows& queries, const cellar::History<Keys, Values, Mask>& history, Matrix& out) {
+    template <class Pass>
+    void attend(Pass& pass, int layer, const Rows& queries, Matrix& out) {
         using Policy = Kokkos::TeamPolicy<ExecutionSpace>;
-        using Kernel = Attention<typename Keys::value_type, typename Policy::member_type>;
+        const auto history = pass.template get<MaskElement>(layer);
+        using Kernel = Attention<typename decltype(history.keys)::value_type, typename Policy::member_type>;
         const auto tokens = static_cast<int>(queries.extent(0));
         const Policy teams{space_, tokens * heads_, 1, Policy::vector_length_max()};
         Kokkos::parallel_for("llama: attention", teams,
