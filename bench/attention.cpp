@@ -13,12 +13,13 @@
 #include <string>
 #include <vector>
 
-/// `attend`: one layer of 32 query heads over 8 heads of keys and values, 128 elements each; `mla` has one head of 576
-/// elements, whose first 512 are the values, for 128 query heads. Names: the batch (`decode` is one token of each
-/// sequence, `prefill` 512 of one), sequences, length, element, threads. So many layers are called in turn that caches
-/// do not hold them, except in the state `held`, which is one layer. In the state `scattered`, sequences took cells in
-/// turn, 16 at a time. The counter `read` is the time of plainly reading the same keys and values with as many threads,
-/// and `peak` that of as many multiplications and additions in registers. They alternate with `attend`.
+/// `attend`: one layer of 32 query heads over 8 heads of keys and values, 128 elements each; `attend_mla` has one head
+/// of 576 elements, whose first 512 are the values, for 128 query heads. A batch is one token of each sequence, and for
+/// `attend_prefill` 512 tokens of one. The state names the element and the threads, and in place of cells stands the
+/// length of a sequence. So many layers are called in turn that caches do not hold them, except in the state `held`,
+/// which is one layer. In the state `scattered`, sequences took cells in turn, 16 at a time. The counter `read` is the
+/// time of plainly reading the same keys and values with as many threads, and `peak` that of as many multiplications
+/// and additions in registers. They alternate with `attend`.
 namespace cellar::bench {
 namespace {
 
@@ -71,9 +72,9 @@ CELLAR_BENCH_TARGET("avx512f") CELLAR_BENCH_COMPUTE(compute_wide, Wide)
 /// What is measured.
 struct Case {
     int sequences;
-    std::int32_t length; ///< of each sequence, before the batch
-    std::int32_t tokens; ///< of each sequence, in the batch
-    int threads;
+    std::int32_t length;     ///< of each sequence, before the batch
+    std::int32_t tokens = 1; ///< of each sequence, in the batch
+    int threads = 1;
     bool held = false;
     bool scattered = false;
     int heads = 32, kv_heads = 8, key_dim = 128, value_dim = 128;
@@ -178,27 +179,27 @@ void measure_attend(benchmark::State& state, const Case& what) {
 }
 
 template <class E>
-void add_case(const std::string& name, const std::string& element, Case what) {
+void add_case(const std::string& job, const std::string& state, Case what) {
+    const std::string length =
+        what.length < 1024 ? std::to_string(what.length) : std::to_string(what.length / 1024) + "k";
     for (const int threads : {1, 2}) {
         what.threads = threads;
-        add("attend/" + name + "/" + element + "/" + std::to_string(threads),
-            [what](benchmark::State& state) { measure_attend<E>(state, what); });
+        add(job + "/" + state + "_" + std::to_string(threads) + "/" + std::to_string(what.sequences) + "/" + length
+                + "/cellar",
+            [what](benchmark::State& results) { measure_attend<E>(results, what); });
     }
 }
 
 template <class E>
 void add_element(const std::string& element) {
-    for (const int length : {512, 4096, 32768}) {
-        const std::string text = length < 1024 ? "512" : std::to_string(length / 1024) + "k";
-        add_case<E>("decode/1/" + text, element, {.sequences = 1, .length = length, .tokens = 1, .threads = 1});
-        add_case<E>("decode_held/1/" + text, element,
-                    {.sequences = 1, .length = length, .tokens = 1, .threads = 1, .held = true});
+    for (const std::int32_t length : {512, 4096, 32768}) {
+        add_case<E>("attend_decode", element, {.sequences = 1, .length = length});
+        add_case<E>("attend_decode", element + "_held", {.sequences = 1, .length = length, .held = true});
     }
-    add_case<E>("decode/64/512", element, {.sequences = 64, .length = 512, .tokens = 1, .threads = 1});
-    add_case<E>("decode_scattered/8/4k", element,
-                {.sequences = 8, .length = 4096, .tokens = 1, .threads = 1, .scattered = true});
-    add_case<E>("decode/8/4k", element, {.sequences = 8, .length = 4096, .tokens = 1, .threads = 1});
-    add_case<E>("prefill/1/4k", element, {.sequences = 1, .length = 4096, .tokens = 512, .threads = 1});
+    add_case<E>("attend_decode", element, {.sequences = 64, .length = 512});
+    add_case<E>("attend_decode", element, {.sequences = 8, .length = 4096});
+    add_case<E>("attend_decode", element + "_scattered", {.sequences = 8, .length = 4096, .scattered = true});
+    add_case<E>("attend_prefill", element, {.sequences = 1, .length = 4096, .tokens = 512});
 }
 
 } // namespace
@@ -207,19 +208,9 @@ void add_attention() {
     add_element<half>("half");
     add_element<bfloat16>("bfloat16");
     add_element<float>("float");
-    const Case mla{.sequences = 1,
-                   .length = 0,
-                   .tokens = 1,
-                   .threads = 1,
-                   .heads = 128,
-                   .kv_heads = 1,
-                   .key_dim = 576,
-                   .value_dim = 0};
-    for (const int length : {4096, 32768}) {
-        Case what = mla;
-        what.length = length;
-        add_case<half>("mla/1/" + std::to_string(length / 1024) + "k", "half", what);
-    }
+    for (const std::int32_t length : {4096, 32768})
+        add_case<half>("attend_mla", "half",
+                       {.sequences = 1, .length = length, .heads = 128, .kv_heads = 1, .key_dim = 576, .value_dim = 0});
 }
 
 } // namespace cellar::bench

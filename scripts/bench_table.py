@@ -21,6 +21,8 @@ is a counter of that benchmark. Figures are medians over the repetitions.
   mask           a whole model that finds its cells in the mask, for each layer; its time divided by cellar's
   loop           a loop that converts one element after another; its time divided by cellar's
   launches       as many empty kernels as there are tensors to write; their time divided by cellar's
+  read           the limit for attention: plainly reading the same keys and values, with the same threads
+  peak           the other limit for attention: as many multiplications and additions in registers
   growth         the time with 128k cells divided by the time with 4k
 """
 
@@ -30,7 +32,7 @@ import json
 import statistics
 import sys
 
-LIMITS = ("fill", "memcpy", "warm", "plain", "buffered", "copy", "touch", "hand", "arrays", "memcmp")
+LIMITS = ("fill", "memcpy", "warm", "plain", "buffered", "copy", "touch", "hand", "arrays", "memcmp", "read", "peak")
 COLUMNS = ("scan", "head", "separate", "mask", "loop", "launches", *LIMITS, "growth")
 LARGE, SMALL = "128k", "4k"
 
@@ -88,6 +90,13 @@ GOALS = [
      lambda v: v <= 1, "at most 1 us for each node"),
     ("target", lambda r: r.job == "prefix_attach", lambda r: r.ns["cellar"] / 1e3, lambda v: v <= 10,
      "at most 10 us"),
+    *(("aim", lambda r, cells=cells: r.job == "attend_decode" and r.cells == cells and "held" not in r.state,
+       lambda r: r.ratios.get("read"), lambda v, minimum=minimum: v >= minimum,
+       f"at least {minimum} of the speed of reading") for cells, minimum in [("512", 0.4), ("4k", 0.45), ("32k", 0.5)]),
+    ("aim", lambda r: r.job == "attend_prefill", lambda r: r.ratios.get("peak"), lambda v: v >= 0.5,
+     "at least half of the processor's peak"),
+    ("aim", lambda r: r.job == "attend_mla", lambda r: max(r.ratios.get("peak", 0), r.ratios.get("read", 0)),
+     lambda v: v >= 0.6, "at least 0.6 of the closer limit"),
     ("aim", lambda r: r.job == "begin" and r.sequences == "1",
      lambda r: r.ns["cellar"] / 1e3, lambda v: v <= 0.5, "at most 0.5 us"),
     ("aim", lambda r: r.job == "begin" and r.sequences == "64",

@@ -30,8 +30,8 @@ struct TokenBlock {
     Position to;
     bool packs;              ///< the tile is packed for many queries; else it is read in place, by all heads in turn
     int rows;                ///< queries of an item
-    int chunks;              ///< the history is divided into so many parts, each of `step` positions
-    std::int32_t step;       ///
+    int chunks;              ///< the parts into which the history is divided, each of `step` positions
+    std::int32_t step;       ///< in positions
     std::int64_t first_item; ///< an item is a part for all heads, or for one head if the block packs
     std::int64_t first_part; ///< index of the first item whose partial results are kept; only with several chunks
 };

@@ -17,9 +17,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <limits>
-#include <vector>
 
 namespace cellar::detail {
 
@@ -188,10 +186,9 @@ private:
 
     // The queries as floats, with those of padded rows as zeros.
     void read_queries(int head) {
-        const int group = all_.shape_.group();
         std::fill_n(q_, block_->rows * all_.key_dim_, 0.0F);
-        for_each_row(head, [&](int row, std::int32_t token, int query_head) {
-            const Q* const from = &all_.q_(token, query_head, 0);
+        for_each_row(head, [&](int row, const Sight& sight, int query_head) {
+            const Q* const from = &all_.q_(sight.token, query_head, 0);
             float* const to = q_ + row * all_.key_dim_;
             if (all_.q_.stride(2) == 1) {
                 convert_run(from, to, all_.shape_.key_dim);
@@ -203,32 +200,25 @@ private:
         if (all_.options_.slopes.empty()) return;
         std::fill_n(slopes_, block_->rows, 0.0F);
         std::fill_n(queries_, block_->rows, 0);
-        for_each_row(head, [&](int row, std::int32_t token, int query_head) {
+        for_each_row(head, [&](int row, const Sight& sight, int query_head) {
             slopes_[row] = all_.options_.slopes[static_cast<std::size_t>(query_head)];
-            queries_[row] = position_of(token, row, group).value;
+            queries_[row] = sight.at.value;
         });
     }
 
-    Position position_of(std::int32_t, int row, int group) const {
-        return all_.sights_[block_->first + token_of(row, group)].at;
-    }
-    int token_of(int row, int group) const {
-        return block_->packs ? row / group : row / (all_.shape_.kv_heads * AttentionPlan::padded_rows(group));
-    }
-
-    // Calls f(row, token of the batch, query head) for each row of an item that is not padding.
+    // Calls f(row, sight of the token, query head) for each row of an item that is not padding.
     template <class F>
     void for_each_row(int head, F f) const {
         const int group = all_.shape_.group();
         const int padded = AttentionPlan::padded_rows(group);
         for (std::int32_t t = 0; t < block_->count; ++t) {
-            const std::int32_t token = all_.sights_[block_->first + t].token;
+            const Sight& sight = all_.sights_[block_->first + t];
             if (block_->packs) {
-                for (int g = 0; g < group; ++g) f(t * group + g, token, head * group + g);
+                for (int g = 0; g < group; ++g) f(t * group + g, sight, head * group + g);
             } else {
                 for (int h = 0; h < all_.shape_.kv_heads; ++h)
                     for (int g = 0; g < group; ++g)
-                        f((t * all_.shape_.kv_heads + h) * padded + g, token, h * group + g);
+                        f((t * all_.shape_.kv_heads + h) * padded + g, sight, h * group + g);
             }
         }
     }
@@ -242,25 +232,25 @@ private:
         const int kv_heads = all_.shape_.kv_heads;
         const int group = AttentionPlan::padded_rows(all_.shape_.group());
         for (int head = 0; head < kv_heads; ++head) {
-            const Cell* found = nullptr; // whose rows keys_ and values_ have
+            bool found = false; // the rows of the whole tile
             for (std::int32_t t = 0; t < block_->count; ++t) {
                 const std::uint64_t seen = seen_by(tile, all_.sights_[block_->first + t]);
                 if (seen == 0) continue;
                 const int row = (t * kv_heads + head) * group;
                 if (seen == tile.all()) {
-                    if (found != tile.cells) {
+                    if (!found) {
                         keys_.find(tile.cells, tile.count, head);
                         values_.find(tile.cells, tile.count, head);
                         if (next != nullptr) keys_.fetch_share(*next, head);
                         if (next != nullptr) values_.fetch_share(*next, head);
                     }
-                    found = tile.cells;
+                    found = true;
                     add_rows(row, group, tile);
                 } else {
                     pick(tile, seen);
                     keys_.find(seen_.cells, seen_.count, head);
                     values_.find(seen_.cells, seen_.count, head);
-                    found = nullptr;
+                    found = false;
                     add_rows(row, group, seen_);
                 }
             }
@@ -356,7 +346,7 @@ private:
     }
 
     void write(const PartialRows& rows, int head) const {
-        for_each_row(head, [&](int row, std::int32_t token, int query_head) {
+        for_each_row(head, [&](int row, const Sight& sight, int query_head) {
             float largest = rows.largest[row];
             float sum = rows.sums[row];
             float factor = 1;
@@ -370,7 +360,7 @@ private:
             float* const values = rows.values + row * all_.value_dim_;
             const float weight = sum == 0 ? 0 : factor / sum;
             for (std::int64_t d = 0; d < all_.shape_.value_dim; ++d) values[d] *= weight;
-            Out* const to = &all_.out_(token, query_head, 0);
+            Out* const to = &all_.out_(sight.token, query_head, 0);
             if (all_.out_.stride(2) == 1) {
                 convert_run(static_cast<const float*>(values), to, all_.shape_.value_dim);
             } else {
@@ -379,7 +369,7 @@ private:
             }
             const auto& log_sum_exp = all_.options_.log_sum_exp;
             if (log_sum_exp.pointer != nullptr)
-                log_sum_exp(token, query_head) = sum == 0 ? -infinity : largest + std::log(sum);
+                log_sum_exp(sight.token, query_head) = sum == 0 ? -infinity : largest + std::log(sum);
         });
     }
 

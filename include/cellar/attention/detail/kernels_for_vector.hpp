@@ -43,6 +43,10 @@ template <std::size_t... I>
 CELLAR_INLINE Floats zip_high(Floats a, Floats b, std::index_sequence<I...>) {
     return Floats{(I % 2 == 0 ? a[lanes / 2 + I / 2] : b[lanes / 2 + I / 2])...};
 }
+template <std::size_t By, std::size_t... I>
+CELLAR_INLINE Floats rotate(Floats v, std::index_sequence<I...>) {
+    return Floats{v[(I + By) % lanes]...};
+}
 #else
 template <std::size_t... I>
 CELLAR_INLINE Floats zip_low(Floats a, Floats b, std::index_sequence<I...>) {
@@ -51,6 +55,11 @@ CELLAR_INLINE Floats zip_low(Floats a, Floats b, std::index_sequence<I...>) {
 template <std::size_t... I>
 CELLAR_INLINE Floats zip_high(Floats a, Floats b, std::index_sequence<I...>) {
     return __builtin_shufflevector(a, b, (I % 2 == 0 ? lanes / 2 + I / 2 : lanes + lanes / 2 + I / 2)...);
+}
+// Lane i becomes lane i + By, around.
+template <std::size_t By, std::size_t... I>
+CELLAR_INLINE Floats rotate(Floats v, std::index_sequence<I...>) {
+    return __builtin_shufflevector(v, v, ((I + By) % lanes)...);
 }
 #endif
 
@@ -252,18 +261,17 @@ CELLAR_KERNEL void pack_keys(const E* const* rows, const E* const* next, int cel
 template <class E>
 CELLAR_KERNEL bool pack_values(const E* const* rows, const E* const* next, int cells, std::int64_t dim, float* out) {
     constexpr std::int64_t line = 64 / std::int64_t{sizeof(E)};
-    Floats zeros = {};
+    constexpr std::int32_t exponent = 0x7f800000; // all ones: infinite or not a number
+    Ints bad = {};
     for (int c = 0; c < cells; ++c)
         for (std::int64_t d = 0; d < dim; d += lanes) {
             if (d % line == 0) prefetch(next[c] + d);
             const Floats x = load(rows[c] + d);
-            zeros += x * broadcast(0.0F);
+            bad |= (reinterpret_cast<Ints>(x) & exponent) == exponent;
             store(out + c * dim + d, x);
         }
-    float sums[std::size_t{lanes}];
-    store(sums, zeros);
     bool finite = true;
-    for (const float sum : sums) finite = finite && sum == 0.0F;
+    for (int i = 0; i < lanes; ++i) finite = finite && bad[i] == 0;
     return finite;
 }
 
@@ -313,19 +321,18 @@ CELLAR_INLINE Ints bits_of(std::uint64_t word, std::index_sequence<I...>) {
     return (all & each) != 0;
 }
 
-CELLAR_INLINE float largest_of(const Floats& v) {
-    float x[std::size_t{lanes}];
-    store(x, v);
-    float largest = x[0];
-    for (int i = 1; i < lanes; ++i) largest = x[i] > largest ? x[i] : largest;
-    return largest;
+template <std::size_t By>
+CELLAR_INLINE float largest_of(Floats v) {
+    const Floats other = rotate<By>(v, Lanes{});
+    v = select(other > v, other, v);
+    if constexpr (By > 1) return largest_of<By / 2>(v);
+    return v[0];
 }
-CELLAR_INLINE float sum_of(const Floats& v) {
-    float x[std::size_t{lanes}];
-    store(x, v);
-    for (int half = lanes / 2; half > 0; half /= 2)
-        for (int i = 0; i < half; ++i) x[i] += x[i + half];
-    return x[0];
+template <std::size_t By>
+CELLAR_INLINE float sum_of(Floats v) {
+    v += rotate<By>(v, Lanes{});
+    if constexpr (By > 1) return sum_of<By / 2>(v);
+    return v[0];
 }
 
 // Scores of one row: scaled, capped, biased, -infinity where hidden. Returns the largest.
@@ -347,7 +354,7 @@ CELLAR_INLINE float finish_scores(const SoftmaxStep& step, int row, std::uint64_
         store(scores + c, x);
         largest = select(x > largest, x, largest);
     }
-    return largest_of(largest);
+    return largest_of<std::size_t{lanes} / 2>(largest);
 }
 
 /// See SoftmaxStep.
@@ -378,7 +385,7 @@ CELLAR_KERNEL void softmax(const SoftmaxStep& step) {
             for (std::int64_t d = 0; d < step.value_dim; d += lanes) store(values + d, load(values + d) * factor);
         }
         step.largest[row] = largest;
-        step.sums[row] += sum_of(sum);
+        step.sums[row] += sum_of<std::size_t{lanes} / 2>(sum);
     }
 }
 
