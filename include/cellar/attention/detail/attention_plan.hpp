@@ -30,10 +30,10 @@ struct TokenBlock {
     Position to;
     bool packs;              ///< the tile is packed for many queries; else it is read in place, by all heads in turn
     int rows;                ///< queries of an item
-    int chunks;              ///< the parts into which the history is divided, each of `step` positions
+    int parts;               ///< the parts into which the history is divided, each of `step` positions
     std::int32_t step;       ///< in positions
     std::int64_t first_item; ///< an item is a part for all heads, or for one head if the block packs
-    std::int64_t first_part; ///< index of the first item whose partial results are kept; only with several chunks
+    std::int64_t first_part; ///< where the partial results of its items begin, in floats; only with several parts
 };
 
 /// Divides the work of a call into items. It depends on the batch and on what its tokens see, not on the number of
@@ -62,17 +62,18 @@ public:
                  - 1);
     }
 
-    int max_rows() const { return max_rows_; }    ///< of an item
-    std::int64_t parts() const { return parts_; } ///< items whose partial results are kept
-    std::int64_t part_floats() const { return max_part_rows_ * (padded_dim(shape_.value_dim) + 2); }
+    int max_rows() const { return max_rows_; }                ///< of an item
+    std::int64_t part_floats() const { return part_floats_; } ///< of all partial results
+    /// Of one item of a block: for each row, the largest score, the sum of the weights, and the values.
+    std::int64_t part_floats(const TokenBlock& block) const { return block.rows * (padded_dim(shape_.value_dim) + 2); }
 
     /// Rows of a kernel are 1, 2, or a multiple of 4.
     static int padded_rows(int rows) { return rows <= 2 ? rows : (rows + 3) / 4 * 4; }
 
 private:
-    static constexpr int packed_rows = 16;  // as many queries a head pay for packing a tile
-    static constexpr int block_rows = 128;  // queries a head of a block that packs
-    static constexpr int usual_chunks = 16; // of one sequence's history, so that threads share it
+    static constexpr int packed_rows = 16; // as many queries a head pay for packing a tile
+    static constexpr int block_rows = 128; // queries a head of a block that packs
+    static constexpr int usual_parts = 16; // of one sequence's history, so that threads share it
     static constexpr int smallest_step = 512;
 
     void add_sequence(std::int32_t begin, std::int32_t end) {
@@ -89,7 +90,7 @@ private:
                      .to = sights_[i].to,
                      .packs = packs,
                      .rows = 0,
-                     .chunks = 1,
+                     .parts = 1,
                      .step = 0,
                      .first_item = items_,
                      .first_part = 0};
@@ -108,17 +109,16 @@ private:
         block.rows =
             block.packs ? padded_rows(block.count * group) : block.count * shape_.kv_heads * padded_rows(group);
         const std::int64_t span = std::max(0, block.to - block.from);
-        const std::int64_t per_chunk = (span * items_of_sequence + usual_chunks - 1) / usual_chunks;
+        const std::int64_t per_part = (span * items_of_sequence + usual_parts - 1) / usual_parts;
         const std::int64_t step =
-            std::max<std::int64_t>(smallest_step, (per_chunk + tile_cells - 1) / tile_cells * tile_cells);
-        block.chunks = static_cast<int>(std::max<std::int64_t>(1, (span + step - 1) / step));
+            std::max<std::int64_t>(smallest_step, (per_part + tile_cells - 1) / tile_cells * tile_cells);
+        block.parts = static_cast<int>(std::max<std::int64_t>(1, (span + step - 1) / step));
         block.step = static_cast<std::int32_t>(std::min<std::int64_t>(step, INT32_MAX));
-        items_ += heads * block.chunks;
+        items_ += heads * block.parts;
         max_rows_ = std::max(max_rows_, block.rows);
-        if (block.chunks == 1) return;
-        block.first_part = parts_;
-        parts_ += heads * block.chunks;
-        max_part_rows_ = std::max(max_part_rows_, std::int64_t{block.rows});
+        if (block.parts == 1) return;
+        block.first_part = part_floats_;
+        part_floats_ += heads * block.parts * part_floats(block);
     }
 
     AttentionShape shape_;
@@ -126,8 +126,7 @@ private:
     TokenBlock* blocks_;
     std::int32_t count_ = 0;
     std::int64_t items_ = 0;
-    std::int64_t parts_ = 0;
-    std::int64_t max_part_rows_ = 0;
+    std::int64_t part_floats_ = 0;
     int max_rows_ = 0;
 };
 

@@ -63,16 +63,16 @@ public:
         return arrays.bytes();
     }
     /// The bytes of all partial results.
-    std::int64_t bytes_of_parts() const { return plan_.parts() * plan_.part_floats() * std::int64_t{sizeof(float)}; }
+    std::int64_t bytes_of_parts() const { return plan_.part_floats() * std::int64_t{sizeof(float)}; }
 
     template <class Threads>
     void run(const Threads& threads, std::byte* parts, std::byte* workers) {
         parts_ = reinterpret_cast<float*>(parts);
         share(threads, workers, plan_.items(), [](Worker& worker, std::int64_t item) { worker.run(item); });
-        if (plan_.parts() == 0) return;
+        if (plan_.part_floats() == 0) return;
         share(threads, workers, plan_.blocks(), [this](Worker& worker, std::int64_t index) {
             const TokenBlock& block = plan_.block(static_cast<std::int32_t>(index));
-            if (block.chunks > 1) worker.join(block);
+            if (block.parts > 1) worker.join(block);
         });
     }
 
@@ -131,23 +131,21 @@ public:
     void run(std::int64_t item) {
         block_ = &all_.plan_.block_of(item);
         const std::int64_t index = item - block_->first_item;
-        const int chunk = static_cast<int>(index % block_->chunks);
-        const int head = static_cast<int>(index / block_->chunks);
+        const int nth = static_cast<int>(index % block_->parts);
+        const int head = static_cast<int>(index / block_->parts);
         read_queries(head);
-        PartialRows rows = own_;
-        if (block_->chunks > 1) rows = part(block_->first_part + index);
-        std::fill_n(rows.largest, block_->rows, -infinity);
-        std::fill_n(rows.sums, block_->rows, 0.0F);
-        std::fill_n(rows.values, block_->rows * all_.value_dim_, 0.0F);
-        rows_ = rows;
+        rows_ = block_->parts > 1 ? part(index) : own_;
+        std::fill_n(rows_.largest, block_->rows, -infinity);
+        std::fill_n(rows_.sums, block_->rows, 0.0F);
+        std::fill_n(rows_.values, block_->rows * all_.value_dim_, 0.0F);
         if (block_->packs) {
             const auto visit = [&](const Tile& tile, const Tile* next) { add_packed(tile, next, head); };
-            go_through(chunk, visit);
+            go_through(nth, visit);
         } else {
             const auto visit = [&](const Tile& tile, const Tile* next) { add_in_place(tile, next); };
-            go_through(chunk, visit);
+            go_through(nth, visit);
         }
-        if (block_->chunks == 1) write(rows, head);
+        if (block_->parts == 1) write(rows_, head);
     }
 
     /// Joins the partial results of a block, in the order of positions, and writes them.
@@ -155,10 +153,10 @@ public:
         block_ = &block;
         const int heads = block.packs ? all_.shape_.kv_heads : 1;
         for (int head = 0; head < heads; ++head) {
-            const std::int64_t first = block.first_part + std::int64_t{head} * block.chunks;
+            const std::int64_t first = std::int64_t{head} * block.parts;
             const PartialRows sum = part(first);
-            for (int chunk = 1; chunk < block.chunks; ++chunk)
-                for (int row = 0; row < block.rows; ++row) join_row(sum, part(first + chunk), row);
+            for (int nth = 1; nth < block.parts; ++nth)
+                for (int row = 0; row < block.rows; ++row) join_row(sum, part(first + nth), row);
             write(sum, head);
         }
     }
@@ -166,18 +164,19 @@ public:
 private:
     static constexpr float infinity = std::numeric_limits<float>::infinity();
 
+    // Of an item of the block.
     PartialRows part(std::int64_t index) const {
-        float* const first = all_.parts_ + index * all_.plan_.part_floats();
+        float* const first = all_.parts_ + block_->first_part + index * all_.plan_.part_floats(*block_);
         return {first, first + block_->rows, first + 2 * std::ptrdiff_t{block_->rows}};
     }
 
     template <class Visit>
-    void go_through(int chunk, Visit& visit) {
+    void go_through(int nth, Visit& visit) {
         const Sight& first = all_.sights_[block_->first];
         TileStream<Visit> tiles{visit};
-        // The sinks that the first chunk does not contain by itself.
-        if (chunk == 0) tiles.add(*first.runs, {0}, {std::min(block_->sinks, block_->from.value)});
-        const std::int64_t from = block_->from.value + std::int64_t{chunk} * block_->step;
+        // The sinks that the first part does not contain by itself.
+        if (nth == 0) tiles.add(*first.runs, {0}, {std::min(block_->sinks, block_->from.value)});
+        const std::int64_t from = block_->from.value + std::int64_t{nth} * block_->step;
         const std::int64_t to = std::min<std::int64_t>(from + block_->step, block_->to.value);
         tiles.add(*first.runs, {static_cast<std::int32_t>(from)}, {static_cast<std::int32_t>(to)});
         const std::int64_t end = std::min<std::int64_t>(to + tile_cells, block_->to.value);
