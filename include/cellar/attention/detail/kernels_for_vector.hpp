@@ -205,7 +205,7 @@ inline constexpr int columns = lanes == 16 ? 4 : 2;
 
 constexpr int vectors_for(std::int64_t rest) {
     int vectors = columns;
-    while (vectors * lanes > rest) vectors /= 2;
+    while (std::int64_t{vectors} * lanes > rest) vectors /= 2;
     return vectors;
 }
 
