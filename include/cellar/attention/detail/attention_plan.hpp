@@ -71,10 +71,10 @@ public:
     static int padded_rows(int rows) { return rows <= 2 ? rows : (rows + 3) / 4 * 4; }
 
 private:
-    static constexpr int packed_rows = 16; // as many queries a head pay for packing a tile
-    static constexpr int block_rows = 128; // queries a head of a block that packs
-    static constexpr int usual_parts = 16; // of one sequence's history, so that threads share it
-    static constexpr int smallest_step = 512;
+    static constexpr int packed_rows = 16;    // as many queries a head pay for packing a tile
+    static constexpr int block_rows = 128;    // queries a head of a block that packs
+    static constexpr int usual_parts = 16;    // of one sequence's history, so that threads share it
+    static constexpr int smallest_step = 256; // positions of a part
 
     void add_sequence(std::int32_t begin, std::int32_t end) {
         const int group = shape_.group();
@@ -109,9 +109,10 @@ private:
         block.rows =
             block.packs ? padded_rows(block.count * group) : block.count * shape_.kv_heads * padded_rows(group);
         const std::int64_t span = std::max(0, block.to - block.from);
-        const std::int64_t per_part = (span * items_of_sequence + usual_parts - 1) / usual_parts;
+        const std::int64_t most = std::max<std::int64_t>(1, usual_parts / items_of_sequence);
+        const std::int64_t parts = std::clamp<std::int64_t>(span / smallest_step, 1, most);
         const std::int64_t step =
-            std::max<std::int64_t>(smallest_step, (per_part + tile_cells - 1) / tile_cells * tile_cells);
+            std::max<std::int64_t>(1, (span + parts * tile_cells - 1) / (parts * tile_cells)) * tile_cells;
         block.parts = static_cast<int>(std::max<std::int64_t>(1, (span + step - 1) / step));
         block.step = static_cast<std::int32_t>(std::min<std::int64_t>(step, INT32_MAX));
         items_ += heads * block.parts;
