@@ -29,7 +29,8 @@ struct PortableVector {
     }
 };
 
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__CUDACC__)
+// nvcc does not know the builtins, and g++ for Windows does not align vectors of more than 128 bits on the stack.
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__CUDACC__) && !defined(_WIN32)
 
 #define CELLAR_HAS_X86_VECTORS 1
 
