@@ -75,6 +75,13 @@ std::string observed(M& m, const Snapshots&... snapshots) {
     return all;
 }
 
+/// Restores a snapshot into sequence s, which then remembers what is expected.
+template <class M, class Snapshot>
+void check_restored(M& m, int s, const Snapshot& snapshot, const std::string& expected) {
+    REQUIRE(m.restore({s}, snapshot));
+    CHECK(remembered(m, s) == expected);
+}
+
 } // namespace
 
 TEST_CASE("two turns of a chat are joined: what forgets nothing grows, a window and a state are the later ones") {
@@ -93,8 +100,7 @@ TEST_CASE("two turns of a chat are joined: what forgets nothing grows, a window 
     CHECK(m.member<Full>().statistics().snapshots == 1);
     CHECK(m.member<Sliding>().statistics().snapshots == 1);
     CHECK(m.member<Recurrent>().statistics().snapshots == 1);
-    REQUIRE(m.restore({1}, chat));
-    CHECK(remembered(m, 1) == expected);
+    check_restored(m, 1, chat, expected);
     feed_all(m, 1, 15, 2);
 }
 
@@ -114,12 +120,10 @@ TEST_CASE("snapshots of a hybrid are joined wherever they are") {
             CHECK(chat.of<Full>().is_paged_out() == parent_out);
             CHECK(chat.of<Sliding>().is_paged_out() == child_out); // the later one
             CHECK(chat.of<Recurrent>().is_paged_out() == child_out);
-            REQUIRE(m.restore({1}, chat));
-            CHECK(remembered(m, 1) == expected);
+            check_restored(m, 1, chat, expected);
             REQUIRE(m.page_in(chat));
             CHECK(chat.bytes() == 0);
-            REQUIRE(m.restore({2}, chat));
-            CHECK(remembered(m, 2) == expected);
+            check_restored(m, 2, chat, expected);
         }
     }
 }
@@ -155,11 +159,9 @@ TEST_CASE("a hybrid that forgets nothing yet is divided in all members, in place
         CHECK((head.bytes() > 0) == paged_out);
         CHECK(5 * tail.bytes() == 3 * head.bytes());
         REQUIRE(m.restore({1}, head));
-        REQUIRE(m.restore({1}, tail));
-        CHECK(remembered(m, 1) == expected);
+        check_restored(m, 1, tail, expected);
         REQUIRE(m.merge(head, std::move(tail)));
-        REQUIRE(m.restore({2}, head));
-        CHECK(remembered(m, 2) == expected);
+        check_restored(m, 2, head, expected);
     }
 }
 

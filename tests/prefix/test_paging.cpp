@@ -297,6 +297,17 @@ TEST_CASE("tokens for each byte: on the host, too, what saves little is given up
     CHECK(tree.match(numbers(200, 20)).length == 20);
 }
 
+TEST_CASE("tokens for each byte: a prefix that saves less than what is on the host does not push that out") {
+    toy::Recurrent memory = recurrent(1);
+    const std::int64_t state = toy::Recurrent::bytes_per_sequence(memory.shape());
+    PrefixTree tree{memory, {.usefulness = tokens_for_each_byte, .host_bytes = 2 * state}};
+    serve_all(tree, {numbers(0, 40), numbers(200, 20), numbers(100, 3), numbers(300, 10)});
+    CHECK(tree.match(numbers(0, 40)).length == 40);
+    CHECK(tree.match(numbers(200, 20)).length == 20);
+    CHECK(tree.match(numbers(100, 3)).length == 0);
+    CHECK(tree.statistics().evictions == 1);
+}
+
 TEST_CASE("without memory to page out, prefixes are given up, and without memory to page in, they are shorter") {
     toy::Full memory = full(30);
     PrefixTree tree{memory, {.host_bytes = 10'000}};

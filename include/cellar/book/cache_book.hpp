@@ -316,8 +316,8 @@ private:
         const PositionRuns& runs = table_.unchecked(s).runs;
         if (!runs.empty()) forget_unscheduled(s, window_.oldest_kept(runs.last()));
     }
-    // What is scheduled within a window is kept without gaps, so that at most one run of older tokens is divided, and
-    // between n new ones at most n are.
+    // What schedules keep of a window has no gaps, so at most one run of older tokens is divided. The n tokens of the
+    // pass are divided in at most n places.
     [[gnu::noinline]] void forget_unscheduled(Sequence s, Position kept) {
         const PositionRuns& runs = table_.unchecked(s).runs;
         Position from{window_.sinks()};

@@ -149,13 +149,18 @@ public:
         return detail::Made{[&] { return finish(*std::move(prepared)); }};
     }
 
-    /// Asks for a snapshot ahead of time: once passes bring s to position p or past it, what a pass that ended there
-    /// would have kept stays, whatever the window is, so that `snapshot(s, 0, p)` does not refuse. That takes at most
-    /// as many cells as the window keeps for one sequence, beyond those that `CacheLimits` plans for. Ends, and s
-    /// forgets what nothing else keeps, when a snapshot of s that ends at p is taken, with `unschedule`, when tokens
-    /// below p are removed after s has reached it or a gap below p is closed, and when s becomes empty, a copy of
-    /// another sequence, or is restored from a snapshot. Never refuses. Does nothing if the window forgets nothing.
-    /// Each position that is scheduled adds O(log positions) to the commits of s.
+    /// Asks for a snapshot ahead of time, at a position that passes will reach or go past. s then keeps what a pass
+    /// ending at p would have kept, so `snapshot(s, 0, p)` does not refuse. That takes at most as many cells as the
+    /// window keeps for one sequence, beyond those that `CacheLimits` plans for.
+    ///
+    /// The schedule ends with any of these, and s forgets what nothing else keeps:
+    /// - a snapshot of s that ends at p is taken;
+    /// - `unschedule`;
+    /// - tokens below p are removed after s has reached p, or a gap below p is closed;
+    /// - s becomes empty, becomes a copy of another sequence, or is restored from a snapshot.
+    ///
+    /// Never refuses. Does nothing if the window forgets nothing. Each position that is scheduled adds O(log positions)
+    /// to the commits of s.
     Result<void> schedule(Sequence s, Position p, const std::source_location& where = std::source_location::current()) {
         const detail::Caller caller{where};
         if (const Result<void> prepared = prepare_schedule(s, p); !prepared) return prepared;

@@ -104,7 +104,7 @@ public:
         State& own = state();
         while (true) {
             Result<PassOf<M>> pass = own.memory().begin(batch);
-            if (pass || pass.error() != Reason::full || !own.make_room(pass.error())) return pass;
+            if (pass || !own.make_room(pass.error())) return pass;
         }
     }
 

@@ -187,14 +187,9 @@ private:
     void read_queries(int head) {
         std::fill_n(q_, block_->rows * all_.key_dim_, 0.0F);
         for_each_row(head, [&](int row, const Sight& sight, int query_head) {
-            const Q* const from = &all_.q_(sight.token, query_head, 0);
-            float* const to = q_ + row * all_.key_dim_;
-            if (all_.q_.stride(2) == 1) {
-                convert_run(from, to, all_.shape_.key_dim);
-            } else {
-                for (std::int64_t d = 0; d < all_.shape_.key_dim; ++d)
-                    to[d] = static_cast<float>(from[d * all_.q_.stride(2)]);
-            }
+            const std::int64_t dim = all_.shape_.key_dim;
+            const StridedView<const Q, 1> from{&all_.q_(sight.token, query_head, 0), {dim}, {all_.q_.stride(2)}};
+            convert_view(from, contiguous_view(q_ + row * all_.key_dim_, dim));
         });
         if (all_.options_.slopes.empty()) return;
         std::fill_n(slopes_, block_->rows, 0.0F);
@@ -230,10 +225,11 @@ private:
     void add_in_place(const Tile& tile, const Tile* next) {
         const int kv_heads = all_.shape_.kv_heads;
         const int group = AttentionPlan::padded_rows(all_.shape_.group());
+        for (std::int32_t t = 0; t < block_->count; ++t) visible_[t] = seen_by(tile, all_.sights_[block_->first + t]);
         for (int head = 0; head < kv_heads; ++head) {
             bool found = false; // the rows of the whole tile
             for (std::int32_t t = 0; t < block_->count; ++t) {
-                const std::uint64_t seen = seen_by(tile, all_.sights_[block_->first + t]);
+                const std::uint64_t seen = visible_[t];
                 if (seen == 0) continue;
                 const int row = (t * kv_heads + head) * group;
                 if (seen == tile.all()) {
@@ -358,14 +354,10 @@ private:
             }
             float* const values = rows.values + row * all_.value_dim_;
             const float weight = sum == 0 ? 0 : factor / sum;
-            for (std::int64_t d = 0; d < all_.shape_.value_dim; ++d) values[d] *= weight;
-            Out* const to = &all_.out_(sight.token, query_head, 0);
-            if (all_.out_.stride(2) == 1) {
-                convert_run(static_cast<const float*>(values), to, all_.shape_.value_dim);
-            } else {
-                for (std::int64_t d = 0; d < all_.shape_.value_dim; ++d)
-                    to[d * all_.out_.stride(2)] = static_cast<Out>(values[d]);
-            }
+            const std::int64_t dim = all_.shape_.value_dim;
+            for (std::int64_t d = 0; d < dim; ++d) values[d] *= weight;
+            const StridedView<Out, 1> to{&all_.out_(sight.token, query_head, 0), {dim}, {all_.out_.stride(2)}};
+            convert_view(StridedView<const float, 1>{values, {dim}, {1}}, to);
             const auto& log_sum_exp = all_.options_.log_sum_exp;
             if (log_sum_exp.pointer != nullptr)
                 log_sum_exp(sight.token, query_head) = sum == 0 ? -infinity : largest + std::log(sum);

@@ -84,8 +84,7 @@ public:
         if (paged_out_ > 0) refresh(s, walk);
         while (true) {
             const Result<void> inserted = insert(walk, s, tokens, salt);
-            if (inserted || inserted.error() != Reason::too_many_snapshots || !make_room(inserted.error()))
-                return inserted;
+            if (inserted || !make_room(inserted.error())) return inserted;
             walk = nodes_.walk(tokens, salt); // other nodes may be gone
         }
     }
@@ -311,14 +310,6 @@ private:
         ++counters_.evictions;
     }
 
-    // A snapshot that can be restored to its end by a sequence that has the tokens below it.
-    Result<Snapshot> take(Sequence s, Position from, Position to) {
-        Result<Snapshot> snapshot = memory_.snapshot(s, from, to);
-        if (snapshot && !MemoryAccess::can_restore(memory_, *snapshot, to))
-            return Refusal{.reason = Reason::cannot_resume, .sequence = s};
-        return snapshot;
-    }
-
     // Where the next snapshot below `parent` begins.
     static Position begin_below(Node* parent) {
         const Node* const kept = nearest_kept(parent);
@@ -351,7 +342,7 @@ private:
     void refresh(Sequence s, const Walk& walk) {
         for (Node* node = nearest_kept(walk.last); node != nullptr; node = node->base) {
             if (!node->is_paged_out) continue;
-            auto snapshot = take(s, node->snapshot->from(), Position{node->end});
+            auto snapshot = memory_.snapshot(s, node->snapshot->from(), Position{node->end});
             if (!snapshot || snapshot->from() != node->snapshot->from()) return;
             *node->snapshot = *std::move(snapshot);
             move(*node, false);
@@ -368,7 +359,7 @@ private:
 
     Result<void> complete(Node& node, Sequence s) {
         if (!node.snapshot) {
-            auto snapshot = take(s, begin_below(node.parent), Position{node.end});
+            auto snapshot = memory_.snapshot(s, begin_below(node.parent), Position{node.end});
             if (!snapshot) return snapshot.error();
             keep(node, *std::move(snapshot));
         } else {
@@ -381,7 +372,7 @@ private:
         nodes_.reserve(2);
         auto root = walk.last == nullptr ? nodes_.make({}) : nullptr;
         auto leaf = nodes_.make(tokens.subspan(walk.verified));
-        auto snapshot = take(s, begin_below(walk.last), end_of(tokens));
+        auto snapshot = memory_.snapshot(s, begin_below(walk.last), end_of(tokens));
         if (!snapshot) return snapshot.error();
         Node& parent = root == nullptr ? *walk.last : nodes_.add_root(std::move(root), salt);
         keep(nodes_.add(std::move(leaf), parent), *std::move(snapshot));
@@ -403,12 +394,12 @@ private:
         nodes_.reserve(2);
         auto upper = first_part(walk);
         auto leaf = nodes_.make(tokens.subspan(walk.verified));
-        auto kept = take(s, end_of(walk), end_of(tokens));
+        auto kept = memory_.snapshot(s, end_of(walk), end_of(tokens));
         if (!kept) return kept.error();
         Parts parts = parts_of(walk, s);
         if (!parts.head && !parts.tail && kept->from() == end_of(walk)) {
             { const Snapshot given_up = *std::move(kept); } // its slot, before another one is taken
-            kept = take(s, begin_below(walk.last), end_of(tokens));
+            kept = memory_.snapshot(s, begin_below(walk.last), end_of(tokens));
             if (!kept) return kept.error();
         }
         Node& parent = divide(*walk.below, std::move(upper), std::move(parts));
@@ -437,7 +428,7 @@ private:
         Parts parts;
         const bool is_paged_out = walk.below->is_paged_out;
         if (!is_paged_out && split(walk, parts.tail)) return parts;
-        auto head = take(s, begin_below(walk.last), end_of(walk));
+        auto head = memory_.snapshot(s, begin_below(walk.last), end_of(walk));
         if (head) {
             parts.head.emplace(*std::move(head));
         } else {
