@@ -27,7 +27,8 @@ concept tells_ends_of_snapshots = requires(const SnapshotOf<M>& snapshot) {
 /// A memory that a prefix tree can use:
 ///
 /// - `snapshot(s, from, to)`: what s remembers at positions [from, to) (`Result<SnapshotOf<M>>`). The snapshot ends at
-///   `to`, and begins at `from`, or at 0 if it needs nothing of the sequence.
+///   `to`, and begins at `from`, or at 0 if it needs nothing of the sequence. It refuses what could not be restored up
+///   to `to` after the tokens below `from`.
 /// - `restore(s, snapshot, to)`: s takes it up, up to position `to` (`Result<void>`).
 /// - `split(snapshot, at)`, optional: the snapshot keeps what lies below `at`, the result has the rest.
 /// - `page_out(snapshot, place)` and `page_in(snapshot)`, optional: needed for `PrefixLimits::host_bytes`.
