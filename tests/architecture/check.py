@@ -42,7 +42,7 @@ INTERNAL = ("book/", "mask/", "store/", "kernel/", "backend/host/", "backend/kok
 # Folders of tests that belong to no room.
 SUITES = {
     "architecture", "assembly", "compile_fail", "conformance", "consumer", "docs", "examples", "faults", "headers", "link",
-    "mutations", "naive", "packaging", "property", "static",
+    "mutations", "naive", "packaging", "property", "scripts", "static",
 }
 
 # Named only in headers that are called after them, or that lie in a folder called after them.
