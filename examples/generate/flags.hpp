@@ -6,6 +6,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <stdexcept>
@@ -35,14 +36,16 @@ inline void declare(CLI::App& app, ModelFlags& flags, const std::vector<std::str
     app.add_option("--context", flags.context, "bytes in memory; default: the context of the training");
 }
 
-/// Checks the flags against the model, and fills in the context.
-inline void resolve(ModelFlags& flags, const Config& config) {
+/// Checks the flags against the model, and fills in the context. `beyond`: the context of a text that may go beyond the
+/// training; 0 if it may not.
+inline void resolve(ModelFlags& flags, const Config& config, int beyond = 0) {
     constexpr int min = 16;
-    const int trained = config.max_position_embeddings;
-    if (flags.context == 0) flags.context = trained;
-    if (flags.context < min || flags.context > trained) {
+    const int max = std::max(config.max_position_embeddings, beyond);
+    if (flags.context == 0) flags.context = max;
+    if (flags.context < min || flags.context > max) {
         throw std::runtime_error{"--context is " + std::to_string(flags.context) + ", expected " + std::to_string(min)
-                                 + " to " + std::to_string(trained) + ", the context of the training"};
+                                 + " to " + std::to_string(max)
+                                 + (beyond < max ? ", the context of the training" : ", the bytes of the whole text")};
     }
     if (std::isnan(flags.temperature)) throw std::runtime_error{"--temperature is not a number"};
 }

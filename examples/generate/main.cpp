@@ -22,9 +22,12 @@
 #include <cstdint>
 #include <exception>
 #include <iostream>
+#include <iterator>
+#include <limits>
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace {
@@ -37,6 +40,11 @@ struct Options {
     std::string layout = "standard";
     int tokens = 400;
     int draft = 0;
+    int history = 0;
+    bool compare = false;
+
+    /// The bytes of the whole text, if it may go beyond the context of the training.
+    int beyond() const { return history == 0 ? 0 : history + static_cast<int>(prompt.size()) + tokens; }
 
     llama::CacheFormat format() const { return {.layout = layout, .element = model.element}; }
 };
@@ -54,6 +62,12 @@ void declare(CLI::App& app, Options& o) {
     app.add_option("--draft", o.draft, "bytes to draft from the text so far, verified in one pass")
         ->check(CLI::Range(0, 32))
         ->capture_default_str();
+    app.add_option("--history", o.history,
+                   "bytes before the prompt: the prompt repeated. The text may then be longer than in training")
+        ->check(CLI::Range(0, 1'000'000))
+        ->capture_default_str();
+    app.add_flag("--compare", o.compare,
+                 "also run the text through attention over views with a mask, in turn, and compare speed and logits");
     app.add_option("--json", o.json, "file for a report");
 }
 
@@ -79,60 +93,111 @@ decltype(auto) timed(double& seconds, Work work) {
     return work();
 }
 
-/// Generates a text and prints each byte immediately.
+/// A session, and where its times go.
+struct Runner {
+    llama::Session& session;
+    llama::Pace* prefill;
+    llama::Pace* decode;
+    llama::Matrix logits{}; // of the newest call
+};
+
+double median(std::vector<double> numbers) {
+    if (numbers.empty()) return 0;
+    const auto middle = numbers.begin() + std::ssize(numbers) / 2;
+    std::nth_element(numbers.begin(), middle, numbers.end());
+    return *middle;
+}
+
+/// Generates a text and prints each byte immediately. The first runner decides what the text is. A second one computes
+/// the same text; the two take turns in being the first.
 class Writer {
 public:
-    Writer(llama::Session& session, const Options& o, llama::Report& report)
-        : session_{session}, options_{o}, report_{report}, sample_{o.model.seed, o.model.temperature} {
-        for (const char c : o.prompt) text_.push_back(static_cast<unsigned char>(c));
+    Writer(std::vector<Runner> runners, const Options& o, llama::Report& report)
+        : runners_{std::move(runners)}, options_{o}, report_{report}, sample_{o.model.seed, o.model.temperature} {
+        const std::size_t size = o.prompt.size();
+        const std::size_t skipped = (size - static_cast<std::size_t>(o.history) % size) % size;
+        for (std::size_t i = skipped; i < skipped + static_cast<std::size_t>(o.history) + size; ++i)
+            text_.push_back(static_cast<unsigned char>(o.prompt[i % size]));
     }
 
     void write() {
         std::cout << options_.prompt << std::flush;
-        report_.prefill.tokens = static_cast<std::int64_t>(text_.size());
-        const llama::Matrix* logits = &timed(
-            report_.prefill.seconds, [&]() -> auto& { return session_.feed(text_); });
-        add(*logits, 0);
+        constexpr std::size_t chunk = 64;
+        for (std::size_t done = 0; done < text_.size(); done += chunk) {
+            const auto tokens = std::span{text_}.subspan(done, std::min(chunk, text_.size() - done));
+            run(&Runner::prefill, prefill_ratios_,
+                [&](llama::Session& session) -> const llama::Matrix& { return session.feed(tokens); });
+            for (const Runner& runner : runners_) runner.prefill->tokens += std::ssize(tokens);
+        }
+        add(0);
         while (!done()) step();
+        for (const Runner& runner : runners_) runner.decode->seconds += shared_seconds_;
+        if (report_.over_views) {
+            report_.over_views->prefill_ratio = median(prefill_ratios_);
+            report_.over_views->decode_ratio = median(decode_ratios_);
+        }
         std::cout << "\n\n" << std::flush;
     }
 
 private:
     bool done() const { return static_cast<int>(report_.text.size()) == options_.tokens; }
 
+    /// Computes logits in each session, and compares them and their times.
+    template <class Work>
+    void run(llama::Pace* Runner::*pace, std::vector<double>& ratios, Work work) {
+        std::vector<double> seconds(runners_.size());
+        for (std::size_t i = 0; i < runners_.size(); ++i) {
+            const std::size_t nth = (i + turn_) % runners_.size();
+            Runner& runner = runners_[nth];
+            timed(seconds[nth], [&] { runner.logits = work(runner.session); });
+            (runner.*pace)->seconds += seconds[nth];
+        }
+        ++turn_;
+        if (!report_.over_views) return;
+        ratios.push_back(seconds[1] / seconds[0]);
+        double& largest = report_.over_views->difference;
+        const llama::Matrix difference = runners_[0].logits - runners_[1].logits;
+        largest = difference.allFinite() ? std::max<double>(largest, difference.cwiseAbs().maxCoeff())
+                                         : std::numeric_limits<double>::infinity();
+    }
+
     /// Feeds the newest token and a draft of the next ones. Every token is drawn from the logits of the model. The
     /// draft only decides how many tokens one pass yields.
     void step() {
-        const llama::Matrix* logits = nullptr;
-        timed(report_.decode.seconds, [&] {
+        timed(shared_seconds_, [&] {
             const int left = options_.tokens - static_cast<int>(report_.text.size()) - 1;
-            tried_ = llama::draft(text_, std::min({options_.draft, session_.room() - 1, left}));
-            report_.drafted += static_cast<std::int64_t>(tried_.size());
-            tried_.insert(tried_.begin(), text_.back());
-            logits = &session_.try_out(tried_);
+            tried_ = llama::draft(text_, std::min({options_.draft, runners_[0].session.room() - 1, left}));
         });
+        report_.drafted += static_cast<std::int64_t>(tried_.size());
+        tried_.insert(tried_.begin(), text_.back());
+        run(&Runner::decode, decode_ratios_,
+            [&](llama::Session& session) -> const llama::Matrix& { return session.try_out(tried_); });
         std::size_t kept = 1;
-        for (add(*logits, 0); kept < tried_.size() && text_.back() == tried_[kept]; ++kept) {
-            add(*logits, static_cast<Eigen::Index>(kept));
-        }
+        for (add(0); kept < tried_.size() && text_.back() == tried_[kept]; ++kept) add(static_cast<Eigen::Index>(kept));
         report_.accepted += static_cast<std::int64_t>(kept) - 1;
-        report_.decode.tokens += static_cast<std::int64_t>(kept);
-        timed(report_.decode.seconds, [&] { session_.keep(static_cast<int>(kept)); });
+        for (Runner& runner : runners_) {
+            runner.decode->tokens += static_cast<std::int64_t>(kept);
+            timed(runner.decode->seconds, [&] { runner.session.keep(static_cast<int>(kept)); });
+        }
     }
 
     /// Draws the next token.
-    void add(const llama::Matrix& logits, Eigen::Index row) {
-        text_.push_back(timed(report_.decode.seconds, [&] { return sample_(logits, row); }));
+    void add(Eigen::Index row) {
+        text_.push_back(timed(shared_seconds_, [&] { return sample_(runners_[0].logits, row); }));
         report_.text += static_cast<char>(text_.back());
         std::cout << report_.text.back() << std::flush;
     }
 
-    llama::Session& session_;
+    std::vector<Runner> runners_;
     const Options& options_;
     llama::Report& report_;
     llama::Sampler sample_;
     std::vector<int> text_;
     std::vector<int> tried_;
+    double shared_seconds_ = 0;          // of drafting and sampling
+    std::vector<double> prefill_ratios_; // the second session's time by the first one's, in each call
+    std::vector<double> decode_ratios_;
+    std::size_t turn_ = 0;
 };
 
 llama::Report describe(const Options& o, const llama::Llama& model) {
@@ -144,6 +209,7 @@ llama::Report describe(const Options& o, const llama::Llama& model) {
     report.context = o.model.context;
     report.seed = o.model.seed;
     report.temperature = o.model.temperature;
+    report.history = o.history;
     report.prompt = o.prompt;
     return report;
 }
@@ -151,18 +217,26 @@ llama::Report describe(const Options& o, const llama::Llama& model) {
 int run(Options o) {
     const auto kokkos = o.backend == "kokkos" ? llama::start_kokkos() : nullptr; // outlives the memory
     llama::Llama model{llama::read_weights(llama::Safetensors::read(o.model.model))};
-    llama::resolve(o.model, model.config());
+    if (o.compare && kokkos) throw std::runtime_error{"--compare is for --backend eigen"};
+    llama::resolve(o.model, model.config(), o.beyond());
     check_prompt(o, model.config());
     llama::OutputFile json{o.json};
     const llama::TextLimits limits{
         .context = o.model.context, .batch = std::min(64, o.model.context), .rollback = o.draft};
     const auto memory = kokkos ? kokkos->make_memory(model.config(), limits, o.format())
                                : llama::make_memory(model.config(), limits, o.format());
-    llama::Session session{model, *memory, {.check_interval = std::max(1, o.tokens / 32)}};
-
+    const llama::SessionOptions options{.check_interval = std::max(1, o.tokens / 32)};
+    llama::Session session{model, *memory, options};
     llama::Report report = describe(o, model);
     if (kokkos) report.execution_space = kokkos->execution_space();
-    Writer{session, o, report}.write();
+    if (o.compare) {
+        const auto over_views = llama::make_memory_over_views(model.config(), limits, o.format());
+        llama::Session other{model, *over_views, options};
+        llama::OverViews& views = report.over_views.emplace();
+        Writer{{{session, &report.prefill, &report.decode}, {other, &views.prefill, &views.decode}}, o, report}.write();
+    } else {
+        Writer{{{session, &report.prefill, &report.decode}}, o, report}.write();
+    }
     report.memory = memory->use();
     report.shifts = session.shifts();
     report.check = session.check();
@@ -172,6 +246,8 @@ int run(Options o) {
     if (!report.check.passed())
         throw std::runtime_error{
             "the logits with the memory differ from those without it by more than rounding explains"};
+    if (!report.agrees_with_views())
+        throw std::runtime_error{"the logits by attend differ from those over views by more than rounding explains"};
     return llama::done;
 }
 

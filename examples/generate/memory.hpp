@@ -74,4 +74,8 @@ struct CacheFormat {
 /// A memory on the host. Throws if the format has an unknown name.
 std::unique_ptr<TextMemory> make_memory(const Config& config, const TextLimits& limits, const CacheFormat& format = {});
 
+/// The same, but attention goes over views of keys and values with a mask, instead of `cellar::attend`.
+std::unique_ptr<TextMemory> make_memory_over_views(const Config& config, const TextLimits& limits,
+                                                   const CacheFormat& format = {});
+
 } // namespace llama

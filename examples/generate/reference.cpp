@@ -3,6 +3,7 @@
 
 #include "recurrence.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <limits>
@@ -81,13 +82,22 @@ void Reference::attend(LayerKind kind, const Epoch& epoch, const Matrix& queries
     rotary_.rotate(q, epoch.first);
     rotary_.rotate(k, 0);
     const Eigen::Index dim = config_.head_dim;
+    const Eigen::Index window = config_.sliding_window;
+    constexpr Eigen::Index max_rows = 256; // all rows of a long text do not fit in memory
     for (int head = 0; head < config_.num_attention_heads; ++head) {
         const int kv_head = head / config_.queries_per_key();
-        Matrix weights = q.middleCols(head * dim, dim) * k.middleCols(kv_head * dim, dim).transpose();
-        weights /= std::sqrt(static_cast<float>(dim));
-        hide(kind, epoch, weights);
-        softmax_rows(weights);
-        out.block(from, head * dim, fresh, dim) = weights * v.middleCols(kv_head * dim, dim);
+        for (Eigen::Index first = 0; first < fresh; first += max_rows) {
+            const Eigen::Index count = std::min(max_rows, fresh - first);
+            const Eigen::Index query = epoch.first + first;
+            const Eigen::Index key = kind == LayerKind::full_attention ? 0 : std::max<Eigen::Index>(0, query - window);
+            const Eigen::Index seen = query + count - key; // the others are later, or before the window
+            Matrix weights =
+                q.block(first, head * dim, count, dim) * k.block(key, kv_head * dim, seen, dim).transpose();
+            weights /= std::sqrt(static_cast<float>(dim));
+            hide(kind, epoch, query, key, weights);
+            softmax_rows(weights);
+            out.block(from + first, head * dim, count, dim) = weights * v.block(key, kv_head * dim, seen, dim);
+        }
     }
 }
 
@@ -98,10 +108,10 @@ Matrix Reference::rows(const Matrix& all, const Epoch& epoch) {
     return result;
 }
 
-void Reference::hide(LayerKind kind, const Epoch& epoch, Matrix& weights) const {
+void Reference::hide(LayerKind kind, const Epoch& epoch, Eigen::Index query, Eigen::Index key, Matrix& weights) const {
     for (Eigen::Index i = 0; i < weights.rows(); ++i) {
         for (Eigen::Index j = 0; j < weights.cols(); ++j) {
-            if (!sees(kind, epoch, epoch.first + i, j)) {
+            if (!sees(kind, epoch, query + i, key + j)) {
                 weights(i, j) = -std::numeric_limits<float>::infinity();
             }
         }

@@ -59,7 +59,8 @@ private:
     void attend(LayerKind kind, const Epoch& epoch, const Matrix& queries, const Matrix& keys, const Matrix& values,
                 Matrix& out) const;
     static Matrix rows(const Matrix& all, const Epoch& epoch);
-    void hide(LayerKind kind, const Epoch& epoch, Matrix& weights) const;
+    /// The weights' first row is that of position `query`, their first column that of position `key`.
+    void hide(LayerKind kind, const Epoch& epoch, Eigen::Index query, Eigen::Index key, Matrix& weights) const;
     bool sees(LayerKind kind, const Epoch& epoch, Eigen::Index query, Eigen::Index key) const;
 
     Config config_;

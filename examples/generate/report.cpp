@@ -23,6 +23,12 @@ nlohmann::ordered_json to_json(const Report& r) {
         return nlohmann::ordered_json{
             {"layers", u.layers}, {"slots_used", u.cells_used}, {"slots", u.cells}, {"bytes", u.bytes}};
     };
+    nlohmann::ordered_json over_views; // null
+    if (r.over_views) {
+        over_views = {{"prefill", pace(r.over_views->prefill)},       {"decode", pace(r.over_views->decode)},
+                      {"prefill_ratio", r.over_views->prefill_ratio}, {"decode_ratio", r.over_views->decode_ratio},
+                      {"difference", r.over_views->difference},       {"passed", r.agrees_with_views()}};
+    }
     nlohmann::ordered_json space; // null
     if (!r.execution_space.empty()) space = r.execution_space;
     return {{"model", r.model},
@@ -34,10 +40,12 @@ nlohmann::ordered_json to_json(const Report& r) {
             {"context", r.context},
             {"seed", r.seed},
             {"temperature", r.temperature},
+            {"history", r.history},
             {"prompt", r.prompt},
             {"text", r.text},
             {"prefill", pace(r.prefill)},
             {"decode", pace(r.decode)},
+            {"over_views", over_views},
             {"draft", {{"drafted", r.drafted}, {"accepted", r.accepted}}},
             {"cache",
              {{"sliding", use(r.memory.sliding)},
@@ -63,6 +71,11 @@ void print(std::ostream& stream, const Report& r) {
         out << name << p.tokens << " tokens, " << std::fixed << std::setprecision(0) << p.per_second() << " tokens/s\n"
             << std::defaultfloat;
     };
+    const auto compared = [&](const char* name, const Pace& views, double ratio) {
+        out << name << std::fixed << std::setprecision(0) << views.per_second() << " tokens/s over views; attend is "
+            << std::setprecision(2) << ratio << " times as fast\n"
+            << std::defaultfloat;
+    };
     const auto use = [&](const char* kind, const CacheUse& u) {
         if (u.layers == 0) return;
         out << "cells    " << u.cells_used << " of " << u.cells << " used (" << u.layers << ' ' << kind << " layers)\n";
@@ -70,6 +83,10 @@ void print(std::ostream& stream, const Report& r) {
     out << "backend  " << r.backend << (r.execution_space.empty() ? "" : " on " + r.execution_space) << '\n';
     pace("prefill  ", r.prefill);
     pace("decode   ", r.decode);
+    if (r.over_views) {
+        compared("prefill  ", r.over_views->prefill, r.over_views->prefill_ratio);
+        compared("decode   ", r.over_views->decode, r.over_views->decode_ratio);
+    }
     if (r.drafted > 0) out << "draft    " << r.accepted << " of " << r.drafted << " drafted tokens accepted\n";
     use("sliding", r.memory.sliding);
     use("full", r.memory.full);
@@ -83,6 +100,10 @@ void print(std::ostream& stream, const Report& r) {
         << std::setprecision(2) << "check    logits with and without a memory differ by at most " << r.check.difference
         << " (of " << r.check.scale << ", " << r.check.positions << " positions, " << r.check.after_shift
         << " after shifts); allowed: " << r.check.bound << '\n';
+    if (r.over_views) {
+        out << "check    logits by attend and over views differ by at most " << r.over_views->difference
+            << "; allowed: " << 2 * r.check.bound << '\n';
+    }
     stream << out.str();
 }
 

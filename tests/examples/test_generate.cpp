@@ -33,6 +33,9 @@ TEST_CASE("generate: wrong flags are refused") {
     check_refused(generate("--prompt ''"), 1, "--prompt is empty");
     check_refused(generate("--context 8"), 1, "--context is 8, expected 16 to 256");
     check_refused(generate("--context 257"), 1, "--context is 257, expected 16 to 256");
+    check_refused(generate("--history -1"), 2, "--history");
+    check_refused(generate("--history 300 --tokens 10 --context 400"), 1,
+                  "--context is 400, expected 16 to 317, the bytes of the whole text");
     check_refused(generate("--json /no/such/folder/r.json --tokens 1"), 1, "/no/such/folder/r.json: cannot be written");
 }
 
@@ -161,6 +164,38 @@ TEST_CASE("generate: a prompt may be longer than the context, with every element
         const Outcome o = generate("--prompt '" + prompt + "' --tokens 50 --context 100 --cache-type " + type);
         CAPTURE(o.error);
         CHECK(o.code == 0);
+    }
+}
+
+TEST_CASE("generate: attention over views gives the same logits, also after a history longer than in training") {
+    const Scratch scratch;
+    const std::string json = scratch.path("report.json");
+    const auto report = [&](const std::string& flags) {
+        const Outcome o = generate("--history 600 --tokens 40 --json " + json + " " + flags);
+        CAPTURE(flags);
+        CAPTURE(o.error);
+        REQUIRE(o.code == 0);
+        CHECK((o.out.find(" tokens/s over views; attend is ") != std::string::npos)
+              == (flags.find("--compare") != std::string::npos));
+        return nlohmann::json::parse(content(json));
+    };
+    for (const std::string& flags :
+         std::vector<std::string>{"", "--model " + hybrid, "--layout permuted --cache-type half --draft 3"}) {
+        const auto alone = report(flags);
+        CHECK(alone.at("over_views").is_null());
+        const auto r = report("--compare " + flags);
+        CHECK(r.at("context") == 600 + 7 + 40);
+        CHECK(r.at("text") == alone.at("text"));
+        CHECK(r.at("check").at("passed") == true);
+        const auto& views = r.at("over_views");
+        CHECK(views.at("passed") == true);
+        CHECK(views.at("difference") > 0); // two ways to compute
+        CHECK(views.at("decode_ratio") > 0);
+        for (const char* phase : {"prefill", "decode"}) {
+            CHECK(views.at(phase).at("tokens") == r.at(phase).at("tokens"));
+            CHECK(views.at(phase).at("seconds") > 0);
+        }
+        CHECK(r.at("prefill").at("tokens") == 607);
     }
 }
 
