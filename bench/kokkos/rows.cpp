@@ -117,7 +117,7 @@ void add_all(const std::string& layout) {
         for (const int length : {1, 64})
             add_job("gather", length, "cellar",
                     [=](benchmark::State& state) { measure_gather<Layout>(state, cells, length); });
-        if constexpr (Layout::value_mapping::contiguous_cells)
+        if constexpr (cellar::detail::contiguous_cells<typename Layout::value_mapping>)
             add_job("gather", 1, "touch", [=](benchmark::State& state) { measure_touch<Layout>(state, cells); });
         for (const int length : {64, 512})
             add_job("move", length, "cellar",

@@ -232,6 +232,10 @@ TEST_CASE("attention equals the definition: bfloat16 with permuted values, in ch
     check<PermutedV<bfloat16>>(ChunkedAttention<>{24});
 }
 
+TEST_CASE("attention equals the definition: blocks of half and bfloat16") {
+    check<Blocked<half, 16, bfloat16>, FullCausal>();
+}
+
 TEST_CASE("attention equals the definition: a mapping without any contiguity") {
     check<cellar_test::BackwardsLayout<float>, FullCausal>();
 }

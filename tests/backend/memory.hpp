@@ -205,6 +205,8 @@ void for_all_kinds(Body body) {
     call("HeadsDimsCells of float", Kind<cellar::HeadsDimsCells, float>{});
     call("HeadsDimsCells of half", Kind<cellar::HeadsDimsCells, cellar::half>{});
     call("HeadsDimsCells of bfloat16", Kind<cellar::HeadsDimsCells, cellar::bfloat16>{});
+    call("BlocksHeadsCellsDims of float", Kind<cellar::BlocksHeadsCellsDims<4>, float>{});
+    call("BlocksHeadsCellsDims of half", Kind<cellar::BlocksHeadsCellsDims<16>, cellar::half>{});
     call("a user-defined mapping of half", Kind<Backwards, cellar::half>{});
 }
 

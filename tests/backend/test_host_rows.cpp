@@ -195,12 +195,14 @@ TEST_CASE("host: runs move correctly in one part or two, even if they overlap th
                                 memory[static_cast<std::size_t>(mapping(move.from + i, head, d))];
             std::vector<float> moved = memory;
             const std::int64_t parts = detail::move_parts(mapping, moves);
-            const std::int64_t cut = mapping.contiguous_cells ? below(static_cast<int>(parts)) : 0;
+            const bool strips = detail::contiguous_cells<std::remove_cvref_t<decltype(mapping)>>;
+            const std::int64_t cut = strips ? below(static_cast<int>(parts)) : 0;
             detail::move_runs(mapping, moved.data(), moves, 0, cut);
             detail::move_runs(mapping, moved.data(), moves, cut, parts);
             REQUIRE(moved == expected);
         };
         check(HeadsDimsCells{cells, heads, dim});
         check(CellsHeadsDims{cells, heads, dim});
+        check(BlocksHeadsCellsDims<16>{cells, heads, dim});
     }
 }

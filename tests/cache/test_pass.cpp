@@ -59,7 +59,7 @@ TEST_CASE("values of PermutedV are indexed (cell, head, dim), with stride 1 alon
     CHECK(values(0, 1, 2) == 12);
     CHECK(values(1, 0, 1) == 101);
     CHECK(values.stride(0) == 1);
-    static_assert(decltype(cache)::layout_type::value_mapping::contiguous_cells);
+    static_assert(std::same_as<decltype(cache)::layout_type::value_mapping, cellar::HeadsDimsCells>);
 }
 
 TEST_CASE("rows of a wrong extent, or for a wrong layer, are a violation") {

@@ -3,8 +3,8 @@
 #include <cellar/layout/mapping.hpp>
 
 struct WithoutOffset {
-    static constexpr bool contiguous_rows = false;
-    static constexpr bool contiguous_cells = false;
+    static constexpr cellar::Segment segment = cellar::Segment::element;
+    static constexpr std::int32_t segment_cells = 1;
     WithoutOffset(std::int64_t, int, int) {}
     std::int64_t cells() const { return 1; }
     int heads() const { return 1; }

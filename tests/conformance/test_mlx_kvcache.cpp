@@ -254,6 +254,7 @@ void run_mlx_case(const std::string& name) {
         for (const Paging paging : {Paging::in_place, Paging::paged_out}) {
             MlxCase<cellar::StandardV<cellar::half>>{paging}.run(test["steps"]);
             MlxCase<cellar::PermutedV<float>>{paging}.run(test["steps"]);
+            MlxCase<cellar::Blocked<float, 4>>{paging}.run(test["steps"]);
         }
         return;
     }

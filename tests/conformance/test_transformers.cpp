@@ -223,6 +223,10 @@ TEST_CASE("transformers: attention over floats and permuted values returns what 
     expect_recorded_results<cellar::PermutedV<float>>();
 }
 
+TEST_CASE("transformers: attention over blocks of floats returns what the models computed") {
+    expect_recorded_results<cellar::Blocked<float>>();
+}
+
 TEST_CASE("transformers: attention over halves differs from what the models computed by their rounding") {
     expect_recorded_results<cellar::StandardV<cellar::half>>();
 }

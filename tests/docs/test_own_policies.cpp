@@ -36,8 +36,8 @@ static_assert(cellar::WindowPolicy<TwoBlocks>);
 /// [heads, cells, dim]: all rows of one head lie together.
 class HeadsCellsDims {
 public:
-    static constexpr bool contiguous_rows = false;  // the heads of a row are not neighbours
-    static constexpr bool contiguous_cells = false; // cells are dim elements apart
+    static constexpr cellar::Segment segment = cellar::Segment::head; // the elements of a head are contiguous
+    static constexpr std::int32_t segment_cells = cellar::all_cells;  // and cell follows cell
 
     CELLAR_FUNCTION constexpr HeadsCellsDims(std::int64_t cells, int heads, int dim)
         : cells_{cells}, heads_{heads}, dim_{dim} {}

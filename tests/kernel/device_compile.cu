@@ -52,7 +52,7 @@ template <class Mapping, class Kernel>
 void launch_elements(const Kernel& kernel) {
     run_each<<<1, 1>>>(kernel);
     run_each_index<<<1, 1>>>(
-        cellar::detail::kernel::EachElement<Kernel, Mapping::contiguous_cells>{kernel, 0, 1, 1, 1});
+        cellar::detail::kernel::EachElement<Kernel, cellar::detail::contiguous_cells<Mapping>>{kernel, 0, 1, 1, 1});
 }
 
 template <class Mapping, class Element, class Pairing>
@@ -69,15 +69,14 @@ void launch_rotate(Mapping mapping, Element* memory) {
         mapping, memory, rotation, nullptr, {nullptr}});
 }
 
-template <class Element, class Pairing, cellar::detail::kernel::PairOrder order>
-void launch_rotate_packs(cellar::CellsHeadsDims mapping, Element* memory) {
+template <class Mapping, class Element, class Pairing, cellar::detail::kernel::PairOrder order>
+void launch_rotate_packs(Mapping mapping, Element* memory) {
     using Shift = cellar::RopeShift<Pairing>;
     using Rotation = typename Shift::Rotation;
     using Factor = typename Shift::Factor;
     constexpr int width = cellar::detail::kernel::pack_width<Element, Element>;
-    launch_elements<cellar::CellsHeadsDims>(
-        cellar::detail::kernel::RotatePacks<Element, width, order, Rotation, Factor>{
-            mapping, memory, Rotation{0, 4}, nullptr, {nullptr}});
+    launch_elements<Mapping>(cellar::detail::kernel::RotatePacks<Mapping, Element, width, order, Rotation, Factor>{
+        mapping, memory, Rotation{0, 4}, nullptr, {nullptr}});
 }
 
 template <class Mapping, class Element, class T>
@@ -130,9 +129,11 @@ void launch_all() {
     launch_tiles<Mapping, Element, float>(mapping, memory);
     launch_rotate<Mapping, Element, cellar::Neox>(mapping, memory);
     launch_rotate<Mapping, Element, cellar::Interleaved>(mapping, memory);
-    const cellar::CellsHeadsDims rows{16, 2, 8};
-    launch_rotate_packs<Element, cellar::Neox, cellar::detail::kernel::PairOrder::apart>(rows, memory);
-    launch_rotate_packs<Element, cellar::Interleaved, cellar::detail::kernel::PairOrder::neighbours>(rows, memory);
+    if constexpr (cellar::detail::contiguous_heads<Mapping>) {
+        using enum cellar::detail::kernel::PairOrder;
+        launch_rotate_packs<Mapping, Element, cellar::Neox, apart>(mapping, memory);
+        launch_rotate_packs<Mapping, Element, cellar::Interleaved, neighbours>(mapping, memory);
+    }
 }
 
 void launch_copy_slots() {
@@ -150,5 +151,8 @@ template void launch_all<cellar::CellsHeadsDims, cellar::bfloat16>();
 template void launch_all<cellar::HeadsDimsCells, float>();
 template void launch_all<cellar::HeadsDimsCells, cellar::half>();
 template void launch_all<cellar::HeadsDimsCells, cellar::bfloat16>();
+template void launch_all<cellar::BlocksHeadsCellsDims<64>, float>();
+template void launch_all<cellar::BlocksHeadsCellsDims<64>, cellar::half>();
+template void launch_all<cellar::BlocksHeadsCellsDims<64>, cellar::bfloat16>();
 
 } // namespace cellar_test

@@ -99,10 +99,10 @@ void check_packs(std::mt19937& random, int begin, int pairs, cellar::detail::ker
     rotate_all(one, pairs);
     const auto rotate_packs = [&](auto packs) { rotate_all(packs, pairs / N); };
     if (order == apart)
-        rotate_packs(cellar::detail::kernel::RotatePacks<E, N, apart, Rotation, Factor>{
+        rotate_packs(cellar::detail::kernel::RotatePacks<CellsHeadsDims, E, N, apart, Rotation, Factor>{
             mapping, memory, rotation, factors, {cells.data()}});
     if (order == neighbours)
-        rotate_packs(cellar::detail::kernel::RotatePacks<E, N, neighbours, Rotation, Factor>{
+        rotate_packs(cellar::detail::kernel::RotatePacks<CellsHeadsDims, E, N, neighbours, Rotation, Factor>{
             mapping, memory, rotation, factors, {cells.data()}});
     CHECK(cellar_test::same(std::vector<E>(memory, memory + values.size()), expected));
 }

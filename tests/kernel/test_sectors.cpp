@@ -207,7 +207,8 @@ void check_rotations() {
     DeviceMemory<E> memory{device.recorded, std::int64_t{cache_cells} * heads * dim};
     alignas(16) typename Shift::Factor factors[dim / 2] = {};
     const typename Shift::Rotation rotation{0, dim / 2};
-    using Rotate = kernel::RotatePacks<E, width, order, typename Shift::Rotation, typename Shift::Factor>;
+    using Rotate =
+        kernel::RotatePacks<CellsHeadsDims, E, width, order, typename Shift::Rotation, typename Shift::Factor>;
     device.run<false>(Rotate{{cache_cells, heads, dim}, memory.data(), rotation, factors, {device.third.data()}}, cells,
                       heads, rotation.pairs() / width);
     device.check("keys are rotated", bytes, bytes);

@@ -25,8 +25,8 @@ struct OffsetView {
 /// the memory backwards, a gap of one element between any two, and its own type of view.
 class Backwards {
 public:
-    static constexpr bool contiguous_rows = false;
-    static constexpr bool contiguous_cells = false;
+    static constexpr cellar::Segment segment = cellar::Segment::element;
+    static constexpr std::int32_t segment_cells = 1;
 
     CELLAR_FUNCTION constexpr Backwards(std::int64_t cells, int heads, int dim)
         : cells_{cells}, heads_{heads}, dim_{dim} {}

@@ -7,6 +7,7 @@
 namespace {
 
 using cellar::bf16;
+using cellar::Blocked;
 using cellar::half;
 using cellar::LayoutPolicy;
 using cellar::PermutedV;
@@ -30,6 +31,15 @@ static_assert(std::same_as<StandardV<half>::key_mapping, cellar::CellsHeadsDims>
 static_assert(std::same_as<StandardV<half>::value_mapping, cellar::CellsHeadsDims>);
 static_assert(std::same_as<PermutedV<half>::key_mapping, cellar::CellsHeadsDims>);
 static_assert(std::same_as<PermutedV<half>::value_mapping, cellar::HeadsDimsCells>);
+
+static_assert(LayoutPolicy<Blocked<half>> && LayoutPolicy<Blocked<float, 16, bf16>>);
+static_assert(std::same_as<Blocked<half>, Blocked<half, 64, half>>);
+static_assert(std::same_as<Blocked<half, 16, float>::key_element, half>);
+static_assert(std::same_as<Blocked<half, 16, float>::value_element, float>);
+static_assert(std::same_as<Blocked<half, 16>::key_mapping, cellar::BlocksHeadsCellsDims<16>>);
+static_assert(std::same_as<Blocked<half, 16>::value_mapping, cellar::BlocksHeadsCellsDims<16>>);
+static_assert(cellar::detail::layout_block_cells<Blocked<half, 16>> == 16);
+static_assert(cellar::detail::layout_block_cells<PermutedV<half>> == 1);
 
 static_assert(!LayoutPolicy<int>);
 static_assert(!LayoutPolicy<cellar_test::BackwardsLayout<double>>);

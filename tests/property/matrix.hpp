@@ -118,6 +118,7 @@ Combination combination(const std::string& name) {
             .window_size = Window::size,
             .can_shift = Shift::type::possible,
             .rotates_keys = cellar::rotates_keys<typename Shift::type>,
+            .block_cells = cellar::detail::layout_block_cells<Layout>,
             .rows = {layers(), Shift::key_shift(rounding_of(typename Layout::key_element{}))},
             .make = [](const Setting& setting) -> std::unique_ptr<Subject> {
                 using Cache = cellar::Cache<Layout, typename Window::type, typename Shift::type, Backend>;

@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <functional>
 #include <memory>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -43,6 +44,7 @@ bool agrees_with_model(const Combination& combination) {
         Setting setting = *salted(salt_of(combination),
                                   settings(combination.window_kind, combination.window_size, combination.can_shift));
         setting.setup.rotates_keys = combination.rotates_keys;
+        setting.setup.padding = std::lcm(setting.setup.padding, combination.block_cells);
         run(combination, setting, draw_steps(combination, setting, 120));
     });
 }

@@ -19,6 +19,7 @@ struct Combination {
     int window_size = 0; ///< if the type fixes it, else 0
     bool can_shift = false;
     bool rotates_keys = true; ///< shifts change keys
+    int block_cells = 1;      ///< of the layout: the padding is a multiple
     RowSource rows;
     std::function<std::unique_ptr<Subject>(const Setting&)> make{};
 };

@@ -80,6 +80,11 @@ TEST_CASE_TEMPLATE("PermutedV holds the same as a plain array, for all elements"
     check_all_elements<Backend, PermutedV>();
 }
 
+TEST_CASE_TEMPLATE("Blocked holds the same as a plain array", Backend, HostBackend, EigenBackend) {
+    check_against_mirror<cellar::Blocked<float, 4>, Backend>();
+    check_against_mirror<cellar::Blocked<half, 16, float>, Backend>();
+}
+
 TEST_CASE_TEMPLATE("a user-defined layout holds the same as a plain array", Backend, HostBackend, EigenBackend) {
     check_against_mirror<BackwardsLayout<half, float>, Backend>();
 }

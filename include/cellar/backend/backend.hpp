@@ -28,8 +28,8 @@ inline void expect_within(std::int64_t size, std::int64_t first, std::int64_t co
 /// it with this one.
 class MappingArchetype {
 public:
-    static constexpr bool contiguous_rows = false;
-    static constexpr bool contiguous_cells = false;
+    static constexpr Segment segment = Segment::element;
+    static constexpr std::int32_t segment_cells = 1;
 
     MappingArchetype(std::int64_t cells, int heads, int dim);
 

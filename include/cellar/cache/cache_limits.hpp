@@ -4,9 +4,11 @@
 #include <cellar/base/batch.hpp>
 #include <cellar/base/contract.hpp>
 #include <cellar/base/named_only.hpp>
+#include <cellar/layout/layout.hpp>
 #include <cellar/window/window.hpp>
 
 #include <cstdint>
+#include <numeric>
 
 namespace cellar {
 
@@ -30,8 +32,10 @@ struct CacheLimits {
     /// Cells that have memory from the start. The others get it when they are needed: the keys and values move to
     /// memory that is larger by half or more, so their addresses change in operations that need cells. 0: all cells.
     std::int32_t initial_cells = 0;
-    std::int32_t batch = 1;   ///< tokens of one pass at most
-    std::int32_t padding = 1; ///< a history starts and ends at multiples of this, as the model's kernels require
+    std::int32_t batch = 1; ///< tokens of one pass at most
+    /// A history starts and ends at multiples of this, as the model's kernels require. Rounded up to whole blocks of the
+    /// layout.
+    std::int32_t padding = 1;
     Placement placement = Placement::scattered;
     Positions positions = Positions::consecutive;
 };
@@ -66,6 +70,17 @@ inline const CacheLimits& expect_valid(const CacheLimits& limits) {
     CELLAR_EXPECTS(limits.batch > 0, "limits: a batch of ", limits.batch, ", expected at least 1");
     CELLAR_EXPECTS(limits.padding > 0 && limits.padding <= 1 << 30, "limits: a padding of ", limits.padding,
                    ", expected 1 to ", 1 << 30);
+    return limits;
+}
+
+/// The same limits, with a padding of whole blocks of the layout.
+template <LayoutPolicy Layout>
+constexpr CacheLimits in_whole_blocks(CacheLimits limits) {
+    constexpr std::int64_t most = 1 << 30;
+    const std::int64_t padding = std::lcm(std::int64_t{limits.padding}, std::int64_t{layout_block_cells<Layout>});
+    CELLAR_EXPECTS(padding <= most, "limits: a padding of ", limits.padding, " and blocks of ",
+                   layout_block_cells<Layout>, " cells, expected a common multiple of at most ", most);
+    limits.padding = static_cast<std::int32_t>(padding);
     return limits;
 }
 

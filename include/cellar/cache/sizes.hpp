@@ -24,7 +24,9 @@ constexpr std::int64_t layer_bytes(const LayerShape& shape, std::int64_t cells) 
 template <LayoutPolicy Layout, WindowPolicy Window = FullCausal>
 constexpr std::int64_t cache_bytes(int layers, const LayerShape& shape, const CacheLimits& limits,
                                    const Window& window = Window{}) {
-    return layers * layer_bytes<Layout>(shape, detail::cell_count(limits, detail::resolved_window(limits, window)));
+    return layers
+           * layer_bytes<Layout>(shape, detail::cell_count(detail::in_whole_blocks<Layout>(limits),
+                                                           detail::resolved_window(limits, window)));
 }
 
 } // namespace cellar

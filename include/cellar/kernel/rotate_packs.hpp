@@ -4,7 +4,6 @@
 #include <cellar/base/function.hpp>
 #include <cellar/kernel/kernel.hpp>
 #include <cellar/kernel/pack.hpp>
-#include <cellar/layout/mapping.hpp>
 #include <cellar/shift/shift.hpp>
 
 #include <cstddef>
@@ -31,13 +30,13 @@ PairOrder pair_order(const Rotation& rotation) {
 }
 
 /// Rotates N pairs at once, which fill two packs. Its indices are (i, head, pair / N).
-template <class Element, int N, PairOrder Order, class Rotation, class Factor>
+template <class Mapping, class Element, int N, PairOrder Order, class Rotation, class Factor>
 struct RotatePacks {
     struct Value {
         Pack<Element, N> packs[2];
     };
 
-    CellsHeadsDims mapping;
+    Mapping mapping; ///< with contiguous heads
     Element* memory;
     Rotation rotation;
     const Factor* factors; ///< of all pairs, aligned to 16 bytes

@@ -4,6 +4,9 @@
 #include <cellar/element/element.hpp>
 #include <cellar/layout/mapping.hpp>
 
+#include <algorithm>
+#include <cstdint>
+
 namespace cellar {
 
 /// Keys and values both as [cells, heads, dim].
@@ -24,6 +27,18 @@ struct PermutedV {
     using value_mapping = HeadsDimsCells;
 };
 
+/// Keys and values both as [blocks, heads, cells of a block, dim]: in a block, the rows of one head are contiguous. The
+/// fastest layout for attention in place, and that of the page tables of vLLM and FlashInfer (HND).
+///
+/// Histories start and end at whole blocks: the cache rounds its padding up to a multiple of BlockCells.
+template <Element Key, std::int32_t BlockCells = 64, Element Value = Key>
+struct Blocked {
+    using key_element = Key;
+    using value_element = Value;
+    using key_mapping = BlocksHeadsCellsDims<BlockCells>;
+    using value_mapping = BlocksHeadsCellsDims<BlockCells>;
+};
+
 namespace detail {
 
 template <class L>
@@ -37,5 +52,14 @@ concept has_mappings = LayoutMapping<typename L::key_mapping> && LayoutMapping<t
 /// state.
 template <class L>
 concept LayoutPolicy = detail::has_elements<L> && detail::has_mappings<L>;
+
+namespace detail {
+
+/// The cells of the blocks that a layout divides memory into; 1 for a layout without blocks.
+template <LayoutPolicy L>
+inline constexpr std::int32_t layout_block_cells = std::max(block_cells<typename L::key_mapping>,
+                                                            block_cells<typename L::value_mapping>);
+
+} // namespace detail
 
 } // namespace cellar

@@ -4,6 +4,7 @@
 #include <cellar/base/function.hpp>
 #include <cellar/base/ids.hpp>
 #include <cellar/base/view.hpp>
+#include <cellar/layout/blocked_view.hpp>
 
 #include <concepts>
 #include <cstdint>
@@ -11,11 +12,21 @@
 
 namespace cellar {
 
+/// The part of a cell's row [heads, dim] that is contiguous in memory.
+enum class Segment {
+    element, ///< one element
+    head,    ///< the elements of one head
+    row,     ///< the whole row
+};
+
+/// For `segment_cells` of a mapping: the segments of all cells follow one another.
+inline constexpr std::int32_t all_cells = INT32_MAX;
+
 /// [cells, heads, dim], last index fastest: a cell's row is contiguous, and rows follow one another.
 class CellsHeadsDims {
 public:
-    static constexpr bool contiguous_rows = true;
-    static constexpr bool contiguous_cells = false;
+    static constexpr Segment segment = Segment::row;
+    static constexpr std::int32_t segment_cells = all_cells;
 
     CELLAR_FUNCTION constexpr CellsHeadsDims(std::int64_t cells, int heads, int dim)
         : cells_{cells}, heads_{heads}, dim_{dim} {}
@@ -52,8 +63,8 @@ private:
 /// probabilities by values reads memory in order; writing a token touches heads * dim places.
 class HeadsDimsCells {
 public:
-    static constexpr bool contiguous_rows = false;
-    static constexpr bool contiguous_cells = true;
+    static constexpr Segment segment = Segment::element;
+    static constexpr std::int32_t segment_cells = all_cells;
 
     CELLAR_FUNCTION constexpr HeadsDimsCells(std::int64_t cells, int heads, int dim)
         : cells_{cells}, heads_{heads}, dim_{dim} {}
@@ -87,6 +98,46 @@ private:
     int dim_;
 };
 
+/// [blocks, heads, cells of a block, dim], last index fastest: the rows of one head in a block of cells are contiguous.
+/// The last block has memory for all its cells.
+template <std::int32_t BlockCells>
+    requires(BlockCells >= 2 && (BlockCells & (BlockCells - 1)) == 0)
+class BlocksHeadsCellsDims {
+public:
+    static constexpr Segment segment = Segment::head;
+    static constexpr std::int32_t segment_cells = BlockCells;
+
+    CELLAR_FUNCTION constexpr BlocksHeadsCellsDims(std::int64_t cells, int heads, int dim)
+        : cells_{cells}, heads_{heads}, dim_{dim} {}
+
+    CELLAR_FUNCTION constexpr std::int64_t cells() const { return cells_; }
+    CELLAR_FUNCTION constexpr int heads() const { return heads_; }
+    CELLAR_FUNCTION constexpr int dim() const { return dim_; }
+
+    CELLAR_FUNCTION constexpr std::int64_t required_size() const {
+        return (cells_ + BlockCells - 1) / BlockCells * stride_block();
+    }
+
+    CELLAR_FUNCTION constexpr std::int64_t operator()(std::int64_t cell, std::int64_t head, std::int64_t d) const {
+        const std::int64_t in_block = cell & (BlockCells - 1);
+        return (cell - in_block) * heads_ * dim_ + (head * BlockCells + in_block) * dim_ + d;
+    }
+
+    /// [range.count, heads, dim]
+    template <class T>
+    CELLAR_FUNCTION constexpr BlockedView<T, BlockCells> view(T* data, CellRange range) const {
+        const std::int64_t in_block = range.first & (BlockCells - 1);
+        return {data + (range.first - in_block) * heads_ * dim_, in_block, {range.count, heads_, dim_}};
+    }
+
+private:
+    CELLAR_FUNCTION constexpr std::int64_t stride_block() const { return std::int64_t{BlockCells} * heads_ * dim_; }
+
+    std::int64_t cells_;
+    int heads_;
+    int dim_;
+};
+
 namespace detail {
 
 template <class M>
@@ -113,10 +164,11 @@ concept has_view = requires(const M m, float* data, const float* constant, CellR
     m.view(constant, range);
 };
 template <class M>
-concept has_contiguity = requires {
-    { M::contiguous_rows } -> std::convertible_to<bool>;
-    { M::contiguous_cells } -> std::convertible_to<bool>;
-};
+concept has_segments = requires {
+    { M::segment } -> std::same_as<const Segment&>;
+    { M::segment_cells } -> std::same_as<const std::int32_t&>;
+}
+&&M::segment_cells >= 1;
 
 } // namespace detail
 
@@ -125,16 +177,52 @@ concept has_contiguity = requires {
 /// - `m(cell, head, d)`: the offset in elements.
 /// - `required_size()`: how many elements the block must hold.
 /// - `view(data, range)`: a view of the cells in a range, indexed (cell, head, d). Its type is the mapping's own.
-/// - `contiguous_rows`: offsets are (cell * heads + head) * dim + d.
-/// - `contiguous_cells`: for one head and d, cell c + 1 directly follows cell c.
+/// - `segment`: the part of a cell's row that is contiguous.
+/// - `segment_cells`: the segments of so many neighbouring cells, from a multiple of that on, follow one another. 1: each
+///   cell's segments stand alone. `all_cells`: those of all cells follow one another.
 ///
-/// Laws: offsets are injective and lie in [0, required_size()). Nothing else may be assumed; both flags may be false.
+/// Laws: offsets are injective and lie in [0, required_size()). If a segment is more than an element, a mapping with
+/// dim / n places packs of n elements where this one places elements: M{cells, heads, dim / n}(cell, head, d) * n =
+/// m(cell, head, d * n), for every n that divides dim. Nothing else may be assumed.
 // clang-format off
 template <class M>
 concept LayoutMapping =
     std::is_trivially_copyable_v<M>
     && detail::made_from_extents<M> && detail::has_extents<M> && detail::has_required_size<M>
-    && detail::has_offset<M> && detail::has_view<M> && detail::has_contiguity<M>;
+    && detail::has_offset<M> && detail::has_view<M> && detail::has_segments<M>;
 // clang-format on
+
+namespace detail {
+
+/// True if the elements of one head of a cell are contiguous.
+template <class M>
+inline constexpr bool contiguous_heads = M::segment != Segment::element;
+/// True if rows follow one another.
+template <class M>
+inline constexpr bool contiguous_rows = M::segment == Segment::row&& M::segment_cells == all_cells;
+/// True if, for one head and d, the elements of all cells follow one another.
+template <class M>
+inline constexpr bool contiguous_cells = M::segment == Segment::element&& M::segment_cells == all_cells;
+
+/// The cells of a block, if segments of neighbouring cells follow one another within blocks; else 1.
+template <class M>
+inline constexpr std::int32_t block_cells = M::segment_cells == all_cells ? 1 : M::segment_cells;
+
+/// How many of the n cells from `cell` on have segments that follow one another.
+template <class M>
+constexpr std::int64_t cells_in_segment(std::int64_t cell, std::int64_t n) {
+    if constexpr (M::segment_cells == all_cells) return n;
+    const std::int64_t rest = M::segment_cells - cell % M::segment_cells;
+    return rest < n ? rest : n;
+}
+/// The same for the n cells before `end`.
+template <class M>
+constexpr std::int64_t cells_in_segment_before(std::int64_t end, std::int64_t n) {
+    if constexpr (M::segment_cells == all_cells) return n;
+    const std::int64_t rest = (end - 1) % M::segment_cells + 1;
+    return rest < n ? rest : n;
+}
+
+} // namespace detail
 
 } // namespace cellar

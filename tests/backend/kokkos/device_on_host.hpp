@@ -12,7 +12,7 @@ template <class Kernel, bool ReadsAlongDims, class Team>
         &Kernel::mapping;
     }
 inline constexpr bool may_run_in_teams<cellar::detail::kernel::EachTile<Kernel, ReadsAlongDims, Team>> =
-    decltype(Kernel::mapping)::contiguous_cells;
+    cellar::detail::contiguous_cells<decltype(Kernel::mapping)>;
 
 } // namespace cellar_test
 

@@ -6,6 +6,7 @@
 #include <cellar/attention/detail/tile_kernels.hpp>
 #include <cellar/base/ids.hpp>
 #include <cellar/element/convert.hpp>
+#include <cellar/layout/mapping.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -23,12 +24,12 @@ struct RowSource {
     const E* data;
     std::int64_t dim; ///< the elements of a row that are read, from the first one on
 
-    /// One row. Only with contiguous rows.
+    /// One row. Only with contiguous heads.
     const E* row(Cell cell, int head) const { return data + mapping(cell, head, 0); }
 
     /// Copies a row to floats, and zeros behind it up to a multiple of dim_unit.
     void read(Cell cell, int head, float* to) const {
-        if constexpr (Mapping::contiguous_rows) {
+        if constexpr (contiguous_heads<Mapping>) {
             convert_run(row(cell, head), to, dim);
         } else {
             for (std::int64_t d = 0; d < dim; ++d) to[d] = static_cast<float>(data[mapping(cell, head, d)]);
@@ -61,12 +62,12 @@ public:
         : source_{source}, own_{own}, as_floats_{as_floats}, floats_{floats}, in_place_{is_in_place(source, own)} {}
 
     static bool is_in_place(const Source& source, const RowKernels<E>& own) {
-        return Source::Mapping::contiguous_rows && own.dot != nullptr && source.dim % dim_unit == 0;
+        return contiguous_heads<typename Source::Mapping> && own.dot != nullptr && source.dim % dim_unit == 0;
     }
 
     /// The rows of one head. None are fetched ahead.
     void find(const Cell* cells, int count, int head) {
-        if constexpr (Source::Mapping::contiguous_rows) {
+        if constexpr (contiguous_heads<typename Source::Mapping>) {
             if (in_place_) {
                 for (int i = 0; i < count; ++i) pointers_.rows[i] = source_.row(cells[i], head);
                 pointers_.repeat_last(count);
@@ -84,13 +85,15 @@ public:
 
     /// What the next kernel fetches, while it works: the rows of cells that are read later, for the same head.
     void fetch_head(const Tile& tile, int head) {
-        if constexpr (Source::Mapping::contiguous_rows)
+        if constexpr (contiguous_heads<typename Source::Mapping>)
             if (in_place_)
                 for (int i = 0; i < tile.count; ++i) next_.rows[i] = source_.row(tile.cells[i], head);
     }
     /// Or its share of all heads' rows, in the order of memory.
     void fetch_share(const Tile& tile, int head) {
-        if constexpr (Source::Mapping::contiguous_rows) {
+        if constexpr (!contiguous_rows<typename Source::Mapping>) {
+            fetch_head(tile, head);
+        } else {
             if (!in_place_) return;
             const int heads = source_.mapping.heads();
             int of_cell = head * tile.count / heads;

@@ -21,7 +21,7 @@ template <class Mapping, class E, class Rotation, class Factor>
 void rotate_pairs(const Mapping& mapping, E* memory, const Rotation& rotation, const Factor* factors,
                   const KeyRotation& run, int begin, int end) {
     const kernel::Rotate<Mapping, E, Rotation, Factor> rotate{mapping, memory, rotation, factors, {run.first}, begin};
-    if constexpr (Mapping::contiguous_cells) {
+    if constexpr (contiguous_cells<Mapping>) {
         for (std::int64_t head = 0; head < mapping.heads(); ++head)
             for (int pair = 0; pair < end - begin; ++pair)
                 for (std::int64_t i = 0; i < run.count; ++i) kernel::apply(rotate, i, head, pair);
@@ -48,17 +48,20 @@ CELLAR_VECTOR_FUNCTION void rotate_halves(const Rotation& rotation, const Factor
     }
 }
 
-/// Rotates pairs [begin, end) of a run of contiguous rows. 16-bit elements are converted to floats row by row, because
+/// Rotates pairs [begin, end) of `heads` heads of `dim` elements that follow one another. 16-bit elements are converted to floats row by row, because
 /// conversions of whole rows compile to vector code, and conversions of single elements within a pair do not.
-template <class Mapping, class E, class Rotation, class Factor>
-void rotate_rows(const Mapping& mapping, E* memory, const Rotation& rotation, const Factor* factors,
-                 const KeyRotation& run, int begin, int end) {
+template <class E, class Rotation, class Factor>
+void rotate_heads(E* first, std::int64_t heads, int dim, const Rotation& rotation, const Factor* factors, int begin,
+                  int end) {
     constexpr int max_dim = 1024;
-    const int dim = mapping.dim();
-    if (std::is_same_v<E, float> || dim > max_dim)
-        return rotate_pairs(mapping, memory, rotation, factors, run, begin, end);
-    const std::int64_t heads = std::int64_t{mapping.heads()} * run.count;
-    E* const first = memory + mapping(run.first, 0, 0);
+    if (std::is_same_v<E, float> || dim > max_dim) {
+        for (std::int64_t head = 0; head < heads; head += INT32_MAX) {
+            const auto count = static_cast<std::int32_t>(std::min<std::int64_t>(INT32_MAX, heads - head));
+            rotate_pairs(CellsHeadsDims{count, 1, dim}, first + head * dim, rotation, factors, {0, count, 0}, begin,
+                         end);
+        }
+        return;
+    }
     if constexpr (VectorConversion::exists && std::is_same_v<E, half>) {
         const bool whole = (end - begin) % 8 == 0;
         if (VectorConversion::is_available() && whole && lie_in_two_spans(rotation, begin, end)) {
@@ -73,8 +76,25 @@ void rotate_rows(const Mapping& mapping, E* memory, const Rotation& rotation, co
     for (std::int64_t head = 0; head < heads; head += some.cells()) {
         const auto count = static_cast<std::int32_t>(std::min(some.cells(), heads - head));
         convert(first + head * dim, floats, std::int64_t{count} * dim);
-        rotate_pairs(some, floats, rotation, factors, KeyRotation{0, count, run.delta}, begin, end);
+        rotate_pairs(some, floats, rotation, factors, {0, count, 0}, begin, end);
         convert(floats, first + head * dim, std::int64_t{count} * dim);
+    }
+}
+
+/// Rotates pairs [begin, end) of a run of cells whose heads are contiguous.
+template <class Mapping, class E, class Rotation, class Factor>
+void rotate_rows(const Mapping& mapping, E* memory, const Rotation& rotation, const Factor* factors,
+                 const KeyRotation& run, int begin, int end) {
+    const std::int64_t heads = mapping.heads();
+    if constexpr (contiguous_rows<Mapping>) {
+        rotate_heads(memory + mapping(run.first, 0, 0), heads * run.count, mapping.dim(), rotation, factors, begin,
+                     end);
+    } else {
+        for (std::int64_t i = 0, n = 0; i < run.count; i += n) {
+            n = cells_in_segment<Mapping>(run.first + i, run.count - i);
+            for (std::int64_t head = 0; head < heads; ++head)
+                rotate_heads(memory + mapping(run.first + i, head, 0), n, mapping.dim(), rotation, factors, begin, end);
+        }
     }
 }
 
@@ -97,7 +117,7 @@ void rotate_runs(const Mapping& mapping, E* memory, const Shift& shift, int laye
                 for (int pair = begin; pair < end; ++pair) factors[pair - begin] = shift.factor(layer, pair, run.delta);
             has_factors = true;
             delta = run.delta;
-            if constexpr (Mapping::contiguous_rows) {
+            if constexpr (contiguous_heads<Mapping>) {
                 rotate_rows(mapping, memory, rotation, factors, run, begin, end);
             } else {
                 rotate_pairs(mapping, memory, rotation, factors, run, begin, end);

@@ -37,10 +37,10 @@ void apply_to_elements(const View& rows, const Kernel& kernel) {
 }
 
 /// Calls `piece(i, head, offset, n)` for pieces that are contiguous both in `rows`, from (i, head, 0) on, and in
-/// memory: runs of cells if the rows are dense, else single heads.
+/// memory: runs of cells if the rows are dense and follow one another in memory, else single heads.
 template <class Mapping, class View, class Piece>
 void visit_pieces(const Mapping& mapping, std::span<const Cell> cells, const View& rows, Piece piece) {
-    const bool dense = rows.is_contiguous();
+    const bool dense = contiguous_rows<Mapping> && rows.is_contiguous();
     for (std::int64_t i = 0, run = 0; i < std::ssize(cells); i += run) {
         run = dense ? run_length(cells, i) : 1;
         const Cell cell = cells[static_cast<std::size_t>(i)];
@@ -56,7 +56,7 @@ void visit_pieces(const Mapping& mapping, std::span<const Cell> cells, const Vie
 /// Writes row i of `rows` to cells[i].
 template <class Mapping, class E, class T>
 void scatter_rows(const Mapping& mapping, E* memory, std::span<const Cell> cells, StridedView<const T, 3> rows) {
-    if (Mapping::contiguous_rows && rows.stride(2) == 1) {
+    if (contiguous_heads<Mapping> && rows.stride(2) == 1) {
         // Large writes bypass the caches to keep the model's working set there; small ones are read again soon.
         constexpr std::int64_t large = std::int64_t{256} * 1024 / std::int64_t{sizeof(E)};
         const bool is_large = rows.size() >= large;
@@ -65,7 +65,7 @@ void scatter_rows(const Mapping& mapping, E* memory, std::span<const Cell> cells
             stream(&rows(i, head, 0), memory + offset, n);
         });
         if (is_large) streamed();
-    } else if (Mapping::contiguous_cells && rows.stride(2) == 1) {
+    } else if (contiguous_cells<Mapping> && rows.stride(2) == 1) {
         scatter_strips(mapping, memory, cells, rows);
     } else {
         apply_to_elements(rows, kernel::Scatter<Mapping, E, T>{mapping, memory, {cells.data()}, rows});
@@ -76,7 +76,7 @@ void scatter_rows(const Mapping& mapping, E* memory, std::span<const Cell> cells
 /// or rows.
 template <class Mapping>
 std::int64_t gather_parts(const Mapping& mapping, std::span<const Cell> cells) {
-    if constexpr (Mapping::contiguous_cells) return strips_of(mapping);
+    if constexpr (contiguous_cells<Mapping>) return strips_of(mapping);
     return std::ssize(cells);
 }
 
@@ -84,7 +84,7 @@ std::int64_t gather_parts(const Mapping& mapping, std::span<const Cell> cells) {
 template <class Mapping, class E, class T>
 void gather_rows(const Mapping& mapping, const E* memory, std::span<const Cell> cells, StridedView<T, 3> rows,
                  std::int64_t begin, std::int64_t end) {
-    if constexpr (Mapping::contiguous_cells) {
+    if constexpr (contiguous_cells<Mapping>) {
         if (rows.stride(2) == 1) return gather_strips(mapping, memory, cells, rows, begin, end);
         const kernel::Gather<Mapping, E, T> gather{mapping, memory, {cells.data()}, rows};
         for (std::int64_t strip = begin; strip < end; ++strip)
@@ -93,7 +93,7 @@ void gather_rows(const Mapping& mapping, const E* memory, std::span<const Cell> 
     } else {
         cells = cells_from(cells, begin, end);
         rows = rows_from(rows, begin, end);
-        if (Mapping::contiguous_rows && rows.stride(2) == 1) {
+        if (contiguous_heads<Mapping> && rows.stride(2) == 1) {
             // The processor's own prefetcher does not predict the next run. So the last rows of each run are copied one
             // by one, and prefetch rows about 8 KiB behind them.
             const std::int64_t row = std::max<std::int64_t>(rows.extent(1) * rows.extent(2), 1);

@@ -50,7 +50,7 @@ std::int64_t cells_of(std::span<const Run> runs) {
 /// The number of parts that `move_runs` can be divided into: cells, or strips of cells, in the order of memory.
 template <class Mapping>
 std::int64_t move_parts(const Mapping& mapping, std::span<const Move> moves) {
-    if constexpr (Mapping::contiguous_cells) return strips_of(mapping);
+    if constexpr (contiguous_cells<Mapping>) return strips_of(mapping);
     return cells_of(moves);
 }
 
@@ -112,17 +112,44 @@ void move_strips(const Mapping& mapping, E* memory, std::span<const Move> moves,
     }
 }
 
+/// Moves the rows of a run head by head: as many as follow one another before and after the move at once, in the order in
+/// which no cell is overwritten before it was read.
+template <class Mapping, class E>
+void move_heads(const Mapping& mapping, E* memory, const Move& run) {
+    const std::int64_t dim = mapping.dim();
+    for (std::int64_t head = 0; head < mapping.heads(); ++head) {
+        const auto move = [&](std::int64_t first, std::int64_t n) {
+            move_elements(memory + mapping(run.from + first, head, 0), memory + mapping(run.to + first, head, 0),
+                          n * dim, overlaps(run));
+        };
+        if (run.to < run.from) {
+            for (std::int64_t i = 0, n = 0; i < run.count; i += n) {
+                n = cells_in_segment<Mapping>(run.to + i, cells_in_segment<Mapping>(run.from + i, run.count - i));
+                move(i, n);
+            }
+        } else {
+            for (std::int64_t end = run.count, n = 0; end > 0; end -= n) {
+                n = cells_in_segment_before<Mapping>(run.to + end,
+                                                     cells_in_segment_before<Mapping>(run.from + end, end));
+                move(end - n, n);
+            }
+        }
+    }
+}
+
 /// Carries out parts [begin, end) of all moves, in as few copies as the mapping allows.
 template <class Mapping, class E>
 void move_runs(const Mapping& mapping, E* memory, std::span<const Move> moves, std::int64_t begin, std::int64_t end) {
-    if constexpr (Mapping::contiguous_cells) {
+    if constexpr (contiguous_cells<Mapping>) {
         move_strips(mapping, memory, moves, begin, end);
-    } else if constexpr (Mapping::contiguous_rows) {
+    } else if constexpr (contiguous_rows<Mapping>) {
         const std::int64_t row = strips_of(mapping);
         if (row == 0) return; // the pointer may be null
         visit_part(moves, begin, end, [&](const Move& run) {
             move_elements(memory + run.from * row, memory + run.to * row, run.count * row, overlaps(run));
         });
+    } else if constexpr (contiguous_heads<Mapping>) {
+        visit_part(moves, begin, end, [&](const Move& run) { move_heads(mapping, memory, run); });
     } else {
         visit_part(moves, begin, end, [&](const Move& run) {
             for (std::int32_t i = 0; i < run.count; ++i) {

@@ -34,19 +34,19 @@ void launch_rows(const ExecutionSpace& space, const Mapping& mapping, E* memory,
     using Row = std::remove_const_t<T>;
     const std::int64_t heads = rows.extent(1);
     constexpr int width = kernel::pack_width<Element, Row>;
-    if constexpr (Mapping::contiguous_rows) {
+    if constexpr (contiguous_heads<Mapping>) {
         if (kernel::is_in_packs<width>(rows) && kernel::is_aligned_for_packs<width>(memory)) {
-            const CellsHeadsDims packs{mapping.cells(), mapping.heads(), mapping.dim() / width};
-            const RowKernel<puts, CellsHeadsDims, kernel::Pack<Element, width>, kernel::Pack<Row, width>> kernel{
+            const Mapping packs{mapping.cells(), mapping.heads(), mapping.dim() / width};
+            const RowKernel<puts, Mapping, kernel::Pack<Element, width>, kernel::Pack<Row, width>> kernel{
                 packs, reinterpret_cast<kernel::PackOf<width, E>*>(memory), cells, kernel::in_packs<width>(rows)};
             return launch_elements<Limits, false>("cellar: packs", space, kernel, rows.extent(0), heads, packs.dim());
         }
     }
     const RowKernel<puts, Mapping, Element, Row> kernel{mapping, memory, cells, rows};
-    if constexpr (Mapping::contiguous_cells)
+    if constexpr (contiguous_cells<Mapping>)
         if (rows.stride(2) == 1 && rows.extent(0) >= min_tile_cells)
             return launch_tiles<Limits, puts>(space, kernel, rows.extent(0), heads, rows.extent(2));
-    launch_elements<Limits, Mapping::contiguous_cells>("cellar", space, kernel, rows.extent(0), heads, rows.extent(2));
+    launch_elements<Limits, contiguous_cells<Mapping>>("cellar", space, kernel, rows.extent(0), heads, rows.extent(2));
 }
 
 /// Copies cell from[i] to cell to[i] for i < count. No cell is both read and written.
@@ -54,7 +54,7 @@ template <class Limits, class ExecutionSpace, class Mapping, class E>
 void launch_copy(const ExecutionSpace& space, const Mapping& mapping, E* memory, kernel::CellList from,
                  kernel::CellList to, std::int64_t count) {
     constexpr int width = kernel::pack_width<E, E>;
-    if constexpr (Mapping::contiguous_rows) {
+    if constexpr (contiguous_rows<Mapping>) {
         const int row = mapping.heads() * mapping.dim();
         if (row % width == 0 && kernel::is_aligned_for_packs<width>(memory)) {
             using Pack = kernel::Pack<E, width>;
@@ -62,36 +62,42 @@ void launch_copy(const ExecutionSpace& space, const Mapping& mapping, E* memory,
             const kernel::CopyCell<CellsHeadsDims, Pack> copy{packs, reinterpret_cast<Pack*>(memory), from, to};
             return launch_elements<Limits, false>("cellar: packs", space, copy, count, 1, packs.dim());
         }
+    } else if constexpr (contiguous_heads<Mapping>) {
+        if (mapping.dim() % width == 0 && kernel::is_aligned_for_packs<width>(memory)) {
+            using Pack = kernel::Pack<E, width>;
+            const Mapping packs{mapping.cells(), mapping.heads(), mapping.dim() / width};
+            const kernel::CopyCell<Mapping, Pack> copy{packs, reinterpret_cast<Pack*>(memory), from, to};
+            return launch_elements<Limits, false>("cellar: packs", space, copy, count, packs.heads(), packs.dim());
+        }
     }
     const kernel::CopyCell<Mapping, E> copy{mapping, memory, from, to};
-    launch_elements<Limits, Mapping::contiguous_cells>("cellar", space, copy, count, mapping.heads(), mapping.dim());
+    launch_elements<Limits, contiguous_cells<Mapping>>("cellar", space, copy, count, mapping.heads(), mapping.dim());
 }
 
 /// Rotates the keys of cells[i] for i < count, by the factors of all pairs.
 template <class Limits, class ExecutionSpace, class Mapping, class E, class Rotation, class Factor>
 void launch_rotate(const ExecutionSpace& space, const Mapping& mapping, E* memory, const Rotation& rotation,
                    const Factor* factors, kernel::CellList cells, std::int64_t count) {
-    if constexpr (Mapping::contiguous_rows) {
+    if constexpr (contiguous_heads<Mapping>) {
         constexpr int width = kernel::pack_width<E, E>;
         const auto launch_packs = [&](auto rotate) {
             launch_elements<Limits, false>("cellar: rotate", space, rotate, count, mapping.heads(),
                                            rotation.pairs() / width);
         };
         using enum kernel::PairOrder;
-        const CellsHeadsDims rows{mapping.cells(), mapping.heads(), mapping.dim()};
         if (mapping.dim() % width == 0 && kernel::is_aligned_for_packs<width>(memory)) {
             const auto order = kernel::pair_order<width>(rotation);
             if (order == apart)
-                return launch_packs(
-                    kernel::RotatePacks<E, width, apart, Rotation, Factor>{rows, memory, rotation, factors, cells});
+                return launch_packs(kernel::RotatePacks<Mapping, E, width, apart, Rotation, Factor>{
+                    mapping, memory, rotation, factors, cells});
             if (order == neighbours)
-                return launch_packs(kernel::RotatePacks<E, width, neighbours, Rotation, Factor>{rows, memory, rotation,
-                                                                                                factors, cells});
+                return launch_packs(kernel::RotatePacks<Mapping, E, width, neighbours, Rotation, Factor>{
+                    mapping, memory, rotation, factors, cells});
         }
     }
     const kernel::Rotate<Mapping, E, Rotation, Factor, kernel::CellList> rotate{mapping, memory, rotation, factors,
                                                                                 cells};
-    launch_elements<Limits, Mapping::contiguous_cells>("cellar: rotate", space, rotate, count, mapping.heads(),
+    launch_elements<Limits, contiguous_cells<Mapping>>("cellar: rotate", space, rotate, count, mapping.heads(),
                                                        rotation.pairs());
 }
 

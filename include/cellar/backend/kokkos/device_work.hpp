@@ -214,7 +214,7 @@ private:
         for (std::int64_t first = 0; first < count; first += most) {
             const std::int64_t some = std::min(most, count - first);
             auto rows = contiguous_view(scratch, some, mapping.heads(), mapping.dim());
-            if constexpr (Mapping::contiguous_cells) // the order of the cells in memory
+            if constexpr (contiguous_cells<Mapping>) // the order of the cells in memory
                 rows = {scratch, {some, mapping.heads(), mapping.dim()}, {1, mapping.dim() * some, some}};
             launch_rows<Limits>(space, mapping, memory, {from + first}, rows);
             launch_rows<Limits>(space, mapping, memory, {to + first}, static_cast<StridedView<const E, 3>>(rows));

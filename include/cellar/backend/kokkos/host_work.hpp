@@ -144,7 +144,7 @@ public:
         const MovePiece<Mapping, E> piece{mapping, memory, moves};
         const std::int64_t parts = move_parts(mapping, moves);
         if (parts == 0) return;
-        if (!Mapping::contiguous_cells && std::any_of(moves.begin(), moves.end(), overlaps)) return piece(0, parts);
+        if (!contiguous_cells<Mapping> && std::any_of(moves.begin(), moves.end(), overlaps)) return piece(0, parts);
         const std::int64_t bytes = cells_of(moves) * row_bytes<E>(mapping);
         in_pieces(space, parts, bytes / parts, piece);
     }

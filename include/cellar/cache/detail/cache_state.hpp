@@ -98,8 +98,12 @@ struct CacheState {
 
     CacheState(CacheShape the_shape, const CacheLimits& the_limits, const Window& window, Shift the_shift,
                Backend the_backend)
-        : CacheState{std::move(the_shape), expect_valid(the_limits), resolved_window(the_limits, window),
-                     std::move(the_shift), std::move(the_backend),   Resolved{}} {}
+        : CacheState{std::move(the_shape),
+                     in_whole_blocks<Layout>(expect_valid(the_limits)),
+                     resolved_window(the_limits, window),
+                     std::move(the_shift),
+                     std::move(the_backend),
+                     Resolved{}} {}
 
     CacheState(const CacheState&) = delete;
     CacheState& operator=(const CacheState&) = delete;
