@@ -87,9 +87,11 @@ struct Case {
     }
 };
 
-template <class E>
+template <class Layout>
 class Scene {
 public:
+    using E = typename Layout::key_element;
+
     explicit Scene(const Case& what)
         : what_{what},
           layers_{what.held ? 1 : static_cast<int>((std::int64_t{512} << 20) / layer_bytes(what) + 2)},
@@ -117,9 +119,9 @@ public:
     void read(Pass& pass, int layer, const Team& team) const {
         const auto rows = pass.in_place(layer);
         const std::int64_t bytes = what_.read_tokens() * what_.kv_heads * std::int64_t{sizeof(E)};
-        read(reinterpret_cast<const char*>(rows.keys.data_handle()), bytes * what_.key_dim, team);
+        read(reinterpret_cast<const char*>(rows.keys.pointer), bytes * what_.key_dim, team);
         if (what_.value_dim != 0)
-            read(reinterpret_cast<const char*>(rows.values.data_handle()), bytes * what_.value_dim, team);
+            read(reinterpret_cast<const char*>(rows.values.pointer), bytes * what_.value_dim, team);
     }
 
 private:
@@ -144,12 +146,12 @@ private:
 
     Case what_;
     int layers_;
-    Cache<StandardV<E>> memory_;
+    Cache<Layout> memory_;
 };
 
-template <class E>
+template <class Layout>
 void measure_attend(benchmark::State& state, const Case& what) {
-    Scene<E> scene{what};
+    Scene<Layout> scene{what};
     const Team team{what.threads};
     auto pass = scene.begin();
     std::vector<float> q(static_cast<std::size_t>(pass.tokens() * what.heads * what.key_dim));
@@ -178,7 +180,7 @@ void measure_attend(benchmark::State& state, const Case& what) {
     if (what.operations() > 1e9) state.counters["peak"] = peak.median();
 }
 
-template <class E>
+template <class Layout>
 void add_case(const std::string& job, const std::string& state, Case what) {
     const std::string length =
         what.length < 1024 ? std::to_string(what.length) : std::to_string(what.length / 1024) + "k";
@@ -186,31 +188,35 @@ void add_case(const std::string& job, const std::string& state, Case what) {
         what.threads = threads;
         add(job + "/" + state + "_" + std::to_string(threads) + "/" + std::to_string(what.sequences) + "/" + length
                 + "/cellar",
-            [what](benchmark::State& results) { measure_attend<E>(results, what); });
+            [what](benchmark::State& results) { measure_attend<Layout>(results, what); });
     }
 }
 
-template <class E>
-void add_element(const std::string& element) {
+template <class Layout>
+void add_layout(const std::string& element) {
     for (const std::int32_t length : {512, 4096, 32768}) {
-        add_case<E>("attend_decode", element, {.sequences = 1, .length = length});
-        add_case<E>("attend_decode", element + "_held", {.sequences = 1, .length = length, .held = true});
+        add_case<Layout>("attend_decode", element, {.sequences = 1, .length = length});
+        add_case<Layout>("attend_decode", element + "_held", {.sequences = 1, .length = length, .held = true});
     }
-    add_case<E>("attend_decode", element, {.sequences = 64, .length = 512});
-    add_case<E>("attend_decode", element, {.sequences = 8, .length = 4096});
-    add_case<E>("attend_decode", element + "_scattered", {.sequences = 8, .length = 4096, .scattered = true});
-    add_case<E>("attend_prefill", element, {.sequences = 1, .length = 4096, .tokens = 512});
+    add_case<Layout>("attend_decode", element, {.sequences = 64, .length = 512});
+    add_case<Layout>("attend_decode", element, {.sequences = 8, .length = 4096});
+    add_case<Layout>("attend_decode", element + "_scattered", {.sequences = 8, .length = 4096, .scattered = true});
+    add_case<Layout>("attend_prefill", element, {.sequences = 1, .length = 4096, .tokens = 512});
 }
 
 } // namespace
 
 void add_attention() {
-    add_element<half>("half");
-    add_element<bfloat16>("bfloat16");
-    add_element<float>("float");
+    add_layout<StandardV<half>>("half");
+    add_layout<StandardV<bfloat16>>("bfloat16");
+    add_layout<StandardV<float>>("float");
+    add_layout<Blocked<half>>("half_blocked");
+    add_layout<Blocked<bfloat16>>("bfloat16_blocked");
+    add_layout<Blocked<float>>("float_blocked");
     for (const std::int32_t length : {4096, 32768})
-        add_case<half>("attend_mla", "half",
-                       {.sequences = 1, .length = length, .heads = 128, .kv_heads = 1, .key_dim = 576, .value_dim = 0});
+        add_case<StandardV<half>>(
+            "attend_mla", "half",
+            {.sequences = 1, .length = length, .heads = 128, .kv_heads = 1, .key_dim = 576, .value_dim = 0});
 }
 
 } // namespace cellar::bench

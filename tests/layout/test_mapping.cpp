@@ -82,6 +82,8 @@ TEST_CASE_TEMPLATE("a mapping has the segments that it claims", Mapping, CellsHe
             if (Mapping::segment == Segment::row)
                 valid = valid && offset == mapping(cell, 0, 0) + head * mapping.dim() + d;
             if (Mapping::segment == Segment::head) valid = valid && offset == mapping(cell, head, 0) + d;
+            if (Mapping::segment != Segment::element && head > 0)
+                valid = valid && offset == mapping(cell, 0, d) + head * (mapping(0, 1, 0) - mapping(0, 0, 0));
             if (cell > 0 && (Mapping::segment_cells == cellar::all_cells || cell % Mapping::segment_cells != 0))
                 valid = valid && offset == mapping(cell - 1, head, d) + length;
         });

@@ -183,7 +183,8 @@ concept has_segments = requires {
 ///
 /// Laws: offsets are injective and lie in [0, required_size()). If a segment is more than an element, a mapping with
 /// dim / n places packs of n elements where this one places elements: M{cells, heads, dim / n}(cell, head, d) * n =
-/// m(cell, head, d * n), for every n that divides dim. Nothing else may be assumed.
+/// m(cell, head, d * n), for every n that divides dim; and the heads of a cell are equally far apart: m(cell, head, d) =
+/// m(cell, 0, d) + head * (m(0, 1, 0) - m(0, 0, 0)). Nothing else may be assumed.
 // clang-format off
 template <class M>
 concept LayoutMapping =

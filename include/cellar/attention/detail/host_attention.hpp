@@ -226,6 +226,8 @@ private:
         const int kv_heads = all_.shape_.kv_heads;
         const int group = AttentionPlan::padded_rows(all_.shape_.group());
         for (std::int32_t t = 0; t < block_->count; ++t) visible_[t] = seen_by(tile, all_.sights_[block_->first + t]);
+        keys_.start(tile, next);
+        values_.start(tile, next);
         for (int head = 0; head < kv_heads; ++head) {
             bool found = false; // the rows of the whole tile
             for (std::int32_t t = 0; t < block_->count; ++t) {
@@ -234,8 +236,8 @@ private:
                 const int row = (t * kv_heads + head) * group;
                 if (seen == tile.all()) {
                     if (!found) {
-                        keys_.find(tile.cells, tile.count, head);
-                        values_.find(tile.cells, tile.count, head);
+                        keys_.find(tile, head);
+                        values_.find(tile, head);
                         if (next != nullptr) keys_.fetch_share(*next, head);
                         if (next != nullptr) values_.fetch_share(*next, head);
                     }
@@ -243,8 +245,8 @@ private:
                     add_rows(row, group, tile);
                 } else {
                     pick(tile, seen);
-                    keys_.find(seen_.cells, seen_.count, head);
-                    values_.find(seen_.cells, seen_.count, head);
+                    keys_.find_some(seen_.cells, seen_.count, head);
+                    values_.find_some(seen_.cells, seen_.count, head);
                     found = false;
                     add_rows(row, group, seen_);
                 }
@@ -295,12 +297,14 @@ private:
             all = all && seen == tile.all();
             std::fill_n(visible_ + std::ptrdiff_t{t} * group, group, seen);
         }
-        keys_.find(tile.cells, tile.count, head);
+        keys_.start(tile, next);
+        values_.start(tile, next);
+        keys_.find(tile, head);
         if (next != nullptr) keys_.fetch_head(*next, head);
         keys_.pack_keys(tile.count, packed_keys_);
         all_.floats_.multiply(q_, all_.key_dim_, block_->rows, all_.key_dim_, packed_keys_, tile.count, scores_);
         all_.floats_.softmax(step(0, block_->rows, tile, all ? nullptr : visible_));
-        values_.find(tile.cells, tile.count, head);
+        values_.find(tile, head);
         if (next != nullptr) values_.fetch_head(*next, head);
         const bool finite = values_.pack_values(tile.count, packed_values_);
         if (all || finite) {

@@ -33,42 +33,43 @@ CELLAR_INLINE Floats broadcast(float x, std::index_sequence<I...>) {
 CELLAR_INLINE Floats broadcast(float x) {
     return broadcast(x, Lanes{});
 }
-// a0 b0 a1 b1 ..., of the lower or the upper halves.
+// Lane i of the result is lane I of a, or lane I - lanes of b.
+template <std::size_t... I>
+CELLAR_INLINE Floats shuffle(Floats a, Floats b) {
 #if defined(__CUDACC__) // nvcc does not expand packs among the arguments of the builtin
-template <std::size_t... I>
-CELLAR_INLINE Floats zip_low(Floats a, Floats b, std::index_sequence<I...>) {
-    return Floats{(I % 2 == 0 ? a[I / 2] : b[I / 2])...};
-}
-template <std::size_t... I>
-CELLAR_INLINE Floats zip_high(Floats a, Floats b, std::index_sequence<I...>) {
-    return Floats{(I % 2 == 0 ? a[lanes / 2 + I / 2] : b[lanes / 2 + I / 2])...};
-}
-template <std::size_t By, std::size_t... I>
-CELLAR_INLINE Floats rotate(Floats v, std::index_sequence<I...>) {
-    return Floats{v[(I + By) % lanes]...};
-}
+    return Floats{(I < std::size_t{lanes} ? a[I % lanes] : b[I % lanes])...};
 #else
+    return __builtin_shufflevector(a, b, static_cast<int>(I)...);
+#endif
+}
+// a0 b0 a1 b1 ..., of the lower or the upper halves.
 template <std::size_t... I>
 CELLAR_INLINE Floats zip_low(Floats a, Floats b, std::index_sequence<I...>) {
-    return __builtin_shufflevector(a, b, (I % 2 == 0 ? I / 2 : std::size_t{lanes} + I / 2)...);
+    return shuffle<(I % 2 == 0 ? I / 2 : std::size_t{lanes} + I / 2)...>(a, b);
 }
 template <std::size_t... I>
 CELLAR_INLINE Floats zip_high(Floats a, Floats b, std::index_sequence<I...>) {
-    return __builtin_shufflevector(a, b, (I % 2 == 0 ? lanes / 2 + I / 2 : lanes + lanes / 2 + I / 2)...);
+    return shuffle<(I % 2 == 0 ? lanes / 2 + I / 2 : lanes + lanes / 2 + I / 2)...>(a, b);
 }
 // Lane i becomes lane i + By, around.
 template <std::size_t By, std::size_t... I>
 CELLAR_INLINE Floats rotate(Floats v, std::index_sequence<I...>) {
-    return __builtin_shufflevector(v, v, ((I + By) % lanes)...);
+    return shuffle<((I + By) % lanes)...>(v, v);
 }
-#endif
+
+// Lanes whose index has bit Half: the sums of two lanes of b that are Half apart; the others: those of a.
+template <std::size_t Half, std::size_t... I>
+CELLAR_INLINE Floats sum_pairs(Floats a, Floats b, std::index_sequence<I...>) {
+    constexpr auto of_b = [](std::size_t i) { return (i & Half) != 0 ? std::size_t{lanes} : 0; };
+    return shuffle<(I + of_b(I))...>(a, b) + shuffle<((I ^ Half) + of_b(I))...>(a, b);
+}
 
 // Lane i of the result in v[0] is the sum of the lanes of v[i].
 template <std::size_t... I>
-CELLAR_INLINE void sum_halves(Floats* v, std::index_sequence<I...>) {
+CELLAR_INLINE void sum_lanes(Floats* v, std::index_sequence<I...>) {
     constexpr std::size_t half = sizeof...(I);
-    ((v[I] = zip_low(v[I], v[I + half], Lanes{}) + zip_high(v[I], v[I + half], Lanes{})), ...);
-    if constexpr (half > 1) sum_halves(v, std::make_index_sequence<half / 2>{});
+    ((v[I] = sum_pairs<half>(v[I], v[I + half], Lanes{})), ...);
+    if constexpr (half > 1) sum_lanes(v, std::make_index_sequence<half / 2>{});
 }
 
 // Element i of v[j] becomes element j of v[i].
@@ -109,7 +110,7 @@ CELLAR_INLINE void dot_cells(const float* q, std::ptrdiff_t stride, std::int64_t
             ((sums[I] += x[I / cells] * k[I % cells]), ...);
         }
     }
-    sum_halves(sums, std::make_index_sequence<sizeof...(I) / 2>{});
+    sum_lanes(sums, std::make_index_sequence<sizeof...(I) / 2>{});
     float out[std::size_t{lanes}];
     store(out, sums[0]);
     for (std::size_t r = 0; r < R; ++r) std::memcpy(scores + r * tile_cells, out + r * cells, cells * sizeof(float));

@@ -26,6 +26,8 @@ struct RowSource {
 
     /// One row. Only with contiguous heads.
     const E* row(Cell cell, int head) const { return data + mapping(cell, head, 0); }
+    /// From a row to that of the next head. Only with contiguous heads.
+    std::ptrdiff_t next_head() const { return mapping.heads() > 1 ? mapping(0, 1, 0) - mapping(0, 0, 0) : 0; }
 
     /// Copies a row to floats, and zeros behind it up to a multiple of dim_unit.
     void read(Cell cell, int head, float* to) const {
@@ -49,6 +51,17 @@ struct RowPointers {
     const E* rows[tile_cells + dim_unit];
 
     void repeat_last(int count) { std::fill(rows + count, rows + count + dim_unit, rows[count - 1]); }
+
+    /// The rows of head 0.
+    template <class Source>
+    void find(const Source& source, const Cell* cells, int count) {
+        for (int i = 0; i < count; ++i) rows[i] = source.row(cells[i], 0);
+        repeat_last(count);
+    }
+    /// The same rows of another head.
+    void move(const RowPointers& from, int count, std::ptrdiff_t by) {
+        for (int i = 0; i < count + dim_unit; ++i) rows[i] = from.rows[i] + by;
+    }
 };
 
 /// Gives the rows of some cells to the kernels: in place, where these can load them there, else as floats.
@@ -59,51 +72,55 @@ class TileRows {
 public:
     /// `floats`: room for tile_cells rows, unless `in_place`.
     TileRows(const Source& source, const RowKernels<E>& own, const RowKernels<float>& as_floats, float* floats)
-        : source_{source}, own_{own}, as_floats_{as_floats}, floats_{floats}, in_place_{is_in_place(source, own)} {}
+        : source_{source}, own_{own}, as_floats_{as_floats}, floats_{floats}, in_place_{is_in_place(source, own)} {
+        if constexpr (contiguous_heads<typename Source::Mapping>) next_head_ = source.next_head();
+    }
 
     static bool is_in_place(const Source& source, const RowKernels<E>& own) {
         return contiguous_heads<typename Source::Mapping> && own.dot != nullptr && source.dim % dim_unit == 0;
     }
 
-    /// The rows of one head. None are fetched ahead.
-    void find(const Cell* cells, int count, int head) {
+    /// The tile whose rows `find` and `fetch_*` find, and the one that follows it, or null.
+    void start(const Tile& tile, const Tile* next) {
         if constexpr (contiguous_heads<typename Source::Mapping>) {
-            if (in_place_) {
-                for (int i = 0; i < count; ++i) pointers_.rows[i] = source_.row(cells[i], head);
-                pointers_.repeat_last(count);
-                next_ = pointers_;
-                return;
-            }
+            if (!in_place_) return;
+            first_.find(source_, tile.cells, tile.count);
+            if (next != nullptr) first_of_next_.find(source_, next->cells, next->count);
         }
-        const std::int64_t dim = padded_dim(source_.dim);
-        for (int i = 0; i < count; ++i) {
-            source_.read(cells[i], head, floats_ + i * dim);
-            float_pointers_.rows[i] = floats_ + i * dim;
-        }
-        float_pointers_.repeat_last(count);
     }
 
-    /// What the next kernel fetches, while it works: the rows of cells that are read later, for the same head.
-    void fetch_head(const Tile& tile, int head) {
-        if constexpr (contiguous_heads<typename Source::Mapping>)
-            if (in_place_)
-                for (int i = 0; i < tile.count; ++i) next_.rows[i] = source_.row(tile.cells[i], head);
+    /// The tile's rows of one head. None are fetched ahead.
+    void find(const Tile& tile, int head) {
+        if (!in_place_) return read(tile.cells, tile.count, head);
+        pointers_.move(first_, tile.count, head * next_head_);
+        next_ = pointers_;
+    }
+    /// The same for some of its cells.
+    void find_some(const Cell* cells, int count, int head) {
+        if (!in_place_) return read(cells, count, head);
+        if constexpr (contiguous_heads<typename Source::Mapping>) {
+            for (int i = 0; i < count; ++i) pointers_.rows[i] = source_.row(cells[i], head);
+            pointers_.repeat_last(count);
+            next_ = pointers_;
+        }
+    }
+
+    /// What the next kernel fetches, while it works: the rows of the next tile, for the same head.
+    void fetch_head(const Tile& next, int head) {
+        if (in_place_) next_.move(first_of_next_, next.count, head * next_head_);
     }
     /// Or its share of all heads' rows, in the order of memory.
-    void fetch_share(const Tile& tile, int head) {
-        if constexpr (!contiguous_rows<typename Source::Mapping>) {
-            fetch_head(tile, head);
-        } else {
-            if (!in_place_) return;
-            const int heads = source_.mapping.heads();
-            int of_cell = head * tile.count / heads;
-            int of_head = head * tile.count % heads;
-            for (int i = 0; i < tile.count; ++i) {
-                next_.rows[i] = source_.row(tile.cells[of_cell], of_head);
-                if (++of_head == heads) {
-                    of_head = 0;
-                    ++of_cell;
-                }
+    void fetch_share(const Tile& next, int head) {
+        if constexpr (!contiguous_rows<typename Source::Mapping>) return fetch_head(next, head);
+        if (!in_place_) return;
+        const int heads = source_.mapping.heads();
+        int of_cell = head * next.count / heads;
+        int of_head = head * next.count % heads;
+        for (int i = 0; i < next.count; ++i) {
+            next_.rows[i] = first_of_next_.rows[of_cell] + of_head * next_head_;
+            if (++of_head == heads) {
+                of_head = 0;
+                ++of_cell;
             }
         }
     }
@@ -130,11 +147,24 @@ public:
     }
 
 private:
+    // Reads rows as floats.
+    void read(const Cell* cells, int count, int head) {
+        const std::int64_t dim = padded_dim(source_.dim);
+        for (int i = 0; i < count; ++i) {
+            source_.read(cells[i], head, floats_ + i * dim);
+            float_pointers_.rows[i] = floats_ + i * dim;
+        }
+        float_pointers_.repeat_last(count);
+    }
+
     const Source& source_;
     const RowKernels<E>& own_;
     const RowKernels<float>& as_floats_;
     float* floats_;
     bool in_place_;
+    std::ptrdiff_t next_head_ = 0;
+    RowPointers<E> first_{};         // of the tile, head 0
+    RowPointers<E> first_of_next_{}; // of the next one
     RowPointers<E> pointers_{};
     RowPointers<E> next_{};
     RowPointers<float> float_pointers_{};
