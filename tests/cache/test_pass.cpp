@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "../violations.hpp"
 #include "numbers.hpp"
+#include <cellar/cache/sizes.hpp>
 
 #include <cmath>
 
@@ -45,6 +46,40 @@ TEST_CASE("rows can be views of any strides, spans or vectors, of the stored ele
     CHECK(key(1, 0, 1) == 101);
     CHECK(value(0, 0) == 8);
     CHECK(value(1, 1) == 5);
+}
+
+TEST_CASE("histories of Blocked begin and end with whole blocks") {
+    using Layout = Blocked<float, 4>;
+    const CacheLimits small{.sequences = 2, .cells = 20, .batch = 8, .padding = 6, .placement = Placement::scattered};
+    Cache<Layout> cache{CacheShape{1, 2, 1, 3}, small};
+    CHECK(cache.limits().padding == 12);
+    CHECK(cache.statistics().cells == 24);
+    CHECK(cache.bytes() == 24 * 2 * (1 + 3) * 4);
+    CHECK(cache.bytes() == cache_bytes<Layout>(1, {2, 1, 3}, small));
+    feed(cache, prompt(0, 0, {1, 2, 3, 4, 5, 6, 7}));
+    feed(cache, prompt(1, 0, {11, 12, 13, 14, 15, 16, 17}));
+    auto pass = numbers::begin(cache, prompt(1, 7, {18}));
+    numbers::put(*pass, cache.shape(), prompt(1, 7, {18}));
+    CHECK(pass->history() == CellRange{0, 24});
+    const auto keys = pass->keys(0);
+    const auto blocks = keys.whole_blocks();
+    CHECK(blocks.extent(0) == 6);
+    int cell = 0; // seven tokens of one sequence, then eight of the other
+    for (const int number : {1, 2, 3, 4, 5, 6, 7, 11, 12, 13, 14, 15, 16, 17, 18}) {
+        CHECK(&blocks(cell / 4, 1, cell % 4, 0) == &keys(cell, 1, 0));
+        CHECK(&keys.rows(cell / 4, 1)(cell % 4, 0) == &keys(cell, 1, 0));
+        CHECK(keys(cell, 1, 0) == keys(cell, 0, 0));
+        CHECK(keys(cell, 0, 0) == static_cast<float>(number));
+        ++cell;
+    }
+}
+
+TEST_CASE("a padding that has no common multiple with the blocks is a violation") {
+    CHECK(
+        violation_of([] {
+            static_cast<void>(Cache<Blocked<float>>{{1, 1, 1}, {.capacity = 8, .padding = (1 << 30) - 1}});
+        })
+        == "limits: a padding of 1073741823 and blocks of 64 cells, expected a common multiple of at most 1073741824");
 }
 
 TEST_CASE("values of PermutedV are indexed (cell, head, dim), with stride 1 along the cells") {

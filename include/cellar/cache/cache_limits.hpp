@@ -33,8 +33,8 @@ struct CacheLimits {
     /// memory that is larger by half or more, so their addresses change in operations that need cells. 0: all cells.
     std::int32_t initial_cells = 0;
     std::int32_t batch = 1; ///< tokens of one pass at most
-    /// A history starts and ends at multiples of this, as the model's kernels require. Rounded up to whole blocks of the
-    /// layout.
+    /// A history starts and ends at multiples of this, as the model's kernels require. Rounded up to a multiple of the
+    /// layout's blocks.
     std::int32_t padding = 1;
     Placement placement = Placement::scattered;
     Positions positions = Positions::consecutive;

@@ -178,13 +178,15 @@ concept has_segments = requires {
 /// - `required_size()`: how many elements the block must hold.
 /// - `view(data, range)`: a view of the cells in a range, indexed (cell, head, d). Its type is the mapping's own.
 /// - `segment`: the part of a cell's row that is contiguous.
-/// - `segment_cells`: the segments of so many neighbouring cells, from a multiple of that on, follow one another. 1: each
-///   cell's segments stand alone. `all_cells`: those of all cells follow one another.
+/// - `segment_cells`: cells are divided into blocks of this many, and within a block the segments of neighbouring cells
+///   follow one another. 1: each cell's segments stand alone. `all_cells`: all cells are one block.
 ///
-/// Laws: offsets are injective and lie in [0, required_size()). If a segment is more than an element, a mapping with
-/// dim / n places packs of n elements where this one places elements: M{cells, heads, dim / n}(cell, head, d) * n =
-/// m(cell, head, d * n), for every n that divides dim; and the heads of a cell are equally far apart: m(cell, head, d) =
-/// m(cell, 0, d) + head * (m(0, 1, 0) - m(0, 0, 0)). Nothing else may be assumed.
+/// Laws: offsets are injective and lie in [0, required_size()). If a segment is more than an element,
+/// - a mapping with dim / n places packs of n elements where this one places the elements:
+///   M{cells, heads, dim / n}(cell, head, d) * n = m(cell, head, d * n), for every n that divides dim;
+/// - heads are equally far apart in every cell: m(cell, head, d) = m(cell, 0, d) + head * (m(0, 1, 0) - m(0, 0, 0)).
+///
+/// Nothing else may be assumed.
 // clang-format off
 template <class M>
 concept LayoutMapping =

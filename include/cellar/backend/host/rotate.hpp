@@ -48,8 +48,9 @@ CELLAR_VECTOR_FUNCTION void rotate_halves(const Rotation& rotation, const Factor
     }
 }
 
-/// Rotates pairs [begin, end) of `heads` heads of `dim` elements that follow one another. 16-bit elements are converted to floats row by row, because
-/// conversions of whole rows compile to vector code, and conversions of single elements within a pair do not.
+/// Rotates pairs [begin, end) of `heads` heads of `dim` elements that follow one another. 16-bit elements are converted
+/// to floats row by row, because conversions of whole rows compile to vector code, and conversions of single elements
+/// within a pair do not.
 template <class E, class Rotation, class Factor>
 void rotate_heads(E* first, std::int64_t heads, int dim, const Rotation& rotation, const Factor* factors, int begin,
                   int end) {

@@ -112,8 +112,8 @@ void move_strips(const Mapping& mapping, E* memory, std::span<const Move> moves,
     }
 }
 
-/// Moves the rows of a run head by head: as many as follow one another before and after the move at once, in the order in
-/// which no cell is overwritten before it was read.
+/// Moves the rows of a run head by head. One copy moves as many as follow one another both before and after it.
+/// Copies are in the order in which no cell is overwritten before it was read.
 template <class Mapping, class E>
 void move_heads(const Mapping& mapping, E* memory, const Move& run) {
     const std::int64_t dim = mapping.dim();
