@@ -32,3 +32,7 @@ struct HipIndex {
     HipIndex {                                                                                                         \
         __builtin_amdgcn_workitem_id_x(), __builtin_amdgcn_workitem_id_y()                                             \
     }
+
+__device__ float expf(float);
+__device__ float logf(float);
+__device__ float tanhf(float);

@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Every kernel, for every mapping and element, called from device code. Compiled if a compiler for devices is
 // installed, and never run.
+#include <cellar/kernel/attend_tiles.hpp>
+#include <cellar/kernel/attention.hpp>
 #include <cellar/kernel/copy_slots.hpp>
 #include <cellar/kernel/each_element.hpp>
 #include <cellar/kernel/each_tile.hpp>
 #include <cellar/kernel/gather.hpp>
+#include <cellar/kernel/join_parts.hpp>
 #include <cellar/kernel/kernel.hpp>
 #include <cellar/kernel/pack.hpp>
 #include <cellar/kernel/rotate.hpp>
 #include <cellar/kernel/rotate_packs.hpp>
 #include <cellar/kernel/scatter.hpp>
+#include <cellar/kernel/staged_rows.hpp>
 #include <cellar/kernel/write_mask.hpp>
 #include <cellar/layout/layout.hpp>
 #include <cellar/shift/rope_shift.hpp>
@@ -34,7 +38,7 @@ struct Team {
     int tile;
 
     CELLAR_FUNCTION const Team& team_shmem() const { return *this; }
-    CELLAR_FUNCTION void* get_shmem(const int&) const { return memory; }
+    CELLAR_FUNCTION void* get_shmem(const std::int64_t&) const { return memory; }
     CELLAR_FUNCTION int league_rank() const { return tile; }
     CELLAR_FUNCTION int team_rank() const { return 0; }
     CELLAR_FUNCTION int team_size() const { return 1; }
@@ -45,6 +49,12 @@ template <class Each>
 __global__ void run_each_tile(Each each) {
     __shared__ typename Each::Value shared[Each::bytes / sizeof(typename Each::Value)];
     each(Team{shared, static_cast<int>(blockIdx.x)});
+}
+
+template <class Kernel>
+__global__ void run_team(Kernel kernel) {
+    extern __shared__ double shared[];
+    kernel(Team{shared, static_cast<int>(blockIdx.x)});
 }
 
 /// Launches a kernel of (i, head, d) as a backend does.
@@ -117,6 +127,16 @@ template void launch_masks<float>();
 template void launch_masks<cellar::half>();
 template void launch_masks<bool>();
 
+template <class Mapping, class Element, class T>
+void launch_attention(Mapping mapping, const Element* memory) {
+    using Rows = cellar::detail::kernel::StoredRows<Mapping, Element>;
+    const Rows rows{mapping, memory, 8, true};
+    const cellar::detail::kernel::Divisor heads{2};
+    run_team<<<1, 1>>>(cellar::detail::kernel::AttendTiles<Rows, Rows, T, T, Team>{
+        rows, rows, {}, {}, {}, {}, nullptr, nullptr, nullptr, {}, 0, 0, {8, 8, 1}, heads, heads});
+    run_team<<<1, 1>>>(cellar::detail::kernel::JoinParts<T, Team>{{}, {}, nullptr, nullptr, 0, 8, 1, heads, heads});
+}
+
 template <class Mapping, class Element>
 void launch_all() {
     const Mapping mapping{16, 2, 8};
@@ -129,6 +149,8 @@ void launch_all() {
     launch_tiles<Mapping, Element, float>(mapping, memory);
     launch_rotate<Mapping, Element, cellar::Neox>(mapping, memory);
     launch_rotate<Mapping, Element, cellar::Interleaved>(mapping, memory);
+    launch_attention<Mapping, Element, Element>(mapping, memory);
+    launch_attention<Mapping, Element, float>(mapping, memory);
     if constexpr (cellar::detail::contiguous_heads<Mapping>) {
         using enum cellar::detail::kernel::PairOrder;
         launch_rotate_packs<Mapping, Element, cellar::Neox, apart>(mapping, memory);

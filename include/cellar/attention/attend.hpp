@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cellar/attention/attention_options.hpp>
+#include <cellar/attention/detail/attend_on_device.hpp>
 #include <cellar/attention/detail/attend_on_host.hpp>
 #include <cellar/attention/detail/attend_plainly.hpp>
 #include <cellar/attention/detail/attention_call.hpp>
@@ -22,6 +23,17 @@ namespace cellar {
 
 namespace detail {
 
+/// An error if the backend cannot reach the memory of a Kokkos View.
+template <class Backend, class... Rows>
+constexpr void expect_reached() {
+    const auto expect = []<class View>() {
+        if constexpr (requires { Backend::template reaches<typename View::memory_space>; })
+            static_assert(Backend::template reaches<typename View::memory_space>,
+                          "attend: the backend cannot reach the memory space of the queries or results");
+    };
+    (expect.template operator()<Rows>(), ...);
+}
+
 /// `attend` with instructions of choice, for tests.
 template <class Pass, class Queries, class Out, class Threads>
 void attend_with(Instructions instructions, Pass& pass, int layer, const Queries& queries, Out&& results,
@@ -29,7 +41,10 @@ void attend_with(Instructions instructions, Pass& pass, int layer, const Queries
     auto& state = MemoryAccess::state(pass);
     auto& store = MemoryAccess::readable(pass, "attend", layer);
     using Backend = std::remove_cvref_t<decltype(state.backend)>;
-    static_assert(!WritesMasks<Backend>, "attend: not yet for a backend whose memory the host cannot read");
+    constexpr bool on_device = has_attention<Backend>;
+    static_assert(on_device || !WritesMasks<Backend>,
+                  "attend: the host cannot read the memory of this backend, which does not compute attention itself");
+    expect_reached<Backend, Queries, std::remove_cvref_t<Out>>();
     const LayerShape& shape = state.shape[layer];
     const auto q = attention_rows("queries", queries, pass.tokens(), shape.key_dim);
     const std::int64_t row = std::int64_t{pass.tokens()} * q.extent(1);
@@ -38,18 +53,21 @@ void attend_with(Instructions instructions, Pass& pass, int layer, const Queries
     const AttentionShape checked = checked_attention(shape, pass.tokens(), q, out, options);
     using Q = std::remove_const_t<typename decltype(q)::element_type>;
     const StridedView<const Q, 3> constant_q = q;
-    if (state.pass_reserved) return clear_results(out, options);
+    if constexpr (!on_device)
+        if (state.pass_reserved) return clear_results(out, options);
     const auto& tokens = state.book.pass();
-    if (!options.parents.empty()) {
+    if (!options.parents.empty() && !state.pass_reserved) {
         CELLAR_EXPECTS(tokens.cells.size() == tokens.sequences.size(),
                        "attend: parents of tokens that read an encoder's inputs, expected none");
         expect_tree(options.parents, {tokens.sequences.data(), tokens.sequences.size()});
     }
     const auto& keys = store.read_keys();
     const auto& values = store.read_values();
-    state.backend.fence(); // the layer's put
+    if constexpr (!on_device) state.backend.fence(); // the layer's put
     const auto call = [&](const auto& key_rows, const auto& value_rows) {
-        if constexpr (requires { Backend::is_reference; }) {
+        if constexpr (on_device) {
+            attend_on_device(state, checked, key_rows, value_rows, constant_q, out, options);
+        } else if constexpr (requires { Backend::is_reference; }) {
             attend_plainly(state, checked, key_rows, value_rows, constant_q, out, options);
         } else {
             attend_on_host(state, checked, key_rows, value_rows, constant_q, out, options, threads, instructions);
@@ -71,15 +89,19 @@ void attend_with(Instructions instructions, Pass& pass, int layer, const Queries
 ///   head h reads head h / (heads / kv_heads) of keys and values.
 /// - `out` [tokens, heads, value_dim]: likewise. Must not overlap `q`. If the layer stores keys alone (MLA), values are
 ///   the first elements of the keys, as many as `out` has.
-/// - `threads`: an object like `CallingThread`.
+/// - `threads`: an object like `CallingThread`. A device does not use it.
+///
+/// A `KokkosBackend` on a device enqueues the work: `q`, `out` and `options.log_sum_exp` are in memory that it reaches,
+/// and must not change until the work is done. The other options are in memory of the host, and may change once the
+/// call returned.
 ///
 /// Computes in float; with the backend for reference, in double. A token that sees nothing gets zeros, and so do the
 /// tokens of a reserved pass. NaN and infinity in cells that a token does not see do not reach its results. The results
 /// depend neither on where tokens lie nor on the number of threads.
 ///
-/// Cost: reads keys and values of what a sequence sees once for each 128 queries of a head. Allocates if it needs more
-/// memory than any call of this memory before. Takes the processor's vector instructions (AVX-512 or AVX2 on x86-64),
-/// found at run time, whatever the compiler's flags.
+/// Cost: reads keys and values of what a sequence sees once for each 128 queries of a head, on a device for each 32 or
+/// fewer. Allocates, and on a device waits, if it needs more memory than any call of this memory before. Takes the
+/// processor's vector instructions (AVX-512 or AVX2 on x86-64), found at run time, whatever the compiler's flags.
 template <class Pass, class Queries, class Out, class Threads = CallingThread>
 void attend(Pass& pass, int layer, const Queries& q, Out&& out, const AttentionOptions& options = {},
             const Threads& threads = {}, const std::source_location& where = std::source_location::current()) {

@@ -25,7 +25,7 @@ struct AttentionOptions {
     /// positions.
     std::span<const std::int32_t> parents{};
     /// Where the logarithm of the sum of exp(score) goes, [tokens, heads], learned sinks included; -infinity where
-    /// there is no score. `merge_attention` needs it. Null: nowhere.
+    /// there is no score. `merge_attention` needs it. It lies where the results do. Null: nowhere.
     StridedView<float, 2> log_sum_exp{};
 };
 

@@ -134,6 +134,9 @@ public:
     /// See `ReservesSlots`.
     void reserve_slots(std::int64_t copies) requires(Work::on_device) { work_.reserve_slots(space_, copies); }
 
+    /// For `attend`: computes it on the device.
+    auto& attention() requires(Work::on_device) { return work_.attention(); }
+
     template <Element E>
     void copy_to_host(const Buffer<E>& buffer, std::int64_t first, std::span<E> to) {
         expect_within(buffer.size(), first, std::ssize(to));

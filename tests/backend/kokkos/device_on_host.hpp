@@ -38,8 +38,21 @@ struct SmallLimits {
     static constexpr std::int64_t values = 3000;
     static constexpr std::size_t staging_bytes = 64;
     static constexpr std::int64_t scratch_bytes = 2000;
+    static constexpr std::int64_t part_cells = 64;
+    static constexpr std::int64_t sequence_items = 20;
+    static constexpr int team_threads = 3;
 };
-using LateDeviceOfSmallLimits =
-    cellar::detail::BasicKokkosBackend<Late, LateSpace, cellar::detail::KokkosDeviceWork<Late, LateSpace, SmallLimits>>;
+template <class Backend, class Limits>
+using WithLimits = cellar::detail::BasicKokkosBackend<
+    typename Backend::execution_space, typename Backend::memory_space,
+    cellar::detail::KokkosDeviceWork<typename Backend::execution_space, typename Backend::memory_space, Limits>>;
+using LateDeviceOfSmallLimits = WithLimits<LateDevice, SmallLimits>;
+
+/// A device, if Kokkos was built for one, else `Late`.
+#if defined(KOKKOS_ENABLE_CUDA) || defined(KOKKOS_ENABLE_HIP)
+using TheDevice = cellar::KokkosBackend<>;
+#else
+using TheDevice = LateDevice;
+#endif
 
 } // namespace cellar_test

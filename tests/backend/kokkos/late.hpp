@@ -340,6 +340,7 @@ public:
     int league_size() const { return league_; }
     int team_size() const { return team_; }
     static int vector_length_max() { return 1; }
+    static int scratch_size_max(int level) { return HostPolicy::scratch_size_max(level); }
 
     TeamPolicyInternal& set_scratch_size(const int& level, const PerTeamValue& per_team) {
         scratch_[level] = static_cast<std::size_t>(per_team.value);

@@ -1,19 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // What a device must pass: the ladder, the agreement with the Eigen backend, passes, states and masks. On a device, if
-// Kokkos was built for one, else on `Late`. Left out are the conformance cases and the naive model, because they read
+// Kokkos was built for one, else on `Late`. Attention is in test_device_attention.cpp. Left out are the conformance cases and the naive model, because they read
 // keys and values on the host. scripts/gpu-test selects these cases by `TheDevice` and "device: ".
 #include "backend/kokkos/device_on_host.hpp"
 #include <cellar/backend/kokkos.hpp>
-
-namespace cellar_test {
-
-#if defined(KOKKOS_ENABLE_CUDA) || defined(KOKKOS_ENABLE_HIP)
-using TheDevice = cellar::KokkosBackend<>;
-#else
-using TheDevice = LateDevice;
-#endif
-
-} // namespace cellar_test
 
 #define CELLAR_BACKEND cellar_test::TheDevice
 #include "backend/agreement.hpp"

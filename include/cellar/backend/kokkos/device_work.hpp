@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cellar/backend/host/runs.hpp>
+#include <cellar/backend/kokkos/device_attention.hpp>
 #include <cellar/backend/kokkos/device_rows.hpp>
 #include <cellar/backend/kokkos/launch.hpp>
 #include <cellar/backend/kokkos/staged_list.hpp>
@@ -61,7 +62,7 @@ public:
 
     /// True if enqueued work may use memory of this object.
     bool has_memory() const {
-        bool any = scratch_.size() != 0;
+        bool any = scratch_.size() != 0 || attention_.has_memory();
         for_each_list([&](const auto& list) { any = any || list.has_memory(); });
         return any;
     }
@@ -169,9 +170,12 @@ public:
         }
     }
 
+    DeviceAttention<ExecutionSpace, MemorySpace, Limits>& attention() { return attention_; }
+
     /// To be called when all work given to the space is done.
     void fenced() {
         for_each_list([](auto& list) { list.fenced(); });
+        attention_.fenced();
     }
 
 private:
@@ -274,6 +278,7 @@ private:
     List<SlotCopy> last_slot_copies_{Limits::staging_bytes};
     List<std::uint64_t> mask_bits_{Limits::staging_bytes};
     Scratch scratch_;
+    DeviceAttention<ExecutionSpace, MemorySpace, Limits> attention_;
     std::vector<Cell> listed_; // what is uploaded next
     std::vector<std::byte> bytes_;
 };

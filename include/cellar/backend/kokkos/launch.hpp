@@ -28,6 +28,12 @@ struct DeviceLimits {
     static constexpr std::size_t staging_bytes = std::size_t{1} << 20;
     /// Of scratch memory: small enough for a device's cache, large enough for a launch to pay.
     static constexpr std::int64_t scratch_bytes = std::int64_t{4} << 20;
+    /// Of a part of a history, at least: many times what joining it costs.
+    static constexpr std::int64_t part_cells = 256;
+    /// Teams that share the attention of one sequence, about: enough for the largest devices.
+    static constexpr std::int64_t sequence_items = 1024;
+    /// Of a team, if the device allows that many.
+    static constexpr int team_threads = 128;
 };
 
 /// Kokkos passes kernels by value if they are smaller than 512 bytes, its own part included: 32 bytes for a range of

@@ -60,6 +60,7 @@ struct VisibleRuns {
 struct AttentionScratch {
     Scratch plan;
     Scratch rows;
+    bool listed = false; ///< a device has the lists of what the open pass sees
 };
 
 /// The layers that the open pass has put, a bit each.
@@ -129,6 +130,7 @@ struct CacheState {
         visible.known = false;
         written_mask = MaskElement::none;
         layer_name = {};
+        attention.listed = false;
     }
 
     /// Finds the cells that the tokens of the open pass see.

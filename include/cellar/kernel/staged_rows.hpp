@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <cellar/base/function.hpp>
+#include <cellar/base/ids.hpp>
+#include <cellar/kernel/pack.hpp>
+#include <cellar/layout/mapping.hpp>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace cellar::detail::kernel {
+
+/// The keys or the values of a layer, as attention reads them.
+template <class TheMapping, class E>
+struct StoredRows {
+    using Mapping = TheMapping;
+    using element_type = E;
+    static constexpr int width = 16 / static_cast<int>(sizeof(E)); ///< of a pack
+
+    Mapping mapping;
+    const E* data;
+    std::int32_t dim; ///< the elements of a row that are read, from the first one on
+    bool in_packs;    ///< rows consist of whole, aligned packs
+};
+
+template <class Mapping, class E>
+StoredRows<Mapping, E> stored_rows(const Mapping& mapping, const E* data, std::int64_t dim) {
+    constexpr int width = StoredRows<Mapping, E>::width;
+    const bool in_packs = contiguous_heads<Mapping> && mapping.dim() % width == 0 && dim % width == 0
+                          && is_aligned_for_packs<width>(data);
+    return {mapping, data, static_cast<std::int32_t>(dim), in_packs};
+}
+
+/// A part of the rows of some cells, as floats in the shared memory of a team.
+struct StagedTile {
+    static constexpr int cells = 64;
+    static constexpr int dims = 64;
+    static constexpr std::int64_t pitch = dims + 4; ///< so that fours of neighbouring rows lie in different banks
+
+    /// What a thread loads from shared memory at once.
+    struct alignas(16) Four {
+        float v[4];
+    };
+
+    float* rows; ///< [cells, pitch]
+    Cell* list;  ///< the cells
+
+    CELLAR_FUNCTION Four four(int cell, int d) const { return *reinterpret_cast<const Four*>(rows + cell * pitch + d); }
+
+    /// Copies elements [first, first + dims) of one head. Elements behind the last one are zero, and so are cells
+    /// behind the first `count`. The team's threads divide the work; a barrier must follow.
+    template <class Team, class Rows>
+    CELLAR_FUNCTION void stage(const Team& team, const Rows& from, int head, std::int32_t first, int count) const {
+        if constexpr (contiguous_heads<typename Rows::Mapping>)
+            if (from.in_packs) return stage_packs(team, from, head, first, count);
+        stage_elements(team, from, head, first, count);
+    }
+
+private:
+    static constexpr int in_flight = 4; ///< loads of a thread before it stores
+
+    template <class Team, class Rows>
+    CELLAR_FUNCTION void stage_packs(const Team& team, const Rows& from, int head, std::int32_t first,
+                                     int count) const {
+        using E = typename Rows::element_type;
+        constexpr int width = Rows::width;
+        constexpr int across = dims / width;
+        const int threads = team.team_size();
+        for (int i = team.team_rank(); i < cells * across; i += in_flight * threads) {
+            Pack<E, width> packs[std::size_t{in_flight}] = {};
+            for (int k = 0; k < in_flight; ++k) {
+                const int cell = (i + k * threads) / across;
+                const std::int32_t d = first + (i + k * threads) % across * width;
+                if (cell < count && d < from.dim)
+                    packs[k] =
+                        *reinterpret_cast<const Pack<E, width>*>(from.data + from.mapping(list[cell], head, 0) + d);
+            }
+            for (int k = 0; k < in_flight && i + k * threads < cells * across; ++k) {
+                const std::int64_t of_cell = (i + k * threads) / across * pitch;
+                const int at = (i + k * threads) % across * width;
+                for (int e = 0; e < width; ++e) rows[of_cell + at + e] = static_cast<float>(packs[k].elements[e]);
+            }
+        }
+    }
+
+    // Neighbouring threads read neighbours of a row, or else neighbouring cells.
+    template <class Team, class Rows>
+    CELLAR_FUNCTION void stage_elements(const Team& team, const Rows& from, int head, std::int32_t first,
+                                        int count) const {
+        constexpr bool along_row = contiguous_heads<typename Rows::Mapping>;
+        for (int i = team.team_rank(); i < cells * dims; i += team.team_size()) {
+            const int cell = along_row ? i / dims : i % cells;
+            const int d = along_row ? i % dims : i / cells;
+            const bool exists = cell < count && first + d < from.dim;
+            rows[cell * pitch + d] =
+                exists ? static_cast<float>(from.data[from.mapping(list[cell], head, first + d)]) : 0.0F;
+        }
+    }
+};
+
+} // namespace cellar::detail::kernel
