@@ -190,9 +190,9 @@ void add_files() {
         for (const bool sync : {false, true}) {
             const auto write = [cells, sync](benchmark::State& state) {
                 Scene scene{cells};
-                const bool before = std::exchange(runs_on_device, true); // the disk
+                const bool before = std::exchange(real_time_only, true); // the disk
                 compare(state, [&] { scene.write(sync); }, {{"plain", [&] { scene.plain_write(sync); }}});
-                runs_on_device = before;
+                real_time_only = before;
             };
             add(name_of("file_write", sync ? "synced" : "cached", cells), write);
         }

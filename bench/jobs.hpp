@@ -18,6 +18,7 @@ void add_states();
 void add_hybrids();
 void add_model_loop();
 void add_conversions();
+void add_rotation();
 void add_prefix();
 void add_files();
 void add_paging();

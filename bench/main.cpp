@@ -12,6 +12,7 @@ int main(int argc, char** argv) {
     cellar::bench::add_prefix();
     cellar::bench::add_model_loop();
     cellar::bench::add_conversions();
+    cellar::bench::add_rotation();
     cellar::bench::add_files();
     cellar::bench::add_paging();
     cellar::bench::add_attention();

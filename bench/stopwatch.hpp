@@ -12,8 +12,8 @@
 
 namespace cellar::bench {
 
-/// True if a device does the work. Processor time would then measure only the thread that waits.
-inline bool runs_on_device = false;
+/// True if a device or other threads do the work. Processor time would then measure only the thread that waits.
+inline bool real_time_only = false;
 
 /// Times an interval of each iteration and reports the median as the counter `ns` and the 99th percentile as `p99`. The
 /// interval may last a few hundred nanoseconds, between work that is not timed. Every figure includes the time that it
@@ -32,7 +32,7 @@ public:
         double passed = std::chrono::duration<double, std::nano>(Clock::now() - start_).count();
         if (long_) passed = thread_time() - cpu_;
         benchmark::ClobberMemory();
-        long_ = passed > 50'000 && !runs_on_device;
+        long_ = passed > 50'000 && !real_time_only;
         last_ = passed / operations;
         if (samples_.size() < max_samples) samples_.push_back(last_);
     }

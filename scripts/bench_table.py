@@ -23,6 +23,11 @@ is a counter of that benchmark. Figures are medians over the repetitions.
   launches       as many empty kernels as there are tensors to write; their time divided by cellar's
   read           the limit for attention: plainly reading the same keys and values, with the same threads
   peak           the other limit for attention: as many multiplications and additions in registers
+  native         the same benchmark built for the processor (-march=native); the share of its speed without flags
+  ggml, ggml_heads  ggml's flash attention over keys and values as llama.cpp keeps them, or with the rows of a head
+                 together; its time divided by cellar's
+  torch, torch_grouped  PyTorch's scaled_dot_product_attention, or products of matrices for the queries of a group; its
+                 time divided by cellar's
   growth         the time with 128k cells divided by the time with 4k
 """
 
@@ -32,8 +37,10 @@ import json
 import statistics
 import sys
 
-LIMITS = ("fill", "memcpy", "warm", "plain", "buffered", "copy", "touch", "hand", "arrays", "memcmp", "read", "peak")
-COLUMNS = ("scan", "head", "separate", "mask", "loop", "launches", *LIMITS, "growth")
+LIMITS = ("fill", "memcpy", "warm", "plain", "buffered", "copy", "touch", "hand", "arrays", "memcmp", "read", "peak",
+          "native")
+PEERS = ("ggml", "ggml_heads", "torch", "torch_grouped")
+COLUMNS = ("scan", "head", "separate", "mask", "loop", "launches", *PEERS, *LIMITS, "growth")
 LARGE, SMALL = "128k", "4k"
 
 
@@ -97,6 +104,14 @@ GOALS = [
      "at least half of the processor's peak"),
     ("aim", lambda r: r.job == "attend_mla", lambda r: max(r.ratios.get("peak", 0), r.ratios.get("read", 0)),
      lambda v: v >= 0.6, "at least 0.6 of the closer limit"),
+    ("aim", lambda r: "native" in r.ratios, lambda r: r.ratios["native"], lambda v: v >= 0.85,
+     "at least 0.85 of the speed of a build for this processor"),
+    *((kind, lambda r: r.job == "peers_decode", lambda r, peer=peer: r.ratios.get(peer),
+       lambda v, minimum=minimum: v >= minimum, f"at least {minimum} times as fast as {peer}")
+      for kind, peer, minimum in [("target", "ggml", 4), ("aim", "ggml", 8), ("aim", "ggml_heads", 2),
+                                  ("aim", "torch", 4), ("aim", "torch_grouped", 1.2)]),
+    ("aim", lambda r: r.job == "peers_prefill", lambda r: min((r.ratios[p] for p in PEERS if p in r.ratios), default=None),
+     lambda v: v >= 1, "as fast as the fastest of the others"),
     ("aim", lambda r: r.job == "begin" and r.sequences == "1",
      lambda r: r.ns["cellar"] / 1e3, lambda v: v <= 0.5, "at most 0.5 us"),
     ("aim", lambda r: r.job == "begin" and r.sequences == "64",
@@ -104,17 +119,23 @@ GOALS = [
 ]
 
 
-def read(path):
+def read(paths, native_paths):
     """Returns the rows in the order in which they were first measured, and the limits by name, in nanoseconds."""
     samples = collections.defaultdict(list)
-    with open(path, encoding="utf-8") as file:
-        for run in json.load(file)["benchmarks"]:
-            if run.get("run_type") == "aggregate" or "ns" not in run:
-                continue
-            samples[run["name"]].append(run["ns"])
-            for variant in COLUMNS:
-                if variant in run:
-                    samples[run["name"].replace("/cellar", "/" + variant)].append(run[variant])
+    for path in paths:
+        with open(path, encoding="utf-8") as file:
+            for run in json.load(file)["benchmarks"]:
+                if run.get("run_type") == "aggregate" or "ns" not in run:
+                    continue
+                samples[run["name"]].append(run["ns"])
+                for variant in COLUMNS:
+                    if variant in run:
+                        samples[run["name"].replace("/cellar", "/" + variant)].append(run[variant])
+    for path in native_paths:
+        with open(path, encoding="utf-8") as file:
+            for run in json.load(file)["benchmarks"]:
+                if run.get("run_type") != "aggregate" and "ns" in run and "/cellar" in run["name"]:
+                    samples[run["name"].replace("/cellar", "/native")].append(run["ns"])
     rows, limits = {}, {}
     for name, figures in samples.items():
         parts = name.split("/")
@@ -190,15 +211,17 @@ def print_goals(goals):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("results", help="the file that cellar_bench wrote with --benchmark_out")
+    parser.add_argument("results", nargs="+", help="files that cellar_bench wrote with --benchmark_out")
+    parser.add_argument("--native", metavar="FILE", action="append", default=[],
+                        help="the same of a build for the processor")
     parser.add_argument("--json", metavar="FILE", help="write the table to this file too")
-    arguments = parser.parse_args()
+    arguments = parser.parse_intermixed_args()
     try:
-        rows, limits = read(arguments.results)
+        rows, limits = read(arguments.results, arguments.native)
     except (OSError, ValueError, KeyError, IndexError) as error:
-        sys.exit(f"bench_table: {arguments.results}: {error}")
+        sys.exit(f"bench_table: {' '.join(arguments.results)}: {error}")
     if not rows:
-        sys.exit(f"bench_table: {arguments.results}: nothing measured")
+        sys.exit(f"bench_table: {' '.join(arguments.results)}: nothing measured")
     rows = in_order(rows)
     compare(rows)
     goals = list(judge(rows))

@@ -5,7 +5,7 @@
 
 int main(int argc, char** argv) {
     const Kokkos::ScopeGuard kokkos{argc, argv};
-    cellar::bench::runs_on_device = !std::is_same_v<cellar::bench::Space::memory_space, Kokkos::HostSpace>;
+    cellar::bench::real_time_only = !std::is_same_v<cellar::bench::Space::memory_space, Kokkos::HostSpace>;
     cellar::bench::add_rows();
     cellar::bench::add_decode();
     benchmark::Initialize(&argc, argv);
