@@ -131,6 +131,8 @@ void add_all(const std::string& layout) {
 void add_rows() {
     add_all<StandardV<half>>("standard_half");
     add_all<StandardV<float>>("standard_float");
+    add_all<Blocked<half>>("blocked_half");
+    add_all<Blocked<float>>("blocked_float");
     add_all<PermutedV<half>>("permuted_half");
     add_all<PermutedV<float>>("permuted_float");
 }

@@ -22,6 +22,24 @@ template <class E>
 CELLAR_INLINE Floats load(const E* from) {
     return Vector::load(from);
 }
+// The end of a row: rows are multiples of row_unit long.
+template <class E, class V = Vector>
+CELLAR_INLINE Floats load_end(const E* from) {
+    if constexpr (V::lanes > row_unit) {
+        static_assert(V::lanes == 2 * row_unit);
+        return V::load_half(from);
+    } else {
+        return load(from);
+    }
+}
+template <bool IsWhole, class E>
+CELLAR_INLINE Floats load_row(const E* from) {
+    if constexpr (IsWhole) {
+        return load(from);
+    } else {
+        return load_end(from);
+    }
+}
 CELLAR_INLINE void store(float* to, Floats floats) {
     std::memcpy(to, &floats, sizeof(floats));
 }
@@ -89,27 +107,35 @@ CELLAR_INLINE void prefetch(const E* from) {
     __builtin_prefetch(from, 0, 2);
 }
 
-template <std::size_t R, class E, std::size_t... C, std::size_t... I>
-CELLAR_INLINE void dot_cells(const float* q, std::ptrdiff_t stride, std::int64_t dim, const E* const* keys,
-                             const E* const* next, float* scores, std::index_sequence<C...>,
-                             std::index_sequence<I...>) {
+template <std::size_t R, bool IsWhole, class E, std::size_t... C, std::size_t... I>
+CELLAR_INLINE void dot_step(const float* q, std::ptrdiff_t stride, std::int64_t d, const E* const* keys,
+                            const E* const* next, Floats* sums, std::index_sequence<C...>, std::index_sequence<I...>) {
     constexpr std::int64_t line = 64 / std::int64_t{sizeof(E)};
     constexpr std::size_t cells = sizeof...(C);
-    Floats sums[sizeof...(I)] = {};
-    for (std::int64_t d = 0; d < dim; d += lanes) {
-        if (d % line == 0) (prefetch(next[C] + d), ...);
-        const Floats k[cells] = {load(keys[C] + d)...};
-        if constexpr (R == 1) {
-            const Floats x = load(q + d);
-            ((sums[I] += x * k[I]), ...);
-        } else if constexpr (R == 2) {
-            const Floats x[R] = {load(q + d), load(q + stride + d)};
-            ((sums[I] += x[I / cells] * k[I % cells]), ...);
-        } else {
-            const Floats x[R] = {load(q + d), load(q + stride + d), load(q + 2 * stride + d), load(q + 3 * stride + d)};
-            ((sums[I] += x[I / cells] * k[I % cells]), ...);
-        }
+    if (d % line == 0) (prefetch(next[C] + d), ...);
+    const Floats k[cells] = {load_row<IsWhole>(keys[C] + d)...};
+    if constexpr (R == 1) {
+        const Floats x = load(q + d);
+        ((sums[I] += x * k[I]), ...);
+    } else if constexpr (R == 2) {
+        const Floats x[R] = {load(q + d), load(q + stride + d)};
+        ((sums[I] += x[I / cells] * k[I % cells]), ...);
+    } else {
+        const Floats x[R] = {load(q + d), load(q + stride + d), load(q + 2 * stride + d), load(q + 3 * stride + d)};
+        ((sums[I] += x[I / cells] * k[I % cells]), ...);
     }
+}
+
+template <std::size_t R, class E, std::size_t... C, std::size_t... I>
+CELLAR_INLINE void dot_cells(const float* q, std::ptrdiff_t stride, std::int64_t dim, const E* const* keys,
+                             const E* const* next, float* scores, std::index_sequence<C...> each,
+                             std::index_sequence<I...> all) {
+    constexpr std::size_t cells = sizeof...(C);
+    Floats sums[sizeof...(I)] = {};
+    std::int64_t d = 0;
+    for (; d + lanes <= dim; d += lanes) dot_step<R, true>(q, stride, d, keys, next, sums, each, all);
+    if constexpr (lanes > row_unit)
+        if (d < dim) dot_step<R, false>(q, stride, d, keys, next, sums, each, all);
     sum_lanes(sums, std::make_index_sequence<sizeof...(I) / 2>{});
     float out[std::size_t{lanes}];
     store(out, sums[0]);
@@ -125,7 +151,8 @@ CELLAR_KERNEL void dot_rows(const float* q, std::ptrdiff_t stride, std::int64_t 
                      Lanes{});
 }
 
-/// scores [rows, tile_cells] = q [rows, dim] * keys. `rows` is 1, 2 or a multiple of 4; `keys` has pointers for
+/// scores [rows, tile_cells] = q [rows, dim] * keys. Behind dim, q has zeros up to a multiple of dim_unit. `rows` is 1, 2
+/// or a multiple of 4; `keys` has pointers for
 /// tile_cells cells, of which the last ones may repeat. `next`: as many rows that will be read later.
 template <class E>
 CELLAR_KERNEL void dot(const float* q, std::ptrdiff_t stride, int rows, std::int64_t dim, const E* const* keys,
@@ -148,14 +175,15 @@ CELLAR_INLINE void add_block(const float* left, std::ptrdiff_t left_stride, std:
     for (std::int64_t k = 0; k < n; ++k) {
         const auto* const row = right(k);
         right.prefetch_next(k, vectors);
-        const Floats b[vectors] = {load(row + std::ptrdiff_t{Column} * wide)...};
+        const Floats b[vectors] = {load_row<Right::is_whole>(row + std::ptrdiff_t{Column} * wide)...};
         ((sums[I] += broadcast(left[std::ptrdiff_t{I / vectors} * left_stride + k]) * b[I % vectors]), ...);
     }
     (store(out + std::ptrdiff_t{I / vectors} * out_stride + std::ptrdiff_t{I % vectors} * wide, sums[I]), ...);
 }
 
-template <class E>
+template <class E, bool IsWhole>
 struct PointedRows {
+    static constexpr bool is_whole = IsWhole;
     const E* const* rows;
     const E* const* next;
     std::int64_t column;
@@ -163,10 +191,11 @@ struct PointedRows {
     CELLAR_INLINE void prefetch_next(std::int64_t k, std::size_t vectors) const {
         constexpr std::size_t line = 64 / sizeof(E);
         const E* const row = next[k] + column;
-        for (std::size_t i = 0; i < vectors * lanes; i += line) prefetch(row + i);
+        for (std::size_t i = 0; i < (is_whole ? vectors * lanes : row_unit); i += line) prefetch(row + i);
     }
 };
 struct PackedRows {
+    static constexpr bool is_whole = true;
     const float* first;
     std::ptrdiff_t stride;
     CELLAR_INLINE const float* operator()(std::int64_t k) const { return first + k * stride; }
@@ -176,7 +205,10 @@ struct PackedRows {
 template <std::size_t R, class Right>
 CELLAR_INLINE void add_columns(const float* left, std::ptrdiff_t left_stride, std::int64_t n, Right right, int vectors,
                                float* out, std::ptrdiff_t out_stride) {
-    if (vectors == 4) {
+    if constexpr (!Right::is_whole) {
+        add_block<R>(left, left_stride, n, right, out, out_stride, std::make_index_sequence<1>{},
+                     std::make_index_sequence<R>{});
+    } else if (vectors == 4) {
         add_block<R>(left, left_stride, n, right, out, out_stride, std::make_index_sequence<4>{},
                      std::make_index_sequence<R * 4>{});
     } else if (vectors == 2) {
@@ -210,15 +242,20 @@ constexpr int vectors_for(std::int64_t rest) {
     return vectors;
 }
 
-/// out [rows, dim] += weights [rows, tile_cells] * values. `next`: as many rows that will be read later.
+/// out [rows, dim] += weights [rows, tile_cells] * values. Behind dim, out has room up to a multiple of dim_unit. `next`:
+/// as many rows that will be read later.
 template <class E>
 CELLAR_KERNEL void add_values(const float* weights, int rows, int cells, const E* const* values, const E* const* next,
                               std::int64_t dim, float* out, std::ptrdiff_t out_stride) {
-    for (std::int64_t d = 0; d < dim;) {
+    std::int64_t d = 0;
+    while (d + lanes <= dim) {
         const int vectors = vectors_for(dim - d);
-        add_rows(weights, tile_cells, rows, cells, PointedRows<E>{values, next, d}, vectors, out + d, out_stride);
+        add_rows(weights, tile_cells, rows, cells, PointedRows<E, true>{values, next, d}, vectors, out + d, out_stride);
         d += std::int64_t{vectors} * lanes;
     }
+    if constexpr (lanes > row_unit)
+        if (d < dim)
+            add_rows(weights, tile_cells, rows, cells, PointedRows<E, false>{values, next, d}, 1, out + d, out_stride);
 }
 
 /// The same with values [cells, dim] that are packed.
@@ -239,26 +276,32 @@ CELLAR_KERNEL void multiply(const float* q, std::ptrdiff_t stride, int rows, std
         add_rows(q, stride, rows, dim, PackedRows{keys + c, tile_cells}, columns, scores + c, tile_cells);
 }
 
+template <class E>
+CELLAR_INLINE Floats load_within(const E* row, std::int64_t d, std::int64_t dim) {
+    return d + lanes <= dim ? load(row + d) : load_end(row + d);
+}
+
 template <class E, std::size_t... I>
 CELLAR_INLINE void transpose_cells(const E* const* rows, const E* const* next, int cells, std::int64_t dim, float* out,
                                    std::index_sequence<I...>) {
     constexpr std::int64_t line = 64 / std::int64_t{sizeof(E)};
     for (std::int64_t d = 0; d < dim; d += lanes) {
         if (d % line == 0) ((static_cast<int>(I) < cells ? prefetch(next[I] + d) : void()), ...);
-        Floats v[std::size_t{lanes}] = {(static_cast<int>(I) < cells ? load(rows[I] + d) : Floats{})...};
+        Floats v[std::size_t{lanes}] = {(static_cast<int>(I) < cells ? load_within(rows[I], d, dim) : Floats{})...};
         transpose<lanes>(v, std::make_index_sequence<std::size_t{lanes} / 2>{});
         (store(out + (d + std::int64_t{I}) * tile_cells, v[I]), ...);
     }
 }
 
-/// out [dim, tile_cells] = the rows of the cells, transposed; zeros behind them. `next`: as many rows that will be read
+/// out [dim, tile_cells] = the rows of the cells, transposed; zeros behind them, and behind dim up to a multiple of
+/// dim_unit. `next`: as many rows that will be read
 /// later.
 template <class E>
 CELLAR_KERNEL void pack_keys(const E* const* rows, const E* const* next, int cells, std::int64_t dim, float* out) {
     for (int c = 0; c < tile_cells; c += lanes) transpose_cells(rows + c, next + c, cells - c, dim, out + c, Lanes{});
 }
 
-/// out [cells, dim] = the rows. Returns false if an element is infinite or not a number.
+/// out [cells, padded_dim(dim)] = the rows, with zeros behind them. Returns false if an element is infinite or not a number.
 template <class E>
 CELLAR_KERNEL bool pack_values(const E* const* rows, const E* const* next, int cells, std::int64_t dim, float* out) {
     constexpr std::int64_t line = 64 / std::int64_t{sizeof(E)};
@@ -267,9 +310,9 @@ CELLAR_KERNEL bool pack_values(const E* const* rows, const E* const* next, int c
     for (int c = 0; c < cells; ++c)
         for (std::int64_t d = 0; d < dim; d += lanes) {
             if (d % line == 0) prefetch(next[c] + d);
-            const Floats x = load(rows[c] + d);
+            const Floats x = load_within(rows[c], d, dim);
             bad |= (reinterpret_cast<Ints>(x) & exponent) == exponent;
-            store(out + c * dim + d, x);
+            store(out + c * padded_dim(dim) + d, x);
         }
     bool finite = true;
     for (int i = 0; i < lanes; ++i) finite = finite && bad[i] == 0;

@@ -77,7 +77,7 @@ public:
     }
 
     static bool is_in_place(const Source& source, const RowKernels<E>& own) {
-        return contiguous_heads<typename Source::Mapping> && own.dot != nullptr && source.dim % dim_unit == 0;
+        return contiguous_heads<typename Source::Mapping> && own.dot != nullptr && source.dim % row_unit == 0;
     }
 
     /// The tile whose rows `find` and `fetch_*` find, and the one that follows it, or null.
@@ -127,22 +127,22 @@ public:
 
     void dot(const float* q, int rows, int count, float* scores) const {
         const std::int64_t dim = padded_dim(source_.dim);
-        if (in_place_) return own_.dot(q, dim, rows, dim, pointers_.rows, next_.rows, count, scores);
+        if (in_place_) return own_.dot(q, dim, rows, source_.dim, pointers_.rows, next_.rows, count, scores);
         as_floats_.dot(q, dim, rows, dim, float_pointers_.rows, float_pointers_.rows, count, scores);
     }
     void add_values(const float* weights, int rows, int count, float* out) const {
         const std::int64_t dim = padded_dim(source_.dim);
-        if (in_place_) return own_.add_values(weights, rows, count, pointers_.rows, next_.rows, dim, out, dim);
+        if (in_place_) return own_.add_values(weights, rows, count, pointers_.rows, next_.rows, source_.dim, out, dim);
         as_floats_.add_values(weights, rows, count, float_pointers_.rows, float_pointers_.rows, dim, out, dim);
     }
     void pack_keys(int count, float* out) const {
         const std::int64_t dim = padded_dim(source_.dim);
-        if (in_place_) return own_.pack_keys(pointers_.rows, next_.rows, count, dim, out);
+        if (in_place_) return own_.pack_keys(pointers_.rows, next_.rows, count, source_.dim, out);
         as_floats_.pack_keys(float_pointers_.rows, float_pointers_.rows, count, dim, out);
     }
     bool pack_values(int count, float* out) const {
         const std::int64_t dim = padded_dim(source_.dim);
-        if (in_place_) return own_.pack_values(pointers_.rows, next_.rows, count, dim, out);
+        if (in_place_) return own_.pack_values(pointers_.rows, next_.rows, count, source_.dim, out);
         return as_floats_.pack_values(float_pointers_.rows, float_pointers_.rows, count, dim, out);
     }
 

@@ -13,6 +13,8 @@ inline constexpr int tile_cells = 64;
 
 /// The dims of rows that kernels read and write are multiples of this, the lanes of the widest vector.
 inline constexpr int dim_unit = 16;
+/// Kernels read rows of multiples of this in place.
+inline constexpr int row_unit = 8;
 
 constexpr std::int64_t padded_dim(std::int64_t dim) {
     return (dim + dim_unit - 1) / dim_unit * dim_unit;

@@ -111,6 +111,14 @@ struct Avx512Vector {
 #endif
     }
 
+    /// Eight elements, and zeros behind them.
+    template <class E>
+    [[gnu::target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c"), gnu::always_inline]] static inline Floats
+    load_half(const E* from) {
+        return __builtin_shufflevector(Avx2Vector::load(from), Avx2Vector::Floats{}, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10,
+                                       11, 12, 13, 14, 15);
+    }
+
 private:
     using Shorts = short __attribute__((vector_size(32)));
     using UnsignedShorts = unsigned short __attribute__((vector_size(32)));
