@@ -151,8 +151,8 @@ CELLAR_KERNEL void dot_rows(const float* q, std::ptrdiff_t stride, std::int64_t 
                      Lanes{});
 }
 
-/// scores [rows, tile_cells] = q [rows, dim] * keys. Behind dim, q has zeros up to a multiple of dim_unit. `rows` is 1, 2
-/// or a multiple of 4; `keys` has pointers for
+/// scores [rows, tile_cells] = q [rows, dim] * keys. Behind dim, q has zeros up to a multiple of dim_unit. `rows` is 1,
+/// 2 or a multiple of 4; `keys` has pointers for
 /// tile_cells cells, of which the last ones may repeat. `next`: as many rows that will be read later.
 template <class E>
 CELLAR_KERNEL void dot(const float* q, std::ptrdiff_t stride, int rows, std::int64_t dim, const E* const* keys,
@@ -242,8 +242,8 @@ constexpr int vectors_for(std::int64_t rest) {
     return vectors;
 }
 
-/// out [rows, dim] += weights [rows, tile_cells] * values. Behind dim, out has room up to a multiple of dim_unit. `next`:
-/// as many rows that will be read later.
+/// out [rows, dim] += weights [rows, tile_cells] * values. Behind dim, out has room up to a multiple of dim_unit.
+/// `next`: as many rows that will be read later.
 template <class E>
 CELLAR_KERNEL void add_values(const float* weights, int rows, int cells, const E* const* values, const E* const* next,
                               std::int64_t dim, float* out, std::ptrdiff_t out_stride) {
@@ -301,7 +301,8 @@ CELLAR_KERNEL void pack_keys(const E* const* rows, const E* const* next, int cel
     for (int c = 0; c < tile_cells; c += lanes) transpose_cells(rows + c, next + c, cells - c, dim, out + c, Lanes{});
 }
 
-/// out [cells, padded_dim(dim)] = the rows, with zeros behind them. Returns false if an element is infinite or not a number.
+/// out [cells, padded_dim(dim)] = the rows, with zeros behind them. Returns false if an element is infinite or not a
+/// number.
 template <class E>
 CELLAR_KERNEL bool pack_values(const E* const* rows, const E* const* next, int cells, std::int64_t dim, float* out) {
     constexpr std::int64_t line = 64 / std::int64_t{sizeof(E)};
