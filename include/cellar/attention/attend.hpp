@@ -23,15 +23,14 @@ namespace cellar {
 
 namespace detail {
 
-/// An error if the backend cannot reach the memory of a Kokkos View.
-template <class Backend, class... Rows>
-constexpr void expect_reached() {
-    const auto expect = []<class View>() {
-        if constexpr (requires { Backend::template reaches<typename View::memory_space>; })
-            static_assert(Backend::template reaches<typename View::memory_space>,
-                          "attend: the backend cannot reach the memory space of the queries or results");
-    };
-    (expect.template operator()<Rows>(), ...);
+/// False for a Kokkos View of memory that the backend cannot reach.
+template <class Backend, class Rows>
+constexpr bool reaches_rows() {
+    if constexpr (requires { Backend::template reaches<typename Rows::memory_space>; }) {
+        return Backend::template reaches<typename Rows::memory_space>;
+    } else {
+        return true;
+    }
 }
 
 /// `attend` with instructions of choice, for tests.
@@ -44,7 +43,8 @@ void attend_with(Instructions instructions, Pass& pass, int layer, const Queries
     constexpr bool on_device = has_attention<Backend>;
     static_assert(on_device || !WritesMasks<Backend>,
                   "attend: the host cannot read the memory of this backend, which does not compute attention itself");
-    expect_reached<Backend, Queries, std::remove_cvref_t<Out>>();
+    static_assert(reaches_rows<Backend, Queries>() && reaches_rows<Backend, std::remove_cvref_t<Out>>(),
+                  "attend: the backend cannot reach the memory space of the queries or results");
     const LayerShape& shape = state.shape[layer];
     const auto q = attention_rows("queries", queries, pass.tokens(), shape.key_dim);
     const std::int64_t row = std::int64_t{pass.tokens()} * q.extent(1);

@@ -18,14 +18,14 @@ using namespace cellar;
 
 namespace {
 
-std::vector<float> wave(int n, int first) {
+[[maybe_unused]] std::vector<float> wave(int n, int first) {
     std::vector<float> floats(static_cast<std::size_t>(n));
     for (int i = 0; i < n; ++i)
         floats[static_cast<std::size_t>(i)] = static_cast<float>(std::sin(first + 1.7 * i + 0.3 * i * i));
     return floats;
 }
 
-constexpr int kv_heads = 2, heads = 8, dim = 32;
+[[maybe_unused]] constexpr int kv_heads = 2, heads = 8, dim = 32;
 
 template <class Cache, class Threads>
 std::vector<float> attended(Cache& cache, const Threads& threads) {
@@ -49,8 +49,8 @@ void check() {
     if constexpr (Kokkos::SpaceAccessibility<Kokkos::HostSpace, typename Space::memory_space>::accessible) {
         const CacheLimits limits{.capacity = 2000, .batch = 1500};
         const CacheShape shape{1, kv_heads, dim};
-        Cache<StandardV<half>> on_calling_thread{shape, limits};
-        Cache<StandardV<half>, FullCausal, DisabledShift, KokkosBackend<Space>> by_kokkos{shape, limits};
+        Cache<StandardV<cellar::half>> on_calling_thread{shape, limits};
+        Cache<StandardV<cellar::half>, FullCausal, DisabledShift, KokkosBackend<Space>> by_kokkos{shape, limits};
         CHECK(attended(by_kokkos, KokkosThreads<Space>{}) == attended(on_calling_thread, CallingThread{}));
     }
 }

@@ -16,11 +16,12 @@ TEST_CASE("device: attention equals the definition: float") {
 }
 
 TEST_CASE("device: attention equals the definition: half, in a window with sinks, divided into many parts") {
-    check_attention<StandardV<half>, WithLimits<TheDevice, SmallLimits>>(40, SlidingWindow<>{80, {.sinks = 3}}, 4);
+    check_attention<StandardV<cellar::half>, WithLimits<TheDevice, SmallLimits>>(40, SlidingWindow<>{80, {.sinks = 3}},
+                                                                                 4);
 }
 
 TEST_CASE("device: attention equals the definition: half, in blocks of cells") {
-    check_attention<Blocked<half>, TheDevice>(20, FullCausal{}, 8);
+    check_attention<Blocked<cellar::half>, TheDevice>(20, FullCausal{}, 8);
 }
 
 TEST_CASE("device: attention equals the definition: bfloat16 with permuted values, in chunks") {

@@ -158,7 +158,8 @@ TEST_CASE("device: attention: queries and results have any strides, and are floa
     Floats coarse(q.size());
     for (std::size_t i = 0; i < q.size(); ++i) coarse[i] = std::round(q[i] * 64) / 64;
     const OnDevice<TheDevice> floats{coarse}, of_floats{Floats(q.size())};
-    const OnDevice<TheDevice, half> halves{{coarse.begin(), coarse.end()}}, half_out{std::vector<half>(q.size())};
+    const OnDevice<TheDevice, cellar::half> halves{{coarse.begin(), coarse.end()}},
+        half_out{std::vector<cellar::half>(q.size())};
     const OnDevice<TheDevice, bfloat16> rounded{std::vector<bfloat16>(q.size())};
     const auto view = [](const auto& elements) { return contiguous_view(elements.data(), 3, heads, dim); };
     attend(pass, 0, view(floats), view(of_floats));
@@ -166,10 +167,10 @@ TEST_CASE("device: attention: queries and results have any strides, and are floa
     attend(pass, 0, view(floats), view(rounded));
     cache.fence();
     const Floats a = of_floats.read();
-    const std::vector<half> b = half_out.read();
+    const std::vector<cellar::half> b = half_out.read();
     const std::vector<bfloat16> c = rounded.read();
     for (std::size_t i = 0; i < a.size(); ++i)
-        equal = equal && b[i].bits == half{a[i]}.bits && c[i].bits == bfloat16{a[i]}.bits;
+        equal = equal && b[i].bits == cellar::half{a[i]}.bits && c[i].bits == bfloat16{a[i]}.bits;
     CHECK(equal);
 }
 
@@ -230,7 +231,8 @@ TEST_CASE("device: attention: a reserved pass gets zeros, and the pass after it 
 
 TEST_CASE("device: attention: rows that no team has room for are a violation") {
     constexpr int many = 12000;
-    Cache<StandardV<half>, FullCausal, DisabledShift, TheDevice> cache{{1, 1, many}, {.capacity = 2, .batch = 2}};
+    Cache<StandardV<cellar::half>, FullCausal, DisabledShift, TheDevice> cache{{1, 1, many},
+                                                                               {.capacity = 2, .batch = 2}};
     auto pass = cache.begin(Tokens{Sequence{0}, Position{0}, 1}).value();
     const OnDevice<TheDevice> k{Floats(many, 1.0F)}, out{Floats(many)};
     const auto rows = contiguous_view(static_cast<const float*>(k.data()), 1, 1, many);
