@@ -26,6 +26,7 @@ enum class Reason {
     cannot_split,       ///< a snapshot of a window or of a recurrent state is whole or useless
     cannot_share,       ///< the sequence has tokens of the snapshot at other positions
     no_checkpoints,     ///< the limits have no room for checkpoints
+    no_pages,           ///< a sequence's cells do not form pages in the order of its positions
     too_many_snapshots, ///< there are as many snapshots as the limits have room for
 };
 
@@ -54,6 +55,8 @@ constexpr const char* to_string(Reason reason) {
         return "cannot share: the sequence has tokens of the snapshot at other positions";
     case Reason::too_many_snapshots:
         return "too many snapshots: there are as many as the limits have room for";
+    case Reason::no_pages:
+        return "no pages: the cells of a sequence do not form pages in the order of its positions";
     case Reason::no_checkpoints:
         return "no checkpoints: the limits have no room for any";
     }
@@ -65,7 +68,7 @@ constexpr const char* to_string(Reason reason) {
 struct Refusal {
     Reason reason{};
     int member = -1;       ///< in a hybrid, the index of the member that refused; -1 elsewhere
-    Sequence sequence{-1}; ///< for `not_next` and `cannot_resume`: the sequence concerned
+    Sequence sequence{-1}; ///< for `not_next`, `cannot_resume` and `no_pages`: the sequence concerned
     Position expected{-1}; ///< for `not_next`: the position that its next token must have
 
     constexpr bool operator==(const Refusal&) const = default;

@@ -415,7 +415,12 @@ private:
 
     // Enters tokens [i, end), all of one sequence. Returns `visible`, extended by what they see.
     [[gnu::noinline]] CellBounds enter_some(SequenceRecord& r, std::size_t i, std::size_t end, CellBounds visible) {
-        if (!pass_.cells.empty()) CellTable::enter(r, pass_.positions.data() + i, pass_.cells.data() + i, end - i);
+        if (!pass_.cells.empty()) {
+            if (RunChanges* const noted = table_.changes(r))
+                noted->add_inserted(r.runs,
+                                    *std::min_element(pass_.positions.begin() + i, pass_.positions.begin() + end));
+            CellTable::enter(r, pass_.positions.data() + i, pass_.cells.data() + i, end - i);
+        }
         for_each_visible_span(i, end, [&](Position from, Position to) {
             r.visible.slide(r.runs, from, to);
             visible.include(r.visible.bounds());

@@ -15,6 +15,7 @@
 #include <cellar/book/owner_count.hpp>
 #include <cellar/book/position_runs.hpp>
 #include <cellar/book/removal.hpp>
+#include <cellar/book/run_changes.hpp>
 #include <cellar/book/visible_cells.hpp>
 #include <cellar/book/words.hpp>
 
@@ -77,6 +78,15 @@ public:
     /// The same without a check, for sequences of a checked batch.
     SequenceRecord& unchecked(Sequence s) { return sequences_[static_cast<std::size_t>(s.value)]; }
 
+    /// From now on, the changes of each sequence are noted. May throw, with nothing changed.
+    void track_changes() {
+        if (changes_.empty()) changes_.resize(sequences_.size());
+    }
+    /// The changes of a sequence, to be cleared by the only reader; null while they are not tracked.
+    RunChanges* changes(const SequenceRecord& r) {
+        return changes_.empty() ? nullptr : &changes_[static_cast<std::size_t>(&r - sequences_.data())];
+    }
+
     /// Reserves room for tokens of these sequences, one for each mention, and for any query of them. O(n).
     void prepare_tokens(IdSpan<Sequence> sequences) {
         const auto n = static_cast<std::int64_t>(sequences.size());
@@ -116,6 +126,7 @@ public:
     void take_back(Sequence s, Position position, Cell cell) {
         SequenceRecord& r = unchecked(s);
         r.runs.erase_one(position, cell);
+        if (RunChanges* const noted = changes(r)) noted->add_erased(r.runs, position, position + 1);
         disown(r, cell / word_bits, bit_range(cell % word_bits, 1));
     }
 
@@ -145,6 +156,7 @@ public:
         if (from == to) return;
         const SequenceRecord& source = record(from);
         SequenceRecord& target = record(to);
+        if (RunChanges* const noted = changes(target)) noted->add({0});
         forget(target, {0}, to_end);
         target.runs.assign(source.runs, {length});
         for_each_word(source, {0}, {length}, [&](std::int64_t at, Word cells) { pool_.share_word(at, cells); });
@@ -267,6 +279,7 @@ public:
     void finish_defragment(const Defragmentation& defragmentation) noexcept {
         if (defragmentation.moves().empty()) return;
         pool_.finish_defragment(defragmentation);
+        for (RunChanges& noted : changes_) noted.add({0});
         for (SequenceRecord& r : sequences_) {
             defragmentation.relocate(r.runs);
             r.visible.reset();
@@ -319,6 +332,7 @@ private:
     void forget(SequenceRecord& r, Position from, Position to) {
         disown(r, from, to);
         r.runs.erase(from, to);
+        if (RunChanges* const noted = changes(r)) noted->add_erased(r.runs, from, to);
     }
 
     void disown(SequenceRecord& r, Position from, Position to) {
@@ -362,6 +376,7 @@ private:
     // that other sequences share are copied first, so that those sequences keep theirs.
     void close_gap(SequenceRecord& r, Removal& removal) {
         const Position begin = removal.begin;
+        if (RunChanges* const noted = changes(r)) noted->add(begin);
         disown(r, begin, removal.end);
         r.runs.close_gap(begin, removal.end);
         r.visible.gap_closed(begin, removal.end);
@@ -400,6 +415,7 @@ private:
     KeptTable snapshots_;
     std::unique_ptr<CellSetMemory> sets_; // at a fixed address, for the records
     ReservedList<SequenceRecord> sequences_;
+    std::vector<RunChanges> changes_;           // of each sequence; empty while they are not tracked
     bool moved_in_place_ = false;               // a cell may have another position in a snapshot than in a sequence
     ZeroedArray<std::int32_t> tokens_in_batch_; // scratch memory of reserve_each
 };

@@ -82,6 +82,19 @@ public:
         return MemoryAccess::make<Pass>(state(), tokens, CellRange{0, state().allocated}, true);
     }
 
+    /// Room for `ReadPass::lists` of at most `cells` visible cells a sequence, and for their `pages` if a page size is
+    /// given: up to that, the addresses of the lists never change. Takes 16 bytes a cell and sequence, twice that for
+    /// windows that slide, which the operating system provides as they are used. Throws `std::bad_alloc`, with nothing
+    /// changed.
+    void reserve_lists(std::int32_t cells, std::int32_t page_size = 0,
+                       const std::source_location& where = std::source_location::current()) {
+        const detail::Caller caller{where};
+        state().expect_no_pass("reserve_lists");
+        CELLAR_EXPECTS(cells >= 0 && page_size >= 0, "reserve_lists: ", cells, " cells, pages of ", page_size,
+                       ", expected 0 or more");
+        state().reserve_lists(cells, page_size);
+    }
+
     /// `to` gives up its own cells and shares those of `from` below position `length`. No data moves, and it never
     /// refuses. Nothing happens if both are the same sequence. O(runs of both + 64-cell words they span + cells /
     /// 8192), where a run is neighbouring positions in neighbouring cells. Throws `std::bad_alloc`, with nothing

@@ -103,6 +103,12 @@ public:
         return MemoryAccess::make<Pass>(state(), tokens, CellRange{0, state().allocated}, true);
     }
 
+    /// See `Cache::reserve_lists`.
+    void reserve_lists(std::int32_t cells, std::int32_t page_size = 0,
+                       const std::source_location& where = std::source_location::current()) {
+        cells_.reserve_lists(cells, page_size, where);
+    }
+
     /// `to` gives up its own inputs and shares those of `from` at positions below `length`. No data moves, and it never
     /// refuses.
     Result<void> copy_prefix(Sequence from, Sequence to, std::int32_t length,

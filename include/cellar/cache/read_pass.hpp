@@ -3,10 +3,13 @@
 
 #include <cellar/base/contract.hpp>
 #include <cellar/base/ids.hpp>
+#include <cellar/base/result.hpp>
 #include <cellar/base/view.hpp>
+#include <cellar/cache/cell_lists.hpp>
 #include <cellar/cache/detail/cache_state.hpp>
 #include <cellar/element/half.hpp>
 #include <cellar/memory/layer_name.hpp>
+#include <cellar/memory/two_phase.hpp>
 
 #include <concepts>
 #include <cstddef>
@@ -71,6 +74,33 @@ public:
         return {s.visible.runs.data() + begin, s.visible.ends[i] - begin};
     }
 
+    /// For each sequence of the batch, the cells that its tokens see, in the order of positions, for kernels that take
+    /// index lists. The first call of a pass brings the rows up to date: O(tokens), plus the cells that were added or
+    /// left the window since the last call. Changes elsewhere in a sequence, such as `remove`, rebuild its row from
+    /// there on, and `defragment` rebuilds all rows. Throws `std::bad_alloc` if a row outgrows the table (see
+    /// `Cache::reserve_lists`). The lists are valid until the memory's next pass asks for its own. A reserved pass has
+    /// no rows.
+    CellLists lists(const std::source_location& where = std::source_location::current()) & {
+        const detail::Caller caller{where};
+        expect_host_lists();
+        return MemoryAccess::make<CellLists>(state().find_lists(0).cells);
+    }
+
+    /// The same as pages of `page_size` cells: page p has cells [p * page_size, (p + 1) * page_size). Refuses with
+    /// `no_pages`, and names a sequence, unless each visible cell's place in its page is its position modulo the page
+    /// size, and neighbouring positions share a page: the sequence then has gaps, or cells in another order. As with
+    /// `lists`, only new pages cost time while the page size stays the same.
+    Result<PageLists> pages(std::int32_t page_size,
+                            const std::source_location& where = std::source_location::current()) & {
+        const detail::Caller caller{where};
+        expect_host_lists();
+        CELLAR_EXPECTS(page_size > 0, "pages: a page size of ", page_size, ", expected 1 or more");
+        detail::ListMemory& memory = state().find_lists(page_size);
+        const Sequence refused = memory.pages->update(memory.cells);
+        if (refused.value >= 0) return Refusal{.reason = Reason::no_pages, .sequence = refused};
+        return MemoryAccess::make<PageLists>(memory.cells, *memory.pages);
+    }
+
     /// The mask [tokens, history]. Of float or half: 0 where visible, -infinity where hidden. Of bool: true where
     /// visible. It is the same for all layers. The first call of a pass writes it, in O(tokens * history); it stays
     /// valid until the next mask of this memory. The mask of a reserved pass sizes the buffer: afterwards, masks of
@@ -105,6 +135,8 @@ public:
     void keys(int) const&& = delete;
     void values(int) const&& = delete;
     void visible(std::int32_t) && = delete;
+    void lists() && = delete;
+    void pages(std::int32_t) && = delete;
     template <class T = float>
     void mask() && = delete;
     template <class T = float>
@@ -151,6 +183,11 @@ protected:
     detail::LayerName& name() const { return state().layer_name; }
 
 private:
+    static void expect_host_lists() {
+        static_assert(!WritesMasks<typename State::Backend>,
+                      "lists: not yet for a backend whose memory the host cannot read");
+    }
+
     template <class T>
     static constexpr detail::MaskElement element_of() {
         using enum detail::MaskElement;

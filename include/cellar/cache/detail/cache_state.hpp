@@ -7,6 +7,8 @@
 #include <cellar/base/reserved_list.hpp>
 #include <cellar/base/scratch.hpp>
 #include <cellar/book/cache_book.hpp>
+#include <cellar/book/cell_rows.hpp>
+#include <cellar/book/page_rows.hpp>
 #include <cellar/cache/cache_limits.hpp>
 #include <cellar/cache/cache_shape.hpp>
 #include <cellar/cache/fwd.hpp>
@@ -18,6 +20,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -54,6 +57,12 @@ struct VisibleRuns {
     std::vector<CellRange> runs;
     ReservedList<std::size_t> ends; ///< one for each token: the end of its runs
     bool known = false;             ///< of the open pass
+};
+
+/// The lists that paged kernels read.
+struct ListMemory {
+    CellRows cells;
+    std::unique_ptr<PageRows> pages; ///< of one page size
 };
 
 /// Memory of `attend`, which one layer after the other uses.
@@ -128,6 +137,7 @@ struct CacheState {
         must_put = puts;
         put.clear();
         visible.known = false;
+        lists_known = false;
         written_mask = MaskElement::none;
         layer_name = {};
         attention.listed = false;
@@ -142,6 +152,29 @@ struct CacheState {
             visible.ends.push_back(visible.runs.size());
         });
         visible.known = true;
+    }
+
+    /// The lists, with room for rows of that many cells, and for their pages. May throw, with nothing changed.
+    ListMemory& reserve_lists(std::int64_t cells, std::int32_t page_size) {
+        const std::int32_t batch = std::min(limits.batch, limits.sequences);
+        book.table().track_changes();
+        if (lists == nullptr) lists.reset(new ListMemory{{limits.sequences, batch}, nullptr});
+        const bool slides = book.window().oldest_visible(to_end - 1).value != 0;
+        lists->cells.reserve(cells, slides);
+        if (page_size == 0) return *lists;
+        if (lists->pages == nullptr || lists->pages->page_size() != page_size)
+            lists->pages = std::make_unique<PageRows>(limits.sequences, batch, page_size);
+        lists->pages->reserve(cells, slides);
+        return *lists;
+    }
+
+    /// The lists of the open pass. `page_size`: 0, or that of the pages that follow.
+    ListMemory& find_lists(std::int32_t page_size) {
+        ListMemory& memory = reserve_lists(0, page_size);
+        if (lists_known) return memory;
+        pass_reserved ? memory.cells.clear() : memory.cells.update(book);
+        lists_known = true;
+        return memory;
     }
 
     void expect_no_pass(const char* operation) const {
@@ -209,6 +242,8 @@ struct CacheState {
     MaskElement written_mask = MaskElement::none; // what `mask` holds
     PutLayers put;                                // by index into stores
     VisibleRuns visible;
+    std::unique_ptr<ListMemory> lists; // null until they are asked for
+    bool lists_known = false;          // of the open pass
     AttentionScratch attention;
     LayerName layer_name;
 
@@ -229,6 +264,7 @@ private:
           mask{backend},
           put{static_cast<std::size_t>(shape.layers())},
           visible{{}, ReservedList<std::size_t>{static_cast<std::size_t>(limits.batch)}},
+          lists{},
           attention{} {
         for (int layer = 0; layer < shape.layers(); ++layer) {
             const LayerShape& own = shape[layer];

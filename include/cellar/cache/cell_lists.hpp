@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <cellar/base/contract.hpp>
+#include <cellar/base/ids.hpp>
+#include <cellar/book/cell_rows.hpp>
+#include <cellar/book/page_rows.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <source_location>
+#include <span>
+
+namespace cellar {
+
+struct MemoryAccess;
+
+/// Compressed rows (CSR): row r is indices[indptr[r], indptr[r + 1]).
+struct CompressedLists {
+    std::span<const std::int32_t> indptr; ///< one more than there are rows
+    std::span<const std::int32_t> indices;
+};
+
+/// The cells that a batch sees, as `ReadPass::lists` finds them: a row for each sequence of the batch, in the order in
+/// which the batch first mentions them. A row has the sinks, then the window, in the order of positions, and includes
+/// the batch's own tokens: from the oldest cell that any token of the sequence sees to the newest one.
+///
+/// `indices` is a table with a row of `pitch()` entries for each sequence of the memory. What a sequence sees is
+/// indices[starts[r], starts[r] + lengths[r]). Entries stay where they are while tokens are appended, until a sliding
+/// window reaches the end of its row. `compressed` copies the rows. Addresses change if a row outgrows the table; see
+/// `Cache::reserve_lists`.
+class CellLists {
+public:
+    std::int32_t rows() const { return static_cast<std::int32_t>(lists_->sequences().size()); }
+
+    /// The sequence of a row.
+    Sequence sequence(std::int32_t row, const std::source_location& where = std::source_location::current()) const {
+        CELLAR_EXPECTS_AT(where, row >= 0 && row < rows(), "lists: row ", row, ", expected 0 to ", rows() - 1);
+        return lists_->sequences()[static_cast<std::size_t>(row)];
+    }
+
+    /// The cells of a row, and their positions.
+    std::span<const std::int32_t> cells(std::int32_t row,
+                                        const std::source_location& where = std::source_location::current()) const {
+        return lists_->cells(sequence(row, where));
+    }
+    std::span<const std::int32_t> positions(std::int32_t row,
+                                            const std::source_location& where = std::source_location::current()) const {
+        return lists_->positions(sequence(row, where));
+    }
+
+    /// The whole table, and each row's part of it.
+    std::span<const std::int32_t> indices() const {
+        return {lists_->rows().data(0), static_cast<std::size_t>(lists_->rows().size())};
+    }
+    std::int32_t pitch() const { return lists_->rows().pitch(); }
+    std::span<const std::int32_t> starts() const { return lists_->starts(); }
+    std::span<const std::int32_t> lengths() const { return lists_->lengths(); }
+
+    /// Copies the rows, once for each pass: 4 bytes for each cell. May throw `std::bad_alloc`.
+    CompressedLists compressed() const {
+        const detail::CompressedRows& rows = lists_->compressed();
+        const auto size = static_cast<std::size_t>(this->rows());
+        return {{rows.indptr.data(), size + 1},
+                {rows.indices.data(), static_cast<std::size_t>(rows.indptr[this->rows()])}};
+    }
+
+private:
+    friend struct MemoryAccess;
+
+    explicit CellLists(detail::CellRows& lists) : lists_{&lists} {}
+
+    detail::CellRows* lists_;
+};
+
+/// The same as pages, as `ReadPass::pages` finds them: page p has cells [p * page_size, (p + 1) * page_size), and the
+/// token at position q is in place q % page_size of its page. Pages are those of a window: the first one may begin with
+/// cells that no token sees, which hold anything.
+class PageLists {
+public:
+    std::int32_t page_size() const { return pages_->page_size(); }
+    std::int32_t rows() const { return static_cast<std::int32_t>(cells_->sequences().size()); }
+
+    /// The sequence of a row.
+    Sequence sequence(std::int32_t row, const std::source_location& where = std::source_location::current()) const {
+        CELLAR_EXPECTS_AT(where, row >= 0 && row < rows(), "pages: row ", row, ", expected 0 to ", rows() - 1);
+        return cells_->sequences()[static_cast<std::size_t>(row)];
+    }
+
+    /// The pages of a row.
+    std::span<const std::int32_t> pages(std::int32_t row,
+                                        const std::source_location& where = std::source_location::current()) const {
+        const std::int32_t s = sequence(row, where).value;
+        return {pages_->rows().data(0) + pages_->rows().start(s),
+                static_cast<std::size_t>(pages_->rows().extent(s).size())};
+    }
+
+    /// The whole table, as in `CellLists`, and each row's part of it.
+    std::span<const std::int32_t> indices() const {
+        return {pages_->rows().data(0), static_cast<std::size_t>(pages_->rows().size())};
+    }
+    std::int32_t pitch() const { return pages_->rows().pitch(); }
+    std::span<const std::int32_t> starts() const { return of_rows(pages_->starts()); }
+    std::span<const std::int32_t> counts() const { return of_rows(pages_->counts()); }
+
+    /// How many cells of a row's first page come before the first that is visible.
+    std::span<const std::int32_t> first_offsets() const { return of_rows(pages_->first_offsets()); }
+    /// How many cells of a row's last page are tokens, from the beginning of the page.
+    std::span<const std::int32_t> last_lengths() const { return of_rows(pages_->last_lengths()); }
+    /// How many cells a row has from the beginning of its first page: (count - 1) * page_size + last length.
+    std::span<const std::int32_t> lengths() const { return of_rows(pages_->lengths()); }
+
+    /// Copies the rows. May throw `std::bad_alloc`.
+    CompressedLists compressed() const {
+        const detail::CompressedRows& rows = pages_->compressed(cells_->sequences());
+        const auto size = static_cast<std::size_t>(this->rows());
+        return {{rows.indptr.data(), size + 1},
+                {rows.indices.data(), static_cast<std::size_t>(rows.indptr[this->rows()])}};
+    }
+
+private:
+    friend struct MemoryAccess;
+
+    PageLists(detail::CellRows& cells, detail::PageRows& pages) : cells_{&cells}, pages_{&pages} {}
+
+    std::span<const std::int32_t> of_rows(const ZeroedArray<std::int32_t>& list) const {
+        return {list.data(), static_cast<std::size_t>(rows())};
+    }
+
+    detail::CellRows* cells_;
+    detail::PageRows* pages_;
+};
+
+} // namespace cellar
