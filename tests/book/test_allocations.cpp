@@ -33,6 +33,7 @@ struct Decoding {
             sequences.push_back({s});
             positions.push_back({0});
         }
+        cache.reserve_lists(capacity, 16);
         auto reserved = cache.reserve(count);
         static_cast<void>(reserved.mask());
     }
@@ -48,6 +49,8 @@ struct Decoding {
         }
         if (with_mask) used += pass->mask().size();
         if (with_mask) used += pass->template mask<half>().size() + pass->template mask<bool>().size();
+        used += pass->lists().compressed().indices.size();
+        if (with_mask) used += pass->pages(16).has_value() ? 1 : 0;
         if (!keep) {
             pass->drop();
             return;

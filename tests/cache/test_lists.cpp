@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The cells that a batch sees, as index lists and as page tables.
+#include "../hybrid/failing_allocations.hpp"
 #include "../violations.hpp"
 #include "numbers.hpp"
 
@@ -411,4 +412,29 @@ TEST_CASE("groups see their last token, reserved passes have no rows, and encode
     auto read = inputs.begin(Tokens{{0}, {4}}).value();
     CHECK(ints(read.lists().cells(0)) == Ints{3, 4, 5, 0, 1, 2, 6, 7, 8});
     CHECK(ints(read.lists().positions(0)) == Ints{1, 1, 1, 3, 3, 3, 3, 3, 3});
+}
+
+TEST_CASE("lists without memory change nothing, and are right once there is memory") {
+    numbers::Cache<SlidingWindow<40>> cache{numbers::small, {.sequences = 2, .capacity = 200, .batch = 100}};
+    int failures = 0;
+    for (int p = 0; p < 180; p += p < 100 ? 20 : 1) {
+        const Numbers batch = prompt(0, p, Values(p < 100 ? 20 : 1)) + prompt(1, p, Values(p < 100 ? 20 : 1));
+        auto pass = numbers::begin(cache, batch);
+        const std::vector<Row> expected = expected_rows(cache, batch);
+        failures += failures_of([&] { (void)pass->lists().compressed(); }, [] {});
+        failures += failures_of([&] { (void)pass->pages(1).value().compressed(); }, [] {});
+        check_lists(*pass, expected);
+        REQUIRE(check_pages(*pass, expected, 1) == 1);
+        numbers::put(*pass, cache.shape(), batch);
+        pass->commit();
+    }
+    CHECK(failures > 10);
+    const auto check = [&] {
+        auto pass = numbers::begin(cache, prompt(0, 180, {1}));
+        check_lists(*pass, expected_rows(cache, prompt(0, 180, {1})));
+        return pass->lists().pitch();
+    };
+    const std::int32_t before = check();
+    CHECK(failures_of([&] { cache.reserve_lists(1000, 4); }, check) > 2);
+    CHECK(check() > before);
 }

@@ -95,6 +95,22 @@ public:
         return runs;
     }
 
+    std::vector<CellList> lists() override {
+        std::vector<CellList> all;
+        if constexpr (!cellar::WritesMasks<typename Memory::backend_type>) {
+            const cellar::CellLists lists = pass_->lists();
+            const cellar::CompressedLists compressed = lists.compressed();
+            for (int r = 0; r < lists.rows(); ++r) {
+                CellList& list = all.emplace_back(CellList{lists.sequence(r).value, {}});
+                const int first = compressed.indptr[static_cast<std::size_t>(r)];
+                for (std::size_t i = 0; i < lists.cells(r).size(); ++i)
+                    list.cells.emplace_back(lists.positions(r)[i],
+                                            compressed.indices[static_cast<std::size_t>(first) + i]);
+            }
+        }
+        return all;
+    }
+
     void read(int layer, int column, Rows& rows) const override {
         const cellar::LayerShape& shape = memory_.shape()[layer];
         const auto keys = pass_->keys(layer);

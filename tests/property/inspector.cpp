@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "inspector.hpp"
 
+#include <climits>
+
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -118,6 +120,7 @@ void Inspector::check_pass(const naive::Model& open, const Batch& batch, int sty
         check_query(open, batch, i, row);
     }
     check_history(seen, open.setup().padding);
+    if (style % 4 != 0) check_lists(open, batch); // not in all passes: a later one has more to bring up to date
 }
 
 void Inspector::check_resume(const naive::Model& model, int s) const {
@@ -159,6 +162,34 @@ void Inspector::check_runs(int token, const std::set<int>& cells) const {
         for (int cell = first; cell < end; ++cell) found.insert(cell);
     }
     trace_.expect(found == cells, "the runs of token ", token, " and its row of the mask differ");
+}
+
+/// The lists have the cells of all tokens from the oldest to the newest that the batch sees, in the order of positions.
+void Inspector::check_lists(const naive::Model& open, const Batch& batch) const {
+    for (const CellList& list : subject_.lists()) {
+        int from = INT_MAX;
+        std::set<naive::TokenRef> seen;
+        for (std::size_t i = 0; i < batch.size(); ++i) {
+            if (batch[i].sequence != list.sequence) continue;
+            from = std::min(from, open.setup().window.oldest_visible(batch[i].position));
+            for (const naive::TokenRef& token : open.visible(batch, i)) seen.insert(token);
+        }
+        int last = -1;
+        for (const auto& [position, token] : open.tokens(list.sequence))
+            if (seen.contains(token)) last = std::max(last, position);
+        const auto is_listed = [&](int position) {
+            return position <= last && (position < open.setup().window.sinks || position >= from);
+        };
+        std::vector<std::pair<int, int>> expected = subject_.cells_of(list.sequence);
+        std::erase_if(expected, [&](const auto& own) { return !is_listed(own.first); });
+        trace_.expect(list.cells == expected, "the list of s", list.sequence, " has ", list.cells.size(),
+                      " cells, which differ from the ", expected.size(), " that its tokens see");
+        const auto& tokens = open.tokens(list.sequence);
+        const auto listed =
+            std::count_if(tokens.begin(), tokens.end(), [&](const auto& t) { return is_listed(t.first); });
+        trace_.expect(static_cast<std::size_t>(listed) == list.cells.size(), "the list of s", list.sequence, " has ",
+                      list.cells.size(), " cells, expected ", listed);
+    }
 }
 
 void Inspector::check_query(const naive::Model& open, const Batch& batch, std::size_t i, const std::set<int>& cells) {

@@ -46,6 +46,7 @@ private:
     void check_history(const std::set<int>& seen, int padding) const;
     void check_query(const naive::Model& open, const Batch& batch, std::size_t i, const std::set<int>& cells);
     void check_runs(int token, const std::set<int>& cells) const;
+    void check_lists(const naive::Model& open, const Batch& batch) const;
     void check_contents(const naive::Model& model, int s);
     naive::TokenRef token_in(const naive::Model& open, int cell, const naive::NewToken& query,
                              const std::set<naive::TokenRef>& expected);

@@ -42,6 +42,12 @@ struct SnapshotState {
     bool operator==(const SnapshotState&) const = default;
 };
 
+/// The cells that a batch sees of a sequence.
+struct CellList {
+    int sequence = 0;
+    std::vector<std::pair<int, int>> cells; ///< position and cell of each token, in the order of the list
+};
+
 /// The suite's interface to a cache with any policies. The comparison is compiled once, and each combination of
 /// policies needs one small adapter.
 class Subject {
@@ -59,6 +65,7 @@ public:
     virtual std::vector<int> own_cells() const = 0;
     virtual void read_mask(int style, std::vector<std::vector<bool>>& visible) = 0;
     virtual std::vector<std::pair<int, int>> visible(int token) = 0; ///< first cell and count of each run
+    virtual std::vector<CellList> lists() = 0; ///< one for each sequence of the batch; none on devices
     virtual void read(int layer, int column, Rows& rows) const = 0;
     virtual void commit() = 0;
     virtual void drop() = 0;

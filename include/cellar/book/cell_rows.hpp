@@ -72,7 +72,8 @@ public:
         rows_.reserve(slides ? 2 * cells : cells);
     }
 
-    /// Brings the rows of the book's open pass up to date. The book's table tracks changes. May throw; then the rows of no pass are known.
+    /// Brings the rows of the book's open pass up to date. The book's table must track changes. May throw; then the
+    /// next call goes on.
     template <class Book>
     void update(Book& book) {
         is_compressed_ = false;

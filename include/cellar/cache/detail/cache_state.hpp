@@ -132,12 +132,12 @@ struct CacheState {
 
     /// `puts`: each layer must be put before it is read.
     void begin_pass(bool reserved, bool puts) {
+        lists_known = false;
         pass_open = true;
         pass_reserved = reserved;
         must_put = puts;
         put.clear();
         visible.known = false;
-        lists_known = false;
         written_mask = MaskElement::none;
         layer_name = {};
         attention.listed = false;
