@@ -437,4 +437,6 @@ TEST_CASE("lists without memory change nothing, and are right once there is memo
     const std::int32_t before = check();
     CHECK(failures_of([&] { cache.reserve_lists(1000, 4); }, check) > 2);
     CHECK(check() > before);
+    CHECK(violation_of([&] { cache.reserve_lists(INT32_MAX); })
+          == "lists: rows of 4294967296 entries for 2 sequences, expected at most 2147483647 entries in all");
 }

@@ -66,10 +66,10 @@ public:
     std::span<const std::int32_t> starts() const { return {starts_.data(), sequences_.size()}; }
     std::span<const std::int32_t> lengths() const { return {lengths_.data(), sequences_.size()}; }
 
-    /// Room for rows of that many cells, which slide if `slides`. May throw, with nothing changed.
+    /// Room for rows of that many cells, which slide if `slides`. May throw; all rows stay right.
     void reserve(std::int64_t cells, bool slides) {
-        compressed_.reserve(cells * starts_.size());
         rows_.reserve(slides ? 2 * cells : cells);
+        compressed_.reserve(cells * starts_.size());
     }
 
     /// Brings the rows of the book's open pass up to date. The book's table must track changes. May throw; then the

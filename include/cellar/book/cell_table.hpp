@@ -156,7 +156,6 @@ public:
         if (from == to) return;
         const SequenceRecord& source = record(from);
         SequenceRecord& target = record(to);
-        if (RunChanges* const noted = changes(target)) noted->add({0});
         forget(target, {0}, to_end);
         target.runs.assign(source.runs, {length});
         for_each_word(source, {0}, {length}, [&](std::int64_t at, Word cells) { pool_.share_word(at, cells); });

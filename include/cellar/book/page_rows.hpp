@@ -39,11 +39,11 @@ public:
     const ZeroedArray<std::int32_t>& last_lengths() const { return last_lengths_; }
     const ZeroedArray<std::int32_t>& lengths() const { return lengths_; }
 
-    /// Room for rows of that many cells. May throw, with nothing changed.
+    /// Room for rows of that many cells. May throw; all rows stay right.
     void reserve(std::int64_t cells, bool slides) {
         const std::int64_t pages = cells / page_size_ + 2; // the first and the last one in part
-        compressed_.reserve(pages * starts_.size());
         rows_.reserve(slides ? 2 * pages : pages);
+        compressed_.reserve(pages * starts_.size());
     }
 
     /// Brings the pages up to date with the rows of cells. Returns the first sequence that has no pages, or -1. May

@@ -154,7 +154,7 @@ struct CacheState {
         visible.known = true;
     }
 
-    /// The lists, with room for rows of that many cells, and for their pages. May throw, with nothing changed.
+    /// The lists, with room for rows of that many cells, and for their pages. May throw; all rows stay right.
     ListMemory& reserve_lists(std::int64_t cells, std::int32_t page_size) {
         const std::int32_t batch = std::min(limits.batch, limits.sequences);
         book.table().track_changes();
