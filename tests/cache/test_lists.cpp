@@ -409,9 +409,13 @@ TEST_CASE("groups see their last token, reserved passes have no rows, and encode
         CHECK(read.lists().cells(0).size() == (position == 3 && inputs.tokens({0}) == 3 ? 0 : 3));
         CHECK(read.lists().cells(1).empty());
     }
-    auto read = inputs.begin(Tokens{{0}, {4}}).value();
-    CHECK(ints(read.lists().cells(0)) == Ints{3, 4, 5, 0, 1, 2, 6, 7, 8});
-    CHECK(ints(read.lists().positions(0)) == Ints{1, 1, 1, 3, 3, 3, 3, 3, 3});
+    {
+        auto read = inputs.begin(Tokens{{0}, {4}}).value();
+        CHECK(ints(read.lists().cells(0)) == Ints{3, 4, 5, 0, 1, 2, 6, 7, 8});
+        CHECK(ints(read.lists().positions(0)) == Ints{1, 1, 1, 3, 3, 3, 3, 3, 3});
+    }
+    auto earlier = inputs.begin(Tokens{{0}, {2}}).value();
+    CHECK(ints(earlier.lists().cells(0)) == Ints{3, 4, 5});
 }
 
 TEST_CASE("lists without memory change nothing, and are right once there is memory") {
