@@ -52,7 +52,7 @@ public:
         const int group = shape.heads / shape.kv_heads;
         kernel::AttentionTileShape tiles{static_cast<std::int32_t>(shape.key_dim),
                                          static_cast<std::int32_t>(shape.value_dim), 1};
-        plan_.template make<Limits>(seen_, shape.kv_heads, group, max_rows(tiles));
+        plan_.template make<Limits>(seen_, shape.kv_heads, group, max_rows(space, tiles));
         tiles.rows = plan_.max_rows;
 
         using Policy = Kokkos::TeamPolicy<ExecutionSpace>;
@@ -96,8 +96,8 @@ private:
     using List = StagedList<T, ExecutionSpace, MemorySpace>;
 
     // As many rows as Kokkos has shared memory for: 40 KB on CUDA and HIP.
-    static std::int64_t max_rows(const kernel::AttentionTileShape& shape) {
-        const std::int64_t bytes = Kokkos::TeamPolicy<ExecutionSpace>::scratch_size_max(0);
+    static std::int64_t max_rows(const ExecutionSpace& space, const kernel::AttentionTileShape& shape) {
+        const std::int64_t bytes = Kokkos::TeamPolicy<ExecutionSpace>{space, 1, 1}.scratch_size_max(0);
         const std::int64_t rows = (bytes - shape.fixed_bytes) / shape.row_bytes();
         CELLAR_EXPECTS(rows > 0, "attend: rows of ", shape.key_dim, " and ", shape.value_dim, " elements, expected ",
                        (bytes - shape.fixed_bytes) / 4 - 100, " or fewer in all on this device");
