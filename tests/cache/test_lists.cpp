@@ -127,7 +127,13 @@ public:
     Trial(unsigned seed, const Window& window, Positions positions, int sequences)
         : random_{seed},
           positions_{positions},
-          cache_{numbers::small, {.sequences = sequences, .capacity = 40, .batch = 9, .positions = positions}, window},
+          cache_{numbers::small,
+                 {.sequences = sequences,
+                  .capacity = 40,
+                  .batch = 9,
+                  .placement = placement_of(seed),
+                  .positions = positions},
+                 window},
           page_size_{below(2) == 0 ? 4 : 1 << below(4)} {}
 
     void run(int steps) {
@@ -138,6 +144,11 @@ public:
     int passes = 0;
 
 private:
+    static Placement placement_of(unsigned seed) {
+        const Placement all[] = {CacheLimits{}.placement, Placement::scattered, Placement::contiguous};
+        return all[seed / 2 % 3];
+    }
+
     int below(int n) { return static_cast<int>(random_() % static_cast<unsigned>(n)); }
     Sequence any() { return {below(cache_.sequences())}; }
     Position any_position(Sequence s) { return {below(cache_.next(s).value + 2)}; }
@@ -247,7 +258,9 @@ void run_trials(const Window& window) {
 
 TEST_CASE("a row has what a sequence sees, in the order of positions") {
     numbers::Cache<SlidingWindow<3>> cache{
-        numbers::small, {.sequences = 2, .capacity = 30, .batch = 12}, SlidingWindow<3>{{.sinks = 1}}};
+        numbers::small,
+        {.sequences = 2, .capacity = 30, .batch = 12, .placement = Placement::scattered},
+        SlidingWindow<3>{{.sinks = 1}}};
     for (int p = 0; p < 6; ++p) feed(cache, {{1, p, 1}, {0, p, 2}});
     auto pass = numbers::begin(cache, {{1, 6, 1}});
     const CellLists lists = pass->lists();
@@ -328,7 +341,8 @@ TEST_CASE("keys and values are read through a page table with plain loops") {
     constexpr int heads = 2;
     constexpr int dim = 3;
     constexpr int page = 4;
-    Cache<Blocked<float, page>> cache{{1, heads, dim}, {.sequences = 2, .capacity = 32, .batch = 16}};
+    Cache<Blocked<float, page>> cache{{1, heads, dim},
+                                      {.sequences = 2, .capacity = 32, .batch = 16, .placement = Placement::scattered}};
     const auto rows = [](int s, int first, int n, float sign) {
         Values all;
         for (int p = first; p < first + n; ++p)
@@ -398,7 +412,7 @@ TEST_CASE("groups see their last token, reserved passes have no rows, and encode
     CHECK(ints(reserved.lists().compressed().indptr) == Ints{0});
     reserved.drop();
 
-    EncoderMemory<> inputs{{1, 1, 1}, {.sequences = 2, .capacity = 20, .batch = 8}};
+    EncoderMemory<> inputs{{1, 1, 1}, {.sequences = 2, .capacity = 20, .batch = 8, .placement = Placement::scattered}};
     inputs.reserve_lists(20);
     for (const int position : {3, 1, 3}) {
         auto written = inputs.write({0}, {position}, 3).value();
