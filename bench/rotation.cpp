@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-/// `rotate`: the keys of a layer of 8 heads of 128 elements, in all cells, rotated by the host's backend as in a removal.
-/// The state names the pairing and the element. The counter `memcpy` is the time of copying as many bytes, to memory in
+/// `rotate`: the keys of a layer of 8 heads of 128 elements in all cells, by the host's backend, as in a removal. The
+/// state names the pairing and the element. The counter `memcpy` is the time of copying as many bytes to memory in
 /// use. The keys of 4k cells fit in the processor's caches.
 namespace cellar::bench {
 namespace {

@@ -55,7 +55,8 @@ def disturbances(before, after, own):
         return
     others = (busy - own) / everything
     if others > THRESHOLD:
-        yield f"other processes took {100 * others:.0f} % of the processors' time: these figures are not of a quiet machine"
+        yield (f"other processes took {100 * others:.0f} % of the processors' time: "
+               "these figures are not of a quiet machine")
     if stolen / everything > THRESHOLD:
         yield f"the host of this virtual machine took {100 * stolen / everything:.0f} % of the processors' time"
 

@@ -25,6 +25,12 @@ struct Mirrored {
     static constexpr int second(int pair, int pairs) { return 2 * pairs - 1 - pair; }
 };
 
+/// The first elements are those of `Interleaved`, and the second ones are not.
+struct Crossed {
+    static constexpr int first(int pair, int) { return 2 * pair; }
+    static constexpr int second(int pair, int pairs) { return 2 * pairs - 1 - 2 * pair; }
+};
+
 } // namespace
 
 TEST_CASE_TEMPLATE("pairs are rotated whose first elements are neighbours, but not their second ones", E, float,
@@ -39,4 +45,34 @@ TEST_CASE_TEMPLATE("pairs are rotated whose first elements are neighbours, but n
         memory.rotate(shift, 0, rotations);
         CHECK(cellar_test::is_rotated_by(memory, frequencies, shift, rotations));
     }
+}
+
+namespace {
+
+// For any numbers of pairs, also behind elements that are not rotated, and where the next head begins right behind.
+template <class E, class Pairing>
+bool rotates_any_number_of_pairs() {
+    std::mt19937 random{3};
+    bool close = true;
+    for (const int pairs : {1, 4, 8, 12, 16, 24, 64, 260, 272}) {
+        for (const int begin : {0, 3, 16}) {
+            cellar_test::Memory<cellar::HostBackend, cellar::CellsHeadsDims, E> memory{5, 2, begin + 2 * pairs};
+            memory.fill(random);
+            const auto frequencies = cellar::rope_frequencies(2 * pairs);
+            const cellar::RopeShift<Pairing> shift{frequencies, begin};
+            const std::vector<cellar::KeyRotation> rotations{{0, 1, 7}, {1, 2, 7}, {4, 1, -9}};
+            memory.rotate(shift, 0, rotations);
+            close = close && cellar_test::is_rotated_by(memory, frequencies, shift, rotations);
+        }
+    }
+    return close;
+}
+
+} // namespace
+
+TEST_CASE_TEMPLATE("any number of pairs is rotated, apart, as neighbours, or crossed", E, float, cellar::half,
+                   cellar::bfloat16) {
+    CHECK(rotates_any_number_of_pairs<E, cellar::Neox>());
+    CHECK(rotates_any_number_of_pairs<E, cellar::Interleaved>());
+    CHECK(rotates_any_number_of_pairs<E, Crossed>());
 }

@@ -21,18 +21,17 @@ struct Random {
 
 CellSet random_set(CellSetMemory& memory, Cell cells, Random& random) {
     CellSet set{memory, 0};
-    for (int i = 0; i < 60; ++i) set.add(random(0, cells - 9), random(1, 8));
+    for (int i = 0; i < cells / 8; ++i) set.add(random(0, cells - 9), random(1, 8));
     return set;
 }
 
 /// Writes rows of random histories and compares every element with the set. The element behind the row must not change.
 template <class T>
-void check_rows(T untouched) {
-    constexpr Cell cells = 500;
+void check_rows(T untouched, Cell cells = 500, int trials = 500) {
     Random random{std::mt19937{7}};
     CellSetMemory memory{cells, 1};
     const CellSet set = random_set(memory, cells, random);
-    for (int trial = 0; trial < 500; ++trial) {
+    for (int trial = 0; trial < trials; ++trial) {
         const int first = random(0, cells - 1);
         const CellRange history{first, random(0, cells - first)};
         // Not a vector of T, because std::vector<bool> packs its elements.
@@ -54,6 +53,11 @@ TEST_CASE("a row has the right value for each cell of the history, and nothing b
     check_rows<float>(5.0F);
     check_rows<half>(half{5.0F});
     check_rows<bool>(true);
+}
+
+TEST_CASE("rows of many thousands of cells are written, too") {
+    check_rows<float>(5.0F, 20'000, 30);
+    check_rows<half>(half{5.0F}, 20'000, 3);
 }
 
 TEST_CASE("a row of bits has the right bit for each cell of the history") {

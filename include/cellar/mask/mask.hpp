@@ -3,13 +3,16 @@
 
 #include <cellar/base/ids.hpp>
 #include <cellar/book/cell_set.hpp>
+#include <cellar/element/convert.hpp>
 #include <cellar/element/half.hpp>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <type_traits>
 #include <utility>
 
 namespace cellar::detail {
@@ -54,14 +57,52 @@ void write_mask_word(Word bits, T* out, std::index_sequence<Byte...>) {
     (std::memcpy(out + 8 * Byte, mask_of_byte<T>[bits >> (8 * Byte) & 0xFF].data(), 8 * sizeof(T)), ...);
 }
 
+// nvcc does not know all builtins, and g++ for Windows does not align vectors of more than 128 bits on the stack.
+#if defined(__GNUC__) && !defined(__CUDACC__) && !defined(_WIN32)
+inline constexpr bool has_mask_vectors = VectorConversion::exists;
+
+/// Writes the mask values for n words, eight floats at a time. Only if the processor has the instructions.
+CELLAR_VECTOR_FUNCTION inline void write_mask_vectors(const Word* words, std::int64_t n, float* out) {
+    struct [[gnu::packed, gnu::may_alias]] Floats {
+        float values __attribute__((vector_size(32)));
+    };
+    const auto* const table = reinterpret_cast<const Floats*>(mask_of_byte<float>.data());
+    auto* to = reinterpret_cast<Floats*>(out);
+    for (std::int64_t i = 0; i < n; ++i)
+        for (int byte = 0; byte < 8; ++byte) *to++ = table[words[i] >> (8 * byte) & 0xFF];
+}
+#else
+inline constexpr bool has_mask_vectors = false;
+
+inline void write_mask_vectors(const Word*, std::int64_t, float*) {}
+#endif
+
+/// Writes the mask values for whole words of cells.
+template <class T>
+void write_mask_words(const CellSet& visible, CellRange cells, T* row) {
+    if constexpr (has_mask_vectors && std::is_same_v<T, float>) {
+        if (VectorConversion::is_available()) {
+            constexpr std::int32_t max_words = 64;
+            Word words[max_words];
+            for (std::int32_t done = 0; done < cells.count; done += 64 * max_words) {
+                const std::int32_t n = std::min(64 * max_words, cells.count - done);
+                visible.for_each_64({cells.first + done, n}, [&](std::int64_t i, Word bits) { words[i] = bits; });
+                write_mask_vectors(words, n / 64, row + done);
+            }
+            return;
+        }
+    }
+    visible.for_each_64(
+        cells, [=](std::int64_t i, Word bits) { write_mask_word(bits, row + 64 * i, std::make_index_sequence<8>{}); });
+}
+
 /// Writes one row of the mask, one value per cell of `history`. O(history), at about the speed of filling the row.
 template <class T>
 void write_mask_row(const CellSet& visible, CellRange history, T* row) {
     constexpr std::make_index_sequence<8> bytes;
     const std::int32_t rest = history.count % 64;
     const std::int32_t whole = history.count - rest;
-    visible.for_each_64({history.first, whole},
-                        [=](std::int64_t i, Word bits) { write_mask_word(bits, row + 64 * i, bytes); });
+    write_mask_words(visible, {history.first, whole}, row);
     visible.for_each_64({history.first + whole, rest}, [=](std::int64_t, Word bits) {
         T last[64];
         write_mask_word(bits, last, bytes);

@@ -42,6 +42,8 @@ public:
 
     class Rotation {
     public:
+        static constexpr bool by_angle = true;
+
         CELLAR_FUNCTION constexpr Rotation(int begin, int pairs) : begin_{begin}, pairs_{pairs} {}
 
         CELLAR_FUNCTION constexpr int pairs() const { return pairs_; }

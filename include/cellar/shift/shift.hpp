@@ -25,6 +25,9 @@ concept has_pair_rotate = requires(const R r, float& a, float& b, const Factor f
 /// How the keys of one layer are rotated, as a value that kernels carry. For each of `pairs()` pairs, the elements
 /// `first(pair)` and `second(pair)` of every head are changed together by `rotate(a, b, factor)`. No element belongs to
 /// two pairs; elements of no pair stay as they are.
+///
+/// A rotation may declare `static constexpr bool by_angle = true`. Then factors have floats `cosine` and `sine`, and
+/// `rotate` gives (a * cosine - b * sine, a * sine + b * cosine), which a backend may compute itself.
 template <class R, class Factor>
 concept PairRotation = std::is_trivially_copyable_v<R> && detail::has_pairs<R> && detail::has_pair_rotate<R, Factor>;
 

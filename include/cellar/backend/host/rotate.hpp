@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <span>
 #include <type_traits>
 
@@ -32,29 +33,136 @@ void rotate_pairs(const Mapping& mapping, E* memory, const Rotation& rotation, c
     }
 }
 
-/// Rotates pairs (first[i], second[i]) by factors[i], for i < n, where n is a multiple of 8. Only if the processor has
-/// the instructions.
-template <class Rotation, class Factor, class Vector = VectorConversion>
-CELLAR_VECTOR_FUNCTION void rotate_halves(const Rotation& rotation, const Factor* factors, half* first, half* second,
-                                          std::int64_t n) {
-    for (std::int64_t i = 0; i < n; i += 8) {
-        float a[8];
-        float b[8];
-        Vector::run8(first + i, a);
-        Vector::run8(second + i, b);
-        for (std::int64_t k = 0; k < 8; ++k) rotation.rotate(a[k], b[k], factors[i + k]);
-        Vector::run8(a, first + i);
-        Vector::run8(b, second + i);
-    }
+/// The pairs of a head that are rotated together.
+inline constexpr int max_pairs = 256;
+
+/// How the elements of pairs lie in a head.
+enum class PairPlaces {
+    apart,      ///< the first elements are consecutive, and so are the second ones, as with `Neox`
+    neighbours, ///< pair follows pair, as with `Interleaved`
+    other,
+};
+
+/// Of pairs [begin, end), at least one.
+template <class Rotation>
+PairPlaces pair_places(const Rotation& rotation, int begin, int end) {
+    if (lie_in_two_spans(rotation, begin, end)) return PairPlaces::apart;
+    const int first = rotation.first(begin);
+    for (int i = 0; i < end - begin; ++i)
+        if (rotation.first(begin + i) != first + 2 * i || rotation.second(begin + i) != first + 2 * i + 1)
+            return PairPlaces::other;
+    return PairPlaces::neighbours;
 }
 
-/// Rotates pairs [begin, end) of `heads` heads of `dim` elements that follow one another. 16-bit elements are converted
-/// to floats row by row, because conversions of whole rows compile to vector code, and conversions of single elements
-/// within a pair do not.
+/// Pairs of heads that follow one another at a distance of `dim`: pair i < n of a head has the elements first[i] and
+/// second[i], or first[2 * i] and first[2 * i + 1] if they are neighbours.
+template <class E>
+struct PairsOfHeads {
+    E* first;
+    E* second;
+    std::int64_t n; ///< a multiple of 8
+    std::int64_t heads;
+    std::int64_t dim;
+};
+
+// nvcc does not know all builtins, and g++ for Windows does not align vectors of more than 128 bits on the stack.
+#if defined(__GNUC__) && !defined(__CUDACC__) && !defined(_WIN32)
+inline constexpr bool has_rotation_of_vectors = VectorConversion::exists;
+
+/// Rotates the pairs by factors[i], 8 at a time, for n up to max_pairs. Only if the processor has the instructions.
+/// The compilers' vector code for `Rotation::rotate` takes up to three times as long.
+template <PairPlaces Places, class E, class Factor, class Vector = VectorConversion>
+CELLAR_VECTOR_FUNCTION void rotate_vectors(const PairsOfHeads<E>& pairs, const Factor* factors) {
+    using Floats = float __attribute__((vector_size(32)));
+    struct [[gnu::packed, gnu::may_alias]] Unaligned {
+        Floats floats;
+    };
+    const auto at = [](float* from) { return reinterpret_cast<Unaligned*>(from); };
+    constexpr bool apart = Places == PairPlaces::apart;
+    // For neighbours, one for each element, and sines with the sign of their product.
+    constexpr std::int64_t each = apart ? 1 : 2;
+    float cosines[each * max_pairs];
+    float sines[each * max_pairs];
+    for (std::int64_t k = 0; k < each * pairs.n; ++k) {
+        const Factor& factor = factors[k / each];
+        cosines[k] = factor.cosine;
+        sines[k] = apart || k % 2 != 0 ? factor.sine : -factor.sine;
+    }
+    for (std::int64_t head = 0; head < pairs.heads; ++head) {
+        for (std::int64_t i = 0; i < pairs.n; i += 8) {
+            E* const first = pairs.first + head * pairs.dim + each * i;
+            E* const second = apart ? pairs.second + head * pairs.dim + i : first + 8;
+            float x[16];
+            if constexpr (!std::is_same_v<E, float>) {
+                Vector::run8(first, x);
+                Vector::run8(second, x + 8);
+            }
+            const Floats a = at(std::is_same_v<E, float> ? reinterpret_cast<float*>(first) : x)->floats;
+            const Floats b = at(std::is_same_v<E, float> ? reinterpret_cast<float*>(second) : x + 8)->floats;
+            const Floats cosine = at(cosines + each * i)->floats;
+            const Floats sine = at(sines + each * i)->floats;
+            Floats to[2];
+            if constexpr (apart) {
+                to[0] = a * cosine - b * sine;
+                to[1] = a * sine + b * cosine;
+            } else {
+                to[0] = a * cosine + __builtin_shufflevector(a, a, 1, 0, 3, 2, 5, 4, 7, 6) * sine;
+                to[1] = b * at(cosines + each * i + 8)->floats
+                        + __builtin_shufflevector(b, b, 1, 0, 3, 2, 5, 4, 7, 6) * at(sines + each * i + 8)->floats;
+            }
+            if constexpr (std::is_same_v<E, float>) {
+                at(first)->floats = to[0];
+                at(second)->floats = to[1];
+            } else {
+                at(x)->floats = to[0];
+                at(x + 8)->floats = to[1];
+                if constexpr (std::is_same_v<E, half>) {
+                    Vector::run8(x, first);
+                    Vector::run8(x + 8, second);
+                } else {
+                    E rotated[16];
+                    Vector::run16(x, rotated);
+                    std::memcpy(first, rotated, 8 * sizeof(E));
+                    std::memcpy(second, rotated + 8, 8 * sizeof(E));
+                }
+            }
+        }
+    }
+}
+#else
+inline constexpr bool has_rotation_of_vectors = false;
+
+template <PairPlaces, class E, class Factor>
+void rotate_vectors(const PairsOfHeads<E>&, const Factor*) {}
+#endif
+
+/// True for a rotation that declares `by_angle`: rotate(a, b, factor) is a rotation by the angle whose cosine and sine
+/// are in the factor.
+template <class Rotation>
+inline constexpr bool rotates_by_angle = [] {
+    if constexpr (requires { Rotation::by_angle; }) {
+        return bool{Rotation::by_angle};
+    } else {
+        return false;
+    }
+}();
+
+/// Rotates pairs [begin, end), at least one, of `heads` heads of `dim` elements that follow one another. Where
+/// `rotate_vectors` cannot, 16-bit elements are converted to floats row by row, because conversions of whole rows
+/// compile to vector code, and conversions of single elements within a pair do not.
 template <class E, class Rotation, class Factor>
 void rotate_heads(E* first, std::int64_t heads, int dim, const Rotation& rotation, const Factor* factors, int begin,
                   int end) {
     constexpr int max_dim = 1024;
+    if constexpr (has_rotation_of_vectors && rotates_by_angle<Rotation>) {
+        if (VectorConversion::is_available() && (end - begin) % 8 == 0) {
+            const PairsOfHeads<E> pairs{first + rotation.first(begin), first + rotation.second(begin), end - begin,
+                                        heads, dim};
+            const PairPlaces places = pair_places(rotation, begin, end);
+            if (places == PairPlaces::apart) return rotate_vectors<PairPlaces::apart>(pairs, factors);
+            if (places == PairPlaces::neighbours) return rotate_vectors<PairPlaces::neighbours>(pairs, factors);
+        }
+    }
     if (std::is_same_v<E, float> || dim > max_dim) {
         for (std::int64_t head = 0; head < heads; head += INT32_MAX) {
             const auto count = static_cast<std::int32_t>(std::min<std::int64_t>(INT32_MAX, heads - head));
@@ -62,15 +170,6 @@ void rotate_heads(E* first, std::int64_t heads, int dim, const Rotation& rotatio
                          end);
         }
         return;
-    }
-    if constexpr (VectorConversion::exists && std::is_same_v<E, half>) {
-        const bool whole = (end - begin) % 8 == 0;
-        if (VectorConversion::is_available() && whole && lie_in_two_spans(rotation, begin, end)) {
-            for (E* head = first; head != first + heads * dim; head += dim)
-                rotate_halves(rotation, factors, head + rotation.first(begin), head + rotation.second(begin),
-                              end - begin);
-            return;
-        }
     }
     float floats[max_dim];
     const CellsHeadsDims some{max_dim / dim, 1, dim};
@@ -106,7 +205,7 @@ template <class Mapping, class E, class Shift>
 void rotate_runs(const Mapping& mapping, E* memory, const Shift& shift, int layer,
                  std::span<const KeyRotation> rotations, std::int64_t first_cell = 0,
                  std::int64_t last_cell = INT64_MAX) {
-    constexpr int block = 256;
+    constexpr int block = max_pairs;
     const auto rotation = shift.rotation(layer);
     typename Shift::Factor factors[block];
     for (int begin = 0; begin < rotation.pairs(); begin += block) {
