@@ -178,6 +178,9 @@ void add_layout(const std::string& name) {
 int main(int argc, char** argv) {
     using namespace cellar;
     bench::real_time_only = true; // the other libraries' threads work, too
+    bench::add_layout<Blocked<half>>("half_blocked");
+    bench::add_layout<Blocked<bfloat16>>("bfloat16_blocked");
+    bench::add_layout<Blocked<float>>("float_blocked");
     bench::add_layout<StandardV<half>>("half");
     bench::add_layout<StandardV<bfloat16>>("bfloat16");
     bench::add_layout<StandardV<float>>("float");
