@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// error: lists: not yet for a backend whose memory the host cannot read
+#include <cellar/cellar.hpp>
+
+#include <cstdint>
+#include <span>
+
+using namespace cellar;
+
+#ifdef CORRECTED
+using Backend = HostBackend;
+#else
+struct Backend : HostBackend {
+    template <class T>
+    void write_mask(std::span<const std::uint64_t>, T, T, StridedView<T, 2>) {}
+    void reserve(std::int64_t, std::int64_t) {}
+};
+#endif
+
+int main() {
+    Cache<StandardV<float>, FullCausal, DisabledShift, Backend> cache{{1, 1, 1}, {.capacity = 4}};
+    auto pass = cache.reserve(1);
+    return pass.lists().rows();
+}
