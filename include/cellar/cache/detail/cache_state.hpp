@@ -61,6 +61,8 @@ struct VisibleRuns {
 
 /// The lists that paged kernels read.
 struct ListMemory {
+    ListMemory(std::int32_t sequences, std::int32_t batch) : cells{sequences, batch} {}
+
     CellRows cells;
     std::unique_ptr<PageRows> pages; ///< of one page size
 };
@@ -158,7 +160,7 @@ struct CacheState {
     ListMemory& reserve_lists(std::int64_t cells, std::int32_t page_size) {
         const std::int32_t batch = std::min(limits.batch, limits.sequences);
         book.table().track_changes();
-        if (lists == nullptr) lists.reset(new ListMemory{{limits.sequences, batch}, nullptr});
+        if (lists == nullptr) lists = std::make_unique<ListMemory>(limits.sequences, batch);
         const bool slides = book.window().oldest_visible(to_end - 1).value != 0;
         lists->cells.reserve(cells, slides);
         if (page_size == 0) return *lists;
@@ -264,7 +266,6 @@ private:
           mask{backend},
           put{static_cast<std::size_t>(shape.layers())},
           visible{{}, ReservedList<std::size_t>{static_cast<std::size_t>(limits.batch)}},
-          lists{},
           attention{} {
         for (int layer = 0; layer < shape.layers(); ++layer) {
             const LayerShape& own = shape[layer];
