@@ -69,6 +69,38 @@ struct PairsOfHeads {
 #if defined(__GNUC__) && !defined(__CUDACC__) && !defined(_WIN32)
 inline constexpr bool has_rotation_of_vectors = VectorConversion::exists;
 
+/// Cosines and sines of n pairs. Neighbours have one for each element, and sines with the sign of their product.
+template <PairPlaces Places>
+struct Angles {
+    static constexpr std::int64_t each = Places == PairPlaces::apart ? 1 : 2;
+
+    float cosines[each * max_pairs];
+    float sines[each * max_pairs];
+
+    template <class Factor>
+    Angles(const Factor* factors, std::int64_t n) {
+        for (std::int64_t k = 0; k < each * n; ++k) {
+            const Factor& factor = factors[k / each];
+            cosines[k] = factor.cosine;
+            sines[k] = each == 1 || k % 2 != 0 ? factor.sine : -factor.sine;
+        }
+    }
+};
+
+/// Converts x[0] to x[7] to `first`, and x[8] to x[15] to `second`.
+template <class Vector = VectorConversion>
+CELLAR_VECTOR_FUNCTION inline void convert_back(const float* x, half* first, half* second) {
+    Vector::run8(x, first);
+    Vector::run8(x + 8, second);
+}
+template <class Vector = VectorConversion>
+CELLAR_VECTOR_FUNCTION inline void convert_back(const float* x, bfloat16* first, bfloat16* second) {
+    bfloat16 converted[16];
+    Vector::run16(x, converted);
+    std::memcpy(first, converted, 8 * sizeof(bfloat16));
+    std::memcpy(second, converted + 8, 8 * sizeof(bfloat16));
+}
+
 /// Rotates the pairs by factors[i], 8 at a time, for n up to max_pairs. Only if the processor has the instructions.
 /// The compilers' vector code for `Rotation::rotate` takes up to three times as long.
 template <PairPlaces Places, class E, class Factor, class Vector = VectorConversion>
@@ -79,53 +111,34 @@ CELLAR_VECTOR_FUNCTION void rotate_vectors(const PairsOfHeads<E>& pairs, const F
     };
     const auto at = [](float* from) { return reinterpret_cast<Unaligned*>(from); };
     constexpr bool apart = Places == PairPlaces::apart;
-    // For neighbours, one for each element, and sines with the sign of their product.
-    constexpr std::int64_t each = apart ? 1 : 2;
-    float cosines[each * max_pairs];
-    float sines[each * max_pairs];
-    for (std::int64_t k = 0; k < each * pairs.n; ++k) {
-        const Factor& factor = factors[k / each];
-        cosines[k] = factor.cosine;
-        sines[k] = apart || k % 2 != 0 ? factor.sine : -factor.sine;
-    }
+    constexpr bool are_floats = std::is_same_v<E, float>;
+    constexpr std::int64_t each = Angles<Places>::each;
+    Angles<Places> angles{factors, pairs.n};
     for (std::int64_t head = 0; head < pairs.heads; ++head) {
         for (std::int64_t i = 0; i < pairs.n; i += 8) {
             E* const first = pairs.first + head * pairs.dim + each * i;
             E* const second = apart ? pairs.second + head * pairs.dim + i : first + 8;
-            float x[16];
-            if constexpr (!std::is_same_v<E, float>) {
-                Vector::run8(first, x);
-                Vector::run8(second, x + 8);
+            float converted[16];
+            if constexpr (!are_floats) {
+                Vector::run8(first, converted);
+                Vector::run8(second, converted + 8);
             }
-            const Floats a = at(std::is_same_v<E, float> ? reinterpret_cast<float*>(first) : x)->floats;
-            const Floats b = at(std::is_same_v<E, float> ? reinterpret_cast<float*>(second) : x + 8)->floats;
-            const Floats cosine = at(cosines + each * i)->floats;
-            const Floats sine = at(sines + each * i)->floats;
-            Floats to[2];
+            auto* const x = at(are_floats ? reinterpret_cast<float*>(first) : converted);
+            auto* const y = at(are_floats ? reinterpret_cast<float*>(second) : converted + 8);
+            const Floats a = x->floats;
+            const Floats b = y->floats;
+            const Floats cosine = at(angles.cosines + each * i)->floats;
+            const Floats sine = at(angles.sines + each * i)->floats;
             if constexpr (apart) {
-                to[0] = a * cosine - b * sine;
-                to[1] = a * sine + b * cosine;
+                x->floats = a * cosine - b * sine;
+                y->floats = a * sine + b * cosine;
             } else {
-                to[0] = a * cosine + __builtin_shufflevector(a, a, 1, 0, 3, 2, 5, 4, 7, 6) * sine;
-                to[1] = b * at(cosines + each * i + 8)->floats
-                        + __builtin_shufflevector(b, b, 1, 0, 3, 2, 5, 4, 7, 6) * at(sines + each * i + 8)->floats;
+                x->floats = a * cosine + __builtin_shufflevector(a, a, 1, 0, 3, 2, 5, 4, 7, 6) * sine;
+                y->floats =
+                    b * at(angles.cosines + each * i + 8)->floats
+                    + __builtin_shufflevector(b, b, 1, 0, 3, 2, 5, 4, 7, 6) * at(angles.sines + each * i + 8)->floats;
             }
-            if constexpr (std::is_same_v<E, float>) {
-                at(first)->floats = to[0];
-                at(second)->floats = to[1];
-            } else {
-                at(x)->floats = to[0];
-                at(x + 8)->floats = to[1];
-                if constexpr (std::is_same_v<E, half>) {
-                    Vector::run8(x, first);
-                    Vector::run8(x + 8, second);
-                } else {
-                    E rotated[16];
-                    Vector::run16(x, rotated);
-                    std::memcpy(first, rotated, 8 * sizeof(E));
-                    std::memcpy(second, rotated + 8, 8 * sizeof(E));
-                }
-            }
+            if constexpr (!are_floats) convert_back(converted, first, second);
         }
     }
 }
