@@ -4,8 +4,9 @@
 
 #include <optional>
 
-/// The bookkeeping of `defragment` after every second sequence has ended. `single`: two interleaved sequences, so every
-/// second cell is a hole. `blocks`: 64 sequences, each stored as one prompt.
+/// The bookkeeping of `defragment` after every second sequence has ended. `interleaved`: two sequences came in turn, so
+/// every second block of 64 cells is a hole. `scattered`: the same under `Placement::scattered`, so every second cell is
+/// a hole. `prompts`: 64 sequences, each stored as one prompt.
 namespace cellar::bench {
 namespace {
 
@@ -54,9 +55,9 @@ void measure_scan(benchmark::State& state, const Scene& scene) {
 
 void add_defragmentation() {
     for (const Cell cells : capacities) {
-        for (const Scene& scene : {Scene{2, cells}, Scene{64, cells}}) {
-            const std::string name =
-                (scene.sequences == 2 ? "defragment/single/" : "defragment/blocks/") + scene.name();
+        for (const Scene& scene : {Scene{2, cells}, Scene{2, cells, 90, Placement::scattered}, Scene{64, cells}}) {
+            const std::string state = scene.sequences == 64 ? "prompts" : scene.state();
+            const std::string name = "defragment/" + state + "/" + scene.name();
             add(
                 name + "/cellar", [=](benchmark::State& state) { measure_cellar(state, scene); }, rebuilds);
             add(

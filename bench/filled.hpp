@@ -31,8 +31,14 @@ struct Scene {
     std::int32_t sequences = 1;
     Cell cells = 0;
     std::int32_t percent = 90;
+    Placement placement = Placement::blocks;
 
     std::string name() const { return std::to_string(sequences) + "/" + std::to_string(cells / 1024) + "k"; }
+    /// Whether its sequences lie in neighbouring cells.
+    std::string state() const {
+        if (sequences == 1) return "contiguous";
+        return placement == Placement::scattered ? "scattered" : "interleaved";
+    }
     /// Tokens per sequence.
     std::int32_t tokens() const { return static_cast<std::int32_t>(std::int64_t{cells} * percent / 100) / sequences; }
 };
@@ -103,7 +109,8 @@ void decode(Memory& memory, std::int32_t sequences, std::int32_t steps) {
 }
 
 /// Fills the cache as the scene says. The first half of each sequence is a prompt in neighbouring cells. The second
-/// half is interleaved with the other sequences, so its cells lie `sequences` apart. A single sequence is one prompt.
+/// half came in turn with the other sequences: runs of 64 cells under `Placement::blocks`, cells that lie `sequences`
+/// apart under `Placement::scattered`. A single sequence is one prompt.
 template <class Memory>
 void fill(Memory& memory, const Scene& scene) {
     const std::int32_t prompt = scene.sequences == 1 ? scene.tokens() : scene.tokens() / 2;
@@ -113,8 +120,10 @@ void fill(Memory& memory, const Scene& scene) {
 
 /// `extra`: further sequences, without tokens.
 inline CacheLimits limits_of(const Scene& scene, std::int32_t extra = 0) {
-    return {
-        .sequences = scene.sequences + extra, .capacity = scene.cells / (scene.sequences + extra), .batch = max_batch};
+    return {.sequences = scene.sequences + extra,
+            .capacity = scene.cells / (scene.sequences + extra),
+            .batch = std::max(max_batch, scene.sequences),
+            .placement = scene.placement};
 }
 
 template <WindowPolicy Window>
@@ -136,6 +145,7 @@ inline Bookkeeping<SlidingWindow<>> filled(const Scene& scene, Positions positio
     const CacheLimits limits{.sequences = scene.sequences,
                              .capacity = scene.cells,
                              .batch = scene.cells - (width + (scene.sequences > 1 ? 1 : 0)) * scene.sequences,
+                             .placement = scene.placement,
                              .positions = positions};
     Bookkeeping<SlidingWindow<>> cache{CacheShape{1, 1, 1}, limits, SlidingWindow<>{width}};
     expect(cache.cells() == scene.cells, "the window does not fill the cache as intended");

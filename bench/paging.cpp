@@ -28,7 +28,10 @@ class Scene {
 public:
     Scene(std::int32_t tokens, bool alternating)
         : memory{CacheShape{layers, 8, 128},
-                 {.sequences = 2, .cells = tokens * (alternating ? 2 : 1), .batch = max_batch}},
+                 {.sequences = 2,
+                  .cells = tokens * (alternating ? 2 : 1),
+                  .batch = max_batch,
+                  .placement = alternating ? Placement::scattered : Placement::blocks}},
           bytes{memory.bytes() / memory.cells() * tokens} {
         const std::vector<half> rows(std::size_t{max_batch} * 8 * 128, half{1.5F});
         const std::int32_t step = alternating ? max_batch / 2 : max_batch;

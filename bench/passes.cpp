@@ -5,7 +5,7 @@
 #include <optional>
 
 /// The bookkeeping of a pass: opening it (`begin`), opening and committing it (`begin_commit`), the same with the float
-/// mask (`begin_mask_commit`), and dropping it (`drop`).
+/// mask (`begin_mask_commit`), and dropping it (`drop`). `scattered` is cellar with `Placement::scattered`.
 namespace cellar::bench {
 namespace {
 
@@ -47,9 +47,10 @@ void measure_cellar(benchmark::State& state, Timed timed, const Scene& scene, st
 }
 
 template <WindowPolicy Window>
-void measure_scan(benchmark::State& state, Timed timed, const Scene& scene, std::int32_t prompt, Search search,
+void measure_scan(benchmark::State& state, Timed timed, Scene scene, std::int32_t prompt, Search search,
                   const std::string& job) {
     expect_same_passes<Window>(scene, prompt, search, job);
+    scene.placement = Placement::scattered;
     Steps<Window> steps{scene, prompt};
     ScanCache<Window> scan{table_of(steps.cache), steps.cache.window()};
     ZeroedArray<float> mask{timed == Timed::begin_mask_commit ? std::int64_t{steps.batch().tokens()} * scene.cells : 0};
@@ -70,13 +71,21 @@ bool has_scan(Timed timed, Search search, bool windowed) {
 }
 
 template <WindowPolicy Window>
+void add_cellar(const std::string& name, Timed timed, Scene scene, std::int32_t prompt) {
+    for (const Placement placement : {Placement::blocks, Placement::scattered}) {
+        scene.placement = placement;
+        add(name + (placement == Placement::blocks ? "/cellar" : "/scattered"),
+            [=](benchmark::State& state) { measure_cellar<Window>(state, timed, scene, prompt); });
+    }
+}
+
+template <WindowPolicy Window>
 void add_all(const std::string& window, const Scene& scene, std::int32_t prompt) {
     const std::string shape =
         prompt != 0 ? std::to_string(prompt) + "/" + std::to_string(scene.cells / 1024) + "k" : scene.name();
     for (const Job& job : jobs) {
         const std::string name = std::string{job.name} + "/" + window + "/" + shape;
-        add(name + "/cellar",
-            [=](benchmark::State& state) { measure_cellar<Window>(state, job.timed, scene, prompt); });
+        add_cellar<Window>(name, job.timed, scene, prompt);
         for (const Search search : {Search::from_first, Search::from_head}) {
             if (!has_scan(job.timed, search, window != "full")) continue;
             add(name + (search == Search::from_first ? "/scan" : "/head"),
@@ -96,6 +105,8 @@ void add_passes() {
         add_all<FullCausal>("full", {1, cells, 50}, max_batch);
         add_all<SlidingWindow<>>("window", {1, cells, 75}, max_batch);
     }
+    for (const Job& job : {jobs[0], jobs[1]}) // more sequences than the scan has bits for
+        add_cellar<FullCausal>(std::string{job.name} + "/full/1000/1024k", job.timed, {1000, 1024 * 1024}, 0);
 }
 
 } // namespace cellar::bench

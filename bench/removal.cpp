@@ -125,8 +125,8 @@ void measure_copy(benchmark::State& state, const Scene& scene) {
 
 void add_removal() {
     for (const Cell cells : capacities) {
-        for (const Scene& scene : {Scene{1, cells}, Scene{8, cells}}) {
-            const std::string shape = (scene.sequences == 1 ? "contiguous/" : "interleaved/") + scene.name();
+        for (const Scene& scene : {Scene{1, cells}, Scene{8, cells}, Scene{8, cells, 90, Placement::scattered}}) {
+            const std::string shape = scene.state() + "/" + scene.name();
             add("remove_tail/" + shape + "/cellar", [=](benchmark::State& state) { measure_tail(state, scene); });
             add("remove_tail/" + shape + "/scan", [=](benchmark::State& state) { measure_tail_by_scan(state, scene); });
             add(

@@ -6,7 +6,8 @@
 
 /// Forking a sequence at its end (`copy_prefix`), removing the fork (`remove_all`), and asking whether a sequence can
 /// be resumed at a position (`can_resume`). `contiguous`: one sequence, stored as one prompt, fills the cache.
-/// `interleaved`: eight sequences grew together token by token, so no two cells of a sequence are neighbours.
+/// `interleaved`: eight sequences grew together token by token. `scattered`: the same under `Placement::scattered`, so
+/// no two cells of a sequence are neighbours.
 namespace cellar::bench {
 namespace {
 
@@ -95,8 +96,8 @@ void add_resume(const std::string& window, const Scene& scene) {
 
 void add_sharing() {
     for (const Cell cells : capacities) {
-        for (const Scene& scene : {Scene{1, cells}, Scene{8, cells}}) {
-            const std::string shape = (scene.sequences == 1 ? "contiguous/" : "interleaved/") + scene.name();
+        for (const Scene& scene : {Scene{1, cells}, Scene{8, cells}, Scene{8, cells, 90, Placement::scattered}}) {
+            const std::string shape = scene.state() + "/" + scene.name();
             for (const bool copies : {true, false}) {
                 const std::string name = (copies ? "copy_prefix/" : "remove_all/") + shape;
                 add(name + "/cellar", [=](benchmark::State& state) { measure_cellar(state, scene, copies); });

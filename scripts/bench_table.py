@@ -8,6 +8,7 @@ is a counter of that benchmark. Figures are medians over the repetitions.
 
   scan, head     other caches' method: an array of {position, owners} scanned cell by cell (head: the search for free
                  cells starts where the last one ended); its time divided by cellar's
+  scattered      cellar with Placement::scattered; its time divided by cellar's
   plain, buffered  the limit for files: as many bytes by write() or read() (buffered: by read() into a small buffer,
                  and from there to memory); cellar's share of that speed
   fill, memcpy, copy   the limit: filling the same memory, or copying as many bytes (copy: by Kokkos, with the same
@@ -40,7 +41,7 @@ import sys
 LIMITS = ("fill", "memcpy", "warm", "plain", "buffered", "copy", "touch", "hand", "arrays", "memcmp", "read", "peak",
           "native")
 PEERS = ("ggml", "ggml_heads", "torch", "torch_grouped")
-COLUMNS = ("scan", "head", "separate", "mask", "loop", "launches", *PEERS, *LIMITS, "growth")
+COLUMNS = ("scan", "head", "scattered", "separate", "mask", "loop", "launches", *PEERS, *LIMITS, "growth")
 LARGE, SMALL = "128k", "4k"
 
 
@@ -66,7 +67,14 @@ GOALS = [
      lambda r: r.ratios.get("growth"), lambda v: v <= 1.5, "at most 1.5 times the cost with 4k cells"),
     *((kind, lambda r, state=state: r.job == "copy_prefix" and r.state == state and r.cells == LARGE,
        lambda r: r.ratios.get("scan"), lambda v: v >= 20, "at least 20 times as fast as the scan")
-      for kind, state in [("target", "contiguous"), ("aim", "interleaved")]),
+      for kind, state in [("target", "contiguous"), ("target", "interleaved")]),
+    *((kind, lambda r, job=job: r.job == job and r.state == "interleaved" and r.cells == LARGE,
+       lambda r: r.ratios.get("scan"), lambda v: v >= 20, "at least 20 times as fast as the scan")
+      for kind, job in [("target", "remove_all"), ("aim", "remove_shift"), ("aim", "defragment")]),
+    ("target", lambda r: r.job == "begin" and "scattered" in r.ratios, lambda r: 1 / r.ratios["scattered"],
+     lambda v: v <= 1.2, "at most 1.2 times the cost of scattered placement"),
+    ("target", lambda r: r.job == "begin_commit" and r.sequences == "1000", lambda r: r.ns["cellar"] / 1e3,
+     lambda v: v <= 80, "at most 80 ns for each sequence"),
     ("target", lambda r: r.job.startswith("mask_float") and r.cells == LARGE,
      lambda r: r.ratios.get("fill"), lambda v: v >= 0.6, "at least 0.6 of the speed of filling the same memory"),
     *(("target", lambda r, job=job, state=state, sequences=sequences: r.job == job and state in r.state

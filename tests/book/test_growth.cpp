@@ -29,13 +29,14 @@ using Book = CacheBook<SlidingWindow<>>;
 constexpr Cell cells = 3 * 8192;
 constexpr std::int32_t sequences = 6;
 
-Book book(std::int32_t width, std::int64_t planned_runs, std::int64_t planned_blocks) {
+Book book(std::int32_t width, std::int64_t planned_runs, std::int64_t planned_blocks, Choice choice) {
     const SlidingWindow<> window = SlidingWindow<>{width, {.sinks = 3}}.resolved(sequences, cells);
     return {{.cells = cells,
              .sequences = sequences,
              .batch = 600,
              .planned_runs = planned_runs,
-             .planned_blocks = planned_blocks},
+             .planned_blocks = planned_blocks,
+             .choice = choice},
             window};
 }
 
@@ -67,8 +68,9 @@ TEST_CASE("a book that planned no memory agrees with one that planned all of it"
         CAPTURE(seed);
         Random random{std::mt19937{seed}};
         const std::int32_t width = seed % 2 == 0 ? cells : random(1, 900);
-        Book complete = book(width, cells, sequences * cells);
-        Book growing = book(width, 0, 0);
+        const Choice placed = seed % 4 < 2 ? Choice::lowest : Choice::blocks;
+        Book complete = book(width, cells, sequences * cells, placed);
+        Book growing = book(width, 0, 0, placed);
         const auto both = [&](auto operation) {
             operation(complete);
             operation(growing);

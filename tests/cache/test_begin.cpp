@@ -88,8 +88,9 @@ TEST_CASE("a group does not extend the window backwards") {
     CHECK(sees(cache, *pass, 3) == Values{3, 4});
 }
 
-TEST_CASE("a batch gets the lowest run of cells, else the lowest cells") {
-    numbers::Cache<> cache{numbers::small, {.sequences = 3, .capacity = 4, .batch = 6}};
+TEST_CASE("scattered: a batch gets the lowest run of cells, else the lowest cells") {
+    numbers::Cache<> cache{numbers::small,
+                           {.sequences = 3, .capacity = 4, .batch = 6, .placement = Placement::scattered}};
     feed(cache, prompt(0, 0, {1, 2}) + prompt(1, 0, {3}) + prompt(2, 0, {4, 5, 6}));
     REQUIRE(cache.remove({0}, {0}, to_end));
     REQUIRE(cache.remove({2}, {0}, {2}));
@@ -99,6 +100,71 @@ TEST_CASE("a batch gets the lowest run of cells, else the lowest cells") {
     feed(cache, prompt(0, 0, {7, 8, 9, 10}));
     CHECK(cells_of(numbers::begin(cache, prompt(1, 1, {1, 2, 3, 4, 5})).value().cells())
           == std::vector<Cell>{0, 1, 3, 4, 10});
+}
+
+TEST_CASE("by blocks, a sequence goes on behind its last cell, else in a block that is wholly free") {
+    numbers::Cache<> cache{numbers::small, {.sequences = 4, .cells = 200, .batch = 150}}; // the last block has 8 cells
+    const auto cells = [&](int sequence, int n) {
+        const int first = cache.next({sequence}).value;
+        const auto pass = numbers::begin(cache, prompt(sequence, first, Values(static_cast<std::size_t>(n))));
+        return cells_of(pass.value().cells());
+    };
+    const auto store = [&](int sequence, int n) {
+        feed(cache, prompt(sequence, cache.next({sequence}).value, Values(static_cast<std::size_t>(n))));
+    };
+    CHECK(cells(0, 2) == std::vector<Cell>{0, 1});
+    store(0, 2);
+    CHECK(cells(1, 1) == std::vector<Cell>{64});
+    store(1, 1);
+    CHECK(cells(0, 1) == std::vector<Cell>{2});
+    CHECK(cells(1, 2) == std::vector<Cell>{65, 66});
+    store(0, 62); // up to the end of its block
+    CHECK(cells(0, 1) == std::vector<Cell>{128});
+    CHECK(cells(0, 2) == std::vector<Cell>{128, 129});
+    REQUIRE(cache.copy_prefix({1}, {2}, 1)); // the first that goes on gets the rest of the shared block
+    store(2, 1);
+    CHECK(cells(2, 1) == std::vector<Cell>{66});
+    CHECK(cells(1, 1) == std::vector<Cell>{128});
+    store(1, 1);
+    CHECK(cells(3, 3) == std::vector<Cell>{192, 193, 194});
+    store(3, 3);
+    // No block is wholly free, and cells 66 to 127 and 129 to 191 are free, and 195 to 199.
+    CHECK(cells(0, 1) == std::vector<Cell>{160}); // 31 cells are left for sequence 1
+    CHECK(cells(0, 40).front() == 152);           // 23 cells
+    CHECK(cells(0, 63).front() == 129);
+    CHECK(cells(0, 64).back() == 97);
+    CHECK(cells(1, 70).back() == 103);
+    CHECK(cells(3, 5).back() == 199);
+    CHECK(cells(3, 6).back() == 160);
+    CHECK(cells(0, 130).size() == 130); // all
+    CHECK(numbers::begin(cache, prompt(0, 64, Values(131))).error() == Reason::full);
+    // A sequence that ends leaves wholly free blocks.
+    REQUIRE(cache.remove({0}, {0}, to_end));
+    CHECK(cells(0, 1) == std::vector<Cell>{0});
+    CHECK(cells(3, 6).back() == 0);
+}
+
+TEST_CASE("by blocks, a prompt gets the lowest run of wholly free blocks that holds it") {
+    numbers::Cache<> cache{numbers::small, {.sequences = 4, .cells = 640, .batch = 400}};
+    const auto first_and_last = [&](int sequence, int n) {
+        const int first = cache.next({sequence}).value;
+        auto pass = numbers::begin(cache, prompt(sequence, first, Values(static_cast<std::size_t>(n)))).value();
+        return std::pair{pass.cells().front(), pass.cells().back()};
+    };
+    feed(cache, prompt(0, 0, Values(100)) + prompt(1, 0, Values(64)) + prompt(2, 0, Values(1)));
+    REQUIRE(
+        cache.remove({1}, {0}, to_end)); // blocks 0 and 1 and cell 192 are in use; block 2 and those from 4 are free
+    CHECK(first_and_last(1, 64) == std::pair{128, 191});
+    CHECK(first_and_last(1, 65) == std::pair{256, 320});
+    CHECK(first_and_last(0, 28) == std::pair{100, 127});
+    CHECK(first_and_last(0, 92) == std::pair{100, 191}); // goes on in block 2
+    CHECK(first_and_last(0, 93) == std::pair{100, 256});
+    CHECK(first_and_last(2, 300) == std::pair{193, 492});
+    feed(cache, prompt(3, 0, Values(1)));
+    CHECK(first_and_last(1, 384) == std::pair{256, 639});
+    feed(cache, prompt(2, 1, Values(400)));
+    // No block is wholly free, and cells 100 to 127, 129 to 191 and 593 to 639 are free.
+    CHECK(first_and_last(1, 64) == std::pair{129, 616});
 }
 
 TEST_CASE("contiguous placement defragments only if no run is long enough") {
@@ -132,7 +198,8 @@ TEST_CASE("a refused begin changes nothing") {
 }
 
 TEST_CASE("no batch is refused while enough cells are free, however scattered") {
-    numbers::Cache<> cache{numbers::small, {.sequences = 2, .capacity = 8, .batch = 8}};
+    numbers::Cache<> cache{numbers::small,
+                           {.sequences = 2, .capacity = 8, .batch = 8, .placement = Placement::scattered}};
     for (int p = 0; p < 8; ++p) feed(cache, {{0, p, 1}, {1, p, 2}});
     REQUIRE(cache.remove({0}, {0}, to_end));
     CHECK(cache.statistics().longest_free_run == 1);

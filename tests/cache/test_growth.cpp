@@ -93,7 +93,9 @@ TEST_CASE("a cache grows by multiples of its padding") {
 
 TEST_CASE("whatever needs cells makes a cache grow: restored and paged-in snapshots, and keys that are rotated apart") {
     const auto made = [](std::int32_t initial) {
-        return numbers::Cache<>{numbers::small, {.sequences = 3, .cells = 100, .initial_cells = initial, .batch = 8}};
+        return numbers::Cache<>{
+            numbers::small,
+            {.sequences = 3, .cells = 100, .initial_cells = initial, .batch = 8, .placement = Placement::scattered}};
     };
     auto cache = made(8);
     feed(cache, prompt(0, 0, sequence(1, 8)));
@@ -106,6 +108,35 @@ TEST_CASE("whatever needs cells makes a cache grow: restored and paged-in snapsh
     REQUIRE(cache.page_in(snapshot));
     CHECK(cache.statistics().allocated == 24);
     CHECK(values(cache, 0) == sequence(1, 8));
+    CHECK(audit(cache) == "");
+}
+
+TEST_CASE("a cache that places tokens by blocks grows to the cells that they take, and takes low blocks first") {
+    numbers::Cache<> cache{numbers::small, {.sequences = 4, .cells = 1000, .initial_cells = 8, .batch = 71}};
+    feed(cache, prompt(0, 0, sequence(1, 8)));
+    CHECK(cache.statistics().allocated == 8);
+    feed(cache, prompt(0, 8, sequence(9, 2)));
+    CHECK(cache.statistics().allocated == 12); // by half
+    feed(cache, prompt(1, 0, sequence(1, 6)));
+    CHECK(cache.statistics().allocated == 70);
+    feed(cache, prompt(0, 10, sequence(11, 54)));
+    CHECK(cache.statistics().allocated == 70);
+    feed(cache, prompt(2, 0, sequence(1, 70)) + prompt(1, 6, {7})); // the last one lies lower
+    CHECK(cache.statistics().allocated == 198);
+    CellSnapshot snapshot = cache.snapshot({2}).value();
+    cache.page_out(snapshot);
+    REQUIRE(cache.restore({3}, snapshot));
+    CHECK(cache.statistics().allocated == 326);
+    REQUIRE(cache.restore({2}, {10}));
+    REQUIRE(cache.restore({2}, snapshot)); // gives up its own cells before
+    REQUIRE(cache.page_in(snapshot));
+    CHECK(cache.statistics().allocated == 489); // by half
+    REQUIRE(cache.remove({2}, {0}, to_end));
+    feed(cache, prompt(1, 7, sequence(8, 58)));
+    CHECK(cache.statistics().allocated == 489);
+    CHECK(values(cache, 0) == sequence(1, 64));
+    CHECK(values(cache, 1) == sequence(1, 65));
+    CHECK(values(cache, 3) == sequence(1, 70));
     CHECK(audit(cache) == "");
 }
 

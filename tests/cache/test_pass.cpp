@@ -147,7 +147,8 @@ TEST_CASE("masks of float, half and bool agree, in any order within one pass") {
 }
 
 TEST_CASE("the history starts and ends at multiples of the padding") {
-    numbers::Cache<> cache{numbers::small, {.sequences = 2, .capacity = 9, .batch = 9, .padding = 8}};
+    numbers::Cache<> cache{
+        numbers::small, {.sequences = 2, .capacity = 9, .batch = 9, .padding = 8, .placement = Placement::scattered}};
     CHECK(cache.cells() == 24);
     feed(cache, prompt(0, 0, Values(9)));
     CHECK(numbers::begin(cache, prompt(1, 0, {1})).value().history() == CellRange{8, 8});
@@ -161,7 +162,8 @@ TEST_CASE("the history starts and ends at multiples of the padding") {
 }
 
 TEST_CASE("a padding need not be a power of two") {
-    numbers::Cache<> cache{numbers::small, {.sequences = 2, .capacity = 9, .batch = 9, .padding = 6}};
+    numbers::Cache<> cache{
+        numbers::small, {.sequences = 2, .capacity = 9, .batch = 9, .padding = 6, .placement = Placement::scattered}};
     CHECK(cache.cells() == 18);
     feed(cache, prompt(0, 0, Values(9)));
     CHECK(numbers::begin(cache, prompt(0, 9, {1})).value().history() == CellRange{0, 12});
@@ -170,8 +172,9 @@ TEST_CASE("a padding need not be a power of two") {
 }
 
 TEST_CASE("the history is the smallest range that holds what the batch sees") {
-    numbers::Cache<SlidingWindow<2>> cache{numbers::small,
-                                           {.sequences = 2, .capacity = 100, .batch = 10, .positions = Positions::any}};
+    numbers::Cache<SlidingWindow<2>> cache{
+        numbers::small,
+        {.sequences = 2, .capacity = 100, .batch = 10, .placement = Placement::scattered, .positions = Positions::any}};
     feed(cache, prompt(0, 0, Values(3)) + prompt(1, 0, Values(3)));
     // Cells 0 to 5 are in use; a new token gets cell 6.
     CHECK(numbers::begin(cache, prompt(0, 3, {1})).value().history() == CellRange{2, 5});
@@ -181,7 +184,9 @@ TEST_CASE("the history is the smallest range that holds what the batch sees") {
 }
 
 TEST_CASE("the history holds what every token of a batch sees, in whatever order the tokens come") {
-    numbers::Cache<> cache{numbers::small, {.sequences = 2, .capacity = 9, .batch = 4, .positions = Positions::any}};
+    numbers::Cache<> cache{
+        numbers::small,
+        {.sequences = 2, .capacity = 9, .batch = 4, .placement = Placement::scattered, .positions = Positions::any}};
     feed(cache, prompt(1, 0, {1, 2}) + prompt(0, 0, {3, 4}));
     REQUIRE(cache.remove({1}, {0}, to_end));
     // Cells 2 and 3 are in use; the new tokens get cells 0 and 1. Only the token at position 5 sees cell 0.

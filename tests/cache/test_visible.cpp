@@ -20,7 +20,8 @@ std::vector<CellRange> runs_of(std::span<const CellRange> runs) {
 } // namespace
 
 TEST_CASE("visible cells are runs in the order of memory, for each token of the batch") {
-    numbers::Cache<> cache{numbers::small, {.sequences = 3, .capacity = 6, .batch = 8}};
+    numbers::Cache<> cache{numbers::small,
+                           {.sequences = 3, .capacity = 6, .batch = 8, .placement = Placement::scattered}};
     for (int p = 0; p < 3; ++p) feed(cache, {{0, p, 1}, {1, p, 2}, {2, p, 3}}); // cells 0 to 8, in turn
     REQUIRE(cache.remove({1}, {0}, to_end));                                    // 1, 4 and 7 are free
     auto pass = numbers::begin(cache, prompt(0, 3, {4, 5}) + prompt(1, 0, {6}));
@@ -65,7 +66,8 @@ TEST_CASE("a reserved pass sees all cells, and an encoder's pass sees inputs onl
 }
 
 TEST_CASE("the runs are those of the open pass") {
-    numbers::Cache<> cache{numbers::small, {.sequences = 2, .capacity = 6, .batch = 4}};
+    numbers::Cache<> cache{numbers::small,
+                           {.sequences = 2, .capacity = 6, .batch = 4, .placement = Placement::scattered}};
     for (int p = 0; p < 4; ++p) {
         auto pass = numbers::begin(cache, prompt(p % 2, p / 2, {1}));
         CHECK(pass->visible(0).size() == static_cast<std::size_t>(p / 2 + 1));

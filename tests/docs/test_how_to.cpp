@@ -239,22 +239,23 @@ TEST_CASE("a shift of shared cells") {
 
 TEST_CASE("the cell map") {
     // [map]
-    cellar::Cache<> cache{{1, 2, 4}, {.sequences = 2, .capacity = 8, .batch = 8}};
+    cellar::Cache<> cache{{1, 2, 4}, {.sequences = 2, .capacity = 64, .batch = 8}};
     feed(cache, Tokens{{0}, {0}, 4});
     REQUIRE(cache.copy_prefix({0}, {1}, 3));
     feed(cache, Tokens{{1}, {3}, 2});
     feed(cache, Tokens{{0}, {4}});
 
     CHECK(cellar::describe(cache)
-          == "7 of 16 cells used, 3 shared, longest free run 9, 1024 bytes in 1 layers\n"
-             " 0  ***0110.........\n"
+          == "7 of 128 cells used, 3 shared, longest free run 62, 8192 bytes in 1 layers\n"
+             "  0  ***00...........................................................\n"
+             " 64  11..............................................................\n"
              "0  sequence 0: 5 tokens, positions 0 to 4\n"
              "1  sequence 1: 5 tokens, positions 0 to 4\n");
     // [/map]
 }
 
 TEST_CASE("the cell map of the README is what describe draws") {
-    cellar::Cache<> cache{{1, 2, 4}, {.sequences = 4, .capacity = 40, .cells = 64, .batch = 32}};
+    cellar::Cache<> cache{{1, 2, 4}, {.sequences = 4, .capacity = 40, .cells = 192, .batch = 32}};
     const Sequence prompt{0};
     feed(cache, Tokens{prompt, {0}, 20});
     for (std::int32_t user = 1; user < 4; ++user) REQUIRE(cache.copy_prefix(prompt, {user}, 20));
@@ -272,7 +273,7 @@ TEST_CASE("the cell map of the README is what describe draws") {
 TEST_CASE("the map on the page of concepts") {
     const auto rows = [](const auto& window) {
         using Window = std::remove_cvref_t<decltype(window)>;
-        const cellar::CacheLimits limits{.sequences = 2, .capacity = 5, .batch = 4};
+        const cellar::CacheLimits limits{.sequences = 2, .cells = 80, .batch = 4};
         cellar::Cache<cellar::StandardV<float>, Window> cache{{1, 2, 4}, limits, window};
         feed(cache, Tokens{{0}, {0}, 4});
         REQUIRE(cache.copy_prefix({0}, {1}, 3));
@@ -287,6 +288,7 @@ TEST_CASE("the map on the page of concepts") {
         }
         return drawn;
     };
-    CHECK(rows(cellar::FullCausal{}) == "0: oooo--oo- ooo-oo--o");
-    CHECK(rows(cellar::SlidingWindow<3>{{.retention = 5}}) == "3: o--oo- -oo--o");
+    const std::string hidden(58, '-'); // cells 6 to 63
+    CHECK(rows(cellar::FullCausal{}) == "0: oooooo" + hidden + "--- ooo---" + hidden + "ooo");
+    CHECK(rows(cellar::SlidingWindow<3>{{.retention = 5}}) == "3: ooo" + hidden + "--- ---" + hidden + "ooo");
 }

@@ -46,7 +46,7 @@ public:
         : subject_{subject},
           rows_{std::move(rows)},
           trace_{trace},
-          inspector_{subject, rows_, trace, setting.contiguous},
+          inspector_{subject, rows_, trace, setting.placement},
           model_{setting.setup},
           next_{model_} {
         trace_.expect(subject.cells() == model_.cells(), subject.cells(), " cells, expected ", model_.cells());
@@ -152,9 +152,7 @@ public:
     void put(int layer, const Batch& batch, int style) override {
         if (owns(layer)) subject_.put(layer, rows_of(layer, batch), style);
     }
-    void check_begun(const Batch& batch) override {
-        inspector_.check_placement(model_, static_cast<int>(batch.size()));
-    }
+    void check_begun(const Batch& batch) override { inspector_.check_placement(model_, batch); }
     void check_filled(const Batch& batch, int style, bool filled) override {
         inspector_.check_pass(open_, batch, style, filled ? static_cast<int>(rows_.layers().size()) : 0);
     }
@@ -200,7 +198,7 @@ public:
         trace_.expect(inputs_.write(inputs, rows, style, committed) == refused, "the inputs were ",
                       refused ? "taken" : "refused");
         if (refused) return;
-        inspector_.check_placement(model_, static_cast<int>(inputs.size()));
+        inspector_.check_placement(model_, inputs);
         if (committed) model_ = model_.with(inputs).committed(inputs);
     }
 

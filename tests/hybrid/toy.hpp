@@ -39,7 +39,7 @@ struct Limits {
     std::int32_t checkpoints = 0;
     std::int32_t checkpoint_interval = 0;
     cellar::Unequal unequal = cellar::Unequal::split;
-    cellar::Placement placement = cellar::Placement::scattered;
+    cellar::Placement placement = cellar::Placement::blocks;
 };
 
 inline Memory memory(const Limits& l = {}) {

@@ -230,7 +230,7 @@ public:
     }
     Counts counts() const override {
         const cellar::Statistics s = memory_.statistics();
-        const bool stays = memory_.limits().placement == cellar::Placement::scattered;
+        const bool stays = memory_.limits().placement != cellar::Placement::contiguous;
         return {s.cells - s.free,
                 s.shared,
                 s.sequences,
@@ -351,7 +351,7 @@ inline cellar::CacheLimits limits_of(const Setting& s) {
             .initial_cells = s.initial_cells,
             .batch = s.setup.batch,
             .padding = s.setup.padding,
-            .placement = s.contiguous ? cellar::Placement::contiguous : cellar::Placement::scattered,
+            .placement = s.placement,
             .positions = s.setup.consecutive ? cellar::Positions::consecutive : cellar::Positions::any};
 }
 

@@ -108,7 +108,10 @@ inline rc::Gen<Setting> settings(naive::WindowKind kind, int size, bool can_shif
         s.setup.padding = paddings[number(0, 5)];
         s.setup.can_shift = can_shift;
         s.setup.consecutive = number(0, 1) == 1;
-        s.contiguous = number(0, 1) == 1;
+        constexpr cellar::Placement placements[] = {cellar::Placement::blocks, cellar::Placement::scattered,
+                                                    cellar::Placement::contiguous};
+        s.placement = placements[number(0, 2)];
+        if (s.placement == cellar::Placement::blocks && number(0, 1) == 1) s.setup.capacity += 30; // several blocks
         s.initial_cells = number(0, 1) * number(1, 12);
         constexpr int every[] = {1, 1, 4, 20};
         s.inspect_every = every[number(0, 3)];

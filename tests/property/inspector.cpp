@@ -40,6 +40,59 @@ std::vector<int> expected_cells(const std::set<int>& taken, int n, int cells) {
     return {free.begin(), free.begin() + size};
 }
 
+/// The cells of the longest run of free cells, of which the lowest counts; or of wholly free blocks, the lowest run of n
+/// cells, else the lowest run.
+std::pair<int, int> longest_run(const std::set<int>& taken, int cells) {
+    std::pair<int, int> longest{0, 0};
+    for (int c = 0, run = 0; c < cells; ++c) {
+        run = taken.contains(c) ? 0 : run + 1;
+        if (run > longest.second) longest = {c + 1 - run, run};
+    }
+    return longest;
+}
+std::pair<int, int> run_of_blocks(const std::set<int>& taken, int n, int cells) {
+    std::pair<int, int> lowest{0, 0};
+    std::pair<int, int> run{0, 0};
+    for (int block = 0; block < cells; block += 64) {
+        const int end = std::min(block + 64, cells);
+        const bool is_free = taken.lower_bound(block) == taken.lower_bound(end);
+        if (!is_free) {
+            run = {end, 0};
+            continue;
+        }
+        if (lowest.second == 0 || run == lowest) lowest = {run.first, end - run.first};
+        run.second = end - run.first;
+        if (run.second >= n) return run;
+    }
+    return lowest;
+}
+
+/// The cells of n neighbouring tokens of one sequence, whose last token is in cell `last`, or -1.
+std::vector<int> expected_in_blocks(std::set<int> taken, int n, int last, int cells) {
+    std::vector<int> expected;
+    const auto take = [&](int first, int end) {
+        for (int c = first; c < end && static_cast<int>(expected.size()) < n; ++c) {
+            taken.insert(c);
+            expected.push_back(c);
+        }
+    };
+    for (int c = last + 1; last >= 0 && c < cells && !taken.contains(c); ++c) {
+        const int end = std::min(c + 64, cells);
+        if (c % 64 == 0 && (n == 1 || taken.lower_bound(c) != taken.lower_bound(end))) break;
+        take(c, c + 1);
+    }
+    while (static_cast<int>(expected.size()) < n) {
+        const int rest = n - static_cast<int>(expected.size());
+        if (const auto [first, count] = run_of_blocks(taken, rest, cells); count > 0) {
+            take(first, first + count);
+        } else {
+            const auto [longest, free] = longest_run(taken, cells);
+            take(longest + std::min(free / 2, std::max(free - rest, 0)), longest + free);
+        }
+    }
+    return expected;
+}
+
 } // namespace
 
 void Inspector::check_counts(const naive::Model& model, const std::set<int>& sequences) const {
@@ -84,20 +137,45 @@ void Inspector::check_contents(const naive::Model& model, int s) {
     trace_.expect(missing.empty(), "s", s, " lost ", missing.size(), " tokens");
 }
 
-void Inspector::check_placement(const naive::Model& model, int tokens) {
+void Inspector::check_placement(const naive::Model& model, const Batch& batch) {
+    const bool is_contiguous = placement_ == cellar::Placement::contiguous;
+    const int tokens = static_cast<int>(batch.size());
     const std::vector<int> cells = subject_.own_cells();
     trace_.expect(static_cast<int>(cells.size()) == tokens, "a pass of ", tokens, " tokens has ", cells.size(),
                   " cells");
     const std::optional<std::set<int>> taken = taken_cells(model);
-    if (!taken && contiguous_) cell_of_.clear(); // the cache may have defragmented itself
+    if (!taken && is_contiguous) cell_of_.clear(); // the cache may have defragmented itself
     if (!taken) return;
-    std::vector<int> expected = expected_cells(*taken, tokens, model.cells());
-    if (contiguous_ && tokens > 0 && expected.back() - expected.front() + 1 != tokens) {
+    std::vector<int> expected = placement_ == cellar::Placement::blocks ? cells_by_blocks(model, batch, *taken)
+                                                                        : expected_cells(*taken, tokens, model.cells());
+    if (is_contiguous && tokens > 0 && expected.back() - expected.front() + 1 != tokens) {
         forget_cells_from(model.used());
         for (int i = 0; i < tokens; ++i) expected[static_cast<std::size_t>(i)] = model.used() + i;
     }
     for (std::size_t i = 0; i < cells.size(); ++i)
         trace_.expect(cells[i] == expected[i], "token ", i, " is in cell ", cells[i], ", expected ", expected[i]);
+}
+
+// The tokens of a sequence that follow one another in the batch go on behind the cell of its last token.
+std::vector<int> Inspector::cells_by_blocks(const naive::Model& model, const Batch& batch, std::set<int> taken) const {
+    std::vector<int> cells;
+    std::map<int, std::pair<int, int>> newest; // position and cell of each sequence's last token
+    for (std::size_t i = 0, n = 0; i < batch.size(); i += n) {
+        const int s = batch[i].sequence;
+        for (n = 1; i + n < batch.size() && batch[i + n].sequence == s;) ++n;
+        std::pair<int, int> last{-1, -1};
+        if (const auto& old = model.tokens(s); !old.empty())
+            last = {old.rbegin()->first, cell_of_.at(old.rbegin()->second)};
+        if (const auto known = newest.find(s); known != newest.end()) last = known->second;
+        const std::vector<int> more = expected_in_blocks(taken, static_cast<int>(n), last.second, model.cells());
+        for (std::size_t k = 0; k < n; ++k) {
+            taken.insert(more[k]);
+            cells.push_back(more[k]);
+            if (batch[i + k].position >= last.first) last = {batch[i + k].position, more[k]};
+        }
+        newest[s] = last;
+    }
+    return cells;
 }
 
 void Inspector::check_pass(const naive::Model& open, const Batch& batch, int style, int filled) {

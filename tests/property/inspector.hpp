@@ -5,6 +5,7 @@
 #include "rows.hpp"
 #include "subject.hpp"
 #include "trace.hpp"
+#include <cellar/cache/cache_limits.hpp>
 
 #include <cstddef>
 #include <map>
@@ -21,8 +22,8 @@ class Inspector {
 public:
     using Batch = std::vector<naive::NewToken>;
 
-    Inspector(Subject& subject, const RowSource& rows, const Trace& trace, bool contiguous)
-        : subject_{subject}, rows_{rows}, trace_{trace}, contiguous_{contiguous} {}
+    Inspector(Subject& subject, const RowSource& rows, const Trace& trace, cellar::Placement placement)
+        : subject_{subject}, rows_{rows}, trace_{trace}, placement_{placement} {}
 
     void check_counts(const naive::Model& model, const std::set<int>& sequences) const;
 
@@ -30,7 +31,7 @@ public:
     void check_contents(const naive::Model& model, const std::set<int>& sequences);
 
     /// Compares the cells of a newly opened pass. `model`: before the pass.
-    void check_placement(const naive::Model& model, int tokens);
+    void check_placement(const naive::Model& model, const Batch& batch);
 
     /// Compares what the open pass sees. `open`: while it is open. `filled`: the layers that were put, from the first one
     /// on; only these are read.
@@ -54,11 +55,12 @@ private:
     void check_cell(const naive::TokenRef& token, int cell);
     void check_rows(const naive::Token& token, int layer, int column) const;
     std::optional<std::set<int>> taken_cells(const naive::Model& model) const;
+    std::vector<int> cells_by_blocks(const naive::Model& model, const Batch& batch, std::set<int> taken) const;
 
     Subject& subject_;
     const RowSource& rows_;
     const Trace& trace_;
-    bool contiguous_;
+    cellar::Placement placement_;
     int readable_layers_ = 0;
     std::map<naive::TokenRef, int> cell_of_; ///< as far as passes have shown
     std::map<int, naive::TokenRef> read_;    ///< the tokens in the cells that this pass has read

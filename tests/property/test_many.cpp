@@ -6,8 +6,12 @@ using namespace property;
 
 namespace {
 
-Setting setting(naive::Window window, int sequences, int capacity, int batch, int inspect_every) {
+using cellar::Placement;
+
+Setting setting(naive::Window window, int sequences, int capacity, int batch, int inspect_every,
+                Placement placement = Placement::blocks) {
     Setting s;
+    s.placement = placement;
     s.setup = {.window = window,
                .sequences = sequences,
                .capacity = capacity,
@@ -33,18 +37,21 @@ TEST_CASE("seventy sequences agree with the naive model") {
 }
 
 TEST_CASE("a thousand sequences agree with the naive model") {
-    check_many<Full>("1000 sequences", setting({}, 1000, 1, 40, 5), 40);
+    check_many<Full>("1000 sequences", setting({}, 1000, 1, 40, 5, Placement::scattered), 40);
     const naive::Window chunked{naive::WindowKind::chunked, 4, 0, 0};
     check_many<Chunked<0>>("1000 sequences", setting(chunked, 1000, 20, 40, 5), 40);
 }
 
 // Caches whose cells fill many words of a bitmap.
 TEST_CASE("bigger caches agree with the naive model") {
-    check_many<Full>("big", setting({}, 4, 100, 60, 7), 120);
-    const naive::Window sliding{naive::WindowKind::sliding, 50, 70, 3};
-    check_many<Sliding<0>, cellar::PermutedV<cellar::half>>("big", setting(sliding, 4, 200, 100, 7), 120);
-    const naive::Window chunked{naive::WindowKind::chunked, 40, 0, 5};
-    check_many<Chunked<0>>("big", setting(chunked, 4, 200, 60, 7), 120);
+    for (const Placement placement : {Placement::blocks, Placement::scattered}) {
+        check_many<Full>("big", setting({}, 4, 100, 60, 7, placement), 120);
+        const naive::Window sliding{naive::WindowKind::sliding, 50, 70, 3};
+        check_many<Sliding<0>, cellar::PermutedV<cellar::half>>("big", setting(sliding, 4, 200, 100, 7, placement),
+                                                                120);
+        const naive::Window chunked{naive::WindowKind::chunked, 40, 0, 5};
+        check_many<Chunked<0>>("big", setting(chunked, 4, 200, 60, 7, placement), 120);
+    }
 }
 
 // Keys and values of different element types.

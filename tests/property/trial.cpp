@@ -17,7 +17,7 @@ Trial::Trial(Subject& subject, const Setting& setting, const RowSource& rows)
       model_{setting.setup},
       rows_{rows},
       setting_{setting},
-      inspector_{subject, rows, trace_, setting.contiguous} {
+      inspector_{subject, rows, trace_, setting.placement} {
     trace_.expect(subject.cells() == model_.cells(), subject.cells(), " cells, expected ", model_.cells());
 }
 
@@ -68,7 +68,7 @@ bool Trial::run_pass(const Step& step) {
     const auto refused = model_.refuses(batch);
     expect_answer(subject_.begin(batch), refused);
     if (refused) return false;
-    inspector_.check_placement(model_, static_cast<int>(batch.size()));
+    inspector_.check_placement(model_, batch);
     const naive::Model open = model_.with(batch);
     const int layers = static_cast<int>(rows_.layers().size());
     const int filled = step.committed ? layers : std::min(layers, step.style / 15);

@@ -32,6 +32,7 @@ struct BookSize {
     std::int64_t planned_blocks =
         CellSetMemory::plan_of_blocks; ///< the same for blocks of visible cells, of all sequences
     Positions positions = Positions::any;
+    Choice choice = Choice::lowest;
 };
 
 /// What a snapshot or a restored sequence must be able to do.
@@ -100,7 +101,7 @@ public:
     CacheBook(const BookSize& size, const Window& window)
         : size_{size},
           window_{window},
-          table_{size.cells, size.sequences, size.planned_runs, window.sinks(), size.planned_blocks},
+          table_{size.cells, size.sequences, size.choice, size.planned_runs, window.sinks(), size.planned_blocks},
           pass_{static_cast<std::size_t>(size.batch)},
           group_sequences_(static_cast<std::size_t>(size.batch)) {}
 
@@ -240,8 +241,19 @@ public:
     /// `drop`.
     void open(const Batch& batch) noexcept {
         pass_.start(batch);
-        table_.take(batch.tokens(), pass_.cells);
-        enter_tokens();
+        if (size_.choice == Choice::lowest) table_.take_lowest(batch.tokens(), pass_.cells);
+        enter_tokens(size_.choice == Choice::blocks);
+    }
+
+    /// A cell behind all that `open` will take for this batch, which was prepared. Afterwards it is prepared again. May
+    /// throw.
+    Cell end_of_next(const Batch& batch) {
+        if (size_.choice == Choice::lowest) return table_.end_of_next(batch.tokens(), -1);
+        open(batch);
+        const Cell end = *std::max_element(pass_.cells.begin(), pass_.cells.end()) + 1;
+        drop();
+        table_.prepare_tokens(batch.sequences);
+        return end;
     }
 
     /// Checks whether a read-only pass can be opened for this batch. Its tokens get no cells.
@@ -256,7 +268,7 @@ public:
     /// Opens the read-only pass that was prepared. `drop` ends it.
     void look(const Batch& batch) noexcept {
         pass_.start(batch);
-        enter_tokens();
+        enter_tokens(false);
     }
 
     /// The tokens of the open pass stay. Tokens that fell out of their sequences' retention are forgotten.
@@ -372,17 +384,20 @@ private:
     }
 
     // Enters the tokens into their sequences, if they have cells, and finds the history. Bounds may be taken before all
-    // tokens are entered, because every token sees itself.
-    void enter_tokens() {
+    // tokens are entered, because every token sees itself. `takes`: each sequence takes cells when its tokens are
+    // entered.
+    void enter_tokens(bool takes) {
         const Sequence* const sequences = pass_.sequences.data();
         const Position* const positions = pass_.positions.data();
-        const Cell* const cells = pass_.cells.data();
-        const bool are_simple = !pass_.cells.empty() && pass_.visible_to.empty();
         const std::size_t n = pass_.sequences.size();
+        if (takes) pass_.cells.resize(n);
+        Cell* const cells = pass_.cells.data();
+        const bool are_simple = !pass_.cells.empty() && pass_.visible_to.empty();
         CellBounds visible;
         for (std::size_t i = 0, end = 0; i < n; i = end) {
             for (end = i + 1; end < n && sequences[end] == sequences[i];) ++end;
             SequenceRecord& r = table_.unchecked(sequences[i]);
+            if (takes) table_.take_by_blocks(r, static_cast<std::int32_t>(end - i), cells + i);
             if (are_simple && end - i == 1 && enter_next(r, positions[i], cells[i])) {
                 visible.include(r.visible.bounds());
             } else {

@@ -8,16 +8,24 @@
 #include <cellar/book/position_runs.hpp>
 #include <cellar/book/words.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <numeric>
 
 namespace cellar::detail {
 
+/// How free cells are chosen.
+enum class Choice {
+    lowest, ///< the lowest run of neighbouring cells that is long enough, else the lowest cells
+    blocks, ///< behind the sequence's last cell, else wholly free blocks of 64 cells
+};
+
 /// Which cells are free, and how many owners the others have: sequences and snapshots. It does not know who they are.
 class CellPool {
 public:
-    CellPool(Cell cells, std::int32_t owners) : cells_{cells}, free_{cells}, owners_{cells, owners} {}
+    CellPool(Cell cells, std::int32_t owners, Choice choice)
+        : cells_{cells}, choice_{choice}, free_{cells}, owners_{cells, owners} {}
 
     Cell cells() const { return cells_; }
     const FreeCells& free() const { return free_; }
@@ -30,16 +38,36 @@ public:
     Cell find_run(std::int32_t n) { return free_.find_run(n); }
 
     /// A cell behind all that will be taken for the next n tokens, in one piece or several, if others may be given up
-    /// before. O(log cells).
-    Cell end_of_next(std::int32_t n) {
+    /// before. `behind`: -1, or the cell behind which they go on if they can. O(log cells), and O(cells / 4096) for
+    /// blocks.
+    Cell end_of_next(std::int32_t n, Cell behind) {
+        if (choice_ == Choice::blocks) {
+            const CellRange blocks = free_.find_blocks(n);
+            return blocks.count != 0 ? std::max(blocks.first, behind + 1) + n : cells_;
+        }
         const Cell run = n == 1 ? free_.lowest() : free_.find_run(n);
         return run >= 0 ? run + n : cells_;
     }
 
-    /// Takes n free cells for one owner, in ascending order: the lowest run of n, else the n lowest. `taken` is empty
-    /// before, with room for n. O(n log cells).
+    /// In at most that many runs of neighbouring cells will `take` find n cells, if others may be given up before.
+    std::int64_t max_runs(std::int32_t n) {
+        if (choice_ == Choice::blocks)
+            return free_.whole_blocks() > n / word_bits + 1 ? n / word_bits + 2 : std::int64_t{n};
+        return n > 0 && free_.find_run(n) >= 0 ? 1 : std::int64_t{n};
+    }
+
+    /// Takes n free cells for one owner. `taken` is empty before, with room for n. `behind`: -1, or the cell of the
+    /// owner's last token. O(n log cells), and O(cells / 4096) for each piece of several cells by `Choice::blocks`.
     template <class Cells>
-    void take(std::int32_t n, Cells& taken) {
+    void take(std::int32_t n, Cell behind, Cells& taken) {
+        if (choice_ == Choice::lowest) return take_lowest(n, taken);
+        taken.resize(static_cast<std::size_t>(n));
+        take_by_blocks(n, behind, taken.data());
+    }
+
+    /// The same by `Choice::lowest`: in ascending order, the lowest run of n, else the n lowest.
+    template <class Cells>
+    void take_lowest(std::int32_t n, Cells& taken) {
         if (n == 0) return;
         const Cell run = n == 1 ? free_.lowest() : free_.find_run(n);
         if (run >= 0) {
@@ -49,11 +77,31 @@ public:
             owners_.add(run, n);
         } else {
             for (Cell cell = free_.next(0); n > 0; --n, cell = free_.next(cell + 1)) {
-                free_.take(cell, 1);
+                free_.take(cell);
                 owners_.add(cell, 1);
                 taken.push_back(cell);
             }
         }
+    }
+
+    /// The same by `Choice::blocks`.
+    void take_by_blocks(std::int32_t n, Cell behind, Cell* taken) {
+        while (n > 0) {
+            const CellRange place = place_in_blocks(n, behind);
+            take(place);
+            std::iota(taken, taken + place.count, place.first);
+            taken += place.count;
+            n -= place.count;
+            behind = place.first + place.count - 1;
+        }
+    }
+    /// The same for one cell. Usually O(1).
+    Cell take_by_blocks(Cell behind) {
+        Cell cell = behind + 1;
+        if (bit_of(cell) == 0 || !free_.contains(cell)) cell = begin_block();
+        free_.take(cell);
+        owners_.add_word(word_of(cell), Word{1} << bit_of(cell));
+        return cell;
     }
 
     /// Cells that have owners get one more.
@@ -78,31 +126,67 @@ public:
     bool is_shared(Cell cell) const { return owners_.is_shared(cell); }
 
     /// One owner's share of up to n cells goes to neighbouring free cells, to which `plan` copies them. Returns how
-    /// many found room.
+    /// many found room. The plan has the owner's other copies.
     std::int32_t copy(Cell from, std::int32_t n, Plan& plan) {
-        Cell to = free_.find_run(n);
-        if (to < 0) {
-            to = free_.next(0);
-            std::int32_t room = 1;
-            while (to + room < cells_ && free_.contains(to + room)) ++room;
-            n = room;
-        }
-        free_.take(to, n);
-        owners_.add(to, n);
-        visit_words(from, n, [&](std::int64_t at, Word cells) { owners_.drop_word(at, cells); });
-        plan.moves.push_back({from, to, n});
-        return n;
+        const CellRange to = place_of_copy(n, plan);
+        take(to);
+        visit_words(from, to.count, [&](std::int64_t at, Word cells) { owners_.drop_word(at, cells); });
+        plan.moves.push_back({from, to.first, to.count});
+        return to.count;
     }
 
     /// Which moves bring the cells in use to [0, n).
     Defragmentation prepare_defragment() const { return Defragmentation{free_, cells_}; }
     void finish_defragment(const Defragmentation& defragmentation) noexcept {
         owners_.transfer(defragmentation.moves());
-        free_.pack(cells_ - free_.count(), cells_);
+        free_.pack(cells_ - free_.count());
     }
 
 private:
+    void take(const CellRange& cells) {
+        free_.take(cells.first, cells.count);
+        owners_.add(cells.first, cells.count);
+    }
+
+    // The first of n cells, or as many as are neighbours: behind the owner's last one, else in wholly free blocks, of
+    // which neighbours are preferred, else in the longest free run. There its first half stays free, if n is not too
+    // large, for a sequence that goes on in front of it.
+    CellRange place_in_blocks(std::int32_t n, Cell behind) {
+        if (const std::int32_t room = behind < 0 ? 0 : room_behind(behind, n); room > 0) return {behind + 1, room};
+        if (const CellRange blocks = free_.find_blocks(n); blocks.count != 0) return {blocks.first, n};
+        if (const CellRange blocks = free_.find_blocks(1); blocks.count != 0) return blocks;
+        const CellRange run = free_.find_longest_run();
+        const std::int32_t skipped = std::min(run.count / 2, std::max(run.count - n, 0));
+        return {run.first + skipped, std::min(n, run.count - skipped)};
+    }
+
+    // How many of n cells there are directly behind this one: the rest of its block and, for several, wholly free
+    // blocks behind it.
+    std::int32_t room_behind(Cell behind, std::int32_t n) const {
+        const Cell next = behind + 1;
+        std::int32_t room = bit_of(next) == 0 ? 0 : free_.free_in_block(next);
+        if (n > 1 && room < n && bit_of(next + room) == 0) room += free_.free_in_blocks(word_of(next + room), n - room);
+        return std::min(room, n);
+    }
+
+    // The cell of a token that cannot go on behind its sequence's last one.
+    [[gnu::noinline]] Cell begin_block() {
+        const Cell block = free_.lowest_block();
+        return block >= 0 ? block : place_in_blocks(1, -1).first;
+    }
+
+    CellRange place_of_copy(std::int32_t n, const Plan& plan) {
+        if (choice_ == Choice::blocks)
+            return place_in_blocks(n, plan.moves.empty() ? -1 : plan.moves.back().to + plan.moves.back().count - 1);
+        if (const Cell run = free_.find_run(n); run >= 0) return {run, n};
+        const Cell first = free_.next(0);
+        std::int32_t room = 1;
+        while (first + room < cells_ && free_.contains(first + room)) ++room;
+        return {first, room};
+    }
+
     Cell cells_;
+    Choice choice_;
     FreeCells free_;
     OwnerCount owners_;
 };

@@ -51,9 +51,9 @@ class CellTable {
 public:
     /// `planned_runs`: the runs that each sequence has room for from the start; `sinks`: first positions that are
     /// always visible; `planned_blocks`: see `CellSetMemory`.
-    CellTable(Cell cells, std::int32_t sequences, std::int64_t planned_runs, std::int32_t sinks,
+    CellTable(Cell cells, std::int32_t sequences, Choice choice, std::int64_t planned_runs, std::int32_t sinks,
               std::int64_t planned_blocks)
-        : pool_{cells, sequences},
+        : pool_{cells, sequences, choice},
           snapshots_{pool_, sequences},
           sets_{std::make_unique<CellSetMemory>(cells, sequences, planned_blocks)},
           sequences_{static_cast<std::size_t>(sequences)},
@@ -98,10 +98,18 @@ public:
     /// Reserves room for forgetting what lies between cells that are kept.
     static void prepare_forget(SequenceRecord& r) { r.runs.reserve(1); }
 
-    /// Takes n free cells; see `CellPool::take`. `enter` names their owner.
-    void take(std::int32_t n, ReservedList<Cell>& taken) { pool_.take(n, taken); }
+    /// Takes n free cells; see `CellPool`. `enter` names their owner.
+    void take_lowest(std::int32_t n, ReservedList<Cell>& taken) { pool_.take_lowest(n, taken); }
+    /// The same for tokens of this sequence that follow its last one.
+    void take_by_blocks(const SequenceRecord& r, std::int32_t n, Cell* taken) {
+        if (n == 1) {
+            *taken = pool_.take_by_blocks(r.runs.last_cell());
+        } else {
+            pool_.take_by_blocks(n, r.runs.last_cell(), taken);
+        }
+    }
     /// See `CellPool`.
-    Cell end_of_next(std::int32_t n) { return pool_.end_of_next(n); }
+    Cell end_of_next(std::int32_t n, Cell behind) { return pool_.end_of_next(n, behind); }
 
     /// The sequence's tokens at [position, position + n) lie in the taken cells [cell, cell + n). Needs room in its
     /// runs.
@@ -207,7 +215,7 @@ public:
         SequenceRecord& r = record(s);
         const std::int32_t n = count_tokens(kept.runs, kept.from, end);
         forget(r, kept.from, to_end);
-        pool_.take(n, cells);
+        pool_.take(n, r.runs.last_cell(), cells);
         KeptTable::for_each_piece(kept, end, cells, [&](Position position, Cell cell, std::int32_t count) {
             enter(r, position, cell, count);
         });

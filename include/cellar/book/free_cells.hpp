@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <cellar/base/ids.hpp>
 #include <cellar/base/zeroed.hpp>
+#include <cellar/book/number_set.hpp>
 #include <cellar/book/words.hpp>
 
 #include <algorithm>
@@ -16,14 +18,23 @@ constexpr std::int64_t leaves_for(Cell cells) {
 }
 
 /// Which cells are free, and where n neighbouring ones are. Above a bitmap lies a tree that stores, for every span of
-/// words, the free cells at its start, at its end, and its longest free run. A query or a change is O(log cells); a
-/// change of n neighbouring cells O(n / 64 + log cells). The tree is updated lazily, by the next query, once for all
-/// changes of neighbouring words. Taking the lowest free cell repeatedly needs no query.
+/// words, the free cells at its start, at its end, and its longest free run. A query of the tree is O(log cells). It
+/// first updates the nodes above the words that changed since the last one: O(log cells) for each, and O(cells / 2048)
+/// for words that lie far apart. A change of n neighbouring cells is O(n / 64).
+///
+/// A block is a word's cells, 64 neighbours; the last block of a pool may have fewer. Which blocks are wholly free is
+/// known without the tree.
 class FreeCells {
 public:
     /// All cells are free.
-    explicit FreeCells(Cell cells) : leaves_{leaves_for(cells)}, words_{leaves_}, nodes_{2 * leaves_} {
-        give(0, cells);
+    explicit FreeCells(Cell cells)
+        : cells_{cells},
+          leaves_{leaves_for(cells)},
+          words_{leaves_},
+          nodes_{2 * leaves_},
+          dirty_{words_for(2 * leaves_)},
+          whole_{words_for(cells)} {
+        pack(0);
     }
 
     std::int32_t count() const { return count_; }
@@ -31,7 +42,7 @@ public:
 
     /// The length of the longest free run. O(1), or O(cells / 64) while the tree is out of date.
     std::int32_t longest_run() const {
-        if (touched_last_ < touched_first_) return nodes_[1].longest;
+        if (!is_dirty()) return nodes_[1].longest;
         std::int32_t longest = 0;
         std::int32_t run = 0;
         for (std::int64_t at = 0; at < leaves_; ++at) {
@@ -44,6 +55,47 @@ public:
             }
         }
         return std::max(longest, run);
+    }
+
+    /// The lowest of the longest free runs; empty if no cell is free.
+    CellRange find_longest_run() {
+        settle();
+        const std::int32_t n = nodes_[1].longest;
+        return {n == 0 ? 0 : find_run(n), n};
+    }
+
+    /// How many cells from `from` on are free, within its block.
+    std::int32_t free_in_block(Cell from) const {
+        return from < cells_ ? std::countr_one(word(word_of(from)) >> bit_of(from)) : 0;
+    }
+
+    /// The number of blocks that are wholly free.
+    std::int64_t whole_blocks() const { return whole_.count(); }
+    bool is_whole(std::int64_t block) const { return block < words_for(cells_) && whole_.contains(block); }
+
+    /// The first cell of the lowest block that is wholly free, or -1. O(log cells), without the tree.
+    Cell lowest_block() const {
+        const std::int64_t block = whole_.lowest();
+        return block < 0 ? -1 : static_cast<Cell>(block * 64);
+    }
+
+    /// The cells of the lowest run of wholly free blocks with at least n cells; empty if there is none. O(cells /
+    /// 4096).
+    CellRange find_blocks(std::int32_t n) const {
+        const std::int64_t lowest = whole_.lowest();
+        if (lowest < 0) return {};
+        const auto blocks = static_cast<Cell>(words_for(cells_));
+        BitRuns runs{whole_.words(), 0, static_cast<Cell>(lowest), blocks};
+        for (CellRange run = runs.next(); run.count != 0; run = runs.next())
+            if (const CellRange found = cells_of(run); found.count >= n) return found;
+        return {};
+    }
+
+    /// The cells of the wholly free blocks from `block` on, up to one that is not, or until they are at least n.
+    std::int32_t free_in_blocks(std::int64_t block, std::int32_t n) const {
+        std::int64_t free = 0;
+        for (; free < n && is_whole(block); ++block) free += std::min<std::int64_t>(cells_ - block * 64, 64);
+        return static_cast<std::int32_t>(free);
     }
 
     /// The lowest free cell, or -1.
@@ -98,9 +150,12 @@ public:
 
     /// Takes [first, first + n), all of them free.
     void take(Cell first, std::int32_t n) {
-        visit_words(first, n, [&](std::int64_t at, Word cells) { word(at) &= ~cells; });
+        visit_words(first, n, [&](std::int64_t at, Word cells) { take_from(at, cells); });
         count_ -= n;
-        touch(first / 64, (first + n - 1) / 64);
+    }
+    void take(Cell cell) {
+        take_from(word_of(cell), Word{1} << bit_of(cell));
+        --count_;
     }
 
     /// Frees [first, first + n), none of them free.
@@ -111,19 +166,27 @@ public:
     /// The same for these cells of word `at`.
     void give_word(std::int64_t at, Word cells) {
         if (cells == 0) return;
-        word(at) |= cells;
+        const Word free = word(at) |= cells;
         count_ += cells == ~Word{0} ? 64 : std::popcount(cells); // popcount is a function call on plain x86-64
         lowest_word_ = std::min(lowest_word_, at);
-        touch(at, at);
+        if (free == whole(at)) whole_.add(at);
+        touch(at);
     }
 
     /// Makes [0, used) used and [used, cells) free. O(cells / 64).
-    void pack(Cell used, Cell cells) {
-        std::fill_n(words_.data(), words_.size(), Word{0});
-        std::fill_n(nodes_.data(), nodes_.size(), Node{});
-        count_ = 0;
-        lowest_word_ = 0;
-        give(used, cells - used);
+    void pack(Cell used) {
+        const std::int64_t words = words_for(cells_);
+        for (std::int64_t at = 0; at < words; ++at) {
+            const std::int64_t taken = std::clamp<std::int64_t>(used - at * 64, 0, 64);
+            word(at) = taken == 64 ? 0 : whole(at) & (~Word{0} << taken);
+        }
+        count_ = cells_ - used;
+        lowest_word_ = word_of(used);
+        whole_.assign(words_for(used), words);
+        dirty_first_ = leaves_;
+        dirty_last_ = leaves_ + words - 1;
+        visit_words(static_cast<Cell>(leaves_), static_cast<std::int32_t>(words),
+                    [&](std::int64_t at, Word leaves) { dirty_[at] |= leaves; });
     }
 
 private:
@@ -170,34 +233,68 @@ private:
                 std::max({left.longest, right.longest, left.suffix + right.prefix})};
     }
 
+    // Word `at` with all cells that it has.
+    Word whole(std::int64_t at) const {
+        const std::int64_t cells = cells_ - at * 64;
+        return cells >= 64 ? ~Word{0} : ~(~Word{0} << cells);
+    }
+
+    CellRange cells_of(const CellRange& blocks) const {
+        const std::int64_t first = std::int64_t{blocks.first} * 64;
+        const std::int64_t end = std::min<std::int64_t>(first + std::int64_t{blocks.count} * 64, cells_);
+        return {static_cast<Cell>(first), static_cast<std::int32_t>(end - first)};
+    }
+
+    void take_from(std::int64_t at, Word cells) {
+        Word& free = word(at);
+        if (free == whole(at)) whole_.remove(at);
+        free &= ~cells;
+        touch(at);
+    }
+
+    bool is_dirty() const { return dirty_first_ <= dirty_last_; }
+
+    void touch(std::int64_t at) {
+        const std::int64_t leaf = leaves_ + at;
+        dirty_[word_of(leaf)] |= Word{1} << bit_of(leaf);
+        dirty_first_ = std::min(dirty_first_, leaf);
+        dirty_last_ = std::max(dirty_last_, leaf);
+    }
+
+    // Updates the nodes above the words that changed, level by level, until a level does not change.
     void settle() {
-        if (touched_first_ <= touched_last_) refresh(touched_first_, touched_last_);
-        touched_first_ = untouched;
-        touched_last_ = -1;
-    }
-
-    void touch(std::int64_t from, std::int64_t to) {
-        if (to + 1 < touched_first_ || from > touched_last_ + 1) settle();
-        touched_first_ = std::min(touched_first_, from);
-        touched_last_ = std::max(touched_last_, to);
-    }
-
-    // Updates the nodes above words [first, last], level by level, until a level does not change.
-    void refresh(std::int64_t first, std::int64_t last) {
-        for (std::int64_t at = first; at <= last; ++at) nodes_at(leaves_ + at) = leaf(word(at));
-        first += leaves_;
-        last += leaves_;
-        bool changed = true;
+        if (!is_dirty()) return;
+        std::int64_t first = dirty_first_;
+        std::int64_t last = dirty_last_;
+        dirty_first_ = untouched;
+        dirty_last_ = -1;
+        bool changed = update(first, last, [&](std::int64_t node) { return leaf(word(node - leaves_)); });
         for (std::int64_t half = 64; changed && first > 1; half *= 2) {
             first /= 2;
             last /= 2;
-            changed = false;
-            for (std::int64_t node = first; node <= last; ++node) {
-                const Node joined = join(nodes_at(2 * node), nodes_at(2 * node + 1), half);
-                changed = changed || joined != nodes_at(node);
-                nodes_at(node) = joined;
-            }
+            changed = update(first, last,
+                             [&](std::int64_t node) { return join(nodes_at(2 * node), nodes_at(2 * node + 1), half); });
         }
+    }
+
+    // Updates those of the nodes [first, last], of one level, that are dirty. Where one changes, its parent is dirty.
+    template <class NodeOf>
+    bool update(std::int64_t first, std::int64_t last, NodeOf node_of) {
+        bool changed = false;
+        visit_words(static_cast<Cell>(first), static_cast<std::int32_t>(last - first + 1),
+                    [&](std::int64_t at, Word level) {
+                        Word nodes = dirty_[at] & level;
+                        dirty_[at] ^= nodes;
+                        for (; nodes != 0; nodes &= nodes - 1) {
+                            const std::int64_t node = at * word_bits + std::countr_zero(nodes);
+                            const Node updated = node_of(node);
+                            if (updated == nodes_at(node)) continue;
+                            nodes_at(node) = updated;
+                            dirty_[word_of(node / 2)] |= Word{1} << bit_of(node / 2);
+                            changed = true;
+                        }
+                    });
+        return changed;
     }
 
     Word& word(std::int64_t at) { return words_[at]; }
@@ -205,15 +302,18 @@ private:
     Node& nodes_at(std::int64_t node) { return nodes_[node]; }
     const Node& nodes_at(std::int64_t node) const { return nodes_[node]; }
 
+    Cell cells_;
     std::int64_t leaves_;
     ZeroedArray<Word> words_;
     ZeroedArray<Node> nodes_; // a heap: node k has the children 2k and 2k + 1, the leaves stand at leaves_
+    ZeroedArray<Word> dirty_; // a bit for each node that is out of date, except those above others
+    NumberSet whole_;         // the blocks that are wholly free
     std::int32_t count_ = 0;
     std::int64_t lowest_word_ = 0; // no word below has a free cell
-    // The words that changed since the tree was updated.
-    static constexpr std::int64_t untouched = INT64_MAX / 2;
-    std::int64_t touched_first_ = untouched;
-    std::int64_t touched_last_ = -1;
+    // The dirty leaves lie between these.
+    static constexpr std::int64_t untouched = INT64_MAX;
+    std::int64_t dirty_first_ = untouched;
+    std::int64_t dirty_last_ = -1;
 };
 
 } // namespace cellar::detail

@@ -9,6 +9,7 @@
 #include <cellar/book/kept_cells.hpp>
 #include <cellar/book/position_runs.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
@@ -139,7 +140,7 @@ public:
     }
     /// Takes cells for all rows. Afterwards, the snapshot does not need its data any more.
     void finish_page_in(KeptCells& kept, Intake& intake) noexcept {
-        pool_.take(kept.runs.tokens(), intake.cells);
+        pool_.take(kept.runs.tokens(), -1, intake.cells);
         for_each_piece(kept, kept.to, intake.cells,
                        [&](Position position, Cell cell, std::int32_t n) { intake.runs.insert(position, cell, n); });
         paged_out_.remove(kept);
@@ -149,8 +150,7 @@ public:
 
     /// At most that many runs of cells will hold the first n rows.
     std::int64_t pieces_of(const KeptCells& kept, std::int32_t n) const {
-        const bool fit_in_one = n > 0 && pool_.find_run(n) >= 0;
-        return (fit_in_one ? kept.runs.runs() : n) + 2;
+        return std::min(kept.runs.runs() + pool_.max_runs(n) - 1, std::int64_t{n}) + 2;
     }
 
     /// Calls `visit(position, cell, n)` for the runs of rows below `end`, where row i lies in cells[i].

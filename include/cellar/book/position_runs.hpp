@@ -26,6 +26,16 @@ public:
     Position first() const { return {runs_[0].position}; }
     Position last() const { return {runs_.back().last()}; }
 
+    /// The cell of the last token; -1 if there is none.
+    Cell last_cell() const { return empty() ? -1 : runs_.back().cell + runs_.back().count - 1; }
+
+    /// The same for tokens below position `end`. O(log runs).
+    Cell last_cell_before(Position end) const {
+        const std::int64_t i = first_starting_at(end.value) - 1;
+        if (i < 0) return -1;
+        return runs_[i].cell + std::min(runs_[i].count, end.value - runs_[i].position) - 1;
+    }
+
     /// True if `more` runs can be added.
     bool has_room(std::int64_t more) const { return runs_.has_room(more); }
 

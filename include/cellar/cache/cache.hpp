@@ -60,9 +60,10 @@ public:
         : state_{make_state(where, std::move(shape), limits, window, std::move(shift), std::move(backend))} {}
 
     /// Opens a pass and gives every token a cell. Refuses with `full` or `batch_too_long`, and under
-    /// `Positions::consecutive` with `not_next` or `cannot_resume`. O(tokens * log cells): no scan over cells. A token
-    /// inserted before others of its sequence also moves the runs behind it. Under `Placement::contiguous`, defragments
-    /// first if no free run is long enough.
+    /// `Positions::consecutive` with `not_next` or `cannot_resume`. O(tokens * log cells): no scan over cells. Several
+    /// tokens of a sequence under `Placement::blocks` read a bit for each block of 64 cells, in words. A token inserted
+    /// before others of its sequence also moves the runs behind it. Under `Placement::contiguous`, defragments first if
+    /// no free run is long enough.
     Result<Pass> begin(const Batch& batch, const std::source_location& where = std::source_location::current()) {
         const detail::Caller caller{where};
         auto prepared = prepare_begin(batch);
@@ -343,7 +344,7 @@ private:
     Result<Begin> prepare_begin(const Batch& batch) {
         state().expect_no_pass("begin");
         if (const Result<void> prepared = state().book.prepare_open(batch); !prepared) return prepared.error();
-        state().allocate_for(batch.tokens());
+        state().allocate_for(batch);
         Begin begin{batch};
         if (limits().placement == Placement::contiguous && state().book.is_too_scattered_for(batch.tokens()))
             begin.defragmentation = prepare_room(batch);

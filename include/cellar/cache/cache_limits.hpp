@@ -12,10 +12,20 @@
 
 namespace cellar {
 
-/// Where the tokens of a batch may go.
+/// Where the tokens of a batch may go. A block is 64 neighbouring cells, the first of which is a multiple of 64.
 enum class Placement {
-    scattered,  ///< one run of neighbouring cells if there is one, else the lowest free cells
-    contiguous, ///< always one run; the cache defragments itself if there is none
+    /// A sequence goes on in the cell behind its last token's. At the end of a block, and where that cell is taken, it
+    /// goes on in a block that is wholly free. So each sequence is runs of 64 cells or more, however many decode
+    /// together: attention, `copy_prefix`, `remove` and `defragment` cost as much as for prompts. If no block is wholly
+    /// free, it takes the second half of the longest free run.
+    blocks,
+    /// The tokens of a batch get one run of neighbouring cells if there is one, else the lowest free cells. Sequences
+    /// that decode together are runs of one cell. Histories are as short as possible, so choose it if a kernel reads
+    /// views of a history, and if many sequences are much shorter than a block.
+    scattered,
+    /// The tokens of a batch always get one run; the cache defragments itself if there is none. Choose it if what
+    /// writes a batch's keys and values needs neighbouring cells.
+    contiguous,
 };
 
 /// How much a cache holds. All sequences share one pool of cells; a cell holds one token.
@@ -36,7 +46,7 @@ struct CacheLimits {
     /// A history starts and ends at multiples of this, as the model's kernels require. Rounded up to a multiple of the
     /// layout's blocks.
     std::int32_t padding = 1;
-    Placement placement = Placement::scattered;
+    Placement placement = Placement::blocks;
     Positions positions = Positions::consecutive;
 };
 

@@ -238,7 +238,7 @@ TEST_CASE_TEMPLATE("phases: a removal that the device has no memory for changes 
 }
 
 TEST_CASE("phases: a defragmentation that the device has no memory for changes nothing") {
-    Both<StandardV<float>> both{{.sequences = 2, .capacity = 8, .batch = 8}};
+    Both<StandardV<float>> both{{.sequences = 2, .capacity = 8, .batch = 8, .placement = Placement::scattered}};
     for (int i = 0; i < 12; ++i) both.feed(i % 2, 1);
     REQUIRE(both.host.remove({1}, {0}, to_end));
     REQUIRE(both.device.remove({1}, {0}, to_end));

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cellar/backend/backend.hpp>
+#include <cellar/base/batch.hpp>
 #include <cellar/base/contract.hpp>
 #include <cellar/base/plan.hpp>
 #include <cellar/base/reserved_list.hpp>
@@ -49,7 +50,8 @@ BookSize book_size(const CacheLimits& limits, const Window& resolved) {
             .padding = limits.padding,
             .planned_runs = std::min(std::min(own, share + limits.batch) + 2 * std::int64_t{limits.batch} + 2,
                                      planned_in_all / limits.sequences + 1),
-            .positions = limits.positions};
+            .positions = limits.positions,
+            .choice = limits.placement == Placement::blocks ? Choice::blocks : Choice::lowest};
 }
 
 /// The cells that each token of a pass sees, as runs in the order of memory.
@@ -203,11 +205,18 @@ struct CacheState {
         }
     }
 
-    /// Memory for the cells that the next n tokens will take. Blocks if it has to grow. May throw, with nothing but
-    /// addresses changed. O(1) if all cells have memory, else O(log cells) and, amortised, O(n).
-    void allocate_for(std::int32_t n) {
+    /// Memory for the cells that the next n tokens will take, if they can behind cell `behind`. Blocks if it has to
+    /// grow. May throw, with nothing but addresses changed. O(1) if all cells have memory; else as
+    /// `CellPool::end_of_next` and, amortised, O(n).
+    void allocate_for(std::int32_t n, Cell behind = -1) {
         if (allocated == book.table().cells() || n == 0) return;
-        allocate_up_to(book.table().end_of_next(n));
+        allocate_up_to(book.table().end_of_next(n, behind));
+    }
+    /// The same for the tokens of a batch that the book has prepared. Under `Placement::blocks`, opens and drops the
+    /// pass to see which cells it takes.
+    void allocate_for(const Batch& batch) {
+        if (allocated == book.table().cells() || batch.tokens() == 0) return;
+        allocate_up_to(book.end_of_next(batch));
     }
 
     /// Room for what the backend needs for passes of `tokens` tokens that see all cells.

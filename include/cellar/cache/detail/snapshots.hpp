@@ -72,7 +72,8 @@ public:
         auto cells = state_.book.table().prepare_restore_rows(s, kept, to);
         if (!cells) return Refusal{.reason = cells.error().reason, .sequence = s};
         restore.cells = *std::move(cells);
-        state_.allocate_for(static_cast<std::int32_t>(restore.cells.capacity()));
+        state_.allocate_for(static_cast<std::int32_t>(restore.cells.capacity()),
+                            state_.book.table().record(s).runs.last_cell_before(kept.from));
         restore.staging = prepare_write(kept, static_cast<std::int64_t>(restore.cells.capacity()));
         return restore;
     }
