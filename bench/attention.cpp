@@ -99,7 +99,8 @@ public:
                                                      {what.kv_heads, what.key_dim, what.value_dim})},
                   {.sequences = what.sequences,
                    .cells = static_cast<std::int32_t>(what.read_tokens()),
-                   .batch = std::max(max_batch, what.tokens * what.sequences)}} {
+                   .batch = std::max(max_batch, what.tokens * what.sequences),
+                   .placement = what.scattered ? Placement::scattered : Placement::blocks}} {
         const std::int32_t step = what.scattered ? 16 : std::min(max_batch, what.length);
         for (std::int32_t p = 0; p < what.length; p += step)
             for (int s = 0; s < what.sequences; ++s) put(Tokens{Sequence{s}, Position{p}, step}).commit();

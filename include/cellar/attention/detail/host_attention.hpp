@@ -238,8 +238,8 @@ private:
                     if (!found) {
                         keys_.find(tile, head);
                         values_.find(tile, head);
-                        if (next != nullptr) keys_.fetch_share(*next, head);
-                        if (next != nullptr) values_.fetch_share(*next, head);
+                        keys_.fetch_after(tile, next, head);
+                        values_.fetch_after(tile, next, head);
                     }
                     found = true;
                     add_rows(row, group, tile);

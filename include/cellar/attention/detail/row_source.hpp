@@ -109,19 +109,18 @@ public:
     void fetch_head(const Tile& next, int head) {
         if (in_place_) next_.move(first_of_next_, next.count, head * next_head_);
     }
-    /// Or its share of all heads' rows, in the order of memory.
-    void fetch_share(const Tile& next, int head) {
-        if constexpr (!contiguous_rows<typename Source::Mapping>) return fetch_head(next, head);
+    /// Or what is read next if all heads go through the tile in turn, in the order of memory. `next`: null after the
+    /// last tile.
+    void fetch_after(const Tile& tile, const Tile* next, int head) {
         if (!in_place_) return;
-        const int heads = source_.mapping.heads();
-        int of_cell = head * next.count / heads;
-        int of_head = head * next.count % heads;
-        for (int i = 0; i < next.count; ++i) {
-            next_.rows[i] = first_of_next_.rows[of_cell] + of_head * next_head_;
-            if (++of_head == heads) {
-                of_head = 0;
-                ++of_cell;
+        if constexpr (!contiguous_rows<typename Source::Mapping>) {
+            if (head + 1 < source_.mapping.heads()) {
+                next_.move(first_, tile.count, (head + 1) * next_head_);
+            } else if (next != nullptr) {
+                fetch_head(*next, 0);
             }
+        } else if (next != nullptr) {
+            fetch_share(*next, head);
         }
     }
 
@@ -147,6 +146,20 @@ public:
     }
 
 private:
+    // The head's share of the rows of a tile, in the order of memory.
+    void fetch_share(const Tile& next, int head) {
+        const int heads = source_.mapping.heads();
+        int of_cell = head * next.count / heads;
+        int of_head = head * next.count % heads;
+        for (int i = 0; i < next.count; ++i) {
+            next_.rows[i] = first_of_next_.rows[of_cell] + of_head * next_head_;
+            if (++of_head == heads) {
+                of_head = 0;
+                ++of_cell;
+            }
+        }
+    }
+
     // Reads rows as floats.
     void read(const Cell* cells, int count, int head) {
         const std::int64_t dim = padded_dim(source_.dim);
