@@ -104,39 +104,84 @@ CELLAR_INLINE void transpose(Floats* v, std::index_sequence<I...> halves) {
 // those that come all at once.
 template <class E>
 CELLAR_INLINE void prefetch(const E* from) {
-    __builtin_prefetch(from, 0, 2);
+    __builtin_prefetch(from, 0, 3);
 }
 
-template <std::size_t R, bool IsWhole, class E, std::size_t... C, std::size_t... I>
-CELLAR_INLINE void dot_step(const float* q, std::ptrdiff_t stride, std::int64_t d, const E* const* keys,
-                            const E* const* next, Floats* sums, std::index_sequence<C...>, std::index_sequence<I...>) {
-    constexpr std::int64_t line = 64 / std::int64_t{sizeof(E)};
+// Prefetches rows in the order of their elements, which is that of memory where rows follow one another.
+template <class E>
+struct RowsAhead {
+    const E* const* row;
+    std::int64_t dim;
+    std::int64_t at = 0;  // in the row
+    std::int64_t due = 0; // elements of a line that is not prefetched yet
+    static constexpr std::int64_t line = 64 / std::int64_t{sizeof(E)};
+
+    template <std::size_t N>
+    CELLAR_INLINE void prefetch_next() {
+        constexpr std::int64_t n = N;
+        if constexpr (n % line == 0) {
+            for (std::int64_t i = 0; i < n; i += line) prefetch_line();
+        } else {
+            for (due += n; due >= line; due -= line) prefetch_line();
+        }
+    }
+    CELLAR_INLINE void prefetch_line() {
+        prefetch(*row + at);
+        at += line;
+        if (at < dim) return;
+        at = 0;
+        ++row;
+    }
+};
+
+// For cells First, First + 1, ... of Cells.
+template <std::size_t R, std::size_t Cells, std::size_t First, bool IsWhole, class E, std::size_t... C,
+          std::size_t... I>
+CELLAR_INLINE void dot_step(const float* q, std::ptrdiff_t stride, std::int64_t d, const E* const* keys, Floats* sums,
+                            std::index_sequence<C...>, std::index_sequence<I...>) {
     constexpr std::size_t cells = sizeof...(C);
-    if (d % line == 0) (prefetch(next[C] + d), ...);
-    const Floats k[cells] = {load_row<IsWhole>(keys[C] + d)...};
+    const Floats k[cells] = {load_row<IsWhole>(keys[First + C] + d)...};
     if constexpr (R == 1) {
         const Floats x = load(q + d);
-        ((sums[I] += x * k[I]), ...);
+        ((sums[First + I] += x * k[I]), ...);
     } else if constexpr (R == 2) {
         const Floats x[R] = {load(q + d), load(q + stride + d)};
-        ((sums[I] += x[I / cells] * k[I % cells]), ...);
+        ((sums[I / cells * Cells + First + I % cells] += x[I / cells] * k[I % cells]), ...);
     } else {
         const Floats x[R] = {load(q + d), load(q + stride + d), load(q + 2 * stride + d), load(q + 3 * stride + d)};
-        ((sums[I] += x[I / cells] * k[I % cells]), ...);
+        ((sums[I / cells * Cells + First + I % cells] += x[I / cells] * k[I % cells]), ...);
     }
 }
 
-template <std::size_t R, class E, std::size_t... C, std::size_t... I>
-CELLAR_INLINE void dot_cells(const float* q, std::ptrdiff_t stride, std::int64_t dim, const E* const* keys,
-                             const E* const* next, float* scores, std::index_sequence<C...> each,
-                             std::index_sequence<I...> all) {
-    constexpr std::size_t cells = sizeof...(C);
-    Floats sums[sizeof...(I)] = {};
+template <std::size_t R, std::size_t Cells, std::size_t First, std::size_t Together, class E>
+CELLAR_INLINE void dot_some(const float* q, std::ptrdiff_t stride, std::int64_t dim, const E* const* keys,
+                            RowsAhead<E>& ahead, Floats* sums) {
+    constexpr std::make_index_sequence<Together> each;
+    constexpr std::make_index_sequence<R * Together> all;
     std::int64_t d = 0;
-    for (; d + lanes <= dim; d += lanes) dot_step<R, true>(q, stride, d, keys, next, sums, each, all);
+    for (; d + lanes <= dim; d += lanes) {
+        ahead.template prefetch_next<Together * lanes>();
+        dot_step<R, Cells, First, true>(q, stride, d, keys, sums, each, all);
+    }
     if constexpr (lanes > row_unit)
-        if (d < dim) dot_step<R, false>(q, stride, d, keys, next, sums, each, all);
-    sum_lanes(sums, std::make_index_sequence<sizeof...(I) / 2>{});
+        if (d < dim) dot_step<R, Cells, First, false>(q, stride, d, keys, sums, each, all);
+}
+
+// Few cells at a time, because the processor's own prefetcher follows few rows; but eight sums, because a sum waits for
+// the one before.
+template <std::size_t R, class E>
+CELLAR_INLINE void dot_cells(const float* q, std::ptrdiff_t stride, std::int64_t dim, const E* const* keys,
+                             const E* const* next, float* scores) {
+    constexpr std::size_t cells = std::size_t{lanes} / R;
+    Floats sums[std::size_t{lanes}] = {};
+    RowsAhead<E> ahead{next, dim};
+    if constexpr (lanes > 8) {
+        dot_some<R, cells, 0, cells / 2>(q, stride, dim, keys, ahead, sums);
+        dot_some<R, cells, cells / 2, cells / 2>(q, stride, dim, keys, ahead, sums);
+    } else {
+        dot_some<R, cells, 0, cells>(q, stride, dim, keys, ahead, sums);
+    }
+    sum_lanes(sums, std::make_index_sequence<std::size_t{lanes} / 2>{});
     float out[std::size_t{lanes}];
     store(out, sums[0]);
     for (std::size_t r = 0; r < R; ++r) std::memcpy(scores + r * tile_cells, out + r * cells, cells * sizeof(float));
@@ -146,14 +191,12 @@ template <std::size_t R, class E>
 CELLAR_KERNEL void dot_rows(const float* q, std::ptrdiff_t stride, std::int64_t dim, const E* const* keys,
                             const E* const* next, int cells, float* scores) {
     constexpr int step = lanes / int{R};
-    for (int c = 0; c < cells; c += step)
-        dot_cells<R>(q, stride, dim, keys + c, next + c, scores + c, std::make_index_sequence<std::size_t{step}>{},
-                     Lanes{});
+    for (int c = 0; c < cells; c += step) dot_cells<R>(q, stride, dim, keys + c, next + c, scores + c);
 }
 
 /// scores [rows, tile_cells] = q [rows, dim] * keys. Behind dim, q has zeros up to a multiple of dim_unit. `rows` is 1,
-/// 2 or a multiple of 4; `keys` has pointers for
-/// tile_cells cells, of which the last ones may repeat. `next`: as many rows that will be read later.
+/// 2 or a multiple of 4; `keys` has pointers for tile_cells cells, of which the last ones may repeat. `next`: as many
+/// rows that will be read later.
 template <class E>
 CELLAR_KERNEL void dot(const float* q, std::ptrdiff_t stride, int rows, std::int64_t dim, const E* const* keys,
                        const E* const* next, int cells, float* scores) {
@@ -174,7 +217,7 @@ CELLAR_INLINE void add_block(const float* left, std::ptrdiff_t left_stride, std:
         load(out + std::ptrdiff_t{I / vectors} * out_stride + std::ptrdiff_t{I % vectors} * wide)...};
     for (std::int64_t k = 0; k < n; ++k) {
         const auto* const row = right(k);
-        right.prefetch_next(k, vectors);
+        right.template prefetch_next<vectors * lanes>();
         const Floats b[vectors] = {load_row<Right::is_whole>(row + std::ptrdiff_t{Column} * wide)...};
         ((sums[I] += broadcast(left[std::ptrdiff_t{I / vectors} * left_stride + k]) * b[I % vectors]), ...);
     }
@@ -185,13 +228,12 @@ template <class E, bool IsWhole>
 struct PointedRows {
     static constexpr bool is_whole = IsWhole;
     const E* const* rows;
-    const E* const* next;
     std::int64_t column;
+    RowsAhead<E> ahead;
     CELLAR_INLINE const E* operator()(std::int64_t k) const { return rows[k] + column; }
-    CELLAR_INLINE void prefetch_next(std::int64_t k, std::size_t vectors) const {
-        constexpr std::size_t line = 64 / sizeof(E);
-        const E* const row = next[k] + column;
-        for (std::size_t i = 0; i < (is_whole ? vectors * lanes : row_unit); i += line) prefetch(row + i);
+    template <std::size_t N>
+    CELLAR_INLINE void prefetch_next() {
+        if constexpr (IsWhole) ahead.template prefetch_next<N>();
     }
 };
 struct PackedRows {
@@ -199,7 +241,8 @@ struct PackedRows {
     const float* first;
     std::ptrdiff_t stride;
     CELLAR_INLINE const float* operator()(std::int64_t k) const { return first + k * stride; }
-    CELLAR_INLINE void prefetch_next(std::int64_t, std::size_t) const {}
+    template <std::size_t>
+    CELLAR_INLINE void prefetch_next() const {}
 };
 
 template <std::size_t R, class Right>
@@ -250,12 +293,15 @@ CELLAR_KERNEL void add_values(const float* weights, int rows, int cells, const E
     std::int64_t d = 0;
     while (d + lanes <= dim) {
         const int vectors = vectors_for(dim - d);
-        add_rows(weights, tile_cells, rows, cells, PointedRows<E, true>{values, next, d}, vectors, out + d, out_stride);
+        const RowsAhead<E> ahead{next + d * cells / dim, dim};
+        add_rows(weights, tile_cells, rows, cells, PointedRows<E, true>{values, d, ahead}, vectors, out + d,
+                 out_stride);
         d += std::int64_t{vectors} * lanes;
     }
     if constexpr (lanes > row_unit)
         if (d < dim)
-            add_rows(weights, tile_cells, rows, cells, PointedRows<E, false>{values, next, d}, 1, out + d, out_stride);
+            add_rows(weights, tile_cells, rows, cells, PointedRows<E, false>{values, d, {next, dim}}, 1, out + d,
+                     out_stride);
 }
 
 /// The same with values [cells, dim] that are packed.
