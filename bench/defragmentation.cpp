@@ -56,8 +56,8 @@ void measure_scan(benchmark::State& state, const Scene& scene) {
 void add_defragmentation() {
     for (const Cell cells : capacities) {
         for (const Scene& scene : {Scene{2, cells}, Scene{2, cells, 90, Placement::scattered}, Scene{64, cells}}) {
-            const std::string state = scene.sequences == 64 ? "prompts" : scene.state();
-            const std::string name = "defragment/" + state + "/" + scene.name();
+            const std::string tokens = scene.sequences == 64 ? "prompts" : scene.state();
+            const std::string name = "defragment/" + tokens + "/" + scene.name();
             add(
                 name + "/cellar", [=](benchmark::State& state) { measure_cellar(state, scene); }, rebuilds);
             add(

@@ -244,11 +244,11 @@ private:
         const std::int32_t left = shape.key_dim - d;
         const float* const queries = shared.queries + row * shape.query_pitch() + d;
         float* const scores = shared.scores + row * score_pitch + key;
-        float sums[M][N];
+        float sums[std::size_t{M}][std::size_t{N}];
         for (int m = 0; m < M; ++m)
             for (int n = 0; n < N; ++n) sums[m][n] = d == 0 ? 0 : scores[m * score_pitch + std::int64_t{n} * across];
         for (int at = 0; at < left && at < StagedTile::dims; at += 4) {
-            Four of_keys[N];
+            Four of_keys[std::size_t{N}];
             for (int n = 0; n < N; ++n) of_keys[n] = shared.tile.four(key + n * across, at);
             for (int m = 0; m < M; ++m) {
                 const Four query = four(queries + m * shape.query_pitch() + at);
@@ -321,7 +321,7 @@ private:
     CELLAR_FUNCTION void add_values_of(int row, std::int32_t d, int at, int count, const Shared& shared) const {
         const float* const weights = shared.scores + row * score_pitch;
         float* const sums = shared.values + row * shape.value_pitch() + d + at;
-        Four sum[M];
+        Four sum[std::size_t{M}];
         for (int m = 0; m < M; ++m) {
             sum[m] = four(sums + m * shape.value_pitch());
             for (int e = 0; e < 4; ++e) sum[m].v[e] *= shared.factors[row + m];

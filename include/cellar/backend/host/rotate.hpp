@@ -10,6 +10,7 @@
 #include <cellar/shift/shift.hpp>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <span>
@@ -74,8 +75,8 @@ template <PairPlaces Places>
 struct Angles {
     static constexpr std::int64_t each = Places == PairPlaces::apart ? 1 : 2;
 
-    float cosines[each * max_pairs];
-    float sines[each * max_pairs];
+    float cosines[std::size_t{each * max_pairs}];
+    float sines[std::size_t{each * max_pairs}];
 
     template <class Factor>
     Angles(const Factor* factors, std::int64_t n) {
