@@ -49,7 +49,8 @@ float read_all(const char* memory, std::int64_t bytes) {
 #define CELLAR_BENCH_COMPUTE(name, V)                                                                                  \
     float name(std::int64_t steps, float value) {                                                                      \
         const V x = V{} + value;                                                                                       \
-        V a = x, b = x, c = x, d = x, e = x, f = x, g = x, h = x, i = x, j = x, k = x, l = x;                          \
+        V a = x, b = x + 1, c = x + 2, d = x + 3, e = x + 4, f = x + 5; /* or the compiler joins equal chains */       \
+        V g = x + 6, h = x + 7, i = x + 8, j = x + 9, k = x + 10, l = x + 11;                                          \
         for (std::int64_t n = 0; n < steps; ++n) {                                                                     \
             a = a * x + x, b = b * x + x, c = c * x + x, d = d * x + x, e = e * x + x, f = f * x + x;                  \
             g = g * x + x, h = h * x + x, i = i * x + x, j = j * x + x, k = k * x + x, l = l * x + x;                  \
@@ -77,6 +78,7 @@ struct Case {
     int threads = 1;
     bool held = false;
     bool scattered = false;
+    bool shared = false; ///< all sequences begin with the same cells
     int heads = 32, kv_heads = 8, key_dim = 128, value_dim = 128;
 
     std::int64_t read_tokens() const { return std::int64_t{sequences} * (length + tokens); }
@@ -103,7 +105,10 @@ public:
                    .placement = what.scattered ? Placement::scattered : Placement::blocks}} {
         const std::int32_t step = what.scattered ? 16 : std::min(max_batch, what.length);
         for (std::int32_t p = 0; p < what.length; p += step)
-            for (int s = 0; s < what.sequences; ++s) put(Tokens{Sequence{s}, Position{p}, step}).commit();
+            for (int s = 0; s < (what.shared ? 1 : what.sequences); ++s)
+                put(Tokens{Sequence{s}, Position{p}, step}).commit();
+        for (int s = 1; what.shared && s < what.sequences; ++s)
+            expect(memory_.copy_prefix({0}, {s}, what.length).has_value(), "attend: the prefix cannot be shared");
     }
 
     auto begin() {
@@ -161,6 +166,7 @@ void measure_attend(benchmark::State& state, const Case& what) {
     const auto results = contiguous_view(out.data(), pass.tokens(), what.heads, what.out_dim());
     Stopwatch read;
     Stopwatch peak;
+    Stopwatch each;
     int layer = 0;
     measure(state, [&](Stopwatch& watch) {
         layer = (layer + 1) % scene.layers();
@@ -172,13 +178,20 @@ void measure_attend(benchmark::State& state, const Case& what) {
             team.run([&](int) { benchmark::DoNotOptimize(compute_at_peak(what.operations() / what.threads)); });
             peak.stop();
         }
+        const auto queries = contiguous_view(q.data(), pass.tokens(), what.heads, what.key_dim);
+        if (what.shared) {
+            each.start();
+            attend(pass, (layer + scene.layers() / 3) % scene.layers(), queries, results, {}, team);
+            each.stop();
+        }
         watch.start();
-        attend(pass, layer, contiguous_view(q.data(), pass.tokens(), what.heads, what.key_dim), results, {}, team);
+        attend(pass, layer, queries, results, {.reads_shared_once = what.shared}, team);
         watch.stop();
         expect(std::abs(out[0] - (what.value_dim == 0 ? 0.1F : 0.2F)) < 1e-3F, "attend: not the average of the values");
     });
     state.counters["read"] = read.median();
     if (what.operations() > 1e9) state.counters["peak"] = peak.median();
+    if (what.shared) state.counters["each"] = each.median(); // every sequence reads all cells by itself
 }
 
 template <class Layout>
@@ -202,6 +215,7 @@ void add_layout(const std::string& element) {
     add_case<Layout>("attend_decode", element, {.sequences = 64, .length = 512});
     add_case<Layout>("attend_decode", element, {.sequences = 8, .length = 4096});
     add_case<Layout>("attend_decode", element + "_scattered", {.sequences = 8, .length = 4096, .scattered = true});
+    add_case<Layout>("attend_decode", element + "_shared", {.sequences = 8, .length = 4096, .shared = true});
     add_case<Layout>("attend_prefill", element, {.sequences = 1, .length = 4096, .tokens = 512});
 }
 

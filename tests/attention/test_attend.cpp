@@ -33,14 +33,15 @@ using F32 = Cache<StandardV<float>>;
 
 /// Puts keys and values that depend on sequence and position alone.
 template <class Memory>
-auto begin(Memory& memory, int sequence, int n) {
+auto begin(Memory& memory, int sequence, int n, int as = -1) {
+    const int seed = as < 0 ? sequence : as; // what sequence `as` has at these positions
     const int first = memory.next({sequence}).value;
     auto pass = memory.begin(Tokens{Sequence{sequence}, Position{first}, n}).value();
     const int kv_heads = 2, dim = 16;
     Floats k, v;
     for (int i = 0; i < n; ++i) {
-        const Floats key = wave(kv_heads * dim, 1000 * sequence + 7 * (first + i));
-        const Floats value = wave(kv_heads * dim, 500 + 1000 * sequence + 7 * (first + i));
+        const Floats key = wave(kv_heads * dim, 1000 * seed + 7 * (first + i));
+        const Floats value = wave(kv_heads * dim, 500 + 1000 * seed + 7 * (first + i));
         k.insert(k.end(), key.begin(), key.end());
         v.insert(v.end(), value.begin(), value.end());
     }
@@ -98,6 +99,58 @@ TEST_CASE("the result depends neither on where tokens lie nor on the number of t
             CHECK(attended(other, {}, threads) == expected);
         }
     }
+}
+
+template <class Window>
+void check_shared_prefix(const Window& window) {
+    using Memory = Cache<StandardV<float>, Window>;
+    const CacheLimits limits{.sequences = 8, .cells = 16000, .batch = 512};
+    Memory cache{shape, limits, window};
+    Memory copied{shape, limits, window}; // the same tokens in cells of their own
+    const auto begin_both = [&](int s, int tokens, int as = -1) {
+        for (Memory* to : {&cache, &copied}) begin(*to, s, tokens, as).commit();
+    };
+    for (int i = 0; i < 1500; i += 100) begin_both(0, 100);
+    const auto share = [&](int s, int length) {
+        REQUIRE(cache.copy_prefix({0}, {s}, length).has_value());
+        for (int i = 0; i < length; i += 100) begin(copied, s, 100, 0).commit();
+    };
+    for (int s = 1; s < 5; ++s) share(s, 1500);
+    share(5, 1500);
+    share(6, 1500);
+    begin_both(2, 30); // behind the prefix, each goes on alone
+    begin_both(7, 400);
+    // A token of each sequence, in an order in which those that share are apart; then several of one.
+    for (const std::vector<int>& batch :
+         {std::vector<int>{7, 3, 6, 0, 1, 5, 4, 2}, {7, 3, 6, 0, 1, 5, 4, 2, 2}, {1, 2, 3}, {3, 3, 4, 4, 4, 0}}) {
+        Tokens tokens;
+        for (std::size_t i = 0; i < batch.size(); ++i) {
+            const auto before = std::count(batch.begin(), batch.begin() + static_cast<std::ptrdiff_t>(i), batch[i]);
+            tokens.add({batch[i]}, cache.next({batch[i]}) + static_cast<std::int32_t>(before));
+        }
+        const auto run = [&](Memory& of, bool reads_shared_once, int threads) {
+            auto pass = of.begin(tokens).value();
+            pass.put(0, wave(pass.tokens() * 2 * dim, 1), wave(pass.tokens() * 2 * dim, 2));
+            Floats sums(static_cast<std::size_t>(pass.tokens() * heads), not_a_number);
+            const AttentionOptions options{.reads_shared_once = reads_shared_once,
+                                           .log_sum_exp = contiguous_view(sums.data(), pass.tokens(), heads)};
+            Floats out = attended(pass, options, threads);
+            out.insert(out.end(), sums.begin(), sums.end());
+            return out;
+        };
+        const Floats expected = run(copied, false, 1);
+        CHECK(run(cache, false, 2) == expected);
+        CHECK(run(copied, true, 2) == expected); // nothing is shared
+        const Floats found = run(cache, true, 1);
+        CHECK(run(cache, true, 3) == found);
+        CHECK(found != expected); // it is another order of the same sums
+        for (std::size_t i = 0; i < found.size(); ++i) CHECK(std::abs(found[i] - expected[i]) < 1e-5F);
+    }
+}
+
+TEST_CASE("a prefix that sequences share may be read once for all of them") {
+    check_shared_prefix(FullCausal{});
+    check_shared_prefix(SlidingWindow<>{900, {.sinks = 4}});
 }
 
 TEST_CASE("many tokens at one position, where a part of the history may end") {

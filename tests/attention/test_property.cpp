@@ -41,9 +41,10 @@ struct RandomBatch {
     std::vector<Sequence> sequences;
     std::vector<std::int32_t> groups;
     std::vector<std::int32_t> parents;
+    std::vector<std::uint8_t> stored;
 
     int count() const { return static_cast<int>(positions.size()); }
-    Batch batch() const { return {positions, sequences, groups}; }
+    Batch batch() const { return {positions, sequences, groups, stored}; }
 };
 
 template <class Layout, class Window>
@@ -57,7 +58,9 @@ public:
 
     void run() {
         for (int i = draw(1, 12); i > 0; --i) {
-            if (draw_true(6)) copy();
+            if (draw_true(6)) copy({draw(0, 3)}, {draw(0, 3)});
+            if (draw_true(8))
+                for (int s = 1, from = draw(0, 3); s < 4; ++s) copy({from}, {(from + s) % 4});
             if (draw_true(8)) remove();
             if (draw_true(6)) read_long_text();
             attend_to(next_tokens());
@@ -73,9 +76,9 @@ private:
     // Most dims are those of models, and some of none.
     static int draw_dim(int step) { return draw_true() ? step * draw(1, 40 / step + 1) : 16 * draw(1, 5); }
 
-    void copy() {
-        const Sequence from{draw(0, 3)}, to{draw(0, 3)};
-        const int length = draw(0, fast_.next(from).value);
+    void copy(Sequence from, Sequence to) {
+        const int next = fast_.next(from).value;
+        const int length = draw_true() ? next : draw(0, next);
         RC_ASSERT(fast_.copy_prefix(from, to, length).has_value() == exact_.copy_prefix(from, to, length).has_value());
     }
     // Without attention, which would take long.
@@ -106,6 +109,7 @@ private:
         const bool grouped = draw_true(4);
         const bool tree = !grouped && draw_true(4);
         const int count = draw_true() ? draw(1, 6) : draw(1, 80);
+        const bool in_part = draw_true(4);
         int s = draw(0, 3);
         std::vector<int> depth;
         for (int i = 0; i < count; ++i) {
@@ -120,6 +124,7 @@ private:
             } else {
                 tokens.positions.push_back({next[static_cast<std::size_t>(s)]++});
             }
+            if (in_part) tokens.stored.push_back(draw_true() ? 1 : 0);
             if (grouped) tokens.groups.push_back(draw_true() ? -1 : first_of(tokens.sequences));
         }
         return tokens;
@@ -150,7 +155,9 @@ private:
         if (!fast) return;
         const int n = tokens.count();
         const int heads = kv_heads_ * draw(1, 9);
-        const Floats k = random(n * kv_heads_ * key_dim_, 1), v = random(n * kv_heads_ * value_dim_, 1);
+        const int stored = tokens.batch().stored_tokens();
+        RC_ASSERT(fast->stored_tokens() == stored);
+        const Floats k = random(stored * kv_heads_ * key_dim_, 1), v = random(stored * kv_heads_ * value_dim_, 1);
         fast->put(0, k, v);
         exact->put(0, k, v);
         const Floats q = random(n * heads * key_dim_, 4);
@@ -160,7 +167,8 @@ private:
                                  .soft_cap = draw_true(3) ? 1.5F : 0.0F,
                                  .slopes = slopes,
                                  .sinks = sinks,
-                                 .parents = tokens.parents};
+                                 .parents = tokens.parents,
+                                 .reads_shared_once = draw_true()};
         Floats expected(static_cast<std::size_t>(n * heads * out_dim), not_a_number);
         Floats expected_sums(static_cast<std::size_t>(n * heads), not_a_number);
         options.log_sum_exp = contiguous_view(expected_sums.data(), n, heads);

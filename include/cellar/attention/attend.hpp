@@ -57,7 +57,7 @@ void attend_with(Instructions instructions, Pass& pass, int layer, const Queries
         if (state.pass_reserved) return clear_results(out, options);
     const auto& tokens = state.book.pass();
     if (!options.parents.empty() && !state.pass_reserved) {
-        CELLAR_EXPECTS(tokens.cells.size() == tokens.sequences.size(),
+        CELLAR_EXPECTS(tokens.in_part || tokens.cells.size() == tokens.sequences.size(),
                        "attend: parents of tokens that read an encoder's inputs, expected none");
         expect_tree(options.parents, {tokens.sequences.data(), tokens.sequences.size()});
     }
@@ -97,7 +97,8 @@ void attend_with(Instructions instructions, Pass& pass, int layer, const Queries
 ///
 /// Computes in float; with the backend for reference, in double. A token that sees nothing gets zeros, and so do the
 /// tokens of a reserved pass. NaN and infinity in cells that a token does not see do not reach its results. The results
-/// depend neither on where tokens lie nor on the number of threads.
+/// depend neither on where tokens lie nor on the number of threads; with `reads_shared_once` their last bits depend on
+/// which sequences share cells.
 ///
 /// Cost: reads keys and values of what a sequence sees once for each 128 queries of a head, on a device for each 32 or
 /// fewer. Allocates, and on a device waits, if it needs more memory than any call of this memory before. Takes the

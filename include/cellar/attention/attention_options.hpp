@@ -24,6 +24,10 @@ struct AttentionOptions {
     /// batch (as far as its window reaches), its ancestors, and itself. Empty: tokens see each other by their
     /// positions.
     std::span<const std::int32_t> parents{};
+    /// Sequences that share the cells of a prefix (`copy_prefix`, snapshots) read these once for all their queries, if
+    /// each has few. Faster, but the last bits of a result then depend on which sequences share cells in a batch. Only
+    /// on a host.
+    bool reads_shared_once = false;
     /// Where the logarithm of the sum of exp(score) goes, [tokens, heads], learned sinks included; -infinity where
     /// there is no score. `merge_attention` needs it. It lies where the results do. Null: nowhere.
     StridedView<float, 2> log_sum_exp{};

@@ -54,9 +54,10 @@ struct RandomBatch {
     std::vector<cellar::Sequence> sequences;
     std::vector<std::int32_t> groups;
     std::vector<std::int32_t> parents;
+    std::vector<std::uint8_t> stored;
 
     int count() const { return static_cast<int>(positions.size()); }
-    cellar::Batch batch() const { return {positions, sequences, groups}; }
+    cellar::Batch batch() const { return {positions, sequences, groups, stored}; }
 };
 
 /// A cache on a device and one on the backend for reference, which do the same at random. Free cells hold NaN. The
@@ -135,7 +136,7 @@ private:
     // The same number everywhere, or random ones.
     void put(auto& pass, int layer, Floats k, bool fill) {
         const cellar::LayerShape& shape = shapes_[static_cast<std::size_t>(layer)];
-        const int n = pass.tokens() * shape.kv_heads;
+        const int n = pass.stored_tokens() * shape.kv_heads;
         Floats v;
         if (fill) {
             v.assign(static_cast<std::size_t>(n * shape.value_dim), k[0]);
@@ -151,14 +152,14 @@ private:
     }
     void put_rows(auto& pass, int layer, const float* k, const float* v) {
         const cellar::LayerShape& shape = shapes_[static_cast<std::size_t>(layer)];
-        pass.put(layer, cellar::contiguous_view(k, pass.tokens(), shape.kv_heads, shape.key_dim),
-                 cellar::contiguous_view(v, pass.tokens(), shape.kv_heads, shape.value_dim));
+        pass.put(layer, cellar::contiguous_view(k, pass.stored_tokens(), shape.kv_heads, shape.key_dim),
+                 cellar::contiguous_view(v, pass.stored_tokens(), shape.kv_heads, shape.value_dim));
     }
 
     // Returns the largest key.
     float put_both(auto& device, auto& exact, int layer) {
         const cellar::LayerShape& shape = shapes_[static_cast<std::size_t>(layer)];
-        const Floats k = random(device.tokens() * shape.kv_heads * shape.key_dim, 1);
+        const Floats k = random(device.stored_tokens() * shape.kv_heads * shape.key_dim, 1);
         put(device, layer, k, false);
         put_rows(exact, layer, k.data(), last_values_.data());
         return largest(k);
@@ -199,6 +200,7 @@ private:
         for (int s = 0; s < sequences; ++s) next.push_back(device_.next({s}).value);
         const bool grouped = draw_true(4);
         const bool tree = !grouped && draw_true(3);
+        const bool in_part = draw_true(4);
         const int count = draw_true() ? draw(1, 6) : draw(1, 40);
         std::vector<int> depth;
         int s = draw(0, 3);
@@ -215,6 +217,7 @@ private:
             } else {
                 tokens.positions.push_back({end++});
             }
+            if (in_part) tokens.stored.push_back(draw_true() ? 1 : 0);
             const auto first = std::find(tokens.sequences.begin(), tokens.sequences.end(), cellar::Sequence{s});
             if (grouped) tokens.groups.push_back(draw_true() ? -1 : static_cast<int>(first - tokens.sequences.begin()));
         }

@@ -62,9 +62,9 @@ void attend_on_device(State& state, const AttentionShape& shape, const Keys& key
         attention.upload_lists(state.backend.space());
         state.attention.listed = true;
     }
-    const auto& cells = state.book.pass().cells;
+    const auto& pass = state.book.pass();
     if (!options.parents.empty() && !state.pass_reserved && lists.in_cells.empty())
-        lists.set_cells({cells.data(), cells.size()});
+        lists.set_cells({pass.cells.data(), pass.cells.size()}, {pass.stored.data(), pass.stored.size()});
     attention.run(state.backend.space(), shape, keys, values, q, out, options);
 }
 

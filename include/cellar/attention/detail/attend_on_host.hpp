@@ -49,7 +49,7 @@ void attend_on_host(State& state, const AttentionShape& shape, const Keys& keys,
             TokenBlock* blocks;
             TokenInCell* cells;
         };
-        return Found{arrays.take<Sight>(n), arrays.take<TokenBlock>(n),
+        return Found{arrays.take<Sight>(n), arrays.take<TokenBlock>(AttentionPlan::max_blocks(n)),
                      arrays.take<TokenInCell>(options.parents.empty() ? 0 : n)};
     };
     ScratchArrays counted;
@@ -57,13 +57,16 @@ void attend_on_host(State& state, const AttentionShape& shape, const Keys& keys,
     ScratchArrays taken{state.attention.plan.reserve(counted.bytes())};
     const auto found = find(taken);
     find_sights(state.book, n, found.sights);
+    std::size_t in_cells = 0;
     if (!options.parents.empty()) {
-        for (std::int32_t i = 0; i < n; ++i) found.cells[i] = {state.book.pass().cells[static_cast<std::size_t>(i)], i};
-        std::sort(found.cells, found.cells + n,
+        const auto& pass = state.book.pass();
+        for (; in_cells < pass.cells.size(); ++in_cells)
+            found.cells[in_cells] = {pass.cells[in_cells], static_cast<std::int32_t>(pass.token_in(in_cells))};
+        std::sort(found.cells, found.cells + in_cells,
                   [](const TokenInCell& a, const TokenInCell& b) { return a.cell < b.cell; });
     }
-    const Tree tree{options.parents, found.cells};
-    const AttentionPlan plan{shape, found.sights, found.blocks};
+    const Tree tree{options.parents, {found.cells, in_cells}};
+    const AttentionPlan plan{shape, found.sights, found.blocks, options.reads_shared_once};
     HostAttention<Keys, Values, Q, Out> attention{shape, options,      keys, values, q,
                                                   out,   found.sights, tree, plan,   instructions};
     const std::int64_t parts = (attention.bytes_of_parts() + 63) / 64 * 64;

@@ -37,9 +37,11 @@ std::vector<SeenCell> seen_cells(State& state, std::int32_t token, const auto& m
     std::vector<SeenCell> seen;
     const auto add = [&](Cell cell, Position position) {
         const auto* const own = std::find(pass.cells.begin(), pass.cells.end(), cell);
-        const auto other = static_cast<std::int32_t>(own - pass.cells.begin());
         const bool in_tree = !options.parents.empty() && own != pass.cells.end();
-        if (!in_tree || is_in_branch(options.parents, other, token))
+        const auto other = [&] {
+            return static_cast<std::int32_t>(pass.token_in(static_cast<std::size_t>(own - pass.cells.begin())));
+        };
+        if (!in_tree || is_in_branch(options.parents, other(), token))
             seen.push_back({cell, pass.positions[index] - position});
     };
     state.book.table().record(pass.sequences[index]).runs.for_each({0}, to_end, [&](Position p, Cell c, int n) {

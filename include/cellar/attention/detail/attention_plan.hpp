@@ -21,35 +21,51 @@ struct AttentionShape {
     int group() const { return heads / kv_heads; }
 };
 
-/// Tokens of one sequence, whose queries go through its history together.
+/// Tokens of one sequence, whose queries go through its history together. Or tokens of several, with a prefix that they
+/// share.
 struct TokenBlock {
+    static constexpr std::int32_t none = -1;
+
     std::int32_t first; ///< in the list of sights
     std::int32_t count;
     std::int32_t sinks;
-    Position from; ///< of all that its tokens see; sinks apart
+    Position from; ///< of all that its tokens see, or of what they see of the prefix; sinks apart
     Position to;
+    bool is_shared;          ///< of several sequences: other blocks join and write its results
+    std::int32_t prefix;     ///< the block with what its tokens see before `from`, or `none`
     bool packs;              ///< the tile is packed for many queries; else it is read in place, by all heads in turn
     int rows;                ///< queries of an item
     int parts;               ///< the parts into which the history is divided, each of `step` positions
     std::int32_t step;       ///< in positions
     std::int64_t first_item; ///< an item is a part for all heads, or for one head if the block packs
-    std::int64_t first_part; ///< where the partial results of its items begin, in floats; only with several parts
+    std::int64_t first_part; ///< where the partial results of its items begin, in floats; only if it has any
+
+    /// True if its items leave partial results, which are joined when all are there.
+    bool has_partial_results() const { return parts > 1 || is_shared || prefix != none; }
 };
 
 /// Divides the work of a call into items. It depends on the batch and on what its tokens see, not on the number of
 /// threads.
 class AttentionPlan {
 public:
-    /// `sights`: sorted by sequence, then by token. `blocks`: room for as many.
-    AttentionPlan(const AttentionShape& shape, const Sight* sights, TokenBlock* blocks)
+    /// `sights`: sorted by sequence, then by token; sequences may change places. `blocks`: room for `max_blocks`.
+    AttentionPlan(const AttentionShape& shape, Sight* sights, TokenBlock* blocks, bool reads_shared_once)
         : shape_{shape}, sights_{sights}, blocks_{blocks} {
         for (std::int32_t i = 0; i < shape.tokens;) {
-            std::int32_t end = i + 1;
-            while (end < shape.tokens && sights[end].runs == sights[i].runs) ++end;
-            add_sequence(i, end);
-            i = end;
+            const Shared shared = reads_shared_once ? find_shared(i) : Shared{};
+            if (shared.end != 0) {
+                add_shared(i, shared);
+                i = shared.end;
+            } else {
+                const std::int32_t end = end_of_sequence(i);
+                add_sequence(i, end, {0}, TokenBlock::none);
+                i = end;
+            }
         }
     }
+
+    /// Of a batch of n tokens.
+    static std::int64_t max_blocks(std::int64_t n) { return n + n / 2; }
 
     std::int64_t items() const { return items_; }
     std::int32_t blocks() const { return count_; }
@@ -76,31 +92,113 @@ private:
     static constexpr int usual_parts = 16;    // of one sequence's history, so that threads share it
     static constexpr int smallest_step = 256; // positions of a part
 
-    void add_sequence(std::int32_t begin, std::int32_t end) {
+    // Sequences with the same tokens in the same cells below `until`. Their sights are those up to `end`.
+    struct Shared {
+        std::int32_t end = 0;
+        Position until{};
+    };
+
+    std::int32_t end_of_sequence(std::int32_t begin) const {
+        std::int32_t end = begin + 1;
+        while (end < shape_.tokens && sights_[end].runs == sights_[begin].runs) ++end;
+        return end;
+    }
+
+    bool packs_alone(std::int32_t begin, std::int32_t end) const {
+        return (end - begin) * shape_.group() >= packed_rows;
+    }
+
+    // How many positions below `until` all these tokens see.
+    std::int32_t seen_below(Position until, std::int32_t begin, std::int32_t end) const {
+        Position from{0};
+        for (std::int32_t t = begin; t < end; ++t) from = std::max(from, sights_[t].from);
+        return until - from;
+    }
+
+    // Sequences that share a long prefix with the one that begins at `begin`. One joins if as many or more positions
+    // are saved with it, although the common prefix may be shorter. Joined ones move to the front.
+    Shared find_shared(std::int32_t begin) {
+        Shared shared{end_of_sequence(begin), to_end};
+        if (packs_alone(begin, shared.end)) return {};
+        std::int32_t joined = 1;
+        for (std::int32_t i = shared.end, end = 0; i < shape_.tokens; i = end) {
+            end = end_of_sequence(i);
+            if (packs_alone(i, end)) continue;
+            const Position until = std::min(shared.until, sights_[begin].runs->shared_until(*sights_[i].runs));
+            const std::int64_t seen = std::min(seen_below(until, begin, shared.end), seen_below(until, i, end));
+            if (seen < smallest_step) continue;
+            if (joined > 1 && joined * seen < (joined - 1) * std::int64_t{seen_below(shared.until, begin, shared.end)})
+                continue;
+            std::rotate(sights_ + shared.end, sights_ + i, sights_ + end);
+            shared.end += end - i;
+            shared.until = until;
+            ++joined;
+        }
+        return joined > 1 ? shared : Shared{};
+    }
+
+    // Blocks of whole sequences for the prefix, and one for the rest of each sequence.
+    void add_shared(std::int32_t begin, const Shared& shared) {
         const int group = shape_.group();
-        const bool packs = (end - begin) * group >= packed_rows;
+        const bool packs = packs_alone(begin, shared.end);
+        while (begin < shared.end) {
+            std::int32_t end = end_of_sequence(begin);
+            for (std::int32_t next = end; next < shared.end; end = next) {
+                next = end_of_sequence(end);
+                if ((next - begin) * group > block_rows) break;
+            }
+            const std::int32_t prefix = count_;
+            TokenBlock& block = add_block(begin, end, packs);
+            block.is_shared = true;
+            block.to = std::min(block.to, shared.until);
+            divide(block, packs ? shape_.kv_heads : 1);
+            for (std::int32_t i = begin; i < end;) {
+                const std::int32_t behind = end_of_sequence(i);
+                add_sequence(i, behind, shared.until, prefix);
+                i = behind;
+            }
+            begin = end;
+        }
+    }
+
+    // `prefix`: the block for the positions below `from`, or none.
+    void add_sequence(std::int32_t begin, std::int32_t end, Position from, std::int32_t prefix) {
+        const int group = shape_.group();
+        const bool packs = packs_alone(begin, end);
         const std::int32_t tokens = packs ? std::max(1, block_rows / group) : end - begin;
         const std::int64_t items = (end - begin + tokens - 1) / tokens * std::int64_t{packs ? shape_.kv_heads : 1};
         for (std::int32_t i = begin; i < end; i += tokens) {
-            TokenBlock& block = blocks_[count_++];
-            block = {.first = i,
-                     .count = std::min(tokens, end - i),
-                     .sinks = 0,
-                     .from = sights_[i].from,
-                     .to = sights_[i].to,
-                     .packs = packs,
-                     .rows = 0,
-                     .parts = 1,
-                     .step = 0,
-                     .first_item = items_,
-                     .first_part = 0};
-            for (std::int32_t t = i; t < i + block.count; ++t) {
-                block.sinks = std::max(block.sinks, std::min(sights_[t].sinks, sights_[t].to.value));
-                block.from = std::min(block.from, sights_[t].from);
-                block.to = std::max(block.to, sights_[t].to);
+            TokenBlock& block = add_block(i, std::min(i + tokens, end), packs);
+            if (prefix != TokenBlock::none) {
+                block.prefix = prefix;
+                block.from = std::max(block.from, from);
+                block.sinks = 0; // they are part of the prefix
             }
             divide(block, items);
         }
+    }
+
+    TokenBlock& add_block(std::int32_t begin, std::int32_t end, bool packs) {
+        TokenBlock& block = blocks_[count_++];
+        block = {.first = begin,
+                 .count = end - begin,
+                 .sinks = 0,
+                 .from = sights_[begin].from,
+                 .to = sights_[begin].to,
+                 .is_shared = false,
+                 .prefix = TokenBlock::none,
+                 .packs = packs,
+                 .rows = 0,
+                 .parts = 1,
+                 .step = 0,
+                 .first_item = items_,
+                 .first_part = 0};
+        for (std::int32_t t = begin; t < end; ++t) {
+            block.sinks = std::max(block.sinks, std::min(sights_[t].sinks, sights_[t].to.value));
+            block.from = std::min(block.from, sights_[t].from);
+            block.to = std::max(block.to, sights_[t].to);
+        }
+        return block;
     }
 
     void divide(TokenBlock& block, std::int64_t items_of_sequence) {
@@ -117,13 +215,13 @@ private:
         block.step = static_cast<std::int32_t>(std::min<std::int64_t>(step, INT32_MAX));
         items_ += heads * block.parts;
         max_rows_ = std::max(max_rows_, block.rows);
-        if (block.parts == 1) return;
+        if (!block.has_partial_results()) return;
         block.first_part = part_floats_;
         part_floats_ += heads * block.parts * part_floats(block);
     }
 
     AttentionShape shape_;
-    const Sight* sights_;
+    Sight* sights_;
     TokenBlock* blocks_;
     std::int32_t count_ = 0;
     std::int64_t items_ = 0;

@@ -72,7 +72,7 @@ public:
         if (plan_.part_floats() == 0) return;
         share(threads, workers, plan_.blocks(), [this](Worker& worker, std::int64_t index) {
             const TokenBlock& block = plan_.block(static_cast<std::int32_t>(index));
-            if (block.parts > 1) worker.join(block);
+            if (block.has_partial_results() && !block.is_shared) worker.join(block);
         });
     }
 
@@ -134,7 +134,7 @@ public:
         const int nth = static_cast<int>(index % block_->parts);
         const int head = static_cast<int>(index / block_->parts);
         read_queries(head);
-        rows_ = block_->parts > 1 ? part(index) : own_;
+        rows_ = block_->has_partial_results() ? part(*block_, index) : own_;
         std::fill_n(rows_.largest, block_->rows, -infinity);
         std::fill_n(rows_.sums, block_->rows, 0.0F);
         std::fill_n(rows_.values, block_->rows * all_.value_dim_, 0.0F);
@@ -145,7 +145,7 @@ public:
             const auto visit = [&](const Tile& tile, const Tile* next) { add_in_place(tile, next); };
             go_through(nth, visit);
         }
-        if (block_->parts == 1) write(rows_, head);
+        if (!block_->has_partial_results()) write(rows_, head);
     }
 
     /// Joins the partial results of a block, in the order of positions, and writes them.
@@ -154,9 +154,10 @@ public:
         const int heads = block.packs ? all_.shape_.kv_heads : 1;
         for (int head = 0; head < heads; ++head) {
             const std::int64_t first = std::int64_t{head} * block.parts;
-            const PartialRows sum = part(first);
+            const PartialRows sum = part(block, first);
             for (int nth = 1; nth < block.parts; ++nth)
-                for (int row = 0; row < block.rows; ++row) join_row(sum, part(first + nth), row);
+                for (int row = 0; row < block.rows; ++row) join_row(sum, row, part(block, first + nth), row);
+            if (block.prefix != TokenBlock::none) join_prefix(sum, head);
             write(sum, head);
         }
     }
@@ -164,10 +165,30 @@ public:
 private:
     static constexpr float infinity = std::numeric_limits<float>::infinity();
 
-    // Of an item of the block.
-    PartialRows part(std::int64_t index) const {
-        float* const first = all_.parts_ + block_->first_part + index * all_.plan_.part_floats(*block_);
-        return {first, first + block_->rows, first + 2 * std::ptrdiff_t{block_->rows}};
+    // Of an item of a block.
+    PartialRows part(const TokenBlock& block, std::int64_t index) const {
+        float* const first = all_.parts_ + block.first_part + index * all_.plan_.part_floats(block);
+        return {first, first + block.rows, first + 2 * std::ptrdiff_t{block.rows}};
+    }
+
+    // Adds what the tokens of the block see of the prefix that their sequence shares.
+    void join_prefix(const PartialRows& sum, int head) const {
+        const TokenBlock& prefix = all_.plan_.block(block_->prefix);
+        const int group = all_.shape_.group();
+        for_each_row(head, [&](int row, const Sight& sight, int query_head) {
+            const auto t = static_cast<std::int32_t>(&sight - all_.sights_) - prefix.first;
+            const int kv_head = query_head / group;
+            const int other = row_of(prefix, t, kv_head, query_head % group);
+            const std::int64_t first = prefix.packs ? std::int64_t{kv_head} * prefix.parts : 0;
+            for (int nth = 0; nth < prefix.parts; ++nth) join_row(sum, row, part(prefix, first + nth), other);
+        });
+    }
+
+    // The row of a query in an item of the block: for a head of the keys if the block packs, else for all of them.
+    int row_of(const TokenBlock& block, std::int32_t token, int kv_head, int nth) const {
+        const int group = all_.shape_.group();
+        if (block.packs) return token * group + nth;
+        return (token * all_.shape_.kv_heads + kv_head) * AttentionPlan::padded_rows(group) + nth;
     }
 
     template <class Visit>
@@ -204,17 +225,12 @@ private:
     template <class F>
     void for_each_row(int head, F f) const {
         const int group = all_.shape_.group();
-        const int padded = AttentionPlan::padded_rows(group);
-        for (std::int32_t t = 0; t < block_->count; ++t) {
-            const Sight& sight = all_.sights_[block_->first + t];
-            if (block_->packs) {
-                for (int g = 0; g < group; ++g) f(t * group + g, sight, head * group + g);
-            } else {
-                for (int h = 0; h < all_.shape_.kv_heads; ++h)
-                    for (int g = 0; g < group; ++g)
-                        f((t * all_.shape_.kv_heads + h) * padded + g, sight, h * group + g);
-            }
-        }
+        const int first = block_->packs ? head : 0;
+        const int end = block_->packs ? head + 1 : all_.shape_.kv_heads;
+        for (std::int32_t t = 0; t < block_->count; ++t)
+            for (int h = first; h < end; ++h)
+                for (int g = 0; g < group; ++g)
+                    f(row_of(*block_, t, h, g), all_.sights_[block_->first + t], h * group + g);
     }
 
     std::uint64_t seen_by(const Tile& tile, const Sight& sight) const {
@@ -331,16 +347,16 @@ private:
         }
     }
 
-    void join_row(const PartialRows& sum, const PartialRows& other, int row) const {
-        if (other.sums[row] == 0) return; // it has seen nothing
-        const float largest = std::max(sum.largest[row], other.largest[row]);
+    void join_row(const PartialRows& sum, int row, const PartialRows& other, int other_row) const {
+        if (other.sums[other_row] == 0) return; // it has seen nothing
+        const float largest = std::max(sum.largest[row], other.largest[other_row]);
         const float base = largest == -infinity ? 0 : largest;
         const float own = sum.sums[row] == 0 ? 0 : std::exp(sum.largest[row] - base);
-        const float others = std::exp(other.largest[row] - base);
+        const float others = std::exp(other.largest[other_row] - base);
         sum.largest[row] = largest;
-        sum.sums[row] = sum.sums[row] * own + other.sums[row] * others;
+        sum.sums[row] = sum.sums[row] * own + other.sums[other_row] * others;
         float* const to = sum.values + row * all_.value_dim_;
-        const float* const from = other.values + row * all_.value_dim_;
+        const float* const from = other.values + other_row * all_.value_dim_;
         for (std::int64_t d = 0; d < all_.value_dim_; ++d) to[d] = to[d] * own + from[d] * others;
     }
 

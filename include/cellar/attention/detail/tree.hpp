@@ -19,8 +19,9 @@ struct TokenInCell {
 /// The branches of a batch: which of its tokens see which others.
 class Tree {
 public:
-    /// `tokens`: those of the batch, sorted by cell. Without parents there is no tree.
-    Tree(std::span<const std::int32_t> parents, const TokenInCell* tokens) : parents_{parents}, tokens_{tokens} {}
+    /// `tokens`: those of the batch that are stored, sorted by cell. Without parents there is no tree.
+    Tree(std::span<const std::int32_t> parents, std::span<const TokenInCell> tokens)
+        : parents_{parents}, tokens_{tokens} {}
 
     bool exists() const { return !parents_.empty(); }
 
@@ -28,10 +29,9 @@ public:
     std::uint64_t seen_by(const Tile& tile, const Sight& sight) const {
         std::uint64_t seen = 0;
         for (int i = 0; i < tile.count; ++i) {
-            const TokenInCell* const found =
-                std::lower_bound(tokens_, tokens_ + parents_.size(), tile.cells[i],
-                                 [](const TokenInCell& token, Cell cell) { return token.cell < cell; });
-            const bool of_batch = found != tokens_ + parents_.size() && found->cell == tile.cells[i];
+            const auto found = std::lower_bound(tokens_.begin(), tokens_.end(), tile.cells[i],
+                                                [](const TokenInCell& token, Cell cell) { return token.cell < cell; });
+            const bool of_batch = found != tokens_.end() && found->cell == tile.cells[i];
             if (!of_batch || is_ancestor(found->token, sight.token)) seen |= std::uint64_t{1} << i;
         }
         return seen;
@@ -45,7 +45,7 @@ private:
     }
 
     std::span<const std::int32_t> parents_;
-    const TokenInCell* tokens_;
+    std::span<const TokenInCell> tokens_;
 };
 
 } // namespace cellar::detail
