@@ -11,6 +11,11 @@ namespace llama {
 
 const Matrix& Llama::forward(std::span<const int> tokens, LayerMemory& memory, std::span<const int> wanted) {
     embed(tokens);
+    run_layers(memory);
+    return classify(wanted);
+}
+
+void Llama::run_layers(LayerMemory& memory) {
     for (int layer = 0; layer < config().layers(); ++layer) {
         const LayerWeights& w = weights_.layers[static_cast<std::size_t>(layer)];
         rms_norm(x_, w.input_norm, config().rms_norm_eps, normed_);
@@ -28,7 +33,6 @@ const Matrix& Llama::forward(std::span<const int> tokens, LayerMemory& memory, s
         feed_forward(w.feed_forward);
         x_ += block_;
     }
-    return classify(wanted);
 }
 
 void Llama::embed(std::span<const int> tokens) {
@@ -43,6 +47,7 @@ void Llama::attention(int layer, const AttentionWeights& w, LayerMemory& memory)
     multiply(normed_, w.value, values_);
     memory.attend(layer, queries_, keys_, values_, attended_);
     multiply(attended_, w.output, block_);
+    if (sum_) sum_(block_);
 }
 
 void Llama::recurrence(int layer, const RecurrentWeights& w, LayerMemory& memory) {
@@ -58,6 +63,7 @@ void Llama::feed_forward(const FeedForwardWeights& w) {
     multiply(normed_, w.up, up_);
     gate(gate_, up_);
     multiply(gate_, w.down, block_);
+    if (sum_) sum_(block_);
 }
 
 const Matrix& Llama::classify(std::span<const int> wanted) {

@@ -5,6 +5,7 @@
 #include "memory.hpp"
 #include "weights.hpp"
 
+#include <functional>
 #include <span>
 #include <utility>
 
@@ -30,16 +31,26 @@ public:
     /// into the batch. The result is valid until the next call.
     const Matrix& forward(std::span<const int> tokens, LayerMemory& memory, std::span<const int> wanted);
 
-private:
+    /// The three steps of `forward`, for processes that have some of the layers each.
     void embed(std::span<const int> tokens);
+    void run_layers(LayerMemory& memory);
+    const Matrix& classify(std::span<const int> wanted);
+
+    /// What goes from layer to layer: [tokens, hidden].
+    Matrix& stream() { return x_; }
+
+    /// For processes that have some heads and some channels each: adds up the outputs of a block, in place.
+    void set_sum(std::function<void(Matrix&)> sum) { sum_ = std::move(sum); }
+
+private:
     void attention(int layer, const AttentionWeights& w, LayerMemory& memory);
     void recurrence(int layer, const RecurrentWeights& w, LayerMemory& memory);
     void feed_forward(const FeedForwardWeights& w);
-    const Matrix& classify(std::span<const int> wanted);
     void multiply(const Matrix& x, const Matrix& weight, Matrix& y) const;
 
     Weights weights_;
     Products products_;
+    std::function<void(Matrix&)> sum_;
     // Kept between calls, so that a decode step allocates nothing here.
     Matrix x_;        // [tokens, hidden], the residual stream
     Matrix normed_;   // [tokens, hidden]

@@ -31,6 +31,7 @@ ROOMS = {
     "models": ["base", "element", "layout", "window", "shift", "backend", "cache", "recurrent", "hybrid"],
     "interop": ["base", "element"],
     "files": ["base", "element", "memory", "prefix"],
+    "mpi": ["base", "element", "layout", "window", "backend", "memory", "cache", "prefix", "attention"],
 }
 
 # Headers outside of any room. They may include every room, and no room includes them.
@@ -46,7 +47,7 @@ SUITES = {
 }
 
 # Named only in headers that are called after them, or that lie in a folder called after them.
-OPT_IN = {"eigen": "Eigen", "kokkos": "Kokkos", "dlpack": "dlpack", "files": "nlohmann"}
+OPT_IN = {"eigen": "Eigen", "kokkos": "Kokkos", "dlpack": "dlpack", "files": "nlohmann", "mpi": "mpi"}
 
 # Headers of an operating system, behind an #if: the whole list.
 PLATFORM = {

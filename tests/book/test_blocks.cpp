@@ -362,7 +362,7 @@ TEST_CASE("by blocks, what is taken ends where it was said to, also if others ar
         const std::int64_t most = pool.max_runs(n);
         for (std::size_t i = 1; i < used.size(); ++i)
             if (random(0, 1) == 0)
-                visit_words(used[i].first, used[i].count, [&](std::int64_t at, Word c) { pool.give_word(at, c); });
+                visit_words(used[i].first, used[i].count, [&](std::int64_t at, Word c) { pool.give({at, c}); });
         if (pool.free().count() < n) continue;
         for (Cell c = 0; c < cells; ++c) free[static_cast<std::size_t>(c)] = pool.free().contains(c);
         std::vector<Cell> taken;

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Compares the sets of cells with plain vectors.
+#include <cellar/book/cell_pool.hpp>
 #include <cellar/book/cell_set.hpp>
 #include <cellar/book/defragmentation.hpp>
 #include <cellar/book/free_cells.hpp>
 #include <cellar/book/owner_count.hpp>
+#include <cellar/book/position_runs.hpp>
 
 #include <doctest/doctest.h>
 
@@ -49,6 +51,22 @@ std::vector<CellRange> naive_runs(const Flags& flags, Cell from, Cell end, bool 
         follows ? void(++runs.back().count) : runs.push_back({c, 1});
     }
     return runs;
+}
+
+// The lowest of the longest runs of free cells.
+CellRange naive_longest(const Flags& free) {
+    CellRange longest;
+    for (const CellRange& run : naive_runs(free, 0, static_cast<Cell>(free.size()), true))
+        if (run.count > longest.count) longest = run;
+    return longest;
+}
+
+// Calls `visit(words)` for [first, first + n) as a sequence with these cells does.
+template <class Visit>
+void for_each_words(Cell first, std::int32_t n, Visit visit) {
+    PositionRuns runs{1};
+    runs.insert({0}, first, n);
+    runs.for_each_words({0}, to_end, visit);
 }
 
 std::vector<CellRange> listed(BitRuns runs) {
@@ -160,6 +178,68 @@ TEST_CASE("owner count: owners move with their cells") {
     }
 }
 
+TEST_CASE("pool: owners that come and go by several words at once agree with a count for each cell") {
+    for (unsigned seed = 0; seed < 60; ++seed) {
+        CAPTURE(seed);
+        Random random{std::mt19937{seed}};
+        const Cell cells = random(1, seed % 3 == 0 ? 12000 : 900); // of more words than are counted at once
+        const int owners = random(1, 5);
+        CellPool pool{cells, owners, Choice::blocks};
+        auto& free = const_cast<FreeCells&>(pool.free());
+        std::vector<int> model(static_cast<std::size_t>(cells));
+        std::vector<CellRange> owned; // by one owner each
+        for (int step = 0; step < 150; ++step) {
+            const bool gives = !owned.empty() && random(0, 1) == 0;
+            CellRange range;
+            if (gives) {
+                const auto given = owned.begin() + random(0, static_cast<int>(owned.size()) - 1);
+                range = *given;
+                owned.erase(given);
+            } else if (!owned.empty() && random(0, 2) == 0) {
+                range = owned[static_cast<std::size_t>(random(0, static_cast<int>(owned.size()) - 1))];
+            } else {
+                range.first = random(0, 1) == 0 ? random(0, (cells - 1) / 64) * 64 : random(0, cells - 1);
+                range.count = random(1, cells - range.first);
+                if (range.count > 64 && random(0, 1) == 0) range.count = range.count / 64 * 64;
+            }
+            const auto [first, n] = range;
+            CAPTURE(first);
+            CAPTURE(n);
+            const auto begin = model.begin() + first;
+            const auto [least, most] = std::minmax_element(begin, begin + n);
+            if (gives) {
+                for_each_words(first, n, [&](const CellsOfWords& words) { pool.give(words); });
+                std::for_each(begin, begin + n, [](int& c) { --c; });
+            } else if (*most < owners && (*least > 0 || *most == 0)) {
+                if (*most == 0) free.take(first, n);
+                for_each_words(first, n, [&](const CellsOfWords& words) { pool.share(words); });
+                std::for_each(begin, begin + n, [](int& c) { ++c; });
+                owned.push_back(range);
+            }
+            std::int32_t shared = 0;
+            for_each_words(first, n, [&](const CellsOfWords& words) { shared += pool.owners().shared(words); });
+            REQUIRE(shared == std::count_if(begin, begin + n, [](int c) { return c > 1; }));
+            const auto lowest = std::find(model.begin(), model.end(), 0);
+            REQUIRE(free.lowest() == (lowest == model.end() ? -1 : static_cast<Cell>(lowest - model.begin())));
+            if (step % 10 != 0) continue;
+            for (Cell c = 0; c < cells; ++c) {
+                REQUIRE(pool.owners().count(c) == model[static_cast<std::size_t>(c)]);
+                REQUIRE(free.contains(c) == (model[static_cast<std::size_t>(c)] == 0));
+            }
+            Flags flags(model.size());
+            std::transform(model.begin(), model.end(), flags.begin(), [](int c) { return c == 0; });
+            REQUIRE(free.count() == std::count(flags.begin(), flags.end(), true));
+            REQUIRE(free.find_longest_run() == naive_longest(flags));
+            for (std::int64_t block = 0; block * 64 < cells; ++block) {
+                const auto from = flags.begin() + block * 64;
+                const bool all = std::all_of(from, from + std::min<std::int64_t>(64, cells - block * 64),
+                                             [](bool is) { return is; });
+                REQUIRE(free.is_whole(block) == all);
+            }
+        }
+    }
+}
+
 TEST_CASE("cell set: lowest cell, highest cell and bits agree with a plain vector") {
     for (const Cell cells : {1, 64, 65, 513, 4096, 5000}) { // 513: the last block has one word
         CAPTURE(cells);
@@ -176,7 +256,7 @@ TEST_CASE("cell set: lowest cell, highest cell and bits agree with a plain vecto
             if (value) {
                 set.add(first, n);
             } else {
-                visit_words(first, n, [&](std::int64_t at, Word c) { set.remove_word(at, c); });
+                for_each_words(first, n, [&](const CellsOfWords& words) { set.remove(words); });
             }
             const Cell lowest = naive_next(model, 0);
             const Flags reversed{model.rbegin(), model.rend()};

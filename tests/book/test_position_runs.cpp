@@ -119,10 +119,60 @@ void compare(const Mirror& mirror, Random& random) {
         });
         REQUIRE(cells.size() == within.size());
         for (const Token& t : within) REQUIRE(cells.contains(t.cell));
+        runs.for_each_words({from}, {to}, [&](const detail::CellsOfWords& words) {
+            REQUIRE((words.words == 1 || (words.words > 1 && words.cells == ~detail::Word{0})));
+            for (std::int64_t cell = words.at * 64; cell < (words.at + words.words) * 64; ++cell)
+                if ((words.cells >> (cell % 64) & 1) != 0) REQUIRE(cells.erase(static_cast<Cell>(cell)) == 1);
+        });
+        REQUIRE(cells.empty());
     }
 }
 
 } // namespace
+
+TEST_CASE("position runs: two sequences share what has the same tokens in the same cells") {
+    const auto runs = [](std::initializer_list<PositionRun> list) {
+        PositionRuns made{8};
+        for (const PositionRun& run : list) made.insert({run.position}, run.cell, run.count);
+        return made;
+    };
+    const PositionRuns one = runs({{0, 10, 5, 0}, {5, 40, 3, 0}, {8, 80, 4, 0}});
+    CHECK(one.shared_until(one).value == 12);
+    CHECK(one.shared_until(runs({{0, 10, 5, 0}, {5, 40, 3, 0}})).value == 8);
+    CHECK(one.shared_until(runs({{0, 10, 5, 0}, {5, 40, 3, 0}, {8, 90, 4, 0}})).value == 8);
+    CHECK(one.shared_until(runs({{0, 10, 5, 0}, {5, 40, 2, 0}, {7, 90, 1, 0}, {8, 80, 4, 0}})).value == 7);
+    CHECK(one.shared_until(runs({{0, 10, 4, 0}, {5, 40, 3, 0}})).value == 4);
+    CHECK(one.shared_until(runs({{1, 10, 5, 0}})).value == 0);
+    CHECK(one.shared_until(PositionRuns{1}).value == 0);
+}
+
+TEST_CASE("position runs: long runs are visited several words at a time, and each cell once") {
+    for (unsigned seed = 0; seed < 300; ++seed) {
+        CAPTURE(seed);
+        Random random{std::mt19937{seed}};
+        PositionRuns runs{20};
+        std::vector<Cell> cells; // of each position
+        for (Cell cell = random(0, 2) * 32; cells.size() < 2000;
+             cell += 64 * random(0, 2) + random(0, 1) * random(1, 90)) {
+            const std::int32_t n = random(0, 2) == 0 ? 64 * random(1, 4) : random(1, 300);
+            runs.reserve(2);
+            runs.insert({static_cast<std::int32_t>(cells.size())}, cell, n);
+            for (std::int32_t i = 0; i < n; ++i) cells.push_back(cell + i);
+            cell += n;
+        }
+        const int from = random(0, 1000);
+        const int to = random(900, 2000);
+        std::set<Cell> expected{cells.begin() + std::min(from, to), cells.begin() + to};
+        int several = 0;
+        runs.for_each_words({from}, {to}, [&](const detail::CellsOfWords& words) {
+            several += words.words > 1 ? 1 : 0;
+            for (std::int64_t cell = words.at * 64; cell < (words.at + words.words) * 64; ++cell)
+                if ((words.cells >> (cell % 64) & 1) != 0) REQUIRE(expected.erase(static_cast<Cell>(cell)) == 1);
+        });
+        REQUIRE(expected.empty());
+        if (to - from > 700) REQUIRE(several > 0);
+    }
+}
 
 TEST_CASE("position runs: random changes agree with an ordered list") {
     for (unsigned seed = 0; seed < 500; ++seed) {
@@ -232,7 +282,7 @@ TEST_CASE("visible cells: after every slide, the set agrees with the definition"
                 const int begin = random(0, 60);
                 const int end = begin + random(0, 9);
                 for (const Token& t : listed(mirror.runs, begin, end))
-                    visible.erased_word(t.cell / 64, bit_range(t.cell % 64, 1));
+                    visible.erased({t.cell / 64, bit_range(t.cell % 64, 1)});
                 mirror.close_gap(begin, end);
                 visible.gap_closed({begin}, {end});
                 to = random(from, 70);
@@ -260,7 +310,7 @@ TEST_CASE("visible cells: after every slide, the set agrees with the definition"
                 const int begin = random(0, 60);
                 const int end = random(begin, 70);
                 for (const Token& t : listed(mirror.runs, begin, end))
-                    visible.erased_word(t.cell / 64, bit_range(t.cell % 64, 1));
+                    visible.erased({t.cell / 64, bit_range(t.cell % 64, 1)});
                 mirror.erase(begin, end);
             } else if (choice == 3 && random(0, 9) == 0) {
                 visible.reset();

@@ -22,10 +22,10 @@ inline std::string python_of_the_page() {
     return code;
 }
 
-enum class Outcome { right, wrong, no_python, no_module };
+enum class PythonOutcome { right, wrong, no_python, no_module };
 
 /// Runs the page's code and then `code` in `folder`.
-inline Outcome run_python(const Folder& folder, const std::string& code) {
+inline PythonOutcome run_python(const Folder& folder, const std::string& code) {
     const auto script = folder.path / "script.py";
     std::ofstream{script} << "import sys\n"
                              "try:\n"
@@ -35,15 +35,15 @@ inline Outcome run_python(const Folder& folder, const std::string& code) {
                           << python_of_the_page() << code << "sys.exit(78)\n";
     const int status = std::system(("cd '" + folder.path.string() + "' && python3 script.py").c_str());
     const int code_of_exit = status / 256;
-    return code_of_exit == 78    ? Outcome::right
-           : code_of_exit == 77  ? Outcome::no_module
-           : code_of_exit == 127 ? Outcome::no_python
-                                 : Outcome::wrong;
+    return code_of_exit == 78    ? PythonOutcome::right
+           : code_of_exit == 77  ? PythonOutcome::no_module
+           : code_of_exit == 127 ? PythonOutcome::no_python
+                                 : PythonOutcome::wrong;
 }
 
 /// Empty if Python ran.
-inline std::string reason_to_skip(Outcome outcome) {
-    if (outcome == Outcome::no_python) return "python3 is not installed";
-    if (outcome == Outcome::no_module) return "Python has no module safetensors";
+inline std::string reason_to_skip(PythonOutcome outcome) {
+    if (outcome == PythonOutcome::no_python) return "python3 is not installed";
+    if (outcome == PythonOutcome::no_module) return "Python has no module safetensors";
     return {};
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "made_files.hpp"
-#include <cellar/files/detail/crc32.hpp>
+#include <cellar/base/crc32.hpp>
 
 #include <doctest/doctest.h>
 

@@ -109,7 +109,7 @@ TEST_CASE("the code of the page writes and reads") {
 TEST_CASE("Python reads the same values, and finds the checksums right") {
     const Folder folder;
     REQUIRE(write(folder.path / "f", tokens, rows));
-    const Outcome outcome = run_python(folder, R"(
+    const PythonOutcome outcome = run_python(folder, R"(
 metadata, tensors = tensors_of("f")
 assert metadata["model"] == "tiny" and metadata["cellar.format"] == "1", metadata
 assert set(tensors) == {"tokens", "rows"}, tensors
@@ -122,18 +122,18 @@ for at in (len(whole) - 1, 50, 200):
     assert not is_whole("f"), at
 )");
     if (const std::string reason = reason_to_skip(outcome); !reason.empty()) CELLAR_SKIP(reason);
-    CHECK(outcome == Outcome::right);
+    CHECK(outcome == PythonOutcome::right);
 }
 
 TEST_CASE("a file that Python sealed is read") {
     const Folder folder;
-    const Outcome outcome = run_python(folder, R"(
+    const PythonOutcome outcome = run_python(folder, R"(
 import numpy
 tensors = {"rows": numpy.arange(6, dtype="float32").reshape(2, 3), "tokens": numpy.array([1, 2], dtype="int64")}
 save_for_cellar(tensors, "f", {"note": "\u20ac \" \\"})
 )");
     if (const std::string reason = reason_to_skip(outcome); !reason.empty()) CELLAR_SKIP(reason);
-    REQUIRE(outcome == Outcome::right);
+    REQUIRE(outcome == PythonOutcome::right);
     auto reader = FileReader::open(folder.path / "f");
     REQUIRE(reader);
     CHECK(reader->verify());

@@ -85,25 +85,26 @@ TEST_CASE("Python reads the snapshot of a cache, wherever its rows are") {
     for (const std::optional<PageTo> to : {std::optional<PageTo>{}, {PageTo::host}, {PageTo::backend}}) {
         const Folder folder;
         save_cache<PermutedV<half>>(folder, to);
-        const Outcome outcome =
+        const PythonOutcome outcome =
             run_python(folder, check_cache + "check_cache(*tensors_of('f'), 'float16', 'float16')\n");
         if (const std::string reason = reason_to_skip(outcome); !reason.empty()) CELLAR_SKIP(reason);
-        CHECK(outcome == Outcome::right);
+        CHECK(outcome == PythonOutcome::right);
     }
 }
 
 TEST_CASE("Python reads a snapshot whose keys and values have different element types") {
     const Folder folder;
     save_cache<StandardV<float, half>>(folder);
-    const Outcome outcome = run_python(folder, check_cache + "check_cache(*tensors_of('f'), 'float32', 'float16')\n");
+    const PythonOutcome outcome =
+        run_python(folder, check_cache + "check_cache(*tensors_of('f'), 'float32', 'float16')\n");
     if (const std::string reason = reason_to_skip(outcome); !reason.empty()) CELLAR_SKIP(reason);
-    CHECK(outcome == Outcome::right);
+    CHECK(outcome == PythonOutcome::right);
 }
 
 TEST_CASE("Python reads a snapshot of bfloat16, as float") {
     const Folder folder;
     save_cache<StandardV<bfloat16>>(folder);
-    const Outcome outcome = run_python(folder, check_cache + R"(
+    const PythonOutcome outcome = run_python(folder, check_cache + R"(
 with safe_open("f", "numpy") as file:
     metadata, names = file.metadata(), file.keys()
     tensors = {"positions": file.get_tensor("positions")}
@@ -113,7 +114,7 @@ for name in names:
 check_cache(metadata, tensors, "float32", "float32")
 )");
     if (const std::string reason = reason_to_skip(outcome); !reason.empty()) CELLAR_SKIP(reason);
-    CHECK(outcome == Outcome::right);
+    CHECK(outcome == PythonOutcome::right);
 }
 
 TEST_CASE("Python reads the snapshot of a hybrid, with the names of its members") {
@@ -124,7 +125,7 @@ TEST_CASE("Python reads the snapshot of a hybrid, with the names of its members"
     REQUIRE(toy::feed(hybrid, toy::text(1, 0, 3, 90) + toy::text(0, 0, 4, 1)));
     REQUIRE(toy::feed(hybrid, toy::text(0, 4, 6, 5)));
     REQUIRE(save(folder.path / "f", hybrid, hybrid.snapshot({0}).value()));
-    const Outcome outcome = run_python(folder, R"(
+    const PythonOutcome outcome = run_python(folder, R"(
 metadata, tensors = tensors_of("f")
 assert is_whole("f")
 snapshot = {name: value for name, value in metadata.items() if not name.startswith("cellar.")}
@@ -152,5 +153,5 @@ assert {name: tensor.tolist() for name, tensor in tensors.items()} == expected, 
 assert all(tensor.dtype == ("int32" if "positions" in name else "float32") for name, tensor in tensors.items())
 )");
     if (const std::string reason = reason_to_skip(outcome); !reason.empty()) CELLAR_SKIP(reason);
-    CHECK(outcome == Outcome::right);
+    CHECK(outcome == PythonOutcome::right);
 }

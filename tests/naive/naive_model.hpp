@@ -55,7 +55,13 @@ struct NewToken {
     int position = 0;
     int group = -1; ///< tokens of the same group, 0 or more, see one another
     int value = 0;
+    bool stored = true; ///< false: another memory has it; this one only answers for it
 };
+
+/// How many of the tokens are stored.
+inline int stored_in(const std::vector<NewToken>& batch) {
+    return static_cast<int>(std::count_if(batch.begin(), batch.end(), [](const NewToken& t) { return t.stored; }));
+}
 
 enum class Reason { full, batch_too_long, cannot_shift, not_next, cannot_resume, cannot_split, cannot_share };
 
@@ -125,7 +131,7 @@ public:
         if (n > setup_.batch) return Reason::batch_too_long;
         if (setup_.consecutive)
             if (const auto refused = refuses_positions(batch)) return refused;
-        if (used() + n > cells()) return Reason::full;
+        if (used() + stored_in(batch) > cells()) return Reason::full;
         return std::nullopt;
     }
 
@@ -133,7 +139,7 @@ public:
     Model with(const std::vector<NewToken>& batch) const {
         Model open = *this;
         for (const NewToken& t : batch)
-            open.of(t.sequence).emplace(t.position, std::make_shared<const Token>(Token{t.value}));
+            if (t.stored) open.of(t.sequence).emplace(t.position, std::make_shared<const Token>(Token{t.value}));
         return open;
     }
 
@@ -141,7 +147,7 @@ public:
     /// they need not keep.
     Model committed(const std::vector<NewToken>& batch) const {
         Model done = *this;
-        for (const NewToken& t : batch) done.forget_old(t.sequence);
+        for (const NewToken& t : batch) done.forget_old(t.sequence, t.position);
         return done;
     }
 
@@ -322,9 +328,9 @@ private:
         return std::nullopt;
     }
 
-    // Forgets what neither the window nor a schedule keeps.
-    void forget_old(int sequence) {
-        const int last = newest(sequence);
+    // Forgets what neither the window nor a schedule keeps. `position`: of a token that need not be stored.
+    void forget_old(int sequence, int position = -1) {
+        const int last = std::max(newest(sequence), position);
         std::erase_if(of(sequence), [&](const auto& held) {
             bool kept = setup_.window.kept(last, held.first);
             for (const int p : scheduled(sequence))

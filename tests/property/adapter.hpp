@@ -27,16 +27,19 @@ public:
             positions_.push_back(t.position);
             sequences_.push_back(t.sequence);
             groups_.push_back(t.group);
+            stored_.push_back(t.stored ? 1 : 0);
         }
+        if (naive::stored_in(tokens) == static_cast<int>(tokens.size())) stored_.clear();
         const bool any = std::any_of(groups_.begin(), groups_.end(), [](int group) { return group >= 0; });
         if (!any) groups_.clear();
     }
-    operator cellar::Batch() const { return {positions_, sequences_, groups_}; }
+    operator cellar::Batch() const { return {positions_, sequences_, groups_, stored_}; }
 
 private:
     std::vector<int> positions_;
     std::vector<int> sequences_;
     std::vector<int> groups_;
+    std::vector<std::uint8_t> stored_;
 };
 
 /// Adapts a memory with cells, which the caller owns, to the suite's interface. `style` picks one of several equivalent

@@ -29,24 +29,26 @@ inline rc::Gen<int> offset() {
     });
 }
 
-/// Half of the batches have tokens of one sequence only, and half continue their sequences. A prompt does both.
+/// Half of the batches have tokens of one sequence only, and half continue their sequences. A prompt does both. A quarter
+/// is stored in part.
 inline rc::Gen<std::vector<RelativeToken>> tokens(int sequences, int max_tokens) {
     const auto token = rc::gen::apply(
-        [](int sequence, int offset, int kind) {
-            return RelativeToken{sequence, offset, kind < 6 ? -1 : kind - 6};
+        [](int sequence, int offset, int kind, bool stored) {
+            return RelativeToken{sequence, offset, kind < 6 ? -1 : kind - 6, stored};
         },
-        sequence_of(sequences), offset(), rc::gen::inRange(0, 8));
+        sequence_of(sequences), offset(), rc::gen::inRange(0, 8), rc::gen::arbitrary<bool>());
     const auto any = rc::gen::resize(
         max_tokens, rc::gen::container<std::vector<RelativeToken>>(rc::gen::resize(rc::kNominalSize, token)));
     return rc::gen::apply(
-        [](std::vector<RelativeToken> batch, bool one, bool follows) {
+        [](std::vector<RelativeToken> batch, bool one, bool follows, int part) {
             for (RelativeToken& t : batch) {
+                if (part < 3) t.stored = true;
                 if (one) t.sequence = batch.front().sequence;
                 if (follows) t.offset = 0;
             }
             return batch;
         },
-        any, rc::gen::arbitrary<bool>(), rc::gen::arbitrary<bool>());
+        any, rc::gen::arbitrary<bool>(), rc::gen::arbitrary<bool>(), rc::gen::inRange(0, 4));
 }
 
 inline rc::Gen<Operation> operation() {

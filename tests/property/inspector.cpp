@@ -139,9 +139,9 @@ void Inspector::check_contents(const naive::Model& model, int s) {
 
 void Inspector::check_placement(const naive::Model& model, const Batch& batch) {
     const bool is_contiguous = placement_ == cellar::Placement::contiguous;
-    const int tokens = static_cast<int>(batch.size());
+    const int tokens = naive::stored_in(batch);
     const std::vector<int> cells = subject_.own_cells();
-    trace_.expect(static_cast<int>(cells.size()) == tokens, "a pass of ", tokens, " tokens has ", cells.size(),
+    trace_.expect(static_cast<int>(cells.size()) == tokens, "a pass that stores ", tokens, " tokens has ", cells.size(),
                   " cells");
     const std::optional<std::set<int>> taken = taken_cells(model);
     if (!taken && is_contiguous) cell_of_.clear(); // the cache may have defragmented itself
@@ -153,16 +153,19 @@ void Inspector::check_placement(const naive::Model& model, const Batch& batch) {
         for (int i = 0; i < tokens; ++i) expected[static_cast<std::size_t>(i)] = model.used() + i;
     }
     for (std::size_t i = 0; i < cells.size(); ++i)
-        trace_.expect(cells[i] == expected[i], "token ", i, " is in cell ", cells[i], ", expected ", expected[i]);
+        trace_.expect(cells[i] == expected[i], "stored token ", i, " is in cell ", cells[i], ", expected ",
+                      expected[i]);
 }
 
-// The tokens of a sequence that follow one another in the batch go on behind the cell of its last token.
+// The stored tokens of a sequence that follow one another in the batch go on behind the cell of its last token.
 std::vector<int> Inspector::cells_by_blocks(const naive::Model& model, const Batch& batch, std::set<int> taken) const {
     std::vector<int> cells;
     std::map<int, std::pair<int, int>> newest; // position and cell of each sequence's last token
     for (std::size_t i = 0, n = 0; i < batch.size(); i += n) {
         const int s = batch[i].sequence;
-        for (n = 1; i + n < batch.size() && batch[i + n].sequence == s;) ++n;
+        n = 1;
+        if (!batch[i].stored) continue;
+        while (i + n < batch.size() && batch[i + n].sequence == s && batch[i + n].stored) ++n;
         std::pair<int, int> last{-1, -1};
         if (const auto& old = model.tokens(s); !old.empty())
             last = {old.rbegin()->first, cell_of_.at(old.rbegin()->second)};
@@ -242,19 +245,17 @@ void Inspector::check_runs(int token, const std::set<int>& cells) const {
     trace_.expect(found == cells, "the runs of token ", token, " and its row of the mask differ");
 }
 
-/// The lists have the cells of all tokens from the oldest to the newest that the batch sees, in the order of positions.
+/// The lists have the cells of all tokens from the oldest position that the batch sees to its newest, in the order of
+/// positions.
 void Inspector::check_lists(const naive::Model& open, const Batch& batch) const {
     for (const CellList& list : subject_.lists()) {
         int from = INT_MAX;
-        std::set<naive::TokenRef> seen;
-        for (std::size_t i = 0; i < batch.size(); ++i) {
-            if (batch[i].sequence != list.sequence) continue;
-            from = std::min(from, open.setup().window.oldest_visible(batch[i].position));
-            for (const naive::TokenRef& token : open.visible(batch, i)) seen.insert(token);
+        int last = -1; // a group ends with a token of the batch
+        for (const naive::NewToken& t : batch) {
+            if (t.sequence != list.sequence) continue;
+            from = std::min(from, open.setup().window.oldest_visible(t.position));
+            last = std::max(last, t.position);
         }
-        int last = -1;
-        for (const auto& [position, token] : open.tokens(list.sequence))
-            if (seen.contains(token)) last = std::max(last, position);
         const auto is_listed = [&](int position) {
             return position <= last && (position < open.setup().window.sinks || position >= from);
         };

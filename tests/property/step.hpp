@@ -13,6 +13,7 @@ struct RelativeToken {
     int sequence = 0;
     int offset = 0;
     int group = -1; ///< tokens of the same group and sequence see one another
+    bool stored = true;
 };
 
 enum class Operation {
@@ -55,7 +56,7 @@ inline std::ostream& operator<<(std::ostream& out, const Step& step) {
         out << (step.committed ? "commit" : "drop") << " a pass in style " << step.style << " of";
         for (const RelativeToken& t : step.tokens)
             out << " s" << t.sequence << (t.offset < 0 ? "" : "+") << t.offset
-                << (t.group < 0 ? "" : " (group " + std::to_string(t.group) + ")");
+                << (t.group < 0 ? "" : " (group " + std::to_string(t.group) + ")") << (t.stored ? "" : " (not stored)");
         return out;
     case Operation::remove:
         return out << "remove " << step.length << " from s" << step.sequence << ", " << step.back << " back, style "

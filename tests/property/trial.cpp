@@ -63,7 +63,8 @@ bool Trial::run_pass(const Step& step) {
     const std::vector<naive::NewToken> batch = batch_of(step.tokens);
     trace_.add("  pass({");
     for (const naive::NewToken& t : batch)
-        trace_.add(&t == batch.data() ? "" : ", ", "{s", t.sequence, ", ", t.position, ", group ", t.group, "}");
+        trace_.add(&t == batch.data() ? "" : ", ", "{s", t.sequence, ", ", t.position, ", group ", t.group,
+                   t.stored ? "}" : ", not stored}");
     trace_.add("}); // ", step.committed ? "commit" : "drop", ", style ", step.style, "\n");
     const auto refused = model_.refuses(batch);
     expect_answer(subject_.begin(batch), refused);
@@ -253,7 +254,8 @@ std::vector<naive::NewToken> Trial::batch_of(const std::vector<RelativeToken>& t
         if (position >= setting_.positions) continue;
         const int group =
             t.group < 0 ? -1 : groups.try_emplace({t.sequence, t.group}, static_cast<int>(batch.size())).first->second;
-        batch.push_back({t.sequence, position, group, next_value_++ % 4096});
+        const bool stored = t.stored || setting_.setup.consecutive; // only any positions can have gaps
+        batch.push_back({t.sequence, position, group, next_value_++ % 4096, stored});
         last = std::max(last, position);
     }
     return batch;
@@ -262,7 +264,8 @@ std::vector<naive::NewToken> Trial::batch_of(const std::vector<RelativeToken>& t
 void Trial::put(int layer, const std::vector<naive::NewToken>& batch, int style) {
     if (rows_.layers()[static_cast<std::size_t>(layer)].shares >= 0) return;
     std::vector<Rows> rows;
-    for (const naive::NewToken& t : batch) rows.push_back(rows_.put(layer, t.value));
+    for (const naive::NewToken& t : batch)
+        if (t.stored) rows.push_back(rows_.put(layer, t.value));
     subject_.put(layer, rows, style);
 }
 

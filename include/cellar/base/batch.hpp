@@ -4,6 +4,7 @@
 #include <cellar/base/id_span.hpp>
 #include <cellar/base/ids.hpp>
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 
@@ -19,6 +20,15 @@ enum class Positions {
     any, ///< gaps, and any order
 };
 
+namespace detail {
+
+// Not inlined into every pass, most of which store all tokens.
+[[gnu::noinline]] inline std::int32_t count_stored(std::span<const std::uint8_t> stored) {
+    return static_cast<std::int32_t>(std::ssize(stored) - std::count(stored.begin(), stored.end(), std::uint8_t{0}));
+}
+
+} // namespace detail
+
 /// The tokens of one forward pass: a position and a sequence for each, with any mix of sequences. `begin` reads the
 /// lists and does not keep them; `Tokens` is a batch with memory of its own. `Positions` says which positions are
 /// accepted.
@@ -28,8 +38,15 @@ struct Batch {
     /// Empty, or a number for each token. Tokens of one sequence with the same number, 0 or more, are a group: they see
     /// one another, as the tokens of an image do. -1: the token belongs to no group, and sees no later position.
     std::span<const std::int32_t> groups = {};
+    /// Empty, or an entry for each token, 0 if this memory does not store it: another one does, as where a sequence is
+    /// divided between several. Such a token takes no cell, and its keys and values are not put. It sees what a token
+    /// at its position sees, of what is stored here. A `Cache` with `Positions::any` accepts it.
+    std::span<const std::uint8_t> stored = {};
 
     std::int32_t tokens() const { return static_cast<std::int32_t>(positions.size()); }
+
+    /// How many tokens are stored. O(tokens) unless `stored` is empty.
+    std::int32_t stored_tokens() const { return stored.empty() ? tokens() : detail::count_stored(stored); }
 };
 
 } // namespace cellar

@@ -19,13 +19,17 @@ namespace cellar::detail {
     }
 }
 
-inline void expect_groups(const Batch& batch) {
+// The lists that most batches lack.
+[[gnu::noinline]] inline void expect_lists(const Batch& batch) {
     CELLAR_EXPECTS(batch.groups.empty() || batch.groups.size() == batch.positions.size(),
                    "begin: ", batch.groups.size(), " groups, expected none or one for each of ", batch.positions.size(),
                    " tokens");
     for (std::size_t i = 0; i < batch.groups.size(); ++i)
         CELLAR_EXPECTS(batch.groups[i] >= -1 && batch.groups[i] < batch.tokens(), "begin: token ", i, " has group ",
                        batch.groups[i], ", expected -1 to ", batch.tokens() - 1);
+    CELLAR_EXPECTS(
+        batch.stored.empty() || batch.stored.size() == batch.positions.size(), "begin: ", batch.stored.size(),
+        " entries say which tokens are stored, expected none or one for each of ", batch.positions.size(), " tokens");
 }
 
 /// Checks what every memory expects of a batch. O(tokens), without a branch per token, because every pass runs it.
@@ -34,7 +38,7 @@ inline void expect_batch(const Batch& batch, std::int32_t sequences) {
                    " sequences, expected one for each of ", batch.positions.size(), " positions");
     CELLAR_EXPECTS(batch.positions.size() < INT32_MAX, "begin: ", batch.positions.size(), " tokens, expected at most ",
                    INT32_MAX - 1);
-    if (!batch.groups.empty()) expect_groups(batch);
+    if (!batch.groups.empty() || !batch.stored.empty()) expect_lists(batch);
     const auto ids = static_cast<std::uint32_t>(sequences);
     const auto end = static_cast<std::uint32_t>(to_end.value);
     bool wrong = false;

@@ -5,13 +5,15 @@
 #include <cellar/base/contract.hpp>
 #include <cellar/base/expect_batch.hpp>
 #include <cellar/base/ids.hpp>
-#include <cellar/base/reserved_list.hpp>
 #include <cellar/base/result.hpp>
+#include <cellar/book/book_hash.hpp>
 #include <cellar/book/cell_set.hpp>
 #include <cellar/book/cell_table.hpp>
 #include <cellar/book/kept_cells.hpp>
+#include <cellar/book/open_pass.hpp>
 #include <cellar/book/removal.hpp>
 #include <cellar/book/schedules.hpp>
+#include <cellar/window/resume.hpp>
 #include <cellar/window/window.hpp>
 
 #include <algorithm>
@@ -41,52 +43,6 @@ enum class Resuming {
     anywhere ///< nothing: the inputs of an encoder
 };
 
-/// The book's notes on the open pass, with room for the largest batch.
-struct OpenPass {
-    explicit OpenPass(std::size_t batch)
-        : positions{batch},
-          sequences{batch},
-          visible_to{batch},
-          group_ends{batch},
-          cells{batch},
-          distinct_sequences{batch} {}
-
-    void start(const Batch& batch) {
-        positions.assign(batch.positions);
-        sequences.assign(batch.sequences);
-        cells.clear();
-        distinct_sequences.clear();
-        history = {};
-        visible_to.clear();
-        if (!batch.groups.empty()) find_groups(batch);
-    }
-
-    // The tokens of a group see up to the last position of the group.
-    void find_groups(const Batch& batch) {
-        group_ends.clear();
-        group_ends.resize(batch.groups.size());
-        for (std::size_t i = 0; i < batch.groups.size(); ++i)
-            if (batch.groups[i] >= 0) {
-                Position& end = group_ends[static_cast<std::size_t>(batch.groups[i])];
-                end = std::max(end, positions[i] + 1);
-            }
-        for (std::size_t i = 0; i < batch.groups.size(); ++i) {
-            const std::int32_t group = batch.groups[i];
-            visible_to.push_back(group < 0 ? positions[i] + 1 : group_ends[static_cast<std::size_t>(group)]);
-        }
-    }
-
-    std::int32_t tokens() const { return static_cast<std::int32_t>(positions.size()); }
-
-    ReservedList<Position> positions;
-    ReservedList<Sequence> sequences;
-    ReservedList<Position> visible_to; ///< empty, or for each token the end of the positions that it sees
-    ReservedList<Position> group_ends; ///< the end of each group's positions
-    ReservedList<Cell> cells;          ///< the cell of each token
-    ReservedList<Sequence> distinct_sequences;
-    CellRange history;
-};
-
 /// The bookkeeping of a cache: passes, retention and visibility. `CellTable` says which sequence owns which cell; the
 /// book decides when that changes. It answers in integers and plans, and knows neither elements nor memory.
 ///
@@ -109,30 +65,19 @@ public:
     const CellTable& table() const { return table_; }
     CellTable& table() { return table_; }
     const OpenPass& pass() const { return pass_; }
+    std::uint64_t hash() const { return book_hash(table_, schedules_); }
 
     /// True if every position below p that a query at p would see is still kept. O(log m).
     bool can_resume(Sequence s, Position p) const {
         CELLAR_EXPECTS(p.value >= 0, "can_resume: position ", p, ", expected 0 or more");
-        const PositionRuns& runs = table_.record(s).runs;
-        const Position sinks{window_.sinks()};
-        return runs.covers({0}, std::min(sinks, p)) && runs.covers(std::max(sinks, window_.oldest_visible(p)), p);
+        return can_resume_with(window_, table_.record(s).runs, p);
     }
 
     /// The largest q <= p with can_resume(s, q), for windows that slide or that start anew in chunks. For a window that
     /// does both it may be a smaller one. O(log m) for each gap it steps back over.
     Position resumable_prefix(Sequence s, Position p) const {
         CELLAR_EXPECTS(p.value >= 0, "resumable_prefix: position ", p, ", expected 0 or more");
-        const PositionRuns& runs = table_.record(s).runs;
-        p = runs.covers({0}, std::min(p, Position{window_.sinks()})) ? p : runs.covered_to();
-        while (!can_resume(s, p)) {
-            // What a query at p misses, every earlier query of the same covered stretch misses too. In a gap, only a
-            // query that sees nothing before itself can resume: the first one of a chunk.
-            const Position covered = runs.covered_from(p);
-            const Position chunk = window_.oldest_visible(p);
-            const bool begins_chunk = window_.oldest_visible(chunk) == chunk;
-            p = covered < p ? covered - 1 : std::max(begins_chunk ? chunk : Position{0}, runs.end_before(p));
-        }
-        return p;
+        return resumable_prefix_with(window_, table_.record(s).runs, p);
     }
 
     /// True if s can resume at p, and its last token is then at p - 1.
@@ -222,8 +167,10 @@ public:
                });
     }
 
-    /// True if a batch of n tokens would fit, but not in neighbouring cells.
-    bool is_too_scattered_for(std::int32_t n) { return table_.is_too_scattered_for(n); }
+    /// True if the batch would fit, but not in neighbouring cells.
+    [[gnu::noinline]] bool is_too_scattered_for(const Batch& batch) {
+        return table_.is_too_scattered_for(batch.stored_tokens());
+    }
 
     /// The position after the last token of s; 0 if it has none.
     Position next(Sequence s) const { return next(table_.record(s)); }
@@ -233,14 +180,15 @@ public:
         if (const Result<void> prepared = prepare_look(batch); !prepared) return prepared;
         if (size_.positions == Positions::consecutive)
             if (const Result<void> expected = expect_consecutive(batch); !expected) return expected;
-        if (batch.tokens() > table_.free().count()) return Reason::full;
+        if (batch.stored_tokens() > table_.free().count()) return Reason::full;
         return {};
     }
 
     /// Opens the pass that was prepared: the batch's tokens get cells, and belong to their sequences until `commit` or
-    /// `drop`.
+    /// `drop`. Tokens that are not stored get none.
     void open(const Batch& batch) noexcept {
         pass_.start(batch);
+        if (pass_.in_part) return open_in_part();
         if (size_.choice == Choice::lowest) table_.take_lowest(batch.tokens(), pass_.cells);
         enter_tokens(size_.choice == Choice::blocks);
     }
@@ -248,7 +196,9 @@ public:
     /// A cell behind all that `open` will take for this batch, which was prepared. Afterwards it is prepared again. May
     /// throw.
     Cell end_of_next(const Batch& batch) {
-        if (size_.choice == Choice::lowest) return table_.end_of_next(batch.tokens(), -1);
+        const std::int32_t n = batch.stored_tokens();
+        if (n == 0) return 0;
+        if (size_.choice == Choice::lowest) return table_.end_of_next(n, -1);
         open(batch);
         const Cell end = *std::max_element(pass_.cells.begin(), pass_.cells.end()) + 1;
         drop();
@@ -275,7 +225,8 @@ public:
     void commit() noexcept {
         const bool any_scheduled = !schedules_.empty();
         for (const Sequence s : pass_.distinct_sequences) {
-            const Position kept = window_.oldest_kept(table_.unchecked(s).runs.last());
+            const SequenceRecord& r = table_.unchecked(s);
+            const Position kept = window_.oldest_kept(pass_.in_part ? newest_in_part(r) : r.runs.last());
             if (window_.sinks() >= kept.value) continue;
             any_scheduled ? forget_unscheduled(s, kept) : table_.forget(s, {window_.sinks()}, kept);
         }
@@ -284,8 +235,10 @@ public:
 
     /// Undoes the open pass.
     void drop() noexcept {
-        for (std::size_t i = pass_.cells.size(); i-- > 0;)
-            table_.take_back(pass_.sequences[i], pass_.positions[i], pass_.cells[i]);
+        for (std::size_t i = pass_.cells.size(); i-- > 0;) {
+            const std::size_t token = pass_.token_in(i);
+            table_.take_back(pass_.sequences[token], pass_.positions[token], pass_.cells[i]);
+        }
         close();
     }
 
@@ -345,6 +298,8 @@ private:
 
     // Each sequence goes on from its last token, and what its next token sees is kept.
     Result<void> expect_consecutive(const Batch& batch) {
+        CELLAR_EXPECTS(batch.stored_tokens() == batch.tokens(), "begin: ", batch.stored_tokens(), " of ",
+                       batch.tokens(), " tokens are stored, expected all, or limits with Positions::any");
         if (++batches_ == 0) { // counted through all numbers
             for (std::int32_t s = 0; s < size_.sequences; ++s) table_.unchecked({s}).batch = 0;
             batches_ = 1;
@@ -430,17 +385,68 @@ private:
 
     // Enters tokens [i, end), all of one sequence. Returns `visible`, extended by what they see.
     [[gnu::noinline]] CellBounds enter_some(SequenceRecord& r, std::size_t i, std::size_t end, CellBounds visible) {
-        if (!pass_.cells.empty()) {
-            if (RunChanges* const noted = table_.changes(r))
-                noted->add_inserted(r.runs,
-                                    *std::min_element(pass_.positions.begin() + i, pass_.positions.begin() + end));
-            CellTable::enter(r, pass_.positions.data() + i, pass_.cells.data() + i, end - i);
-        }
+        if (!pass_.cells.empty()) enter(r, i, pass_.cells.data() + i, end - i);
+        return see(r, i, end, visible);
+    }
+
+    // Enters n tokens, all of one sequence.
+    void enter(SequenceRecord& r, std::size_t first, const Cell* cells, std::size_t n) {
+        const Position* const positions = pass_.positions.data() + first;
+        if (RunChanges* const noted = table_.changes(r))
+            noted->add_inserted(r.runs, *std::min_element(positions, positions + n));
+        CellTable::enter(r, positions, cells, n);
+    }
+
+    // Returns `visible`, extended by what tokens [i, end) of a sequence see.
+    CellBounds see(SequenceRecord& r, std::size_t i, std::size_t end, CellBounds visible) {
         for_each_visible_span(i, end, [&](Position from, Position to) {
             r.visible.slide(r.runs, from, to);
             visible.include(r.visible.bounds());
         });
         return visible;
+    }
+
+    // All stored tokens are entered before any bounds are taken, because a token that is not stored does not see
+    // itself.
+    [[gnu::noinline]] void open_in_part() {
+        const Sequence* const sequences = pass_.sequences.data();
+        const std::int32_t* const stored = pass_.stored.data();
+        const std::size_t n = pass_.stored.size();
+        if (size_.choice == Choice::lowest) {
+            table_.take_lowest(static_cast<std::int32_t>(n), pass_.cells);
+        } else {
+            pass_.cells.resize(n);
+        }
+        for (std::size_t i = 0, end = 0; i < n; i = end) {
+            const auto first = static_cast<std::size_t>(stored[i]);
+            const auto follows = [&] {
+                return stored[end] == stored[end - 1] + 1 && sequences[stored[end]] == sequences[first];
+            };
+            for (end = i + 1; end < n && follows();) ++end;
+            SequenceRecord& r = table_.unchecked(sequences[first]);
+            Cell* const cells = pass_.cells.data() + i;
+            if (size_.choice == Choice::blocks) table_.take_by_blocks(r, static_cast<std::int32_t>(end - i), cells);
+            enter(r, first, cells, end - i);
+        }
+        CellBounds visible;
+        for (std::size_t i = 0, end = 0; i < pass_.sequences.size(); i = end) {
+            for (end = i + 1; end < pass_.sequences.size() && sequences[end] == sequences[i];) ++end;
+            SequenceRecord& r = table_.unchecked(sequences[i]);
+            visible = see(r, i, end, visible);
+            if (!r.in_pass) {
+                r.in_pass = true;
+                r.expected = {0};
+                pass_.distinct_sequences.push_back(sequences[i]);
+            }
+            const Position* const positions = pass_.positions.data();
+            r.expected = std::max(r.expected, *std::max_element(positions + i, positions + end) + 1);
+        }
+        if (!visible.empty()) pass_.history = padded(visible);
+    }
+
+    // The newest position of a sequence of the open pass, which is stored in part.
+    static Position newest_in_part(const SequenceRecord& r) {
+        return r.runs.empty() ? r.expected - 1 : std::max(r.expected - 1, r.runs.last());
     }
 
     // Calls `visit(from, to)` for the spans of positions that tokens [i, end) see; overlapping spans are joined.

@@ -95,8 +95,8 @@ public:
             behind = place.first + place.count - 1;
         }
     }
-    /// The same for one cell. Usually O(1).
-    Cell take_by_blocks(Cell behind) {
+    /// The same for one cell. Usually O(1). Inlined in decode steps, also if it has other callers.
+    [[gnu::always_inline]] Cell take_by_blocks(Cell behind) {
         Cell cell = behind + 1;
         if (bit_of(cell) == 0 || !free_.contains(cell)) cell = begin_block();
         free_.take(cell);
@@ -106,18 +106,21 @@ public:
 
     /// Cells that have owners get one more.
     void share(Cell first, std::int32_t n) { owners_.add(first, n); }
-    void share_word(std::int64_t at, Word cells) { owners_.add_word(at, cells); }
+    void share(const CellsOfWords& cells) { owners_.add(cells); }
 
     /// Cells lose an owner. Those that have none left become free.
-    void give_word(std::int64_t at, Word cells) { free_.give_word(at, owners_.drop_word(at, cells)); }
+    void give(const CellsOfWords& cells) {
+        if (cells.words == 1) return free_.give_word(cells.at, owners_.drop_word(cells.at, cells.cells));
+        owners_.drop_words(cells, [&](const CellsOfWords& unowned) { free_.give(unowned); });
+    }
     void give(const PositionRuns& runs, Position from, Position to) {
-        runs.for_each_word(from, to, [&](std::int64_t at, Word cells) { give_word(at, cells); });
+        runs.for_each_words(from, to, [&](const CellsOfWords& cells) { give(cells); });
     }
 
     /// How many cells at positions [from, to) have several owners.
     std::int32_t count_shared(const PositionRuns& runs, Position from, Position to) const {
         std::int32_t count = 0;
-        runs.for_each_word(from, to, [&](std::int64_t at, Word cells) { count += owners_.shared_word(at, cells); });
+        runs.for_each_words(from, to, [&](const CellsOfWords& cells) { count += owners_.shared(cells); });
         return count;
     }
 

@@ -71,6 +71,24 @@ public:
         if (at == word_of(within_.lowest) || at == word_of(within_.highest)) is_tight_ = false;
     }
 
+    /// The same for cells of one word, or for all cells of several.
+    void remove(const CellsOfWords& cells) {
+        if (cells.words == 1) return remove_word(cells.at, cells.cells);
+        const std::int64_t end = cells.at + cells.words;
+        for (std::int64_t at = cells.at; at < end;) {
+            const std::int64_t next = std::min(at + block_words - at % block_words, end);
+            if (const std::uint32_t node = node_of(at); node != 0) {
+                Block& block = blocks()[node];
+                for (std::size_t i = in_block(at), n = i + static_cast<std::size_t>(next - at); i < n; ++i)
+                    block.values[i] = 0;
+                if (block.empty()) give_block(at);
+            }
+            at = next;
+        }
+        const auto has = [&](Cell bound) { return cells.at <= word_of(bound) && word_of(bound) < end; };
+        if (has(within_.lowest) || has(within_.highest)) is_tight_ = false;
+    }
+
     void clear() {
         for_each_root([&](std::int64_t i) {
             for (const std::uint32_t block : branches()[root_[i]].values)

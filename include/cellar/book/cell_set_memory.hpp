@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <cellar/base/growth.hpp>
 #include <cellar/base/zeroed.hpp>
 #include <cellar/book/words.hpp>
 
@@ -60,6 +61,7 @@ public:
 
 private:
     [[gnu::noinline, gnu::cold]] void grow(std::int64_t more) {
+        note_growth();
         ZeroedArray<Node> larger{std::max(nodes_.size() + more, 2 * nodes_.size())};
         std::memcpy(static_cast<void*>(larger.data()), nodes_.data(), static_cast<std::size_t>(used_) * sizeof(Node));
         nodes_ = std::move(larger);

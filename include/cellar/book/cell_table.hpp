@@ -3,6 +3,7 @@
 
 #include <cellar/base/batch.hpp>
 #include <cellar/base/contract.hpp>
+#include <cellar/base/growth.hpp>
 #include <cellar/base/plan.hpp>
 #include <cellar/base/reserved_list.hpp>
 #include <cellar/base/result.hpp>
@@ -35,7 +36,8 @@ struct alignas(64) SequenceRecord {
 
     PositionRuns runs;
     VisibleCells visible;
-    Position expected{};     ///< of the next token of batch number `batch`, while that is checked
+    Position expected{};     ///< of the next token of batch number `batch`, while that is checked; or the end of the
+                             ///< positions of a batch that is stored in part
     std::uint32_t batch = 0; ///< the last batch that was checked and had tokens of this sequence
     bool in_pass = false;    ///< the sequence has tokens in the open pass
 };
@@ -101,7 +103,7 @@ public:
     /// Takes n free cells; see `CellPool`. `enter` names their owner.
     void take_lowest(std::int32_t n, ReservedList<Cell>& taken) { pool_.take_lowest(n, taken); }
     /// The same for tokens of this sequence that follow its last one.
-    void take_by_blocks(const SequenceRecord& r, std::int32_t n, Cell* taken) {
+    [[gnu::always_inline]] void take_by_blocks(const SequenceRecord& r, std::int32_t n, Cell* taken) {
         if (n == 1) {
             *taken = pool_.take_by_blocks(r.runs.last_cell());
         } else {
@@ -135,7 +137,7 @@ public:
         SequenceRecord& r = unchecked(s);
         r.runs.erase_one(position, cell);
         if (RunChanges* const noted = changes(r)) noted->add_erased(r.runs, position, position + 1);
-        disown(r, cell / word_bits, bit_range(cell % word_bits, 1));
+        disown(r, {cell / word_bits, bit_range(cell % word_bits, 1)});
     }
 
     /// s gives up its cells at positions [from, to), if any. Needs room for one more run.
@@ -166,7 +168,7 @@ public:
         SequenceRecord& target = record(to);
         forget(target, {0}, to_end);
         target.runs.assign(source.runs, {length});
-        for_each_word(source, {0}, {length}, [&](std::int64_t at, Word cells) { pool_.share_word(at, cells); });
+        for_each_words(source, {0}, {length}, [&](const CellsOfWords& cells) { pool_.share(cells); });
         target.visible.assign(source.visible);
         target.visible.truncate(source.runs, {length});
     }
@@ -254,6 +256,7 @@ public:
             if (removal.copies > free().count() + dropped) return Reason::full;
         }
         const std::int64_t most = runs.runs() + 2 * std::int64_t{removal.copies} + 1;
+        note_growth(); // also for the room that the backend needs for the plan
         removal.reserve(most);
         runs.reserve((removal.copies == 0 ? 1 : most) + 1); // one more for what a schedule kept
         return {};
@@ -345,28 +348,28 @@ private:
     void disown(SequenceRecord& r, Position from, Position to) {
         if (r.runs.empty()) return;
         if (from <= r.runs.first() && r.runs.last() < to) {
-            for_each_word(r, from, to, [&](std::int64_t at, Word cells) { pool_.give_word(at, cells); });
+            for_each_words(r, from, to, [&](const CellsOfWords& cells) { pool_.give(cells); });
             r.visible.reset();
         } else {
-            r.runs.for_each_word(from, to, [&](std::int64_t at, Word cells) { disown(r, at, cells); });
+            r.runs.for_each_words(from, to, [&](const CellsOfWords& cells) { disown(r, cells); });
         }
     }
 
     // Visits the cells of a sequence at positions [from, to) as bits of words. Sequences that decode in turn have runs
     // of one: then the bitmap is faster to read than the runs, provided that all cells are visible.
     template <class Visit>
-    static void for_each_word(const SequenceRecord& r, Position from, Position to, Visit visit) {
+    static void for_each_words(const SequenceRecord& r, Position from, Position to, Visit visit) {
         const bool short_runs = r.runs.tokens() < word_bits * r.runs.runs();
         if (short_runs && from <= r.runs.first() && r.runs.last() < to && r.visible.has_all(r.runs)) {
-            r.visible.cells().for_each_word(visit);
+            r.visible.cells().for_each_word([&](std::int64_t at, Word cells) { visit(CellsOfWords{at, cells}); });
         } else {
-            r.runs.for_each_word(from, to, visit);
+            r.runs.for_each_words(from, to, visit);
         }
     }
 
-    void disown(SequenceRecord& r, std::int64_t at, Word cells) {
-        r.visible.erased_word(at, cells);
-        pool_.give_word(at, cells);
+    void disown(SequenceRecord& r, const CellsOfWords& cells) {
+        r.visible.erased(cells);
+        pool_.give(cells);
     }
 
     std::int32_t count_shared(const PositionRuns& runs, Position from, Position to) const {

@@ -173,6 +173,16 @@ public:
         touch(at);
     }
 
+    /// The same for cells of one word, or for all cells of several.
+    void give(const CellsOfWords& cells) {
+        if (cells.words == 1) return give_word(cells.at, cells.cells);
+        std::fill_n(words_.data() + cells.at, cells.words, ~Word{0});
+        count_ += static_cast<std::int32_t>(cells.words * word_bits);
+        lowest_word_ = std::min(lowest_word_, cells.at);
+        whole_.add(cells.at, cells.at + cells.words);
+        touch(cells.at, cells.words);
+    }
+
     /// Makes [0, used) used and [used, cells) free. O(cells / 64).
     void pack(Cell used) {
         const std::int64_t words = words_for(cells_);
@@ -183,10 +193,7 @@ public:
         count_ = cells_ - used;
         lowest_word_ = word_of(used);
         whole_.assign(words_for(used), words);
-        dirty_first_ = leaves_;
-        dirty_last_ = leaves_ + words - 1;
-        visit_words(static_cast<Cell>(leaves_), static_cast<std::int32_t>(words),
-                    [&](std::int64_t at, Word leaves) { dirty_[at] |= leaves; });
+        touch(0, words);
     }
 
 private:
@@ -259,6 +266,13 @@ private:
         dirty_[word_of(leaf)] |= Word{1} << bit_of(leaf);
         dirty_first_ = std::min(dirty_first_, leaf);
         dirty_last_ = std::max(dirty_last_, leaf);
+    }
+
+    void touch(std::int64_t at, std::int64_t words) {
+        visit_words(static_cast<Cell>(leaves_ + at), static_cast<std::int32_t>(words),
+                    [&](std::int64_t dirty, Word leaves) { dirty_[dirty] |= leaves; });
+        dirty_first_ = std::min(dirty_first_, leaves_ + at);
+        dirty_last_ = std::max(dirty_last_, leaves_ + at + words - 1);
     }
 
     // Updates the nodes above the words that changed, level by level, until a level does not change.

@@ -140,10 +140,14 @@ public:
     }
     /// Takes cells for all rows. Afterwards, the snapshot does not need its data any more.
     void finish_page_in(KeptCells& kept, Intake& intake) noexcept {
+        paged_out_.remove(kept);
+        finish_intake(kept, intake);
+    }
+    /// The same for what no table has yet. It has neither rows nor data, but its runs number rows.
+    void finish_intake(KeptCells& kept, Intake& intake) noexcept {
         pool_.take(kept.runs.tokens(), -1, intake.cells);
         for_each_piece(kept, kept.to, intake.cells,
                        [&](Position position, Cell cell, std::int32_t n) { intake.runs.insert(position, cell, n); });
-        paged_out_.remove(kept);
         in_place_.add(kept, *this);
         std::swap(kept.runs, intake.runs);
     }

@@ -40,6 +40,12 @@ public:
         }
     }
 
+    /// Adds [first, end), none of which the set has.
+    void add(std::int64_t first, std::int64_t end) {
+        count_ += end - first;
+        add_bits(first, end);
+    }
+
     /// Removes a number that the set has.
     void remove(std::int64_t number) {
         --count_;
@@ -54,11 +60,7 @@ public:
     void assign(std::int64_t first, std::int64_t end) {
         std::fill_n(words_.data(), words_.size(), Word{0});
         count_ = end - first;
-        for (int level = 0; first < end; ++level, first = word_of(first), end = word_of(end - 1) + 1) {
-            visit_words(static_cast<Cell>(first), static_cast<std::int32_t>(end - first),
-                        [&](std::int64_t at, Word numbers) { words_[first_[level] + at] = numbers; });
-            if (level + 1 == levels_) return;
-        }
+        add_bits(first, end);
     }
 
     /// -1 if the set is empty.
@@ -70,6 +72,15 @@ public:
     }
 
 private:
+    void add_bits(std::int64_t first, std::int64_t end) {
+        for (int level = 0; first < end && level < levels_; ++level) {
+            visit_words(static_cast<Cell>(first), static_cast<std::int32_t>(end - first),
+                        [&](std::int64_t at, Word numbers) { words_[first_[level] + at] |= numbers; });
+            first = word_of(first);
+            end = word_of(end - 1) + 1;
+        }
+    }
+
     int levels_ = 0;
     std::int64_t first_[6] = {}; // word of each level: enough for 64^6 numbers
     std::int64_t count_ = 0;

@@ -7,6 +7,7 @@
 #include <cellar/book/words.hpp>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -33,6 +34,26 @@ public:
         visit_words(first, n, [&](std::int64_t at, Word cells) { add_word(at, cells); });
     }
 
+    /// The same for cells of one word, or for all cells of several.
+    void add(const CellsOfWords& cells) {
+        if (cells.words == 1) return add_word(cells.at, cells.cells);
+        for_each_chunk(cells, [&](std::int64_t at, std::int64_t n) {
+            Chunk carry;
+            carry.fill(~Word{0});
+            Word any = ~Word{0};
+            for (std::size_t k = 0; any != 0; ++k) {
+                Word* const plane = planes_[k].data() + at;
+                any = 0;
+                for (std::int64_t i = 0; i < n; ++i) {
+                    const Word both = plane[i] & carry[static_cast<std::size_t>(i)];
+                    plane[i] ^= carry[static_cast<std::size_t>(i)];
+                    carry[static_cast<std::size_t>(i)] = both;
+                    any |= both;
+                }
+            }
+        });
+    }
+
     /// Adds an owner to these cells of word `at`.
     void add_word(std::int64_t at, Word cells) {
         for (std::size_t k = 0; cells != 0; ++k) {
@@ -57,6 +78,20 @@ public:
         return free;
     }
 
+    /// The same for all cells of several words. Calls `visit(cells)` for those that have none left.
+    template <class Visit>
+    void drop_words(const CellsOfWords& cells, Visit visit) {
+        for_each_chunk(cells, [&](std::int64_t at, std::int64_t n) {
+            if (any_shared(at, n)) {
+                for (std::int64_t i = at; i < at + n; ++i)
+                    if (const Word free = drop_word(i, ~Word{0}); free != 0) visit(CellsOfWords{i, free});
+            } else {
+                std::fill_n(planes_[0].data() + at, n, Word{0});
+                visit(CellsOfWords{at, ~Word{0}, n});
+            }
+        });
+    }
+
     /// The counts of moved cells go to the cells they move to, which have no owner.
     void transfer(const std::vector<Move>& moves) {
         for (ZeroedArray<Word>& plane : planes_)
@@ -75,6 +110,15 @@ public:
         Word any = 0;
         for (std::size_t k = 1; k < planes_.size(); ++k) any |= planes_[k][at];
         return std::popcount(any & cells);
+    }
+    std::int32_t shared(const CellsOfWords& cells) const {
+        if (cells.words == 1) return shared_word(cells.at, cells.cells);
+        std::int32_t count = 0;
+        for_each_chunk(cells, [&](std::int64_t at, std::int64_t n) {
+            if (any_shared(at, n))
+                for (std::int64_t i = at; i < at + n; ++i) count += shared_word(i, ~Word{0});
+        });
+        return count;
     }
 
     /// How many cells from `first` on, n at most, agree in being shared or not.
@@ -98,6 +142,23 @@ public:
     }
 
 private:
+    using Chunk = std::array<Word, 64>;
+
+    // Calls `visit(at, n)` for pieces of several words.
+    template <class Visit>
+    static void for_each_chunk(const CellsOfWords& cells, Visit visit) {
+        constexpr auto size = static_cast<std::int64_t>(Chunk{}.size());
+        for (std::int64_t i = 0; i < cells.words; i += size) visit(cells.at + i, std::min(cells.words - i, size));
+    }
+
+    // True if a cell of words [at, at + n) has several owners.
+    bool any_shared(std::int64_t at, std::int64_t n) const {
+        Word any = 0;
+        for (std::size_t k = 1; k < planes_.size(); ++k)
+            for (std::int64_t i = at; i < at + n; ++i) any |= planes_[k][i];
+        return any != 0;
+    }
+
     static void transfer(Word* plane, const Move& move) {
         for (std::int32_t done = 0, count = 0; done < move.count; done += count) {
             const std::int64_t from = move.from + done;

@@ -88,8 +88,16 @@ public:
     /// word are joined into one call.
     template <class Visit>
     void for_each_word(Position from, Position to, Visit visit) const {
+        for_each_words(from, to, [&](const CellsOfWords& words) {
+            for (std::int64_t i = 0; i < words.words; ++i) visit(words.at + i, words.cells);
+        });
+    }
+
+    /// The same, with one call `visit(words)` for the neighbouring words that a run fills.
+    template <class Visit>
+    void for_each_words(Position from, Position to, Visit visit) const {
         for (Words words{*this, from, to}; words.has_more();)
-            if (const CellsOfWord next = words.next(); next.cells != 0) visit(next.at, next.cells);
+            if (const CellsOfWords next = words.next(); next.cells != 0) visit(next);
     }
 
     /// Forgets all tokens at positions [from, to). Needs room for one more run.
@@ -211,6 +219,19 @@ public:
         return {i == 0 ? 0 : runs_[i - 1].last() + 1};
     }
 
+    /// The largest p up to which both have the same tokens in the same cells. O(runs up to there).
+    Position shared_until(const PositionRuns& other) const {
+        std::int32_t until = 0;
+        for (std::int64_t i = 0; i < std::min(runs(), other.runs()); ++i) {
+            const Run& own = runs_[i];
+            const Run& others = other.runs_[i];
+            if (own.position != others.position || own.cell != others.cell) break;
+            until = own.position + std::min(own.count, others.count);
+            if (own.count != others.count) break;
+        }
+        return {until};
+    }
+
     /// One more than the last position below p that has a token; 0 if there is none. O(log runs).
     Position end_before(Position p) const {
         const std::int64_t i = first_starting_at(p.value) - 1;
@@ -220,8 +241,8 @@ public:
 private:
     using Run = PositionRun;
 
-    // Goes through the cells at positions [from, to) a word at a time. Its work is not inlined, because it has many
-    // callers.
+    // Goes through the cells at positions [from, to), one word or several whole ones at a time. Its work is not
+    // inlined, because it has many callers.
     class Words {
     public:
         Words(const PositionRuns& runs, Position from, Position to)
@@ -233,8 +254,10 @@ private:
         bool has_more() const { return count_ > 0 || (run_ != end_ && run_->position < to_); }
 
         // No cells: there are no more after all.
-        [[gnu::noinline]] CellsOfWord next() {
-            CellsOfWord word;
+        [[gnu::noinline]] CellsOfWords next() {
+            CellsOfWords word;
+            if (count_ == 0 && !next_run()) return word;
+            if (bit_of(cell_) == 0 && count_ >= word_bits) return whole_words();
             while (count_ > 0 || next_run()) {
                 if (word.cells != 0 && word.at != word_of(cell_)) break;
                 word.at = word_of(cell_);
@@ -248,15 +271,23 @@ private:
         }
 
     private:
+        CellsOfWords whole_words() {
+            const CellsOfWords whole{word_of(cell_), ~Word{0}, word_of(count_)};
+            cell_ += count_ - static_cast<std::int32_t>(bit_of(count_));
+            count_ = static_cast<std::int32_t>(bit_of(count_));
+            return whole;
+        }
+
         bool next_run() {
-            for (; run_ != end_ && run_->position < to_; ++run_) {
-                const std::int32_t skipped = std::max(from_ - run_->position, 0);
-                cell_ = run_->cell + skipped;
-                count_ = std::min(run_->count, to_ - run_->position) - skipped;
-                if (count_ > 0) {
-                    ++run_;
-                    return true;
+            while (run_ != end_ && run_->position < to_) {
+                const Run& run = *run_++;
+                cell_ = run.cell;
+                count_ = std::min(run.count, to_ - run.position);
+                if (run.position < from_) {
+                    cell_ += from_ - run.position;
+                    count_ -= from_ - run.position;
                 }
+                if (count_ > 0) return true;
             }
             return false;
         }

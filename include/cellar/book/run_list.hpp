@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <cellar/base/growth.hpp>
 #include <cellar/base/ids.hpp>
 
 #include <algorithm>
@@ -99,6 +100,7 @@ private:
     }
 
     void reallocate(std::int64_t room) {
+        note_growth();
         // Not initialised, so that memory is committed only for sequences in use.
         std::unique_ptr<Run[]> larger{new Run[static_cast<std::size_t>(room)]};
         if (!empty()) std::copy(begin_, end_, larger.get());

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <cellar/base/growth.hpp>
 #include <cellar/base/ids.hpp>
 
 #include <algorithm>
@@ -27,9 +28,14 @@ public:
 
     /// Room for one more of s, one of `sequences`.
     void reserve(Sequence s, std::int32_t sequences) {
-        if (lists_.empty()) lists_.resize(static_cast<std::size_t>(sequences));
+        if (lists_.empty()) {
+            note_growth();
+            lists_.resize(static_cast<std::size_t>(sequences));
+        }
         std::vector<Position>& own = list(s);
-        if (own.size() == own.capacity()) own.reserve(2 * own.size() + 1);
+        if (own.size() < own.capacity()) return;
+        note_growth();
+        own.reserve(2 * own.size() + 1);
     }
     /// Needs room.
     void add(Sequence s, Position p) noexcept {

@@ -70,8 +70,8 @@ public:
         }
     }
 
-    /// The sequence lost these cells of word `at`.
-    void erased_word(std::int64_t at, Word cells) { set_.remove_word(at, cells); }
+    /// The sequence lost these cells.
+    void erased(const CellsOfWords& cells) { set_.remove(cells); }
 
     /// The sequence lost its tokens at [begin, end), and later ones moved down to `begin`, in the same cells.
     void gap_closed(Position begin, Position end) {
@@ -127,7 +127,7 @@ private:
 
     [[gnu::noinline]] void hide(const PositionRuns& runs, Span span) {
         if (span.from >= span.to) return;
-        runs.for_each_word(span.from, span.to, [&](std::int64_t at, Word cells) { set_.remove_word(at, cells); });
+        runs.for_each_words(span.from, span.to, [&](const CellsOfWords& cells) { set_.remove(cells); });
     }
 
     CellSet set_;

@@ -31,10 +31,11 @@ constexpr std::int64_t bit_of(std::int64_t index) {
     return index & 63;
 }
 
-/// Some of the cells of word `at`.
-struct CellsOfWord {
+/// Some cells of word `at`, or all cells of several words from there on.
+struct CellsOfWords {
     std::int64_t at = 0;
     Word cells = 0;
+    std::int64_t words = 1;
 };
 
 /// Calls `visit(word, bits)` for every word that [first, first + count) touches, in order.

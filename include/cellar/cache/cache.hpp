@@ -4,6 +4,7 @@
 #include <cellar/backend/host.hpp>
 #include <cellar/base/batch.hpp>
 #include <cellar/base/contract.hpp>
+#include <cellar/base/growth.hpp>
 #include <cellar/base/ids.hpp>
 #include <cellar/base/page_to.hpp>
 #include <cellar/base/result.hpp>
@@ -59,7 +60,7 @@ public:
           Backend backend = Backend{}, const std::source_location& where = std::source_location::current())
         : state_{make_state(where, std::move(shape), limits, window, std::move(shift), std::move(backend))} {}
 
-    /// Opens a pass and gives every token a cell. Refuses with `full` or `batch_too_long`, and under
+    /// Opens a pass and gives every stored token a cell. Refuses with `full` or `batch_too_long`, and under
     /// `Positions::consecutive` with `not_next` or `cannot_resume`. O(tokens * log cells): no scan over cells. Several
     /// tokens of a sequence under `Placement::blocks` read a bit for each block of 64 cells, in words. A token inserted
     /// before others of its sequence also moves the runs behind it. Under `Placement::contiguous`, defragments first if
@@ -330,6 +331,7 @@ public:
 
 private:
     friend struct MemoryAccess;
+    static constexpr bool notes_growth = true;
 
     struct Begin {
         Batch batch;
@@ -346,12 +348,13 @@ private:
         if (const Result<void> prepared = state().book.prepare_open(batch); !prepared) return prepared.error();
         state().allocate_for(batch);
         Begin begin{batch};
-        if (limits().placement == Placement::contiguous && state().book.is_too_scattered_for(batch.tokens()))
+        if (limits().placement == Placement::contiguous && state().book.is_too_scattered_for(batch))
             begin.defragmentation = prepare_room(batch);
         return begin;
     }
     // Not inlined into every call of `begin`.
     [[gnu::noinline]] std::unique_ptr<const detail::Defragmentation> prepare_room(const Batch& batch) {
+        detail::note_growth();
         auto room =
             std::make_unique<const detail::Defragmentation>(state().book.table().prepare_defragment(batch.sequences));
         state().reserve_plan(room->cells(), 0);
@@ -450,9 +453,12 @@ private:
               detail::Resuming resuming = detail::Resuming::checked) {
         snapshots().save(snapshot, prefix, stored, resuming);
     }
+    void save_ahead(Sequence s, Position to, const std::string& prefix, detail::StoredSnapshot& stored) {
+        snapshots().save_ahead(s, to, prefix, stored);
+    }
     auto prepare_load(detail::StoredSource& source, const std::string& prefix, std::vector<detail::StoredArray>& arrays,
-                      detail::Resuming resuming = detail::Resuming::checked) {
-        return snapshots().prepare_load(source, prefix, arrays, resuming);
+                      detail::LoadTo to = detail::LoadTo::host, detail::Resuming resuming = detail::Resuming::checked) {
+        return snapshots().prepare_load(source, prefix, arrays, to, resuming);
     }
     template <class Prepared>
     auto finish(Prepared&& prepared) noexcept {

@@ -44,16 +44,20 @@ public:
     CachePass& operator=(CachePass&&) = delete;
     ~CachePass() { drop(); }
 
-    /// The cell of each token; empty for a reserved pass.
+    /// The tokens that are stored here: all but those that `Batch::stored` leaves to another memory.
+    std::int32_t stored_tokens() const { return stored_; }
+
+    /// The cell of each stored token; empty for a reserved pass.
     std::span<const Cell> cells() const {
         if (state().pass_reserved) return {};
         return {state().book.pass().cells.data(), state().book.pass().cells.size()};
     }
 
     /// Enqueues: stores the batch's keys [tokens, kv_heads, key_dim] and values [tokens, kv_heads, value_dim], which
-    /// hold the stored element type or float. Accepts views with strides (`StridedView`, `std::mdspan`, a Kokkos View),
-    /// contiguous ranges such as a vector, and pointers to contiguous rows. For a layer that shares another layer's
-    /// memory, put to that one. A wrong extent, and rows that are not aligned for their type, are violations.
+    /// hold the stored element type or float: the rows of `stored_tokens()` tokens, in their order. Accepts views with
+    /// strides (`StridedView`, `std::mdspan`, a Kokkos View), contiguous ranges such as a vector, and pointers to
+    /// contiguous rows. For a layer that shares another layer's memory, put to that one. A wrong extent, and rows that
+    /// are not aligned for their type, are violations.
     template <class K, class V>
     void put(int layer, const K& k, const V& v, const std::source_location& where = std::source_location::current()) & {
         const detail::Caller caller{where};
@@ -120,7 +124,8 @@ private:
     friend struct MemoryAccess;
 
     CachePass(State& the_state, std::int32_t count, CellRange history, bool reserved)
-        : Base{the_state, count, history, reserved, true} {}
+        : Base{the_state, count, history, reserved, !the_state.book.pass().cells.empty()},
+          stored_{reserved ? count : static_cast<std::int32_t>(the_state.book.pass().cells.size())} {}
 
     int first_missing() const {
         const State& s = state();
@@ -150,10 +155,11 @@ private:
 
     template <class T>
     auto rows(const char* what, int layer, const StridedView<T, 3>& view, int heads, int dim) const {
-        CELLAR_EXPECTS((view.extent(0) == tokens() && view.extent(1) == heads && view.extent(2) == dim)
+        CELLAR_EXPECTS((view.extent(0) == stored_tokens() && view.extent(1) == heads && view.extent(2) == dim)
                            || (dim == 0 && view.size() == 0),
                        "put: the ", what, " of ", Base::name()(layer), " are [", view.extent(0), ", ", view.extent(1),
-                       ", ", view.extent(2), "], expected [", tokens(), " tokens, ", heads, " heads, ", dim, "]");
+                       ", ", view.extent(2), "], expected [", stored_tokens(), " tokens, ", heads, " heads, ", dim,
+                       "]");
         return view;
     }
 
@@ -169,17 +175,19 @@ private:
     template <class Range>
         requires(!detail::strided<Range> && requires(const Range& range) { std::data(range), std::size(range); })
     auto rows(const char* what, int layer, const Range& range, int heads, int dim) const {
-        const std::int64_t expected = std::int64_t{tokens()} * heads * dim;
+        const std::int64_t expected = std::int64_t{stored_tokens()} * heads * dim;
         CELLAR_EXPECTS(static_cast<std::int64_t>(std::size(range)) == expected, "put: the ", what, " of ",
                        Base::name()(layer), " are ", std::size(range), " elements, expected ", expected, " for [",
-                       tokens(), " tokens, ", heads, " heads, ", dim, "]");
-        return contiguous_view(std::data(range), tokens(), heads, dim);
+                       stored_tokens(), " tokens, ", heads, " heads, ", dim, "]");
+        return contiguous_view(std::data(range), stored_tokens(), heads, dim);
     }
 
     template <class T>
     auto rows(const char*, int, T* first, int heads, int dim) const {
-        return contiguous_view(static_cast<const T*>(first), tokens(), heads, dim);
+        return contiguous_view(static_cast<const T*>(first), stored_tokens(), heads, dim);
     }
+
+    std::int32_t stored_;
 };
 
 } // namespace cellar

@@ -229,6 +229,7 @@ public:
 
 private:
     friend struct MemoryAccess;
+    static constexpr bool notes_growth = true;
 
     struct Look {
         Batch batch;
@@ -286,9 +287,9 @@ private:
     void save(const CellSnapshot& snapshot, const std::string& prefix, detail::StoredSnapshot& stored) {
         MemoryAccess::save(cells_, snapshot, prefix, stored, detail::Resuming::anywhere);
     }
-    auto prepare_load(detail::StoredSource& source, const std::string& prefix,
-                      std::vector<detail::StoredArray>& arrays) {
-        return MemoryAccess::prepare_load(cells_, source, prefix, arrays, detail::Resuming::anywhere);
+    auto prepare_load(detail::StoredSource& source, const std::string& prefix, std::vector<detail::StoredArray>& arrays,
+                      detail::LoadTo to = detail::LoadTo::host) {
+        return MemoryAccess::prepare_load(cells_, source, prefix, arrays, to, detail::Resuming::anywhere);
     }
 
     template <class Prepared>

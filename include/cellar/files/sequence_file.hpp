@@ -20,6 +20,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <source_location>
 #include <string>
 #include <utility>
@@ -118,12 +119,15 @@ FileResult<void> save(const std::filesystem::path& path, M& memory, IdSpan<Seque
     whole.numbers.emplace_back("parts", static_cast<std::int64_t>(forest.parts().size()));
     for (std::size_t i = 0; i < sequences.size(); ++i)
         whole.numbers.emplace_back("sequences." + std::to_string(i), forest.last_parts()[i]);
+    std::optional<SnapshotOf<M>> kept; // until its data is written
     const auto store = [&](std::size_t k, detail::StoredSnapshot& stored) -> Result<void> {
         const auto& part = forest.parts()[k];
-        const auto snapshot = forest.snapshot(part);
+        kept.reset();
+        auto snapshot = forest.snapshot(part);
         if (!snapshot) return snapshot.error();
+        kept.emplace(*std::move(snapshot));
         stored.numbers.emplace_back(detail::part_prefix(k) + "before", part.before);
-        MemoryAccess::save(memory, *snapshot, detail::part_prefix(k), stored);
+        MemoryAccess::save(memory, *kept, detail::part_prefix(k), stored);
         return {};
     };
     return detail::write_parts(path, forest.parts().size(), whole, store, options.model, options.write,

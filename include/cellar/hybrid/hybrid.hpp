@@ -102,10 +102,7 @@ public:
     Result<void> copy_prefix(Sequence from, Sequence to, std::int32_t length,
                              const std::source_location& where = std::source_location::current()) {
         const detail::Caller caller{where};
-        auto prepared = prepare_copy_prefix(from, to, length);
-        if (!prepared) return prepared.error();
-        finish(*std::move(prepared));
-        return {};
+        return finish_if(prepare_copy_prefix(from, to, length));
     }
 
     /// The position of the next token of s: the largest of what the members answer.
@@ -138,7 +135,7 @@ public:
     Result<void> remove(Sequence s, Position begin, Position end,
                         const std::source_location& where = std::source_location::current()) {
         const detail::Caller caller{where};
-        return remove(prepare_remove(s, begin, end));
+        return finish_if(prepare_remove(s, begin, end));
     }
 
     /// The same, and members that rotate keys rotate those of later tokens back by `rotate_by` positions; see
@@ -146,7 +143,7 @@ public:
     Result<void> remove(Sequence s, Position begin, Position end, RotateBy rotate_by,
                         const std::source_location& where = std::source_location::current()) {
         const detail::Caller caller{where};
-        return remove(prepare_remove(s, begin, end, rotate_by));
+        return finish_if(prepare_remove(s, begin, end, rotate_by));
     }
 
     /// What s remembers at positions [from, to), in all members, to be kept whatever happens to s. `to_end`: up to the
@@ -155,11 +152,9 @@ public:
         Sequence s, Position from = {0}, Position to = to_end,
         const std::source_location& where = std::source_location::current()) requires(KeepsSnapshots<Members>&&...) {
         const detail::Caller caller{where};
-        if (to == to_end) to = next(s);
-        auto prepared = members_.template prepare<Keep>(
-            [&](auto& m, auto) { return MemoryAccess::prepare_snapshot(m, s, from, to); });
+        auto prepared = prepare_snapshot(s, from, to);
         if (!prepared) return prepared.error();
-        return members_.template finish_snapshot<Snapshot>(*std::move(prepared));
+        return finish(*std::move(prepared));
     }
 
     /// s takes up the snapshot, up to position `to`, in all members, or in none. Refuses as the members do: a recurrent
@@ -168,13 +163,7 @@ public:
         Sequence s, const Snapshot& snapshot, Position to,
         const std::source_location& where = std::source_location::current()) requires(KeepsSnapshots<Members>&&...) {
         const detail::Caller caller{where};
-        const auto prepare_one = [&](auto& m, auto member) {
-            return MemoryAccess::prepare_restore(m, s, snapshot.template of<decltype(member)::value>(), to);
-        };
-        auto prepared = members_.template prepare<Restore>(prepare_one);
-        if (!prepared) return prepared.error();
-        members_.finish(*std::move(prepared));
-        return {};
+        return finish_if(prepare_restore(s, snapshot, to));
     }
     /// The same, up to the snapshot's end.
     Result<void> restore(
@@ -188,8 +177,7 @@ public:
         Sequence s, Position to,
         const std::source_location& where = std::source_location::current()) requires(KeepsSnapshots<Members>&&...) {
         const detail::Caller caller{where};
-        return remove(
-            members_.template prepare<Remove>([&](auto& m, auto) { return MemoryAccess::prepare_rewind(m, s, to); }));
+        return finish_if(prepare_rewind(s, to));
     }
 
     /// `parent` grows by `child`, which begins where `parent` ends, in all members, or in none; `child` is then as if
@@ -199,14 +187,7 @@ public:
     merge(Snapshot& parent, Snapshot&& child,
           const std::source_location& where = std::source_location::current()) requires(detail::merges<Members>&&...) {
         const detail::Caller caller{where};
-        const auto prepare_one = [&](auto& m, auto member) {
-            constexpr int i = decltype(member)::value;
-            return MemoryAccess::prepare_merge(m, MemoryAccess::member<i>(parent), MemoryAccess::member<i>(child));
-        };
-        auto prepared = members_.template prepare<Merge>(prepare_one);
-        if (!prepared) return prepared.error();
-        members_.finish(*std::move(prepared));
-        return {};
+        return finish_if(prepare_merge(parent, child));
     }
 
     /// Divides a snapshot in all members, or in none: it keeps positions below `at`, and the result has those from `at`
@@ -215,14 +196,9 @@ public:
     split(Snapshot& snapshot, Position at,
           const std::source_location& where = std::source_location::current()) requires(detail::splits<Members>&&...) {
         const detail::Caller caller{where};
-        CELLAR_EXPECTS(snapshot.from() <= at && at <= snapshot.to(), "split: position ", at, ", expected ",
-                       snapshot.from(), " to ", snapshot.to());
-        const auto prepare_one = [&](auto& m, auto member) {
-            return MemoryAccess::prepare_split(m, MemoryAccess::member<decltype(member)::value>(snapshot), at);
-        };
-        auto prepared = members_.template prepare<Split>(prepare_one);
+        auto prepared = prepare_split(snapshot, at);
         if (!prepared) return prepared.error();
-        return members_.template finish_snapshot<Snapshot>(*std::move(prepared));
+        return finish(*std::move(prepared));
     }
 
     /// Asks for a snapshot ahead of time, in all members that forget: see `Cache::schedule` and
@@ -246,11 +222,7 @@ public:
         Snapshot& snapshot, PageTo to = PageTo::host,
         const std::source_location& where = std::source_location::current()) requires(KeepsSnapshots<Members>&&...) {
         const detail::Caller caller{where};
-        const auto prepare_one = [&](auto& m, auto member) {
-            auto& of_member = MemoryAccess::member<decltype(member)::value>(snapshot);
-            return Result{MemoryAccess::prepare_page_out(m, of_member, to)};
-        };
-        members_.finish(*members_.template prepare<PageOut>(prepare_one));
+        finish(prepare_page_out(snapshot, to));
     }
 
     /// The opposite: the snapshot owns cells and slots of all members again. Blocks. Refuses as the members do.
@@ -258,13 +230,7 @@ public:
         Snapshot& snapshot,
         const std::source_location& where = std::source_location::current()) requires(KeepsSnapshots<Members>&&...) {
         const detail::Caller caller{where};
-        const auto prepare_one = [&](auto& m, auto member) {
-            return MemoryAccess::prepare_page_in(m, MemoryAccess::member<decltype(member)::value>(snapshot));
-        };
-        auto prepared = members_.template prepare<PageIn>(prepare_one);
-        if (!prepared) return prepared.error();
-        members_.finish(*std::move(prepared));
-        return {};
+        return finish_if(prepare_page_in(snapshot));
     }
 
     /// Defragments all members that have cells.
@@ -312,6 +278,7 @@ public:
 
 private:
     friend struct MemoryAccess;
+    static constexpr bool notes_growth = (MemoryAccess::notes_growth<Members>() && ...);
 
     template <template <class> class PreparedOf>
     using Prepared = typename detail::HybridMembers<Members...>::template Prepared<PreparedOf>;
@@ -332,36 +299,30 @@ private:
         return prepared;
     }
     void save(const Snapshot& snapshot, const std::string& prefix, detail::StoredSnapshot& stored) {
-        const auto save_one = [&](auto& m, auto i) {
+        members_.for_each_indexed([&](auto& m, auto i) {
             MemoryAccess::save(m, snapshot.template of<decltype(i)::value>(), member_prefix(prefix, i), stored);
-            return Result<int>{0};
-        };
-        (void)members_.template prepare<Saved>(save_one);
+        });
+    }
+    void save_ahead(Sequence s, Position to, const std::string& prefix, detail::StoredSnapshot& stored) {
+        members_.for_each_indexed(
+            [&](auto& m, auto i) { MemoryAccess::save_ahead(m, s, to, member_prefix(prefix, i), stored); });
     }
 
-    template <class>
-    using None = int;
-    using Saved = Prepared<None>;
     using Load = Prepared<detail::PreparedLoad>;
     detail::LoadResult<Load> prepare_load(detail::StoredSource& source, const std::string& prefix,
-                                          std::vector<detail::StoredArray>& arrays) {
+                                          std::vector<detail::StoredArray>& arrays, detail::LoadTo to = {}) {
         std::string problem;
         auto prepared = members_.template prepare<Load>([&](auto& m, auto i) {
-            auto loaded = MemoryAccess::prepare_load(m, source, member_prefix(prefix, i), arrays);
+            auto loaded = MemoryAccess::prepare_load_to(to, m, source, member_prefix(prefix, i), arrays);
             using One = typename decltype(loaded.prepared)::value_type;
             if (loaded.prepared) return Result<One>{*std::move(loaded.prepared)};
+            if (loaded.refusal) return Result<One>{*loaded.refusal};
             problem = "member " + std::to_string(int{i}) + ": " + loaded.problem;
             return Result<One>{Reason::full}; // only the problem counts
         });
-        if (!prepared) return {std::nullopt, std::move(problem)};
-        return {*std::move(prepared), ""};
+        if (prepared) return {*std::move(prepared), ""};
+        return {std::nullopt, problem, problem.empty() ? std::optional{prepared.error()} : std::nullopt};
     }
-    // A template, because members that have no snapshots have no `Load`.
-    template <std::same_as<Load> L>
-    Snapshot finish(L&& load) noexcept {
-        return members_.template finish_snapshot<Snapshot>(std::forward<L>(load));
-    }
-
     static std::string member_prefix(const std::string& prefix, int member) {
         return prefix + "members." + std::to_string(member) + ".";
     }
@@ -407,12 +368,62 @@ private:
         return members_.template prepare<Remove>(
             [&](auto& m, auto) { return MemoryAccess::prepare_remove(m, s, begin, end, rotate_by); });
     }
-    Result<void> remove(Result<Remove> prepared) {
+    void finish(Remove&& removal) noexcept { members_.finish(std::move(removal)); }
+
+    auto prepare_snapshot(Sequence s, Position from, Position to) requires(KeepsSnapshots<Members>&&...) {
+        if (to == to_end) to = next(s);
+        return members_.template prepare<Keep>(
+            [&](auto& m, auto) { return MemoryAccess::prepare_snapshot(m, s, from, to); });
+    }
+    auto prepare_restore(Sequence s, const Snapshot& snapshot, Position to) requires(KeepsSnapshots<Members>&&...) {
+        return members_.template prepare<Restore>([&](auto& m, auto member) {
+            return MemoryAccess::prepare_restore(m, s, snapshot.template of<decltype(member)::value>(), to);
+        });
+    }
+    Result<Remove> prepare_rewind(Sequence s, Position to) requires(KeepsSnapshots<Members>&&...) {
+        return members_.template prepare<Remove>([&](auto& m, auto) { return MemoryAccess::prepare_rewind(m, s, to); });
+    }
+    auto prepare_merge(Snapshot& parent, Snapshot& child) requires(detail::merges<Members>&&...) {
+        return members_.template prepare<Merge>([&](auto& m, auto member) {
+            constexpr int i = decltype(member)::value;
+            return MemoryAccess::prepare_merge(m, MemoryAccess::member<i>(parent), MemoryAccess::member<i>(child));
+        });
+    }
+    auto prepare_split(Snapshot& snapshot, Position at) requires(detail::splits<Members>&&...) {
+        CELLAR_EXPECTS(snapshot.from() <= at && at <= snapshot.to(), "split: position ", at, ", expected ",
+                       snapshot.from(), " to ", snapshot.to());
+        return members_.template prepare<Split>([&](auto& m, auto member) {
+            return MemoryAccess::prepare_split(m, MemoryAccess::member<decltype(member)::value>(snapshot), at);
+        });
+    }
+    auto prepare_page_out(Snapshot& snapshot, PageTo to) requires(KeepsSnapshots<Members>&&...) {
+        return *members_.template prepare<PageOut>([&](auto& m, auto member) {
+            auto& of_member = MemoryAccess::member<decltype(member)::value>(snapshot);
+            return Result{MemoryAccess::prepare_page_out(m, of_member, to)};
+        });
+    }
+    auto prepare_page_in(Snapshot& snapshot) requires(KeepsSnapshots<Members>&&...) {
+        return members_.template prepare<PageIn>([&](auto& m, auto member) {
+            return MemoryAccess::prepare_page_in(m, MemoryAccess::member<decltype(member)::value>(snapshot));
+        });
+    }
+
+    // Templates, because members that have no snapshots have none of these.
+    template <class P>
+        requires(std::same_as<P, Keep> || std::same_as<P, Split> || std::same_as<P, Load>)
+    Snapshot finish(P&& made)
+    noexcept { return members_.template finish_snapshot<Snapshot>(std::forward<P>(made)); }
+    template <class P>
+        requires(
+            std::same_as<P, Restore> || std::same_as<P, Merge> || std::same_as<P, PageOut> || std::same_as<P, PageIn>)
+    void finish(P&& prepared) noexcept { members_.finish(std::forward<P>(prepared)); }
+
+    template <class P>
+    Result<void> finish_if(Result<P> prepared) {
         if (!prepared) return prepared.error();
         finish(*std::move(prepared));
         return {};
     }
-    void finish(Remove&& removal) noexcept { members_.finish(std::move(removal)); }
 
     // What converts to the pass that `open` returns, if the member is there.
     template <class M, class F>

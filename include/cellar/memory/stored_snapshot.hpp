@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <cellar/base/result.hpp>
 #include <cellar/element/stored_element.hpp>
 
 #include <cstddef>
@@ -27,8 +28,15 @@ struct StoredArray {
 
     /// To save it: `count` rows from `first` on, until the next call. Blocks.
     std::function<const void*(std::uint64_t first, std::uint64_t count)> read = {};
+    /// The same, to memory of the caller, which saves a copy where rows lie in cells. Empty elsewhere.
+    std::function<void(std::uint64_t first, std::uint64_t count, void* to)> copy = {};
+    /// Visits where rows lie in memory that the host reaches, to save them or to load them, in order. Empty elsewhere.
+    using Visit = std::function<void(std::byte* at, std::size_t bytes)>;
+    std::function<void(std::uint64_t first, std::uint64_t count, const Visit& visit)> pieces = {};
     /// To load it: where it goes, in host memory.
     void* data = nullptr;
+    /// Or, if `data` is null: writes rows to where they go. Blocks.
+    std::function<void(std::uint64_t first, std::uint64_t count, const void* rows)> write = {};
 };
 
 /// Why a source with `found` layers does not fit; else an empty string.
@@ -44,7 +52,8 @@ inline std::string text_of(const std::vector<std::uint64_t>& shape) {
     return text + "]";
 }
 
-/// What a memory saves of a snapshot: numbers and arrays. The memory and the snapshot must not change meanwhile.
+/// What a memory saves of a snapshot: numbers and arrays. The snapshot stays where it is meanwhile: neither `page_out`
+/// nor `page_in`. What else happens to the memory makes no difference.
 struct StoredSnapshot {
     std::vector<std::pair<std::string, std::int64_t>> numbers;
     std::vector<StoredArray> arrays;
@@ -65,11 +74,18 @@ public:
     virtual bool read(const std::string& name, std::span<std::int32_t> to) = 0;
 };
 
+/// Where a snapshot that is loaded has its data.
+enum class LoadTo {
+    host, ///< paged out on the host
+    cells ///< in cells of the memory, if it has any; else as `host`
+};
+
 /// A snapshot that is about to be loaded, or why the memory does not take it.
 template <class Prepared>
 struct LoadResult {
     std::optional<Prepared> prepared;
     std::string problem;
+    std::optional<Refusal> refusal = {}; ///< in place of a problem: there is no room
 };
 
 } // namespace cellar::detail

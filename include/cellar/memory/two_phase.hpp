@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cellar/base/batch.hpp>
+#include <cellar/base/digest.hpp>
 #include <cellar/base/ids.hpp>
 #include <cellar/base/page_to.hpp>
 #include <cellar/base/result.hpp>
@@ -126,12 +127,27 @@ struct MemoryAccess {
                      Options... options) {
         m.save(snapshot, prefix, stored, options...);
     }
-    /// For files: makes a snapshot that is paged out on the host, and adds where its arrays go. Once they are there,
-    /// `finish` returns it.
+    /// For transfers: adds what the snapshot of s up to position `to` will consist of, once s has got there.
+    template <class M>
+    static void save_ahead(M& m, Sequence s, Position to, const std::string& prefix, detail::StoredSnapshot& stored) {
+        m.save_ahead(s, to, prefix, stored);
+    }
+    /// For files and transfers: makes a snapshot, paged out on the host unless an option says otherwise, and adds where
+    /// its arrays go. `finish` returns it, before or after they are there.
     template <class M, class... Options>
     static auto prepare_load(M& m, detail::StoredSource& source, const std::string& prefix,
                              std::vector<detail::StoredArray>& arrays, Options... options) {
         return m.prepare_load(source, prefix, arrays, options...);
+    }
+    /// The same, where it is asked for; members without cells have it on the host. Cells may be refused with `full`.
+    template <class M>
+    static auto prepare_load_to(detail::LoadTo to, M& m, detail::StoredSource& source, const std::string& prefix,
+                                std::vector<detail::StoredArray>& arrays) {
+        if constexpr (requires { m.prepare_load(source, prefix, arrays, to); }) {
+            return m.prepare_load(source, prefix, arrays, to);
+        } else {
+            return m.prepare_load(source, prefix, arrays);
+        }
     }
     template <class M, class Prepared>
     static auto finish(M& m, Prepared&& prepared) noexcept(noexcept(m.finish(std::forward<Prepared>(prepared)))) {
@@ -179,6 +195,28 @@ struct MemoryAccess {
     template <class Snapshot, class Table>
     static auto& kept_in(const Snapshot& snapshot, const Table& table, const char* operation) {
         return snapshot.kept_in(table, operation);
+    }
+
+    /// True if the first phases of passes, removals, copies and schedules count their allocations as `base/growth.hpp`
+    /// says.
+    template <class M>
+    static consteval bool notes_growth() {
+        if constexpr (requires { M::notes_growth; }) return M::notes_growth;
+        return false;
+    }
+    /// For several ranks: a hash of the bookkeeping, which positions are kept and where. Of a memory that does not
+    /// tell: of the positions of its next tokens. O(runs).
+    template <class M>
+    static std::uint64_t book_hash(const M& m) {
+        detail::Digest digest;
+        for_each_member(m, [&](const auto& one) {
+            if constexpr (requires { one.state().book.hash(); }) {
+                digest.add(one.state().book.hash());
+            } else {
+                for (std::int32_t s = 0; s < one.sequences(); ++s) digest.add(one.next(Sequence{s}));
+            }
+        });
+        return digest.value();
     }
 
     /// Calls f for each member of a hybrid, or for the memory itself.

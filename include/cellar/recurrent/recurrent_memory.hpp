@@ -314,6 +314,7 @@ public:
 
 private:
     friend struct MemoryAccess;
+    static constexpr bool notes_growth = true;
 
     struct Begin {
         std::int32_t tokens;
@@ -392,6 +393,9 @@ private:
     auto prepare_split(StateSnapshot& snapshot, Position) { return snapshots().prepare_split(snapshot); }
     void save(const StateSnapshot& snapshot, const std::string& prefix, detail::StoredSnapshot& stored) {
         snapshots().save(snapshot, prefix, stored);
+    }
+    void save_ahead(Sequence, Position to, const std::string& prefix, detail::StoredSnapshot& stored) {
+        snapshots().save_ahead(to, prefix, stored);
     }
     auto prepare_load(detail::StoredSource& source, const std::string& prefix,
                       std::vector<detail::StoredArray>& arrays) {

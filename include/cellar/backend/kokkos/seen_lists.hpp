@@ -49,9 +49,10 @@ struct SeenLists {
         ++last.runs;
     }
 
-    /// The cell of each token of the batch.
-    void set_cells(std::span<const Cell> cells) {
-        for (std::size_t i = 0; i < cells.size(); ++i) in_cells.push_back({cells[i], static_cast<std::int32_t>(i)});
+    /// The cells of the batch, and the token in each; without `stored`, they are those of all tokens in turn.
+    void set_cells(std::span<const Cell> cells, std::span<const std::int32_t> stored = {}) {
+        for (std::size_t i = 0; i < cells.size(); ++i)
+            in_cells.push_back({cells[i], stored.empty() ? static_cast<std::int32_t>(i) : stored[i]});
         std::sort(in_cells.begin(), in_cells.end(),
                   [](const kernel::CellToken& a, const kernel::CellToken& b) { return a.cell < b.cell; });
     }

@@ -4,6 +4,7 @@
 #include <cellar/backend/backend.hpp>
 #include <cellar/base/batch.hpp>
 #include <cellar/base/contract.hpp>
+#include <cellar/base/growth.hpp>
 #include <cellar/base/plan.hpp>
 #include <cellar/base/reserved_list.hpp>
 #include <cellar/base/scratch.hpp>
@@ -296,6 +297,7 @@ private:
 
     [[gnu::noinline]] void allocate_up_to(Cell end) {
         if (end <= allocated) return;
+        note_growth();
         const Cell cells = padded(std::max<std::int64_t>(end, std::int64_t{allocated} + allocated / 2));
         for (Store& store : stores) store.grow(backend, cells);
         allocated = cells;

@@ -136,24 +136,41 @@ public:
         StoredCells<State>{state_, resuming}.save(kept_of(snapshot, "save"), prefix, stored);
     }
 
+    void save_ahead(Sequence s, Position to, const std::string& prefix, StoredSnapshot& stored) {
+        state_.expect_no_pass("send_ahead");
+        StoredCells<State>{state_, Resuming::checked}.save_ahead(s, to, prefix, stored);
+    }
+
     struct Load {
-        KeptCellsPointer kept;
-        UnownedData<Rows> rows;
+        KeptCellsPointer kept{};
+        UnownedData<Rows> rows{}; ///< null if it goes into cells
+        std::optional<KeptTable::Intake> intake{};
     };
     LoadResult<Load> prepare_load(StoredSource& source, const std::string& prefix, std::vector<StoredArray>& arrays,
-                                  Resuming resuming) {
+                                  LoadTo to, Resuming resuming) {
         state_.expect_no_pass("load");
         Load load;
         StoredCells<State> cells{state_, resuming};
-        std::string problem = cells.prepare_load(source, prefix, load.kept, load.rows, arrays);
+        std::string problem = cells.prepare_load(source, prefix, to, load.kept, load.rows, arrays);
         if (problem.empty() && resuming == Resuming::checked && !state_.book.can_restore(*load.kept, load.kept->to))
             problem = "its snapshot lacks positions that the window of this cache sees";
         if (!problem.empty()) return {std::nullopt, std::move(problem)};
-        table().prepare_adopt();
+        if (to == LoadTo::host) {
+            table().prepare_adopt();
+            return {std::move(load), ""};
+        }
+        auto intake = table().prepare_page_in(*load.kept);
+        if (!intake) return {std::nullopt, "", intake.error()};
+        load.intake.emplace(*std::move(intake));
+        state_.allocate_for(load.kept->runs.tokens());
         return {std::move(load), ""};
     }
     CellSnapshot finish(Load&& load) noexcept {
-        table().finish_adopt(*load.kept, std::unique_ptr<PagedData>{load.rows.release()});
+        if (load.intake) {
+            table().finish_intake(*load.kept, *load.intake);
+        } else {
+            table().finish_adopt(*load.kept, std::unique_ptr<PagedData>{load.rows.release()});
+        }
         return MemoryAccess::make<CellSnapshot>(std::move(load.kept));
     }
 

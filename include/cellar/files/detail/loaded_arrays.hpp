@@ -2,7 +2,7 @@
 #pragma once
 
 #include <cellar/element/bfloat16.hpp>
-#include <cellar/element/convert.hpp>
+#include <cellar/element/convert_stored.hpp>
 #include <cellar/element/half.hpp>
 #include <cellar/files/detail/saved_snapshot.hpp>
 #include <cellar/files/file_reader.hpp>
@@ -84,15 +84,7 @@ void convert_stored(std::span<const std::byte> from, void* to, std::uint64_t fir
         while (!target.empty()) {
             const std::size_t n = std::min(target.size(), own.size());
             from_little_endian(from.first(n * sizeof(From)), std::span{own}.first(n));
-            if constexpr (std::is_same_v<From, float>) {
-                convert(std::span<const float>{own}.first(n), target.first(n));
-            } else if constexpr (std::is_same_v<To, float>) {
-                convert(std::span<const From>{own}.first(n), target.first(n));
-            } else {
-                std::array<float, 1024> wide{};
-                convert(std::span<const From>{own}.first(n), std::span{wide}.first(n));
-                convert(std::span<const float>{wide}.first(n), target.first(n));
-            }
+            convert_elements(std::span<const From>{own}.first(n), target.first(n));
             from = from.subspan(n * sizeof(From));
             target = target.subspan(n);
         }

@@ -54,6 +54,12 @@ public:
         std::apply([&](const auto&... m) { (call(m), ...); }, members_);
     }
 
+    /// The same with the index: f(member, index).
+    template <class F>
+    void for_each_indexed(F f) {
+        for_each_indexed(f, indices);
+    }
+
     /// True if f(member, index) holds for all that are there; asks in turn, up to the first for which it does not.
     template <class F>
     bool all_of(F f) const {
@@ -100,6 +106,14 @@ private:
 
     template <class>
     using Nothing = int;
+
+    template <class F, std::size_t... I>
+    void for_each_indexed(F f, std::index_sequence<I...>) {
+        const auto call = [&](auto& m, auto i) {
+            if (m) f(*m, i);
+        };
+        (call(std::get<I>(members_), std::integral_constant<int, int{I}>{}), ...);
+    }
 
     template <class F, std::size_t... I>
     bool all_of(F f, std::index_sequence<I...>) const {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <cellar/base/growth.hpp>
 #include <cellar/base/ids.hpp>
 #include <cellar/recurrent/detail/slot_table.hpp>
 #include <cellar/recurrent/kept_state.hpp>
@@ -31,7 +32,9 @@ public:
     Slot slot_at(Position next) const { return states_[count_up_to(next) - 1].slot; }
 
     void reserve(std::size_t more) {
-        if (states_.size() + more > states_.capacity()) states_.reserve(2 * (states_.size() + more));
+        if (states_.size() + more <= states_.capacity()) return;
+        note_growth();
+        states_.reserve(2 * (states_.size() + more));
     }
 
     void append(KeptState state, SlotTable& slots) {

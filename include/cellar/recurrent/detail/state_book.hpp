@@ -44,6 +44,7 @@ public:
     const StateLimits& limits() const { return table_.limits(); }
     const StateTable& table() const { return table_; }
     StateTable& table() { return table_; }
+    std::uint64_t hash() const { return table_.hash(); }
 
     std::span<const MicroBatch> micro_batches() const { return micro_batches_.all(); }
 
@@ -55,6 +56,8 @@ public:
     /// Checks whether a pass can be opened for this batch, and reserves room for it.
     Result<void> prepare_open(const Batch& batch) {
         expect_batch(batch, limits().sequences);
+        CELLAR_EXPECTS(batch.stored_tokens() == batch.tokens(), "begin: ", batch.stored_tokens(), " of ",
+                       batch.tokens(), " tokens are stored, expected all, because a state depends on each");
         if (batch.tokens() > limits().batch) return Reason::batch_too_long;
         const std::int64_t max = std::int64_t{limits().rollback} + 1 + table_.checkpoints_free();
         const std::int64_t room = std::min<std::int64_t>(batch.tokens(), max);

@@ -154,6 +154,11 @@ public:
                                                                                         stored);
     }
 
+    void save_ahead(Position to, const std::string& prefix, StoredSnapshot& stored) {
+        state_.expect_no_pass("send_ahead");
+        StoredState<typename State::States, typename State::Backend>{state_.shape}.save_ahead(to, prefix, stored);
+    }
+
     struct Load {
         KeptSlotPointer kept;
         UnownedData<Paged> data;

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cellar/base/contract.hpp>
+#include <cellar/base/digest.hpp>
+#include <cellar/base/growth.hpp>
 #include <cellar/base/ids.hpp>
 #include <cellar/base/kept.hpp>
 #include <cellar/base/result.hpp>
@@ -182,7 +184,9 @@ public:
         CELLAR_EXPECTS(p > r.states.next(), "schedule: position ", p, ", expected more than ", r.states.next(),
                        ", the position of the next token");
         if (limits_.checkpoints == 0) return Reason::no_checkpoints;
-        if (r.scheduled.size() == r.scheduled.capacity()) r.scheduled.reserve(2 * r.scheduled.size() + 1);
+        if (r.scheduled.size() < r.scheduled.capacity()) return {};
+        note_growth();
+        r.scheduled.reserve(2 * r.scheduled.size() + 1);
         return {};
     }
     void finish_schedule(Sequence s, Position p) noexcept {
@@ -212,6 +216,22 @@ public:
             r.states.append({point->next, point->slot, point->is_checkpoint}, slots_);
         const auto reached = std::upper_bound(r.scheduled.begin(), r.scheduled.end(), s.next);
         r.scheduled.erase(r.scheduled.begin(), reached);
+    }
+
+    /// A hash of what the sequences and the snapshots keep, in any order of the snapshots. O(states kept).
+    std::uint64_t hash() const {
+        Digest digest;
+        digest.add(slots_.slots()).add(slots_.free());
+        for (const Record& r : records_) {
+            digest.add(static_cast<std::uint64_t>(r.states.all().size()));
+            for (const KeptState& state : r.states.all())
+                digest.add(state.next).add(state.slot).add(state.is_checkpoint ? 1 : 0);
+            for (const Position p : r.scheduled) digest.add(p);
+        }
+        std::uint64_t kept_in_any_order = 0;
+        for (const KeptSlot* kept : snapshots()) kept_in_any_order += Digest{}.add(kept->to).add(kept->slot).value();
+        for (const KeptSlot* kept : paged_out()) kept_in_any_order += Digest{}.add(kept->to).add(-1).value();
+        return digest.add(kept_in_any_order).value();
     }
 
     /// Drops the checkpoints that the policy values least, but not `spared`, until no more than the limit are left.

@@ -31,11 +31,16 @@ class StoredState<States<Tags...>, Backend> {
 public:
     explicit StoredState(const StateShape& shape) : shape_{shape} {}
 
+    /// Adds what a snapshot up to position `to` will consist of: its arrays cannot be read yet.
+    void save_ahead(Position to, const std::string& prefix, StoredSnapshot& stored) {
+        add_numbers(to, prefix, stored);
+        if (to == Position{0}) return;
+        for_each_shape(prefix, [&](StoredArray array) { stored.arrays.push_back(std::move(array)); });
+    }
+
     /// Adds what a snapshot consists of. `state` is on the host.
     void save(Position to, const std::shared_ptr<Paged>& state, const std::string& prefix, StoredSnapshot& stored) {
-        stored.numbers.emplace_back(prefix + "kind", stored_states);
-        stored.numbers.emplace_back(prefix + "layers", shape_.layers());
-        stored.numbers.emplace_back(prefix + "to", to.value);
+        add_numbers(to, prefix, stored);
         if (to == Position{0}) return;
         for_each_array(*state, prefix, [&](StoredArray array) {
             const void* const data = std::exchange(array.data, nullptr);
@@ -69,6 +74,12 @@ public:
     }
 
 private:
+    void add_numbers(Position to, const std::string& prefix, StoredSnapshot& stored) const {
+        stored.numbers.emplace_back(prefix + "kind", stored_states);
+        stored.numbers.emplace_back(prefix + "layers", shape_.layers());
+        stored.numbers.emplace_back(prefix + "to", to.value);
+    }
+
     template <class Visit>
     void for_each_shape(const std::string& prefix, Visit visit) {
         (shapes_of<Tags>(prefix, visit), ...);

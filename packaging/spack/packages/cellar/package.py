@@ -21,6 +21,7 @@ class Cellar(CMakePackage):
     variant("kokkos", default=False, description="Bring Kokkos, for the component kokkos")
     variant("dlpack", default=False, description="Bring DLPack, for the component dlpack")
     variant("files", default=False, description="Bring nlohmann-json, for the component files")
+    variant("mpi", default=False, description="Bring an MPI library, for the component mpi")
 
     depends_on("cxx", type="build")
     depends_on("cmake@3.25:", type="build")
@@ -28,6 +29,7 @@ class Cellar(CMakePackage):
     depends_on("kokkos@4.5:", when="+kokkos")
     depends_on("dlpack@1.0:", when="+dlpack")
     depends_on("nlohmann-json@3.10:", when="+files")
+    depends_on("mpi@3:", when="+mpi")
 
     conflicts("%gcc@:11", msg="cellar needs g++ 12 or newer")
     conflicts("%clang@:15", msg="cellar needs clang 16 or newer")

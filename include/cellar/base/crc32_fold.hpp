@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include <cellar/files/detail/crc32_table.hpp>
+#include <cellar/base/crc32_table.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -60,7 +60,9 @@ public:
         for (; from != end; from += narrow_stride) {
             Block next[4];
             std::memcpy(next, from, sizeof(next));
+#if !defined(__NVCC__)
 #pragma GCC unroll 4
+#endif
             for (int k = 0; k < 4; ++k) {
                 next[k] ^= __builtin_ia32_pclmulqdq128(sums[k], factors, 0x00);
                 sums[k] = next[k] ^ __builtin_ia32_pclmulqdq128(sums[k], factors, 0x11);
@@ -111,7 +113,9 @@ private:
             Blocks next[4];
             std::memcpy(next, from, sizeof(next));
             if constexpr (Copies) to += wide_stride;
+#if !defined(__NVCC__)
 #pragma GCC unroll 4
+#endif
             for (int k = 0; k < 4; ++k) {
 #if defined(__clang__)
                 if constexpr (Copies) __builtin_nontemporal_store(next[k], reinterpret_cast<Target*>(to) + k);

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace bench {
+
+/// What is measured on all ranks at the same time. The first job of a group is what the others are compared with.
+struct Job {
+    std::string group;
+    std::string name;
+    std::function<double()> seconds; ///< of one step, on this rank; the slowest rank counts
+};
+
+std::vector<Job> lockstep_jobs();
+std::vector<Job> context_jobs();
+std::vector<Job> migration_jobs();
+
+} // namespace bench

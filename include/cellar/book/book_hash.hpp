@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <cellar/base/digest.hpp>
+#include <cellar/base/ids.hpp>
+#include <cellar/book/cell_table.hpp>
+#include <cellar/book/kept_cells.hpp>
+#include <cellar/book/position_runs.hpp>
+#include <cellar/book/schedules.hpp>
+
+#include <cstdint>
+
+namespace cellar::detail {
+
+inline void add_runs(Digest& digest, const PositionRuns& runs) {
+    digest.add(runs.tokens());
+    runs.for_each({0}, to_end,
+                  [&](Position position, Cell cell, std::int32_t n) { digest.add(position).add(cell).add(n); });
+}
+
+/// A hash of what the sequences and the snapshots own, and of what is scheduled. O(runs). The same for snapshots in
+/// another order.
+inline std::uint64_t book_hash(const CellTable& table, const Schedules& schedules) {
+    Digest digest;
+    digest.add(table.cells()).add(table.free().count());
+    for (std::int32_t s = 0; s < table.sequences(); ++s) {
+        add_runs(digest, table.record({s}).runs);
+        for (const Position p : schedules.of({s})) digest.add(p);
+    }
+    std::uint64_t kept_in_any_order = 0;
+    for (const auto* list : {&table.snapshots().in_place(), &table.snapshots().paged_out()})
+        for (const KeptCells* kept : *list) {
+            Digest one;
+            one.add(kept->from).add(kept->to).add(kept->is_paged_out() ? 1 : 0);
+            add_runs(one, kept->runs);
+            kept_in_any_order += one.value();
+        }
+    return digest.add(kept_in_any_order).value();
+}
+
+} // namespace cellar::detail

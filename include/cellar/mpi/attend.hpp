@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <cellar/attention/attend.hpp>
+#include <cellar/attention/attention_options.hpp>
+#include <cellar/backend/backend.hpp>
+#include <cellar/base/contract.hpp>
+#include <cellar/base/view.hpp>
+#include <cellar/layout/layer_shape.hpp>
+#include <cellar/memory/two_phase.hpp>
+#include <cellar/mpi/communicator.hpp>
+#include <cellar/mpi/context_pass.hpp>
+#include <cellar/mpi/detail/agreement.hpp>
+#include <cellar/mpi/detail/attention_exchange.hpp>
+#include <cellar/mpi/detail/context_state.hpp>
+#include <cellar/mpi/mpi_result.hpp>
+
+#include <cstdint>
+#include <iterator>
+#include <mpi.h>
+#include <source_location>
+#include <type_traits>
+
+namespace cellar::detail {
+
+/// A view [tokens, extent, dim] of what `attend` reads or writes: of a view with strides, or of a contiguous range,
+/// whose last but one extent follows from its size.
+template <class Rows>
+auto rows_of_tokens(const char* what, Rows&& rows, std::int64_t tokens, std::int64_t dim) {
+    if constexpr (strided<std::remove_cvref_t<Rows>>) {
+        static_assert(std::remove_cvref_t<Rows>::rank() == 3, "attend: rows have three extents, [tokens, heads, dim]");
+        return strided_view(rows);
+    } else {
+        const auto size = static_cast<std::int64_t>(std::size(rows));
+        CELLAR_EXPECTS(tokens * dim != 0 && size % (tokens * dim) == 0, "attend: the ", what, " are ", size,
+                       " elements, expected a multiple of ", tokens * dim, " for [", tokens, " tokens, heads, ", dim,
+                       "]");
+        return contiguous_view(std::data(rows), tokens, size / (tokens * dim), dim);
+    }
+}
+
+/// Merges the partial results of all ranks into results [tokens, heads, dim] and, unless they are null, into the
+/// logarithms. Returns MPI's code.
+template <class E>
+int merge_into(const mpi::Communicator& comm, AttentionExchange& exchange, const StridedView<E, 3>& result,
+               const StridedView<float, 2>& sums) {
+    const std::int64_t tokens = result.extent(0);
+    const std::int64_t heads = result.extent(1);
+    const std::int64_t dim = result.extent(2);
+    float* merged = nullptr;
+    if constexpr (std::is_same_v<E, float>)
+        if (result.is_contiguous()) merged = result.pointer;
+    const bool copies = merged == nullptr;
+    if (copies) merged = exchange.merged(tokens * heads * dim);
+    float* const merged_sums = sums.pointer == nullptr ? nullptr : exchange.sums(tokens * heads);
+    const int code = exchange.merge(comm, tokens * heads, dim, merged, merged_sums);
+    if (code != MPI_SUCCESS) return code;
+    for (std::int64_t token = 0, row = 0; token < tokens; ++token)
+        for (std::int64_t head = 0; head < heads; ++head, ++row) {
+            if (merged_sums != nullptr) sums(token, head) = merged_sums[row];
+            for (std::int64_t d = 0; copies && d < dim; ++d)
+                result(token, head, d) = static_cast<E>(merged[row * dim + d]);
+        }
+    return MPI_SUCCESS;
+}
+
+} // namespace cellar::detail
+
+namespace cellar::mpi {
+
+/// `cellar::attend` over what all ranks store. Collective: each rank attends to its own cells, and the results are
+/// merged, in the order of the ranks. Every rank passes the same queries and options, and gets the same bits, provided
+/// that their processors compute the same `std::exp`. Equal to the attention of one process up to rounding in float.
+///
+/// - `q` [tokens, heads, key_dim], `out` [tokens, heads, value_dim] and `options.log_sum_exp`: as for
+///   `cellar::attend`. A contiguous `out` of float takes the merged rows without another copy. With keys alone (MLA),
+///   `out` is a view.
+/// - A token that sees nothing on any rank gets zeros.
+///
+/// Cost: that of `cellar::attend` for this rank's cells. Then each rank sends and receives its partial results, which
+/// are tokens * heads * (value_dim + 1) floats, less its own share of them, and as much for the merged ones. Where the
+/// parts of all ranks are few bytes, every rank gets all of them at once instead. Allocates if it needs more memory
+/// than any call of this memory before.
+///
+/// After an error, the pass should be dropped: `out` holds anything.
+template <class Cache, class Queries, class Out, class Threads = CallingThread>
+MpiResult<void> attend(ContextPass<Cache>& pass, int layer, const Queries& q, Out&& out,
+                       const AttentionOptions& options = {}, const Threads& threads = {},
+                       const std::source_location& where = std::source_location::current()) {
+    static_assert(!WritesMasks<typename Cache::backend_type>,
+                  "attend: not yet for a backend whose memory the host cannot read");
+    const detail::Caller caller{where};
+    auto& state = MemoryAccess::state(pass);
+    const std::int64_t tokens = pass.tokens();
+    CELLAR_EXPECTS(layer >= 0 && layer < state.cache.layers(), "attend: layer ", layer, ", expected 0 to ",
+                   state.cache.layers() - 1);
+    if (tokens == 0) return {};
+    const LayerShape& shape = state.cache.shape()[layer];
+    const std::int64_t heads = detail::rows_of_tokens("queries", q, tokens, shape.key_dim).extent(1);
+    const auto result = detail::rows_of_tokens("results", out, tokens, shape.value_dim);
+    const std::int64_t dim = result.extent(2);
+    CELLAR_EXPECTS(result.extent(0) == tokens && result.extent(1) == heads, "attend: the results are [",
+                   result.extent(0), ", ", result.extent(1), ", ", dim, "], expected [", tokens, " tokens, ", heads,
+                   " heads, ", dim, "]");
+
+    float* const own = state.exchange.partial(tokens * heads, dim);
+    AttentionOptions local = options;
+    local.log_sum_exp = {own + dim, {tokens, heads}, {heads * (dim + 1), dim + 1}};
+    if (state.comm.rank() != 0) local.sinks = {}; // one rank counts them
+    const StridedView<float, 3> partial{own, {tokens, heads, dim}, {heads * (dim + 1), dim + 1, 1}};
+    cellar::attend(pass.local(), layer, q, partial, local, threads);
+    const int code = detail::merge_into(state.comm, state.exchange, result, options.log_sum_exp);
+    if (code != MPI_SUCCESS) return detail::collective_error("attend", code);
+    return {};
+}
+
+} // namespace cellar::mpi

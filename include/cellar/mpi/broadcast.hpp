@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <cellar/base/batch.hpp>
+#include <cellar/base/contract.hpp>
+#include <cellar/base/ids.hpp>
+#include <cellar/mpi/communicator.hpp>
+#include <cellar/mpi/mpi_result.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <mpi.h>
+#include <source_location>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace cellar::mpi {
+
+/// A batch and the ids of its tokens, as one message: what one rank decides for all. Keeps its memory from batch to
+/// batch.
+class SharedBatch {
+public:
+    /// A batch of at most this many tokens is one message, a longer one is two. The first message always has room for
+    /// so many tokens: 16 bytes each, and 12 more.
+    explicit SharedBatch(std::int32_t tokens_in_first_message = 64,
+                         const std::source_location& where = std::source_location::current())
+        : first_{header + values * tokens_in_first_message} {
+        CELLAR_EXPECTS_AT(where, tokens_in_first_message >= 0 && tokens_in_first_message < (1 << 26),
+                          "SharedBatch: ", tokens_in_first_message, " tokens, expected 0 to ", (1 << 26) - 1);
+        message_.resize(static_cast<std::size_t>(first_));
+    }
+
+    /// Copies the batch and the ids of its tokens, which may be left out.
+    void assign(const Batch& batch, std::span<const std::int32_t> ids = {},
+                const std::source_location& where = std::source_location::current()) {
+        const auto tokens = static_cast<std::size_t>(batch.tokens());
+        CELLAR_EXPECTS_AT(where, batch.sequences.size() == tokens, "SharedBatch: ", batch.sequences.size(),
+                          " sequences, expected one for each of ", tokens, " positions");
+        CELLAR_EXPECTS_AT(where, batch.groups.empty() || batch.groups.size() == tokens,
+                          "SharedBatch: ", batch.groups.size(), " groups, expected none or one for each of ", tokens,
+                          " tokens");
+        CELLAR_EXPECTS_AT(where, ids.empty() || ids.size() == tokens, "SharedBatch: ", ids.size(),
+                          " ids, expected none or one for each of ", tokens, " tokens");
+        CELLAR_EXPECTS_AT(where, tokens < (std::size_t{1} << 26), "SharedBatch: ", tokens,
+                          " tokens, expected fewer than 2^26");
+        reserve(header + values * static_cast<int>(tokens));
+        message_[0] = version;
+        message_[1] = static_cast<std::int32_t>(tokens);
+        message_[2] = (batch.groups.empty() ? 0 : has_groups) + (ids.empty() ? 0 : has_ids);
+        std::int32_t* out = message_.data() + header;
+        for (const Position p : batch.positions) *out++ = p.value;
+        for (const Sequence s : batch.sequences) *out++ = s.value;
+        out = std::copy(batch.groups.begin(), batch.groups.end(), out);
+        std::copy(ids.begin(), ids.end(), out);
+    }
+
+    std::int32_t tokens() const { return message_[1]; }
+
+    /// Valid until the next change.
+    Batch batch() const {
+        const auto n = static_cast<std::size_t>(tokens());
+        return {{list(0), n}, {list(1), n}, {list(2), (message_[2] & has_groups) != 0 ? n : 0}};
+    }
+    operator Batch() const { return batch(); }
+
+    /// One for each token, or none. Valid until the next change.
+    std::span<const std::int32_t> ids() const {
+        const int before = (message_[2] & has_groups) != 0 ? 3 : 2;
+        return {list(before), (message_[2] & has_ids) != 0 ? static_cast<std::size_t>(tokens()) : 0};
+    }
+
+    /// The batch as numbers, for a program that sends it by other means. Valid until the next change.
+    std::span<const std::int32_t> message() const { return {message_.data(), static_cast<std::size_t>(size())}; }
+    /// Returns false, with nothing changed, if these are not the numbers of a batch.
+    bool assign_message(std::span<const std::int32_t> numbers) {
+        SharedBatch other{0};
+        if (numbers.size() < static_cast<std::size_t>(header)) return false;
+        std::copy(numbers.begin(), numbers.begin() + header, other.message_.begin());
+        if (!other.is_valid() || static_cast<std::size_t>(other.size()) != numbers.size()) return false;
+        reserve(static_cast<int>(numbers.size()));
+        std::copy(numbers.begin(), numbers.end(), message_.begin());
+        return true;
+    }
+
+private:
+    friend MpiResult<void> broadcast(Communicator& comm, SharedBatch& shared, int root,
+                                     const std::source_location& where);
+
+    static constexpr std::int32_t version = 0x63420001;
+    static constexpr std::int32_t has_groups = 1;
+    static constexpr std::int32_t has_ids = 2;
+    static constexpr int header = 3;
+    static constexpr int values = 4; // of a token at most
+
+    const std::int32_t* list(int i) const { return message_.data() + header + i * std::int64_t{tokens()}; }
+
+    void reserve(int size) {
+        if (message_.size() < static_cast<std::size_t>(size)) message_.resize(static_cast<std::size_t>(size));
+    }
+
+    bool is_valid() const {
+        return message_[0] == version && message_[1] >= 0 && message_[1] < (1 << 26) && message_[2] >= 0
+               && message_[2] <= has_groups + has_ids;
+    }
+    int size() const {
+        const int lists = 2 + ((message_[2] & has_groups) != 0 ? 1 : 0) + ((message_[2] & has_ids) != 0 ? 1 : 0);
+        return header + lists * message_[1];
+    }
+
+    int first_;                                        // numbers in the first message
+    std::vector<std::int32_t> message_{version, 0, 0}; // version, tokens, which lists, then the lists one by one
+};
+
+/// The batch of rank `root` replaces those of all others, which were made with the same size. Collective: waits as
+/// MPI_Bcast does. An error leaves the batch of this rank without a meaning.
+inline MpiResult<void> broadcast(Communicator& comm, SharedBatch& shared, int root,
+                                 const std::source_location& where = std::source_location::current()) {
+    CELLAR_EXPECTS_AT(where, root >= 0 && root < comm.size(), "broadcast: rank ", root, ", expected 0 to ",
+                      comm.size() - 1);
+    const auto send = [&](int from, int size) {
+        return MPI_Bcast(shared.message_.data() + from, size, MPI_INT32_T, root, comm.handle());
+    };
+    if (const int code = send(0, shared.first_); code != MPI_SUCCESS)
+        return detail::error_of_code("broadcast", root, code);
+    if (!shared.is_valid())
+        return MpiError{MpiReason::malformed,
+                        root,
+                        "broadcast: rank " + std::to_string(root)
+                            + " sent no batch, expected one of the same version of cellar",
+                        {}};
+    const int size = shared.size();
+    if (size <= shared.first_) return {};
+    shared.reserve(size);
+    if (const int code = send(shared.first_, size - shared.first_); code != MPI_SUCCESS)
+        return detail::error_of_code("broadcast", root, code);
+    return {};
+}
+
+} // namespace cellar::mpi

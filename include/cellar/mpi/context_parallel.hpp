@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <cellar/base/batch.hpp>
+#include <cellar/base/contract.hpp>
+#include <cellar/base/expect_batch.hpp>
+#include <cellar/base/ids.hpp>
+#include <cellar/cache/cache.hpp>
+#include <cellar/memory/two_phase.hpp>
+#include <cellar/mpi/communicator.hpp>
+#include <cellar/mpi/context_pass.hpp>
+#include <cellar/mpi/detail/context_state.hpp>
+#include <cellar/mpi/mpi_result.hpp>
+#include <cellar/window/resume.hpp>
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <new>
+#include <optional>
+#include <source_location>
+#include <utility>
+
+namespace cellar::mpi {
+
+/// How positions are divided between ranks.
+struct ContextOptions {
+    /// Positions that follow one another on one rank: position p is stored by rank p / block % ranks. A multiple of 64,
+    /// the cells of a block (see `Placement`).
+    std::int32_t block = 64;
+};
+
+/// A cache whose sequences are divided between ranks: blocks of positions are dealt to the ranks in turn, each rank
+/// stores its own, and `mpi::attend` merges what they find. Contexts can be as long as all ranks' cells together.
+///
+/// All ranks make the same calls, with the same arguments. Positions are those of `Positions::consecutive`. What one
+/// rank refuses is refused on all, with the same error, and nothing changes on any: `begin`, `copy_prefix` and `remove`
+/// send one small message to every rank for that. They also compare a hash of all calls so far, and fail with
+/// `MpiReason::differs` if a rank has made other ones. Questions and `commit` send nothing.
+///
+/// Movable, not copyable. One thread may use it at a time.
+template <class Cache>
+class ContextParallel {
+    using State = detail::ContextState<Cache>;
+    using Call = typename State::Call;
+    using Pass = ContextPass<Cache>;
+
+public:
+    /// `cache`: empty, with `Positions::any`, and the same on all ranks: shape, window, sequences and batch. Its
+    /// `capacity` is the length of a whole sequence; `cells` are those of this rank.
+    ContextParallel(Communicator comm, Cache cache, ContextOptions options = {},
+                    const std::source_location& where = std::source_location::current())
+        : state_{make_state(std::move(comm), std::move(cache), options, where)} {}
+
+    /// Opens a pass on all ranks. Refuses as a `Cache` with `Positions::consecutive` does; `full` is that of the rank
+    /// that lacks cells, which the error names. `batch.stored` is empty: the positions decide.
+    MpiResult<Pass> begin(const Batch& batch, const std::source_location& where = std::source_location::current()) {
+        const detail::Caller caller{where};
+        State& s = state();
+        expect_no_pass("begin");
+        detail::expect_batch(batch, s.cache.sequences());
+        CELLAR_EXPECTS(batch.stored.empty(), "begin: a list of stored tokens, expected none: the positions decide");
+        s.note(batch);
+        std::optional<PassOf<Cache>> local;
+        const auto open = [&]() -> Result<void> {
+            if (const Result<void> can = s.check(batch); !can) return can;
+            auto opened = s.cache.begin(s.divide(batch), where);
+            if (!opened) return opened.error();
+            local.emplace(*std::move(opened));
+            return {};
+        };
+        if (auto error = agree("begin", open)) return *std::move(error); // which drops this rank's pass
+        s.pass_open = true;
+        return MemoryAccess::make<Pass>(s, *std::move(local));
+    }
+
+    /// `to` gives up its own tokens and shares those of `from` below position `length`, on each rank. No data moves.
+    MpiResult<void> copy_prefix(Sequence from, Sequence to, std::int32_t length,
+                                const std::source_location& where = std::source_location::current()) {
+        const detail::Caller caller{where};
+        State& s = state();
+        expect_no_pass("copy_prefix");
+        s.note(Call::copy_prefix);
+        s.note(from, {length});
+        s.note(to, {0});
+        const auto carry_out = [&](auto&& prepared) {
+            MemoryAccess::finish(s.cache, std::forward<decltype(prepared)>(prepared));
+            if (from == to) return;
+            s.kept(to) = s.kept(from);
+            s.kept(to).remove({length}, to_end);
+        };
+        return on_all(
+            "copy_prefix", [&] { return MemoryAccess::prepare_copy_prefix(s.cache, from, to, length); }, carry_out);
+    }
+
+    /// Removes positions [begin, end) of s and closes the gap: later tokens move down with their cells, on the ranks
+    /// where they are, and their keys are rotated there. New tokens go to the ranks of their positions. Refuses as
+    /// `Cache::remove` does.
+    MpiResult<void> remove(Sequence s, Position begin, Position end,
+                           const std::source_location& where = std::source_location::current()) {
+        const detail::Caller caller{where};
+        state().note(Call::remove);
+        return remove_with(s, begin, end, [&] { return MemoryAccess::prepare_remove(state().cache, s, begin, end); });
+    }
+    /// The same, where later keys are rotated back by `rotate_by` positions; see `Cache::remove`.
+    MpiResult<void> remove(Sequence s, Position begin, Position end, RotateBy rotate_by,
+                           const std::source_location& where = std::source_location::current()) {
+        static_assert(
+            requires(Cache & c) { c.remove(s, begin, end, rotate_by); },
+            "remove: the shift of this cache rotates no keys");
+        const detail::Caller caller{where};
+        state().note(Call::rotate);
+        state().note(s, {rotate_by.positions});
+        return remove_with(s, begin, end,
+                           [&] { return MemoryAccess::prepare_remove(state().cache, s, begin, end, rotate_by); });
+    }
+
+    /// The position after the last token of s, on whichever rank that is.
+    Position next(Sequence s, const std::source_location& where = std::source_location::current()) const {
+        const detail::Caller caller{where};
+        return state().kept(s).end();
+    }
+
+    /// True if everything that a query at p would see below p is still kept, by all ranks together.
+    bool can_resume(Sequence s, Position p, const std::source_location& where = std::source_location::current()) const {
+        const detail::Caller caller{where};
+        CELLAR_EXPECTS(p.value >= 0, "can_resume: position ", p, ", expected 0 or more");
+        return detail::can_resume_with(cache().window(), state().kept(s), p);
+    }
+
+    /// The largest q <= p with can_resume(s, q).
+    Position resumable_prefix(Sequence s, Position p,
+                              const std::source_location& where = std::source_location::current()) const {
+        const detail::Caller caller{where};
+        CELLAR_EXPECTS(p.value >= 0, "resumable_prefix: position ", p, ", expected 0 or more");
+        return detail::resumable_prefix_with(cache().window(), state().kept(s), p);
+    }
+
+    /// The rank that stores new tokens at position p.
+    int rank_of(Position p, const std::source_location& where = std::source_location::current()) const {
+        CELLAR_EXPECTS_AT(where, p.value >= 0, "rank_of: position ", p, ", expected 0 or more");
+        return state().rank_of(p);
+    }
+
+    /// This rank's part: `statistics()`, `tokens(s)` and `bytes()` count what it stores.
+    const Cache& cache() const { return state().cache; }
+
+    int ranks() const { return state().comm.size(); }
+    int layers() const { return cache().layers(); }
+    std::int32_t sequences() const { return cache().sequences(); }
+
+    /// Blocks until all enqueued work of this rank is done.
+    void fence() { state().cache.fence(); }
+
+private:
+    static std::unique_ptr<State> make_state(Communicator&& comm, Cache&& cache, const ContextOptions& options,
+                                             const std::source_location& where) {
+        const detail::Caller caller{where};
+        CELLAR_EXPECTS(options.block > 0 && options.block % 64 == 0, "ContextParallel: a block of ", options.block,
+                       " positions, expected a multiple of 64");
+        CELLAR_EXPECTS(cache.limits().positions == Positions::any,
+                       "ContextParallel: a cache of consecutive positions, expected Positions::any");
+        CELLAR_EXPECTS(cache.statistics().tokens == 0, "ContextParallel: a cache with ", cache.statistics().tokens,
+                       " tokens, expected an empty one");
+        return std::make_unique<State>(std::move(comm), std::move(cache), options.block);
+    }
+
+    // Collective: asks this rank's `decide`, and tells the others what it answers. Nothing if all ranks agree.
+    template <class Decide>
+    std::optional<MpiError> agree(const char* operation, Decide&& decide) {
+        State& s = state();
+        detail::Vote vote{.calls = s.calls.value()};
+        try {
+            if (const Result<void> decided = decide(); !decided) vote.refuse(decided.error());
+        } catch (const std::bad_alloc&) {
+            vote.answer = detail::Vote::no_memory;
+        }
+        return s.agreement.reach(s.comm, operation, vote);
+    }
+
+    // An operation in two phases, of which all ranks carry out the second, or none.
+    template <class Prepare, class CarryOut>
+    MpiResult<void> on_all(const char* operation, Prepare&& prepare, CarryOut&& carry_out) {
+        std::optional<detail::ValueOf<decltype(prepare())>> prepared;
+        const auto decide = [&]() -> Result<void> {
+            auto found = prepare();
+            if (!found) return found.error();
+            prepared.emplace(*std::move(found));
+            return {};
+        };
+        if (auto error = agree(operation, decide)) return *std::move(error);
+        carry_out(*std::move(prepared));
+        return {};
+    }
+
+    template <class Prepare>
+    MpiResult<void> remove_with(Sequence sequence, Position begin, Position end, Prepare&& prepare) {
+        State& s = state();
+        expect_no_pass("remove");
+        s.note(sequence, begin);
+        s.note(sequence, end);
+        return on_all("remove", prepare, [&](auto&& prepared) {
+            MemoryAccess::finish(s.cache, std::forward<decltype(prepared)>(prepared));
+            s.kept(sequence).remove(begin, end);
+        });
+    }
+
+    void expect_no_pass(const char* operation) const {
+        CELLAR_EXPECTS(!state().pass_open, operation, ": a pass is open, expected it to be committed or dropped first");
+    }
+
+    State& state() { return const_cast<State&>(std::as_const(*this).state()); }
+    const State& state() const {
+        CELLAR_EXPECTS(state_ != nullptr, "the memory was moved from, expected one that was not");
+        return *state_;
+    }
+
+    std::unique_ptr<State> state_;
+};
+
+} // namespace cellar::mpi

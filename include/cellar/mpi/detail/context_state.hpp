@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <cellar/base/batch.hpp>
+#include <cellar/base/contract.hpp>
+#include <cellar/base/ids.hpp>
+#include <cellar/base/result.hpp>
+#include <cellar/cache/cache_shape.hpp>
+#include <cellar/mpi/communicator.hpp>
+#include <cellar/mpi/detail/agreement.hpp>
+#include <cellar/mpi/detail/attention_exchange.hpp>
+#include <cellar/mpi/detail/kept_positions.hpp>
+#include <cellar/window/resume.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+namespace cellar::detail {
+
+/// The parts of a memory whose sequences are divided between ranks, at a fixed address. What all ranks together keep is
+/// in `sequences`, the same on every rank; `cache` has this rank's tokens.
+template <class Cache>
+struct ContextState {
+    /// One sequence.
+    struct Entry {
+        KeptPositions kept;
+        Position expected{0};    ///< of the next token of batch number `batch`
+        std::uint32_t batch = 0; ///< the last batch that had tokens of the sequence
+    };
+
+    ContextState(mpi::Communicator the_comm, Cache the_cache, std::int32_t block_size)
+        : comm{std::move(the_comm)},
+          cache{std::move(the_cache)},
+          block{block_size},
+          sequences(static_cast<std::size_t>(cache.sequences())),
+          agreement{comm.size()},
+          exchange{comm.size()} {
+        const auto batch = static_cast<std::size_t>(cache.limits().batch);
+        flags.reserve(batch);
+        stored.reserve(batch);
+        touched.reserve(std::min(batch, sequences.size()));
+        hash_setup();
+    }
+
+    const KeptPositions& kept(Sequence s) const {
+        CELLAR_EXPECTS(s.value >= 0 && s.value < cache.sequences(), "sequence ", s, ", expected 0 to ",
+                       cache.sequences() - 1);
+        return sequences[static_cast<std::size_t>(s.value)].kept;
+    }
+    KeptPositions& kept(Sequence s) { return const_cast<KeptPositions&>(std::as_const(*this).kept(s)); }
+
+    int rank_of(Position p) const { return p.value / block % comm.size(); }
+
+    /// Checks whether each sequence goes on from its last token and everything that it sees is kept, by all ranks
+    /// together. The batch was checked.
+    Result<void> check(const Batch& batch) {
+        if (batch.tokens() > cache.limits().batch) return Reason::batch_too_long;
+        if (++batches == 0) { // counted through all numbers
+            for (Entry& entry : sequences) entry.batch = 0;
+            batches = 1;
+        }
+        touched.clear();
+        for (std::size_t i = 0; i < batch.positions.size(); ++i) {
+            const Sequence s = batch.sequences[i];
+            const Position position = batch.positions[i];
+            Entry& entry = sequences[static_cast<std::size_t>(s.value)];
+            const bool is_first = entry.batch != batches;
+            const Position expected = is_first ? entry.kept.end() : entry.expected;
+            if (position != expected && (is_first || position + 1 != expected))
+                return Refusal{.reason = Reason::not_next, .sequence = s, .expected = expected};
+            if (is_first && !can_resume_with(cache.window(), entry.kept, position))
+                return Refusal{.reason = Reason::cannot_resume, .sequence = s};
+            if (is_first) touched.push_back(s);
+            entry.batch = batches;
+            entry.expected = position + 1;
+        }
+        return {};
+    }
+
+    /// Finds the tokens that this rank stores.
+    Batch divide(const Batch& batch) {
+        flags.clear();
+        stored.clear();
+        for (std::size_t i = 0; i < batch.positions.size(); ++i) {
+            const bool own = rank_of(batch.positions[i]) == comm.rank();
+            flags.push_back(own ? 1 : 0);
+            if (own) stored.push_back(static_cast<std::int32_t>(i));
+        }
+        Batch divided = batch;
+        if (stored.size() != flags.size()) divided.stored = flags;
+        return divided;
+    }
+
+    void commit() noexcept {
+        for (const Sequence s : touched) {
+            Entry& entry = sequences[static_cast<std::size_t>(s.value)];
+            entry.kept.extend(entry.expected);
+            entry.kept.forget({cache.window().sinks()}, cache.window().oldest_kept(entry.expected - 1));
+        }
+        close(Call::commit);
+    }
+    void drop() noexcept { close(Call::drop); }
+
+    enum class Call : std::uint64_t { begin = 1, commit, drop, copy_prefix, remove, rotate };
+
+    void note(Call call) { calls.add(static_cast<std::uint64_t>(call)); }
+    void note(Sequence s, Position p) {
+        calls.add(static_cast<std::uint64_t>(static_cast<std::uint32_t>(s.value)) << 32
+                  | static_cast<std::uint32_t>(p.value));
+    }
+    void note(const Batch& batch) {
+        note(Call::begin);
+        calls.add(batch.positions.size());
+        for (std::size_t i = 0; i < batch.positions.size(); ++i) note(batch.sequences[i], batch.positions[i]);
+        for (const std::int32_t group : batch.groups) calls.add(static_cast<std::uint64_t>(group + 2));
+    }
+
+    mpi::Communicator comm;
+    Cache cache;
+    std::int32_t block;
+    std::vector<Entry> sequences;
+    std::uint32_t batches = 0;       // counts the calls of check
+    std::vector<std::uint8_t> flags; // of the batch's tokens: 1 if this rank stores it
+    std::vector<std::int32_t> stored;
+    std::vector<Sequence> touched; // of the batch
+    bool pass_open = false;
+    CallHash calls;
+    Agreement agreement;
+    AttentionExchange exchange;
+
+private:
+    void close(Call call) noexcept {
+        note(call);
+        pass_open = false;
+    }
+
+    // What all ranks must have in common.
+    void hash_setup() {
+        const auto& window = cache.window();
+        for (const int x : {cache.sequences(), cache.limits().batch, block, window.sinks(), cache.layers()})
+            calls.add(static_cast<std::uint64_t>(x));
+        for (std::int32_t p = 1; p < INT32_MAX / 2; p *= 2)
+            for (const Position edge : {window.oldest_visible({p}), window.oldest_kept({p})})
+                calls.add(static_cast<std::uint64_t>(edge.value));
+        for (int layer = 0; layer < cache.layers(); ++layer) {
+            const LayerShape& shape = cache.shape()[layer];
+            for (const int x : {shape.kv_heads, shape.key_dim, shape.value_dim, shape.shares})
+                calls.add(static_cast<std::uint64_t>(static_cast<std::uint32_t>(x)));
+        }
+    }
+};
+
+} // namespace cellar::detail

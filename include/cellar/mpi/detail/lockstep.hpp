@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <cellar/base/batch.hpp>
+#include <cellar/base/contract.hpp>
+#include <cellar/base/digest.hpp>
+#include <cellar/base/growth.hpp>
+#include <cellar/base/ids.hpp>
+#include <cellar/base/result.hpp>
+#include <cellar/memory/two_phase.hpp>
+#include <cellar/mpi/communicator.hpp>
+#include <cellar/mpi/detail/rank_reports.hpp>
+#include <cellar/mpi/lockstep_options.hpp>
+#include <cellar/mpi/mpi_result.hpp>
+
+#include <algorithm>
+#include <cstdint>
+#include <new>
+#include <optional>
+#include <source_location>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+namespace cellar::detail {
+
+/// O(tokens).
+inline JointCall call_of(const Batch& batch) {
+    Digest digest;
+    for (const Position p : batch.positions) digest.add(p);
+    for (const Sequence s : batch.sequences) digest.add(s);
+    for (const std::int32_t group : batch.groups) digest.add(group);
+    return {JointOperation::begin, 1, {batch.tokens()}, digest.value()};
+}
+
+/// Lets the ranks of a communicator do operations together: all or none. See `mpi::LockstepMemory`.
+class Lockstep {
+public:
+    Lockstep(mpi::Communicator& comm, const mpi::LockstepOptions& options, const std::source_location& where)
+        : comm_{&comm}, options_{options}, reports_{comm} {
+        CELLAR_EXPECTS_AT(where, options.seconds >= 0, "lockstep: a negative time limit, expected 0 or more seconds");
+    }
+
+    const mpi::Communicator& communicator() const { return *comm_; }
+    std::int64_t agreements() const { return agreements_; }
+
+    /// The first phase of an operation. `prepare` returns a `Result`. If it had to allocate, all ranks wait for each
+    /// other; if it failed on one, it has failed on all. `call` says what is done, for messages.
+    template <class M, class Call, class Prepare>
+    auto prepare(const M& memory, Call call, Prepare prepare) -> std::invoke_result_t<Prepare&> {
+        return attempt(memory, call, prepare, !MemoryAccess::notes_growth<M>());
+    }
+    /// The same for an operation that always allocates.
+    template <class M, class Call, class Prepare>
+    auto prepare_always(const M& memory, Call call, Prepare prepare) -> std::invoke_result_t<Prepare&> {
+        return attempt(memory, call, prepare, true);
+    }
+
+    template <class M>
+    mpi::MpiResult<void> compare(const M& memory) {
+        if (lost_) return *lost_;
+        RankReport own{.number = number_, .call = {.operation = JointOperation::compare}, .last = last_};
+        own.book = MemoryAccess::book_hash(memory);
+        if (exchange(own)) return *lost_;
+        if (std::string message = difference(); !message.empty())
+            return mpi::MpiError{mpi::MpiReason::differs, differing_, std::move(message), {}};
+        return {};
+    }
+
+private:
+    template <class M, class Call, class Prepare>
+    auto attempt(const M& memory, Call& call, Prepare& prepare, bool always) -> std::invoke_result_t<Prepare&> {
+        if (lost_) throw mpi::MpiFailure{*lost_};
+        ++number_;
+        const std::uint64_t before = growths;
+        const bool asks = always || asks_always_ || options_.compares;
+        bool asked = false;
+        const auto ask = [&](bool failed) {
+            asked = true;
+            agree(call(), options_.compares ? MemoryAccess::book_hash(memory) : 0, failed);
+        };
+        try {
+            auto prepared = prepare();
+            if (asks || growths != before) ask(false);
+            return prepared;
+        } catch (const std::bad_alloc&) {
+            if (!asked) ask(true);
+            throw;
+        } catch (...) {
+            if (!asked && (asks || growths != before)) ask(true);
+            throw;
+        }
+    }
+
+    // Throws if the operation has failed on another rank, and not on this one.
+    [[gnu::noinline]] void agree(const JointCall& call, std::uint64_t book, bool failed) {
+        ++agreements_;
+        RankReport own{.number = number_, .call = call, .last = last_, .book = book};
+        own.failed = failed ? 1 : 0;
+        if (exchange(own)) throw mpi::MpiFailure{*lost_};
+        const std::string message = difference();
+        CELLAR_EXPECTS(message.empty(), message);
+        last_ = call;
+        const auto has_failed = [](const RankReport& report) { return report.failed != 0; };
+        if (std::any_of(reports_.all().begin(), reports_.all().end(), has_failed)) {
+            asks_always_ = true; // the ranks have different room from now on
+            if (!failed) throw std::bad_alloc{};
+        }
+    }
+
+    // True if a rank is lost.
+    bool exchange(const RankReport& own) {
+        lost_ = reports_.exchange(*comm_, own, options_.seconds);
+        return lost_.has_value();
+    }
+
+    // Which ranks made another call, or have another book. Empty if none has.
+    std::string difference() {
+        const auto of = [&](int rank) -> const RankReport& { return reports_.all()[static_cast<std::size_t>(rank)]; };
+        const auto same_call = [](const RankReport& a, const RankReport& b) {
+            return a.number == b.number && a.call == b.call;
+        };
+        if (const DifferingRanks other = differing_ranks(reports_.all(), same_call); other.first >= 0) {
+            differing_ = other.first;
+            return called(of(other.like)) + ": " + ranks(other) + " called " + called(of(other.first))
+                   + ", expected the same calls on all ranks";
+        }
+        const auto same_book = [](const RankReport& a, const RankReport& b) { return a.book == b.book; };
+        const DifferingRanks other = differing_ranks(reports_.all(), same_book);
+        if (other.first < 0) return {};
+        differing_ = other.first;
+        return called(of(other.like)) + ": the bookkeeping of " + ranks(other)
+               + " differs from that of the other ranks before this call, expected the same on all; the last operation "
+                 "that was compared: "
+               + text_of(of(other.first).last);
+    }
+
+    static std::string called(const RankReport& report) {
+        return text_of(report.call) + " as operation " + std::to_string(report.number);
+    }
+    static std::string ranks(const DifferingRanks& other) {
+        return (other.list.find(',') == std::string::npos ? "rank " : "ranks ") + other.list;
+    }
+
+    mpi::Communicator* comm_;
+    mpi::LockstepOptions options_;
+    RankReports reports_;
+    std::optional<mpi::MpiError> lost_{};
+    bool asks_always_ = false;
+    std::int64_t number_ = 0; // of operations
+    std::int64_t agreements_ = 0;
+    JointCall last_{};
+    int differing_ = -1;
+};
+
+} // namespace cellar::detail

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <cellar/base/crc32.hpp>
+#include <cellar/base/zeroed.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <mpi.h>
+#include <span>
+#include <type_traits>
+#include <utility>
+
+namespace cellar::detail {
+
+enum class MessageKind : std::uint16_t {
+    announcement = 1, ///< sender: what follows, and the positions
+    withdrawal,       ///< sender, in place of an announcement: why there is nothing to send
+    block,            ///< sender: rows of one array
+    end,              ///< sender, its last message after a failure: why
+    acceptance,       ///< receiver: blocks may follow
+    completion,       ///< receiver: everything has arrived and is in its memory
+    failure,          ///< receiver: why it takes nothing
+};
+
+/// The beginning of every message between the two processes of a transfer, in the byte order of the sender. What
+/// follows begins at a multiple of 64 bytes.
+struct MessageHead {
+    static constexpr std::uint32_t expected_magic = 0x63656c31; // of another byte order: another number
+    static constexpr std::uint16_t expected_version = 1;
+
+    std::uint32_t magic = expected_magic;
+    std::uint16_t version = expected_version;
+    MessageKind kind{};
+    std::uint64_t transfer = 0;
+    std::uint64_t array = 0;    ///< of a block: which
+    std::uint64_t first = 0;    ///< its first row
+    std::uint64_t rows = 0;     ///< how many
+    std::uint64_t bytes = 0;    ///< behind the head
+    std::uint32_t body_crc = 0; ///< of these bytes
+    std::uint32_t head_crc = 0; ///< of the head, with a zero here
+    std::uint64_t reserved = 0;
+};
+static_assert(sizeof(MessageHead) == 64 && std::is_trivially_copyable_v<MessageHead>);
+
+/// What is wrong with a message.
+enum class MessageFault { none, cut, foreign, altered };
+
+/// A message, and the request of MPI that uses its memory.
+class Message {
+public:
+    Message() = default;
+    /// With room for that many bytes behind the head.
+    explicit Message(std::int64_t bytes) { reserve_body(bytes); }
+    Message(Message&& other) noexcept
+        : memory_{std::move(other.memory_)},
+          skipped_{std::exchange(other.skipped_, 0)},
+          size_{std::exchange(other.size_, 0)},
+          request_{std::exchange(other.request_, MPI_REQUEST_NULL)} {}
+    Message& operator=(Message&& other) noexcept {
+        std::swap(memory_, other.memory_);
+        std::swap(skipped_, other.skipped_);
+        std::swap(size_, other.size_);
+        std::swap(request_, other.request_);
+        return *this;
+    }
+    /// No request may use it.
+    ~Message() = default;
+
+    /// What was there is lost. Long messages begin at a huge page, where the system has any: it hands them to another
+    /// process page by page. Most of what they allocate is never written, and so takes no memory.
+    void reserve(std::int64_t bytes) {
+        if (memory_.size() - skipped_ >= bytes) return;
+        constexpr std::int64_t page = std::int64_t{2} << 20;
+        const bool is_long = bytes >= page / 2;
+        memory_ = ZeroedArray<std::byte>{is_long ? std::max(bytes + page, 4 * page) : bytes};
+        const auto address = reinterpret_cast<std::uintptr_t>(memory_.data());
+        skipped_ = is_long ? (page - static_cast<std::int64_t>(address % page)) % page : 0;
+    }
+    void reserve_body(std::int64_t bytes) { reserve(bytes + std::int64_t{sizeof(MessageHead)}); }
+
+    std::byte* data() { return memory_.data() + skipped_; }
+    const std::byte* data() const { return memory_.data() + skipped_; }
+    std::byte* body() { return data() + sizeof(MessageHead); }
+    std::span<const std::byte> received_body() const {
+        return {data() + sizeof(MessageHead), static_cast<std::size_t>(size_) - sizeof(MessageHead)};
+    }
+    /// Bytes of the whole message.
+    std::int64_t size() const { return size_; }
+    void set_size(std::int64_t size) { size_ = size; }
+    MPI_Request& request() { return request_; }
+
+    /// Completes and writes the head. `head.bytes` are in the body.
+    void finish(MessageHead head) { finish(head, crc32_of({body(), static_cast<std::size_t>(head.bytes)})); }
+    /// The same if the checksum of the body is known.
+    void finish(MessageHead head, std::uint32_t body_crc) {
+        head.body_crc = body_crc;
+        head.head_crc = 0;
+        head.head_crc = crc_of(head);
+        std::memcpy(data(), &head, sizeof(head));
+        size_ = static_cast<std::int64_t>(sizeof(head) + head.bytes);
+    }
+
+    /// Checks a message that was received, but not its body.
+    MessageFault check_head(MessageHead& head) const {
+        if (size_ < static_cast<std::int64_t>(sizeof(head))) return MessageFault::cut;
+        std::memcpy(&head, data(), sizeof(head));
+        if (head.magic != MessageHead::expected_magic || head.version != MessageHead::expected_version)
+            return MessageFault::foreign;
+        MessageHead without = head;
+        without.head_crc = 0;
+        if (crc_of(without) != head.head_crc) return MessageFault::altered;
+        return head.bytes == static_cast<std::uint64_t>(size_) - sizeof(head) ? MessageFault::none : MessageFault::cut;
+    }
+    MessageFault check_body(const MessageHead& head) const {
+        return crc32_of(received_body()) == head.body_crc ? MessageFault::none : MessageFault::altered;
+    }
+
+private:
+    static std::uint32_t crc_of(const MessageHead& head) { return crc32_of(std::as_bytes(std::span{&head, 1})); }
+
+    ZeroedArray<std::byte> memory_;
+    std::int64_t skipped_ = 0; // of the memory, before the message
+    std::int64_t size_ = 0;
+    MPI_Request request_ = MPI_REQUEST_NULL;
+};
+
+} // namespace cellar::detail

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <cellar/mpi/detail/message.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <iterator>
+#include <list>
+#include <map>
+#include <mpi.h>
+#include <optional>
+#include <set>
+#include <thread>
+#include <utility>
+
+namespace cellar::detail {
+
+/// Counts the time in which the other process does nothing. Time in which the caller does not ask counts little.
+class Patience {
+public:
+    using Clock = std::chrono::steady_clock;
+
+    explicit Patience(Clock::duration limit) : limit_{limit} {}
+
+    void something_happened() {
+        idle_ = {};
+        looks_ = 0;
+        last_ = Clock::now();
+    }
+    /// Gives the processor to others if nothing has happened for a while: that can cost milliseconds.
+    void yield() const {
+        if (looks_ > 1000) std::this_thread::yield();
+    }
+    /// After another look at nothing.
+    bool is_over() {
+        const Clock::time_point now = Clock::now();
+        idle_ += std::min(now - last_, limit_ / 8);
+        last_ = now;
+        ++looks_;
+        return idle_ >= limit_;
+    }
+
+private:
+    Clock::duration limit_;
+    Clock::duration idle_{};
+    std::int64_t looks_ = 0; // since something happened
+    Clock::time_point last_ = Clock::now();
+};
+
+/// The tags of MPI that the messages of a transfer have: from its sender, and from its receiver.
+inline constexpr int max_transfer_tag = 9999;
+inline int sender_tag(int tag) {
+    return 4096 + 2 * tag;
+}
+inline int receiver_tag(int tag) {
+    return sender_tag(tag) + 1;
+}
+
+/// What the transfers of a communicator share, at a fixed address: messages that MPI may still use although their
+/// transfer is over, and what is left to receive of transfers that failed.
+class Transfers {
+public:
+    explicit Transfers(MPI_Comm comm) : comm_{comm} { MPI_Comm_rank(comm, &own_rank_); }
+    Transfers(const Transfers&) = delete;
+    Transfers& operator=(const Transfers&) = delete;
+    /// Waits a little for messages in flight. Memory of those that stay in flight is never freed.
+    ~Transfers() {
+        using Clock = Patience::Clock;
+        const auto end = Clock::now() + std::chrono::milliseconds{200};
+        while (!is_idle() && Clock::now() < end) {
+            progress();
+            std::this_thread::yield();
+        }
+        for (auto& [from, early] : early_)
+            for (Message& message : early) keep(std::move(message));
+        static std::list<Message> in_use; // until the process ends
+        in_use.splice(in_use.end(), messages_);
+    }
+
+    MPI_Comm comm() const { return comm_; }
+    int own_rank() const { return own_rank_; }
+    std::uint64_t next_id() { return ++last_id_; }
+    bool is_idle() const { return messages_.empty() && remains_.empty(); }
+
+    /// False if there is a transfer in this direction already.
+    bool open(int rank, int mpi_tag) { return open_.emplace(rank, mpi_tag).second; }
+    void close(int rank, int mpi_tag) { open_.erase({rank, mpi_tag}); }
+
+    /// Sends a message, and keeps it as long as MPI uses it. Returns MPI's code.
+    int post(int rank, int mpi_tag, Message message) {
+        const int code = send(rank, mpi_tag, message);
+        keep(std::move(message));
+        return code;
+    }
+    /// Returns MPI's code. The message must stay until its request ends; its memory does not move.
+    int send(int rank, int mpi_tag, Message& message) const {
+        return MPI_Isend(message.data(), static_cast<int>(message.size()), MPI_BYTE, rank, mpi_tag, comm_,
+                         &message.request());
+    }
+    /// Begins to receive the next message from there, if there is one. Returns MPI's code.
+    int receive(int rank, int mpi_tag, Message& message, bool& is_there) {
+        if (const auto early = early_.find({rank, mpi_tag}); early != early_.end()) {
+            message = std::move(early->second.front());
+            early->second.pop_front();
+            if (early->second.empty()) early_.erase(early);
+            is_there = true;
+            return MPI_SUCCESS;
+        }
+        int flag = 0;
+        MPI_Message matched = MPI_MESSAGE_NULL;
+        MPI_Status status{};
+        is_there = false;
+        if (const int code = MPI_Improbe(rank, mpi_tag, comm_, &flag, &matched, &status); code != MPI_SUCCESS)
+            return code;
+        if (flag == 0) return MPI_SUCCESS;
+        int bytes = 0;
+        MPI_Get_count(&status, MPI_BYTE, &bytes);
+        message.reserve(std::max(bytes, 1));
+        message.set_size(bytes);
+        is_there = true;
+        return MPI_Imrecv(message.data(), bytes, MPI_BYTE, &matched, &message.request());
+    }
+    /// Returns MPI's code.
+    static int test(Message& message, bool& is_done) {
+        int flag = 1;
+        const int code = message.request() == MPI_REQUEST_NULL ? MPI_SUCCESS
+                                                               : MPI_Test(&message.request(), &flag, MPI_STATUS_IGNORE);
+        is_done = flag != 0 || code != MPI_SUCCESS;
+        return code;
+    }
+    /// Messages from there whose receipt has begun, in their order, that a transfer leaves to the next one.
+    void give_back(int rank, int mpi_tag, std::deque<Message> messages) {
+        if (!messages.empty()) early_[{rank, mpi_tag}] = std::move(messages);
+    }
+    /// A long message whose memory was used before, or an empty one: fresh memory costs milliseconds.
+    Message take_spare() {
+        if (spare_.empty()) return {};
+        Message message = std::move(spare_.back());
+        spare_.pop_back();
+        return message;
+    }
+    /// No request uses it.
+    void give_spare(Message message) {
+        if (spare_.size() < 8) spare_.push_back(std::move(message));
+    }
+    /// A message that MPI may still use.
+    void keep(Message message) {
+        if (message.request() != MPI_REQUEST_NULL) messages_.push_back(std::move(message));
+    }
+
+    /// The messages of a transfer that failed here, up to its last one, are received and dropped.
+    void drop_rest(int rank, int mpi_tag, std::uint64_t transfer) { remains_.push_back({rank, mpi_tag, transfer, {}}); }
+    /// A transfer's last message has arrived.
+    void has_ended(int rank, int mpi_tag, std::uint64_t transfer) {
+        remains_.remove_if([&](const Remains& r) {
+            return r.rank == rank && r.mpi_tag == mpi_tag && r.transfer == transfer && !r.message;
+        });
+    }
+
+    void progress() {
+        for (auto message = messages_.begin(); message != messages_.end();) {
+            bool is_done = false;
+            static_cast<void>(test(*message, is_done));
+            message = is_done ? messages_.erase(message) : std::next(message);
+        }
+        for (auto remains = remains_.begin(); remains != remains_.end();)
+            remains = drop_some(*remains) ? remains_.erase(remains) : std::next(remains);
+    }
+
+private:
+    struct Remains {
+        int rank;
+        int mpi_tag;
+        std::uint64_t transfer;
+        std::optional<Message> message; // being received
+    };
+
+    // True if there is nothing left. A later transfer in this direction receives what remains itself.
+    bool drop_some(Remains& remains) {
+        if (!remains.message) {
+            if (open_.contains({remains.rank, remains.mpi_tag})) return false;
+            Message message;
+            bool is_there = false;
+            if (receive(remains.rank, remains.mpi_tag, message, is_there) != MPI_SUCCESS) return true;
+            if (is_there) remains.message.emplace(std::move(message));
+            if (!is_there) return false;
+        }
+        bool is_done = false;
+        const int code = test(*remains.message, is_done);
+        if (!is_done) return false;
+        MessageHead head;
+        const bool is_last = remains.message->check_head(head) == MessageFault::none
+                             && head.transfer == remains.transfer && head.kind == MessageKind::end;
+        remains.message.reset();
+        return is_last || code != MPI_SUCCESS;
+    }
+
+    MPI_Comm comm_;
+    int own_rank_ = -1;
+    std::uint64_t last_id_ = 0;
+    std::map<std::pair<int, int>, std::deque<Message>> early_;
+    std::set<std::pair<int, int>> open_;
+    std::list<Message> messages_;
+    std::list<Message> spare_;
+    std::list<Remains> remains_;
+};
+
+} // namespace cellar::detail

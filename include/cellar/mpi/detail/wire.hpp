@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <cellar/base/result.hpp>
+#include <cellar/element/convert_stored.hpp>
+#include <cellar/element/stored_element.hpp>
+#include <cellar/memory/stored_snapshot.hpp>
+#include <cellar/mpi/mpi_result.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace cellar::detail {
+
+/// Numbers and texts, one after another.
+class WireWriter {
+public:
+    template <class T>
+    void number(T value) {
+        bytes(&value, sizeof(value));
+    }
+    void text(const std::string& value) {
+        number(static_cast<std::uint64_t>(value.size()));
+        bytes(value.data(), value.size());
+    }
+    void bytes(const void* from, std::size_t n) {
+        if (n == 0) return;
+        const std::size_t before = all_.size();
+        all_.resize(before + n);
+        std::memcpy(all_.data() + before, from, n);
+    }
+    std::span<const std::byte> all() const { return all_; }
+
+private:
+    std::vector<std::byte> all_;
+};
+
+/// Reads what a `WireWriter` wrote. It may be anything: after the first thing that is missing, all is zero and empty.
+class WireReader {
+public:
+    explicit WireReader(std::span<const std::byte> all) : rest_{all} {}
+
+    template <class T>
+    T number() {
+        T value{};
+        if (const auto from = take(sizeof(T)); !from.empty()) std::memcpy(&value, from.data(), sizeof(T));
+        return value;
+    }
+    std::string text() {
+        const auto from = take(number<std::uint64_t>());
+        return {reinterpret_cast<const char*>(from.data()), from.size()};
+    }
+    std::span<const std::byte> take(std::uint64_t n) {
+        is_whole_ = is_whole_ && n <= rest_.size();
+        if (!is_whole_) return {};
+        const auto taken = rest_.first(static_cast<std::size_t>(n));
+        rest_ = rest_.subspan(taken.size());
+        return taken;
+    }
+
+    /// A number of things that take at least one byte each.
+    std::uint64_t count() {
+        const auto n = number<std::uint64_t>();
+        is_whole_ = is_whole_ && n <= rest_.size();
+        return is_whole_ ? n : 0;
+    }
+
+    /// Nothing was missing.
+    bool is_whole() const { return is_whole_; }
+    /// And nothing is left.
+    bool is_done() const { return is_whole_ && rest_.empty(); }
+
+private:
+    std::span<const std::byte> rest_;
+    bool is_whole_ = true;
+};
+
+/// An array whose rows follow, or one of integers that is here.
+struct AnnouncedArray {
+    std::string name;
+    StoredElement element{};
+    std::vector<std::uint64_t> shape;
+    std::uint64_t row_bytes = 0;
+    std::vector<std::int32_t> integers{};
+};
+
+/// Bytes of what follows the first extent; nothing if there is no first extent, or if all rows have 2^62 bytes or more.
+inline std::optional<std::uint64_t> row_bytes_of(StoredElement element, std::span<const std::uint64_t> shape) {
+    if (shape.empty()) return std::nullopt;
+    constexpr std::uint64_t max = std::uint64_t{1} << 62;
+    std::uint64_t row = bytes_of(element);
+    for (const std::uint64_t extent : shape.subspan(1)) {
+        if (extent != 0 && row > max / extent) return std::nullopt;
+        row *= extent;
+    }
+    if (shape[0] != 0 && row > max / shape[0]) return std::nullopt;
+    return row;
+}
+
+/// What a sender announces: the numbers and arrays of a snapshot.
+class Announcement final : public StoredSource {
+public:
+    static void write(WireWriter& out, const std::string& model, const StoredSnapshot& stored) {
+        out.text(model);
+        out.number(static_cast<std::uint64_t>(stored.numbers.size()));
+        for (const auto& [name, number] : stored.numbers) {
+            out.text(name);
+            out.number(number);
+        }
+        out.number(static_cast<std::uint64_t>(stored.arrays.size()));
+        for (const StoredArray& array : stored.arrays) {
+            out.text(array.name);
+            out.number(static_cast<std::uint32_t>(array.element));
+            out.number(static_cast<std::uint64_t>(array.shape.size()));
+            for (const std::uint64_t extent : array.shape) out.number(extent);
+            if (array.element == StoredElement::i32 && array.shape[0] != 0)
+                out.bytes(array.read(0, array.shape[0]), static_cast<std::size_t>(array.shape[0]) * 4);
+        }
+    }
+
+    /// Returns what is wrong; else an empty string.
+    std::string read(std::span<const std::byte> bytes) {
+        WireReader in{bytes};
+        model_ = in.text();
+        for (std::uint64_t n = in.count(); n > 0 && in.is_whole(); --n) {
+            std::string name = in.text();
+            if (!numbers_.emplace(std::move(name), in.number<std::int64_t>()).second) return "a number comes twice";
+        }
+        for (std::uint64_t n = in.count(); n > 0 && in.is_whole(); --n)
+            if (std::string problem = read_array(in); !problem.empty()) return problem;
+        return in.is_done() ? "" : "the announcement has another length than it says";
+    }
+
+    const std::string& model() const { return model_; }
+    const std::vector<AnnouncedArray>& arrays() const { return arrays_; }
+
+    std::optional<std::int64_t> number(const std::string& name) const override {
+        const auto found = numbers_.find(name);
+        return found == numbers_.end() ? std::nullopt : std::optional{found->second};
+    }
+    const std::vector<std::uint64_t>* shape(const std::string& name) const override {
+        const auto found = indices_.find(name);
+        return found == indices_.end() ? nullptr : &arrays_[found->second].shape;
+    }
+    bool read(const std::string& name, std::span<std::int32_t> to) override {
+        const auto found = indices_.find(name);
+        if (found == indices_.end()) return false;
+        const AnnouncedArray& array = arrays_[found->second];
+        if (array.element != StoredElement::i32 || array.integers.size() != to.size()) return false;
+        std::copy(array.integers.begin(), array.integers.end(), to.begin());
+        return true;
+    }
+
+private:
+    std::string read_array(WireReader& in) {
+        AnnouncedArray array{in.text(), {}, {}};
+        const auto element = in.number<std::uint32_t>();
+        for (std::uint64_t rank = in.count(); rank > 0 && in.is_whole(); --rank)
+            array.shape.push_back(in.number<std::uint64_t>());
+        if (!in.is_whole()) return "the announcement is shorter than it says";
+        if (element > static_cast<std::uint32_t>(StoredElement::i32)) return "an array has unknown elements";
+        array.element = static_cast<StoredElement>(element);
+        const auto row = row_bytes_of(array.element, array.shape);
+        if (!row) return "an array is too large";
+        array.row_bytes = *row;
+        if (array.element == StoredElement::i32) {
+            if (array.shape.size() != 1) return "an array of integers has more than one extent";
+            const auto integers = in.take(array.shape[0] * 4);
+            array.integers.resize(integers.size() / 4);
+            if (!integers.empty()) std::memcpy(array.integers.data(), integers.data(), integers.size());
+        }
+        if (!indices_.emplace(array.name, arrays_.size()).second) return "an array comes twice";
+        arrays_.push_back(std::move(array));
+        return "";
+    }
+
+    std::string model_;
+    std::map<std::string, std::int64_t> numbers_;
+    std::vector<AnnouncedArray> arrays_;
+    std::map<std::string, std::size_t> indices_;
+};
+
+/// An error, for the other process.
+inline void write_error(WireWriter& out, const mpi::MpiError& error) {
+    using mpi::MpiReason;
+    const bool is_own = error.reason == MpiReason::timed_out || error.reason == MpiReason::lost;
+    out.number(static_cast<std::uint32_t>(is_own ? MpiReason::cancelled : error.reason));
+    out.number(static_cast<std::uint32_t>(error.refusal.reason));
+    out.number(std::int32_t{error.refusal.member});
+    out.number(error.refusal.sequence.value);
+    out.number(error.refusal.expected.value);
+    out.text(error.message);
+}
+inline mpi::MpiError read_error(std::span<const std::byte> bytes, const char* operation, int rank) {
+    WireReader in{bytes};
+    mpi::MpiError error{.reason = static_cast<mpi::MpiReason>(in.number<std::uint32_t>()), .rank = rank, .message = {}};
+    error.refusal.reason = static_cast<Reason>(in.number<std::uint32_t>());
+    error.refusal.member = in.number<std::int32_t>();
+    error.refusal.sequence = {in.number<std::int32_t>()};
+    error.refusal.expected = {in.number<std::int32_t>()};
+    error.message = std::string{operation} + ": rank " + std::to_string(rank) + ": " + in.text();
+    if (!in.is_done() || error.reason > mpi::MpiReason::failed || error.refusal.reason > Reason::too_many_snapshots)
+        return {mpi::MpiReason::malformed, rank,
+                std::string{operation} + ": rank " + std::to_string(rank) + " gives no valid reason for its failure"};
+    return error;
+}
+
+} // namespace cellar::detail

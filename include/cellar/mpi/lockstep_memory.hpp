@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <cellar/base/batch.hpp>
+#include <cellar/base/contract.hpp>
+#include <cellar/base/ids.hpp>
+#include <cellar/base/page_to.hpp>
+#include <cellar/base/result.hpp>
+#include <cellar/memory/memory.hpp>
+#include <cellar/memory/two_phase.hpp>
+#include <cellar/mpi/communicator.hpp>
+#include <cellar/mpi/detail/lockstep.hpp>
+#include <cellar/mpi/detail/rank_reports.hpp>
+#include <cellar/mpi/lockstep_options.hpp>
+#include <cellar/mpi/mpi_result.hpp>
+
+#include <concepts>
+#include <cstdint>
+#include <source_location>
+#include <utility>
+
+namespace cellar::mpi {
+
+/// One memory on several ranks, each of which holds its own heads of every layer (tensor parallel): a `Memory` whose
+/// operations all ranks call in the same order with the same arguments.
+///
+/// All ranks carry out an operation, or none does. Bookkeeping is the same on all ranks, so they refuse alike without a
+/// message. Only memory can be short on one rank alone: an operation that has to allocate waits until all ranks have
+/// their memory, and if one lacks it, `std::bad_alloc` is thrown on all, with nothing changed on any. Which operations
+/// allocate follows from the bookkeeping, so all ranks know it. A pass that finds its room planned, as in decode steps,
+/// sends nothing. `commit` and `drop` never do. Snapshots always allocate. Once an operation was short of memory
+/// somewhere, every operation asks the other ranks. A memory of your own type asks always.
+///
+/// What a pass does by itself (masks, `attend`) can fail on one rank alone. A backend that throws while it carries out
+/// an operation ends the process. A rank that is dead or silent for `LockstepOptions::seconds` is an `MpiFailure`; from
+/// then on every operation throws it, and `release` returns the memory, which is whole.
+template <TwoPhaseMemory M>
+class LockstepMemory {
+    using Operation = detail::JointOperation;
+
+public:
+    using memory_type = M;
+
+    /// All ranks make theirs at the same time, with the same limits. `comm` must outlive it.
+    LockstepMemory(Communicator& comm, M memory, const LockstepOptions& options = {},
+                   const std::source_location& where = std::source_location::current())
+        : memory_{std::move(memory)}, lockstep_{comm, options, where} {}
+
+    /// The memory of this rank, to read what only its kind can say.
+    const M& memory() const { return memory_; }
+    /// The same, to change what is not common to all ranks.
+    M& memory() { return memory_; }
+    /// Ends the lockstep.
+    M release() && { return std::move(memory_); }
+
+    const Communicator& communicator() const { return lockstep_.communicator(); }
+
+    /// How many operations have asked the other ranks so far: the same number on all ranks.
+    std::int64_t agreements() const { return lockstep_.agreements(); }
+
+    /// Compares the bookkeeping of all ranks, which all call it: `differs` names those that differ from most others,
+    /// and their last operation. Collective; O(runs).
+    MpiResult<void> compare() { return lockstep_.compare(memory_); }
+
+    /// Opens a pass on all ranks. See the memory's own.
+    Result<PassOf<M>> begin(const Batch& batch, const std::source_location& where = std::source_location::current()) {
+        const detail::Caller caller{where};
+        auto prepared = lockstep_.prepare(
+            memory_, [&] { return detail::call_of(batch); },
+            [&] { return MemoryAccess::prepare_begin(memory_, batch); });
+        if (!prepared) return prepared.error();
+        return detail::Made{[&]() noexcept { return MemoryAccess::finish(memory_, *std::move(prepared)); }};
+    }
+
+    PassOf<M> reserve(std::int32_t tokens, const std::source_location& where = std::source_location::current()) {
+        const detail::Caller caller{where};
+        return *lockstep_.prepare_always(memory_, call(Operation::reserve, tokens), [&] {
+            return Result<PassOf<M>>{detail::Made{[&] { return memory_.reserve(tokens); }}};
+        });
+    }
+
+    Result<void> copy_prefix(Sequence from, Sequence to, std::int32_t length,
+                             const std::source_location& where = std::source_location::current()) {
+        const detail::Caller caller{where};
+        return finish(lockstep_.prepare(memory_, call(Operation::copy_prefix, from.value, to.value, length),
+                                        [&] { return MemoryAccess::prepare_copy_prefix(memory_, from, to, length); }));
+    }
+
+    Result<void> remove(Sequence s, Position begin, Position end,
+                        const std::source_location& where = std::source_location::current()) {
+        const detail::Caller caller{where};
+        return finish(lockstep_.prepare(memory_, call(Operation::remove, s.value, begin.value, end.value),
+                                        [&] { return MemoryAccess::prepare_remove(memory_, s, begin, end); }));
+    }
+    /// The same for a memory that rotates keys.
+    Result<void> remove(Sequence s, Position begin, Position end, RotateBy rotate_by,
+                        const std::source_location& where = std::source_location::current()) {
+        const detail::Caller caller{where};
+        return finish(
+            lockstep_.prepare(memory_, call(Operation::remove, s.value, begin.value, end.value, rotate_by.positions),
+                              [&] { return MemoryAccess::prepare_remove(memory_, s, begin, end, rotate_by); }));
+    }
+
+    Position next(Sequence s, const std::source_location& where = std::source_location::current()) const {
+        const detail::Caller caller{where};
+        return memory_.next(s);
+    }
+    bool can_resume(Sequence s, Position p, const std::source_location& where = std::source_location::current()) const {
+        const detail::Caller caller{where};
+        return memory_.can_resume(s, p);
+    }
+    Position resumable_prefix(Sequence s, Position p,
+                              const std::source_location& where = std::source_location::current()) const {
+        const detail::Caller caller{where};
+        return memory_.resumable_prefix(s, p);
+    }
+
+    /// A snapshot of this rank's heads. All ranks must keep and destroy theirs together. Destroying it sends nothing.
+    auto snapshot(Sequence s, Position from = {0}, Position to = to_end,
+                  const std::source_location& where = std::source_location::current()) requires(KeepsSnapshots<M>) {
+        const detail::Caller caller{where};
+        auto prepared = lockstep_.prepare_always(memory_, call(Operation::snapshot, s.value, from.value, to.value),
+                                                 [&] { return MemoryAccess::prepare_snapshot(memory_, s, from, to); });
+        return finish_snapshot(std::move(prepared));
+    }
+
+    template <class Snapshot>
+    Result<void>
+    restore(Sequence s, const Snapshot& snapshot, Position to,
+            const std::source_location& where = std::source_location::current()) requires(KeepsSnapshots<M>) {
+        const detail::Caller caller{where};
+        return finish(lockstep_.prepare_always(
+            memory_, call(Operation::restore, s.value, snapshot.from().value, snapshot.to().value, to.value),
+            [&] { return MemoryAccess::prepare_restore(memory_, s, snapshot, to); }));
+    }
+    template <class Snapshot>
+        requires(!std::same_as<Snapshot, Position>)
+    Result<void> restore(Sequence s, const Snapshot& snapshot,
+                         const std::source_location& where = std::source_location::current())
+    requires(KeepsSnapshots<M>) { return restore(s, snapshot, snapshot.to(where), where); }
+    /// Without a snapshot: s goes back to position `to`.
+    Result<void>
+    restore(Sequence s, Position to,
+            const std::source_location& where = std::source_location::current()) requires(KeepsSnapshots<M>) {
+        const detail::Caller caller{where};
+        return finish(lockstep_.prepare(memory_, call(Operation::restore, s.value, to.value),
+                                        [&] { return MemoryAccess::prepare_rewind(memory_, s, to); }));
+    }
+
+    template <class Snapshot>
+    Result<void>
+    merge(Snapshot& parent, Snapshot&& child,
+          const std::source_location& where = std::source_location::current()) requires(detail::merges<M>) {
+        const detail::Caller caller{where};
+        return finish(lockstep_.prepare_always(memory_, call_of(Operation::merge, parent, child),
+                                               [&] { return MemoryAccess::prepare_merge(memory_, parent, child); }));
+    }
+    template <class Snapshot>
+    auto split(Snapshot& snapshot, Position at,
+               const std::source_location& where = std::source_location::current()) requires(detail::splits<M>) {
+        const detail::Caller caller{where};
+        return finish_snapshot(lockstep_.prepare_always(
+            memory_, call(Operation::split, snapshot.from().value, snapshot.to().value, at.value),
+            [&] { return MemoryAccess::prepare_split(memory_, snapshot, at); }));
+    }
+
+    Result<void> schedule(Sequence s, Position p, const std::source_location& where = std::source_location::current()) {
+        const detail::Caller caller{where};
+        const Result<void> prepared = lockstep_.prepare(memory_, call(Operation::schedule, s.value, p.value),
+                                                        [&] { return MemoryAccess::prepare_schedule(memory_, s, p); });
+        if (prepared) MemoryAccess::finish_schedule(memory_, s, p);
+        return prepared;
+    }
+    void unschedule(Sequence s, Position p, const std::source_location& where = std::source_location::current()) {
+        const detail::Caller caller{where};
+        static_cast<void>(lockstep_.prepare(memory_, call(Operation::unschedule, s.value, p.value), [&] {
+            MemoryAccess::prepare_unschedule(memory_, s, p);
+            return Result<void>{};
+        }));
+        MemoryAccess::finish_unschedule(memory_, s, p);
+    }
+
+    template <class Snapshot>
+    void page_out(Snapshot& snapshot, PageTo to = PageTo::host,
+                  const std::source_location& where = std::source_location::current()) requires(KeepsSnapshots<M>) {
+        const detail::Caller caller{where};
+        const auto to_where = static_cast<std::int32_t>(to);
+        static_cast<void>(finish(lockstep_.prepare_always(
+            memory_, call(Operation::page_out, snapshot.from().value, snapshot.to().value, to_where),
+            [&] { return Result{MemoryAccess::prepare_page_out(memory_, snapshot, to)}; })));
+    }
+    template <class Snapshot>
+    Result<void>
+    page_in(Snapshot& snapshot,
+            const std::source_location& where = std::source_location::current()) requires(KeepsSnapshots<M>) {
+        const detail::Caller caller{where};
+        return finish(lockstep_.prepare_always(memory_,
+                                               call(Operation::page_in, snapshot.from().value, snapshot.to().value),
+                                               [&] { return MemoryAccess::prepare_page_in(memory_, snapshot); }));
+    }
+
+    /// Blocks until all enqueued work of this rank is done.
+    void fence() { memory_.fence(); }
+    /// Of this rank.
+    std::int64_t bytes() const { return memory_.bytes(); }
+    int layers() const { return memory_.layers(); }
+    std::int32_t sequences() const { return memory_.sequences(); }
+
+private:
+    friend struct cellar::MemoryAccess;
+
+    // For prefix trees.
+    template <class Snapshot>
+    bool can_restore(const Snapshot& snapshot, Position to) const {
+        return MemoryAccess::can_restore(memory_, snapshot, to);
+    }
+    template <class Snapshot>
+    bool frees_cells(const Snapshot& snapshot, int member) const {
+        return MemoryAccess::frees_cells(memory_, snapshot, member);
+    }
+    template <class Snapshot>
+    std::int64_t occupied_bytes(const Snapshot& snapshot) const {
+        return MemoryAccess::occupied_bytes(memory_, snapshot);
+    }
+
+    template <class... Arguments>
+    static auto call(Operation operation, Arguments... arguments) {
+        return [=] { return detail::JointCall{operation, std::int32_t{sizeof...(arguments)}, {arguments...}, 0}; };
+    }
+    template <class Snapshot>
+    static auto call_of(Operation operation, const Snapshot& first, const Snapshot& second) {
+        return call(operation, first.from().value, first.to().value, second.from().value, second.to().value);
+    }
+
+    template <class Prepared>
+    Result<void> finish(Result<Prepared> prepared) {
+        if (!prepared) return prepared.error();
+        MemoryAccess::finish(memory_, *std::move(prepared));
+        return {};
+    }
+    template <class Prepared>
+    Result<SnapshotOf<M>> finish_snapshot(Result<Prepared> prepared) {
+        if (!prepared) return prepared.error();
+        return detail::Made{[&] { return MemoryAccess::finish(memory_, *std::move(prepared)); }};
+    }
+
+    M memory_;
+    detail::Lockstep lockstep_;
+};
+
+} // namespace cellar::mpi

@@ -1,0 +1,347 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <cellar/base/batch.hpp>
+#include <cellar/base/contract.hpp>
+#include <cellar/base/growth.hpp>
+#include <cellar/base/ids.hpp>
+#include <cellar/base/result.hpp>
+#include <cellar/memory/two_phase.hpp>
+#include <cellar/mpi/broadcast.hpp>
+#include <cellar/mpi/communicator.hpp>
+#include <cellar/mpi/detail/pipeline_line.hpp>
+#include <cellar/mpi/lockstep_options.hpp>
+
+#include <cstdint>
+#include <memory>
+#include <new>
+#include <optional>
+#include <source_location>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+namespace cellar::mpi {
+
+/// How the stages of a pipeline wait for each other.
+struct PipelineOptions {
+    /// Every operation waits until all stages have prepared it. Needed if the memories of the stages have different
+    /// kinds of members, because a stage may then refuse what the first one accepts. Stages then work on one batch at
+    /// a time.
+    bool asks_always = false;
+    /// How long a stage waits for a message. 0: without limit.
+    double seconds = 60;
+};
+
+/// A pass over a batch in one stage. `commit` of the first stage keeps its tokens in all stages; a pass of the first
+/// stage that is destroyed without, or dropped, is dropped in all of them. Must not outlive its stage.
+template <class Pass>
+class [[nodiscard]] PipelinePass {
+public:
+    PipelinePass(PipelinePass&& other) noexcept(std::is_nothrow_move_constructible_v<Pass>)
+        : pass_{std::move(other.pass_)}, line_{std::exchange(other.line_, nullptr)} {}
+    PipelinePass& operator=(PipelinePass&&) = delete;
+    /// Drops the pass, if it is open.
+    ~PipelinePass() { drop(); }
+
+    std::int32_t tokens() const { return pass_.tokens(); }
+
+    /// See `MemoryPass`. Layers are counted within the stage.
+    template <class F>
+    decltype(auto) visit(int layer, F&& f, const std::source_location& where = std::source_location::current()) & {
+        return pass_.visit(layer, std::forward<F>(f), where);
+    }
+
+    /// The pass of this stage's memory. Commit and drop the whole, not this.
+    Pass& own() & { return pass_; }
+
+    /// Ends the pass. In the first stage: keeps its tokens. Elsewhere: does what the first stage did, and waits for its
+    /// word, which is usually there. Returns false if the pass was dropped. Throws `MpiFailure`; the pass is then
+    /// dropped.
+    bool commit(const std::source_location& where = std::source_location::current()) {
+        const detail::Caller caller{where};
+        CELLAR_EXPECTS(line_ != nullptr, "commit: the pass is over, expected an open one");
+        MemoryAccess::expect_complete(pass_);
+        if (!line_->is_first()) return follow();
+        MemoryAccess::finish_commit(pass_);
+        std::exchange(line_, nullptr)->word(true);
+        return true;
+    }
+
+    /// Undoes the pass. In another stage than the first, the stage can then only follow if the first one dropped it,
+    /// too.
+    void drop() noexcept {
+        if (line_ == nullptr) return;
+        pass_.drop();
+        detail::PipelineLine& line = *std::exchange(line_, nullptr);
+        try {
+            line.is_first() ? line.word(false) : line.leave();
+        } catch (const MpiFailure&) {} // thrown again by the next operation
+    }
+
+private:
+    friend struct cellar::MemoryAccess;
+
+    template <class Opened>
+    PipelinePass(detail::PipelineLine& line, Opened opened) : pass_{opened()}, line_{&line} {}
+
+    bool follow() {
+        const bool keeps = line_->receive_word();
+        line_ = nullptr;
+        keeps ? MemoryAccess::finish_commit(pass_) : pass_.drop();
+        return keeps;
+    }
+
+    Pass pass_;
+    detail::PipelineLine* line_; // null once it is over
+};
+
+/// The memory of one stage of a pipeline, whose ranks have the layers of a model in order (`layers_of`). The first
+/// stage decides; its operations travel down the line, beside the program's activations, and the others carry them out
+/// in the same order. Stages work on different batches at the same time.
+///
+/// All stages have the same limits and the same kinds of members, so their bookkeeping is the same, and only the first
+/// one can refuse. Each recomputes which cells a batch takes, because that costs less than receiving them. An operation
+/// that has to allocate, as the first stage knows, waits until all stages have prepared it. If one is short of memory,
+/// `std::bad_alloc` is thrown in the first stage, with nothing changed in any.
+///
+/// A rank that is silent for `PipelineOptions::seconds`, or dead, is an `MpiFailure`; from then on every operation
+/// throws it, and `release` returns the memory, which is whole. Send activations and results without blocking: the
+/// first stage may wait for the others in any operation.
+template <TwoPhaseMemory M>
+class PipelineStage {
+    using Kind = detail::LineKind;
+    using Message = detail::LineMessage;
+
+public:
+    using memory_type = M;
+    using Pass = PipelinePass<PassOf<M>>;
+
+    /// All ranks make theirs at the same time. `comm` must outlive it.
+    PipelineStage(Communicator& comm, M memory, const PipelineOptions& options = {},
+                  const std::source_location& where = std::source_location::current())
+        : memory_{std::move(memory)},
+          line_{std::make_unique<detail::PipelineLine>(comm, options.seconds)},
+          asks_always_{options.asks_always || !MemoryAccess::notes_growth<M>()},
+          shared_{0} {
+        CELLAR_EXPECTS_AT(where, options.seconds >= 0, "pipeline: a negative time limit, expected 0 or more seconds");
+    }
+
+    bool is_first() const { return line_->is_first(); }
+    bool is_last() const { return line_->is_last(); }
+
+    /// The memory of this stage, to read what only its kind can say.
+    const M& memory() const { return memory_; }
+    M& memory() { return memory_; }
+    /// Ends the stage.
+    M release() && { return std::move(memory_); }
+
+    /// In the first stage: opens a pass, and sends the batch with the ids of its tokens, if any, down the line.
+    Result<Pass> begin(const Batch& batch, std::span<const std::int32_t> ids = {},
+                       const std::source_location& where = std::source_location::current()) {
+        const detail::Caller caller{where};
+        expect_first("begin");
+        line_->reserve_word();
+        const auto prepare = [&] { return MemoryAccess::prepare_begin(memory_, batch); };
+        const auto message = [&] {
+            shared_.assign(batch, ids);
+            return Message{.kind = Kind::begin, .rest = {shared_.message().begin(), shared_.message().end()}};
+        };
+        auto prepared = decide(prepare, message);
+        if (!prepared) return prepared.error();
+        return detail::Made{[&] { return open(*std::move(prepared)); }};
+    }
+
+    /// In the first stage, as of the memory.
+    Result<void> copy_prefix(Sequence from, Sequence to, std::int32_t length,
+                             const std::source_location& where = std::source_location::current()) {
+        const detail::Caller caller{where};
+        expect_first("copy_prefix");
+        return finish(decide(copy_of(from, to, length), message(Kind::copy_prefix, from.value, to.value, length)));
+    }
+    Result<void> remove(Sequence s, Position begin, Position end,
+                        const std::source_location& where = std::source_location::current()) {
+        const detail::Caller caller{where};
+        expect_first("remove");
+        return finish(decide(removal_of(s, begin, end), message(Kind::remove, s.value, begin.value, end.value)));
+    }
+    Result<void> remove(Sequence s, Position begin, Position end, RotateBy by,
+                        const std::source_location& where = std::source_location::current()) {
+        const detail::Caller caller{where};
+        expect_first("remove");
+        return finish(decide(removal_of(s, begin, end, by),
+                             message(Kind::rotated_remove, s.value, begin.value, end.value, by.positions)));
+    }
+    Result<void> schedule(Sequence s, Position p, const std::source_location& where = std::source_location::current()) {
+        const detail::Caller caller{where};
+        expect_first("schedule");
+        const Result<void> prepared = decide(schedule_of(s, p), message(Kind::schedule, s.value, p.value));
+        if (prepared) MemoryAccess::finish_schedule(memory_, s, p);
+        return prepared;
+    }
+    void unschedule(Sequence s, Position p, const std::source_location& where = std::source_location::current()) {
+        const detail::Caller caller{where};
+        expect_first("unschedule");
+        if (decide(unschedule_of(s, p), message(Kind::unschedule, s.value, p.value)))
+            MemoryAccess::finish_unschedule(memory_, s, p);
+    }
+
+    /// In the first stage: the others return from `begin_received` without a pass.
+    void end(const std::source_location& where = std::source_location::current()) {
+        const detail::Caller caller{where};
+        expect_first("end");
+        line_->start({.kind = Kind::end});
+    }
+
+    /// In the other stages: carries out what the first stage did, up to its next pass, which it opens. Blocks until
+    /// then. Empty after `end`.
+    std::optional<Pass> begin_received(const std::source_location& where = std::source_location::current()) {
+        const detail::Caller caller{where};
+        CELLAR_EXPECTS(!is_first(), "begin_received: the first stage decides, expected another one");
+        while (true) {
+            Message received = line_->receive();
+            const auto& [a, b, c, d] = received.arguments;
+            switch (received.kind) {
+            case Kind::begin: {
+                if (!shared_.assign_message(received.rest)) line_->fail_malformed();
+                const Batch batch = shared_;
+                const auto prepare = [&] { return MemoryAccess::prepare_begin(memory_, batch); };
+                if (auto prepared = follow(received, prepare)) return open(**std::move(prepared));
+                break;
+            }
+            case Kind::copy_prefix:
+                finish_some(follow(received, copy_of({a}, {b}, c)));
+                break;
+            case Kind::remove:
+                finish_some(follow(received, removal_of({a}, {b}, {c})));
+                break;
+            case Kind::rotated_remove:
+                finish_some(follow(received, removal_of({a}, {b}, {c}, RotateBy{d})));
+                break;
+            case Kind::schedule:
+                if (follow(received, schedule_of({a}, {b}))) MemoryAccess::finish_schedule(memory_, {a}, {b});
+                break;
+            case Kind::unschedule:
+                if (follow(received, unschedule_of({a}, {b}))) MemoryAccess::finish_unschedule(memory_, {a}, {b});
+                break;
+            case Kind::end:
+                return std::nullopt;
+            case Kind::commit:
+            case Kind::drop:
+                line_->fail_malformed();
+            }
+        }
+    }
+    /// In the other stages: the batch of the open pass, with the ids of its tokens. Valid until the next pass.
+    const SharedBatch& received() const { return shared_; }
+
+    Position next(Sequence s, const std::source_location& where = std::source_location::current()) const {
+        const detail::Caller caller{where};
+        return memory_.next(s);
+    }
+    void fence() { memory_.fence(); }
+    std::int64_t bytes() const { return memory_.bytes(); }
+    int layers() const { return memory_.layers(); }
+    std::int32_t sequences() const { return memory_.sequences(); }
+
+private:
+    void expect_first(const char* operation) const {
+        CELLAR_EXPECTS(is_first(), operation, ": this is stage ", line_->communicator().rank(),
+                       ", expected the first one, which decides");
+        line_->expect_usable();
+    }
+
+    template <class... Arguments>
+    static auto message(Kind kind, Arguments... arguments) {
+        return [=] { return Message{.kind = kind, .arguments = {arguments...}}; };
+    }
+    auto copy_of(Sequence from, Sequence to, std::int32_t length) {
+        return [=, this] { return MemoryAccess::prepare_copy_prefix(memory_, from, to, length); };
+    }
+    template <class... By>
+    auto removal_of(Sequence s, Position begin, Position end, By... by) {
+        return [=, this] { return MemoryAccess::prepare_remove(memory_, s, begin, end, by...); };
+    }
+    auto schedule_of(Sequence s, Position p) {
+        return [=, this] { return MemoryAccess::prepare_schedule(memory_, s, p); };
+    }
+    auto unschedule_of(Sequence s, Position p) {
+        return [=, this] {
+            MemoryAccess::prepare_unschedule(memory_, s, p);
+            return Result<void>{};
+        };
+    }
+
+    // The first stage. What it refuses without having allocated is sent to nobody.
+    template <class Prepare, class MakeMessage>
+    auto decide(const Prepare& prepare, const MakeMessage& make_message) -> std::invoke_result_t<const Prepare&> {
+        const std::uint64_t before = detail::growths;
+        auto prepared = [&] {
+            try {
+                return prepare();
+            } catch (const std::bad_alloc&) {
+                asks_always_ = true; // this stage may have less room than the others from now on
+                throw;
+            }
+        }();
+        const bool asks = asks_always_ || detail::growths != before;
+        if (!asks && !prepared) return prepared;
+        Message message = make_message();
+        message.asks = asks;
+        line_->start(std::move(message));
+        if (!asks) return prepared;
+        const detail::LineAnswer answer = line_->answers();
+        line_->send_verdict(prepared && answer.can());
+        asks_always_ = asks_always_ || answer.no_memory;
+        if (!prepared) return prepared;
+        if (answer.no_memory) throw std::bad_alloc{};
+        if (answer.refusal) return *answer.refusal;
+        return prepared;
+    }
+
+    // Another stage. Empty if the operation is not to be carried out.
+    template <class Prepare>
+    auto follow(const Message& received, const Prepare& prepare)
+        -> std::optional<std::invoke_result_t<const Prepare&>> {
+        std::optional<std::invoke_result_t<const Prepare&>> prepared;
+        detail::LineAnswer answer;
+        try {
+            prepared.emplace(prepare());
+            if (!*prepared) answer.refusal = prepared->error();
+        } catch (const std::bad_alloc&) {
+            answer.no_memory = true;
+        }
+        if (received.asks) {
+            line_->send_answer(answer);
+            if (!line_->receive_verdict()) prepared.reset();
+        } else if (!answer.can()) {
+            line_->fail_to_follow(answer);
+        }
+        return prepared;
+    }
+
+    template <class Prepared>
+    Pass open(Prepared prepared) {
+        return MemoryAccess::make<Pass>(*line_,
+                                        [&]() noexcept { return MemoryAccess::finish(memory_, std::move(prepared)); });
+    }
+
+    template <class Prepared>
+    Result<void> finish(Result<Prepared> prepared) {
+        if (!prepared) return prepared.error();
+        MemoryAccess::finish(memory_, *std::move(prepared));
+        return {};
+    }
+    template <class Prepared>
+    void finish_some(std::optional<Prepared> prepared) {
+        if (prepared) static_cast<void>(finish(*std::move(prepared)));
+    }
+
+    M memory_;
+    std::unique_ptr<detail::PipelineLine> line_; // at a fixed address, for the pass
+    bool asks_always_;
+    SharedBatch shared_;
+};
+
+} // namespace cellar::mpi

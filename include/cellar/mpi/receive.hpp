@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <cellar/base/contract.hpp>
+#include <cellar/base/ids.hpp>
+#include <cellar/base/result.hpp>
+#include <cellar/memory/stored_snapshot.hpp>
+#include <cellar/memory/two_phase.hpp>
+#include <cellar/mpi/communicator.hpp>
+#include <cellar/mpi/detail/receiver.hpp>
+#include <cellar/mpi/detail/transfers.hpp>
+#include <cellar/mpi/mpi_result.hpp>
+#include <cellar/mpi/transfer_options.hpp>
+
+#include <memory>
+#include <optional>
+#include <source_location>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace cellar::detail {
+
+/// A snapshot that is paged out on the host.
+template <class M>
+class SnapshotTarget final : public ReceiveTarget {
+public:
+    explicit SnapshotTarget(M& memory) : memory_{memory} {}
+
+    Answer take(StoredSource& source, std::vector<StoredArray>& arrays) override {
+        auto loaded = MemoryAccess::prepare_load(memory_, source, std::string{}, arrays);
+        if (!loaded.prepared) return {std::move(loaded.problem), loaded.refusal};
+        snapshot_.emplace(MemoryAccess::finish(memory_, *std::move(loaded.prepared)));
+        return {};
+    }
+    Result<void> finish() override { return {}; }
+    void give_up() noexcept override { snapshot_.reset(); }
+
+    mpi::MpiResult<SnapshotOf<M>> result() { return *std::exchange(snapshot_, std::nullopt); }
+
+private:
+    M& memory_;
+    std::optional<SnapshotOf<M>> snapshot_;
+};
+
+/// A sequence. Cells are filled in place.
+template <class M>
+class SequenceTarget final : public ReceiveTarget {
+public:
+    SequenceTarget(M& memory, Sequence s) : memory_{memory}, sequence_{s} {}
+
+    Answer take(StoredSource& source, std::vector<StoredArray>& arrays) override {
+        auto loaded = MemoryAccess::prepare_load_to(LoadTo::cells, memory_, source, std::string{}, arrays);
+        if (!loaded.prepared) return {std::move(loaded.problem), loaded.refusal};
+        snapshot_.emplace(MemoryAccess::finish(memory_, *std::move(loaded.prepared)));
+        const auto restore = MemoryAccess::prepare_restore(memory_, sequence_, *snapshot_, snapshot_->to());
+        return restore ? Answer{} : Answer{"", restore.error()}; // rather now than when everything is there
+    }
+    Result<void> finish() override {
+        const Result<void> restored = memory_.restore(sequence_, *snapshot_, snapshot_->to());
+        if (restored) snapshot_.reset();
+        return restored;
+    }
+    void give_up() noexcept override { snapshot_.reset(); }
+
+    static mpi::MpiResult<void> result() { return {}; }
+
+private:
+    M& memory_;
+    Sequence sequence_;
+    std::optional<SnapshotOf<M>> snapshot_;
+};
+
+} // namespace cellar::detail
+
+namespace cellar::mpi {
+
+/// A snapshot on its way from another process. Passes of the memory go on between calls of `progress`, which needs that
+/// no pass is open. Move-only. The communicator and the memory must outlive it.
+template <class Target>
+class [[nodiscard]] Receiving {
+public:
+    using result_type = decltype(std::declval<Target&>().result());
+
+    Receiving(Receiving&&) noexcept = default;
+    /// Cancels the transfer that it had.
+    Receiving& operator=(Receiving&&) noexcept = default;
+    /// Cancels it if it is not over, and tells the other process.
+    ~Receiving() = default;
+
+    /// Does what can be done without waiting: takes at most one block. True once the transfer is over, with success or
+    /// not.
+    bool progress(const std::source_location& where = std::source_location::current()) {
+        const detail::Caller caller{where};
+        return receiver().progress();
+    }
+
+    /// Blocks until everything is there, or until the transfer fails: then the memory is as it was, but for what free
+    /// cells hold. Call it once.
+    result_type wait(const std::source_location& where = std::source_location::current()) {
+        while (!progress(where)) receiver().yield();
+        if (receiver().error()) return *receiver().error();
+        return static_cast<Target&>(receiver().target()).result();
+    }
+
+private:
+    friend struct cellar::MemoryAccess;
+
+    explicit Receiving(std::unique_ptr<detail::Receiver> receiver) : receiver_{std::move(receiver)} {}
+
+    detail::Receiver& receiver() {
+        CELLAR_EXPECTS(receiver_ != nullptr, "the transfer was moved from, expected one that was not");
+        return *receiver_;
+    }
+
+    std::unique_ptr<detail::Receiver> receiver_;
+};
+
+} // namespace cellar::mpi
+
+namespace cellar::detail {
+
+template <class Target, class... Parts>
+mpi::Receiving<Target> make_receiving(const mpi::Communicator& comm, int rank, const mpi::ReceiveOptions& options,
+                                      const std::source_location& where, Parts&&... parts) {
+    comm.expect_other("receive", rank, where);
+    CELLAR_EXPECTS(options.tag >= 0 && options.tag <= max_transfer_tag, "receive: tag ", options.tag,
+                   ", expected 0 to ", max_transfer_tag);
+    CELLAR_EXPECTS(options.time_limit.count() > 0, "receive: a time limit of ", options.time_limit.count(),
+                   " ms, expected 1 or more");
+    CELLAR_EXPECTS(comm.transfers().open(rank, sender_tag(options.tag)), "receive: another transfer from rank ", rank,
+                   " has tag ", options.tag, ", expected one at a time with each tag");
+    auto target = std::make_unique<Target>(std::forward<Parts>(parts)...);
+    return MemoryAccess::make<mpi::Receiving<Target>>(
+        std::make_unique<Receiver>(comm.transfers(), rank, options, std::move(target)));
+}
+
+} // namespace cellar::detail
+
+namespace cellar::mpi {
+
+/// Receives what another process sends into sequence s, in place of its own tokens, which stay until everything is
+/// there. A cache takes cells for it at once, and each block is written to them straight away; recurrent states come by
+/// way of host memory. The memory may have another layout, element type, capacity, placement or backend than the
+/// sender's: `load` of files has the same rules. Refuses (`refused`, on both processes) with `full` if there are fewer
+/// free cells than the snapshot has tokens, and as `restore` does. Returns at once.
+template <HasSnapshots M>
+auto receive(const Communicator& comm, int rank, M& memory, Sequence s, const ReceiveOptions& options = {},
+             const std::source_location& where = std::source_location::current()) {
+    const detail::Caller caller{where};
+    static_cast<void>(memory.next(s)); // checks s
+    return detail::make_receiving<detail::SequenceTarget<M>>(comm, rank, options, where, memory, s);
+}
+
+/// Receives a snapshot, which is paged out on the host: `restore` copies it to a sequence, and `page_in` to cells or
+/// slots of its own.
+template <HasSnapshots M>
+auto receive(const Communicator& comm, int rank, M& memory, const ReceiveOptions& options = {},
+             const std::source_location& where = std::source_location::current()) {
+    const detail::Caller caller{where};
+    return detail::make_receiving<detail::SnapshotTarget<M>>(comm, rank, options, where, memory);
+}
+
+} // namespace cellar::mpi

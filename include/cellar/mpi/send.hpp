@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <cellar/base/contract.hpp>
+#include <cellar/base/ids.hpp>
+#include <cellar/base/result.hpp>
+#include <cellar/memory/stored_snapshot.hpp>
+#include <cellar/memory/two_phase.hpp>
+#include <cellar/mpi/communicator.hpp>
+#include <cellar/mpi/detail/sender.hpp>
+#include <cellar/mpi/detail/transfers.hpp>
+#include <cellar/mpi/mpi_result.hpp>
+#include <cellar/mpi/transfer_options.hpp>
+
+#include <chrono>
+#include <concepts>
+#include <memory>
+#include <new>
+#include <source_location>
+#include <string>
+#include <utility>
+
+namespace cellar::mpi {
+
+/// A snapshot on its way to another process. Passes of the memory go on between calls of `progress`. Move-only. The
+/// communicator and the memory must outlive it.
+class [[nodiscard]] Sending {
+public:
+    Sending(Sending&&) noexcept = default;
+    /// Cancels the transfer that it had.
+    Sending& operator=(Sending&& other) noexcept {
+        if (this == &other) return *this;
+        release();
+        held_ = std::move(other.held_);
+        sender_ = std::move(other.sender_);
+        return *this;
+    }
+    /// Cancels it if it is not over, and tells the other process.
+    ~Sending() { release(); }
+
+    /// Does what can be done without waiting: sends at most one block. True once the transfer is over, with success or
+    /// not.
+    bool progress(const std::source_location& where = std::source_location::current()) {
+        const detail::Caller caller{where};
+        const bool is_over = sender().progress();
+        if (is_over) held_ = nullptr;
+        return is_over;
+    }
+
+    /// Blocks until the other process has everything in its memory, or until the transfer fails.
+    MpiResult<void> wait(const std::source_location& where = std::source_location::current()) {
+        while (!progress(where)) sender().yield();
+        return sender().error() ? MpiResult<void>{*sender().error()} : MpiResult<void>{};
+    }
+
+private:
+    friend struct cellar::MemoryAccess;
+
+    // `held`: what the sender reads.
+    Sending(std::unique_ptr<detail::Sender> sender, std::shared_ptr<const void> held)
+        : held_{std::move(held)}, sender_{std::move(sender)} {}
+
+    detail::Sender& sender() {
+        CELLAR_EXPECTS(sender_ != nullptr, "the transfer was moved from, expected one that was not");
+        return *sender_;
+    }
+    void release() noexcept {
+        sender_ = nullptr;
+        held_ = nullptr;
+    }
+
+    std::shared_ptr<const void> held_;
+    std::unique_ptr<detail::Sender> sender_;
+};
+
+} // namespace cellar::mpi
+
+namespace cellar::detail {
+
+inline std::unique_ptr<Sender> make_sender(const mpi::Communicator& comm, int rank, const mpi::SendOptions& options,
+                                           const std::source_location& where) {
+    comm.expect_other("send", rank, where);
+    CELLAR_EXPECTS(options.tag >= 0 && options.tag <= max_transfer_tag, "send: tag ", options.tag, ", expected 0 to ",
+                   max_transfer_tag);
+    CELLAR_EXPECTS(options.time_limit.count() > 0, "send: a time limit of ", options.time_limit.count(),
+                   " ms, expected 1 or more");
+    CELLAR_EXPECTS(options.block >= 1 << 20 && options.block <= 1 << 30, "send: blocks of ", options.block,
+                   " bytes, expected 2^20 to 2^30");
+    CELLAR_EXPECTS(comm.transfers().open(rank, receiver_tag(options.tag)), "send: another transfer to rank ", rank,
+                   " has tag ", options.tag, ", expected one at a time with each tag");
+    return std::make_unique<Sender>(comm.transfers(), rank, options);
+}
+
+/// Announces what `save` adds to a snapshot; no memory for it is an answer, too.
+template <class Save>
+void announce(Sender& sender, int own_rank, const mpi::SendOptions& options, Save save) {
+    try {
+        StoredSnapshot stored;
+        save(stored);
+        sender.announce(std::move(stored), options.model);
+    } catch (const std::bad_alloc&) {
+        sender.withdraw({mpi::MpiReason::no_memory, own_rank, "send: no memory for the transfer"});
+    }
+}
+
+} // namespace cellar::detail
+
+namespace cellar::mpi {
+
+/// Sends a snapshot of `memory` to another process, which calls `receive`. The snapshot may be in place or paged out,
+/// and stays so until the transfer is over. Returns at once.
+template <HasSnapshots M, std::same_as<SnapshotOf<M>> Snapshot>
+Sending send(const Communicator& comm, int rank, M& memory, const Snapshot& snapshot, const SendOptions& options = {},
+             const std::source_location& where = std::source_location::current()) {
+    const detail::Caller caller{where};
+    auto sender = detail::make_sender(comm, rank, options, where);
+    detail::announce(*sender, comm.rank(), options,
+                     [&](detail::StoredSnapshot& stored) { MemoryAccess::save(memory, snapshot, "", stored); });
+    return MemoryAccess::make<Sending>(std::move(sender), nullptr);
+}
+
+/// Sends what s remembers. Nothing that happens to s later changes what is sent: the transfer owns a snapshot of s. If
+/// the memory refuses that, both processes get the refusal (`refused`): a recurrent memory needs room for a snapshot
+/// (`StateLimits::snapshots`).
+template <HasSnapshots M>
+Sending send(const Communicator& comm, int rank, M& memory, Sequence s, const SendOptions& options = {},
+             const std::source_location& where = std::source_location::current()) {
+    const detail::Caller caller{where};
+    auto snapshot = memory.snapshot(s);
+    auto sender = detail::make_sender(comm, rank, options, where);
+    if (!snapshot) {
+        sender->withdraw({MpiReason::refused, comm.rank(), "send: the memory refuses: " + to_string(snapshot.error()),
+                          snapshot.error()});
+        return MemoryAccess::make<Sending>(std::move(sender), nullptr);
+    }
+    auto held = std::make_shared<const SnapshotOf<M>>(*std::move(snapshot));
+    detail::announce(*sender, comm.rank(), options,
+                     [&](detail::StoredSnapshot& stored) { MemoryAccess::save(memory, *held, "", stored); });
+    return MemoryAccess::make<Sending>(std::move(sender), std::move(held));
+}
+
+} // namespace cellar::mpi

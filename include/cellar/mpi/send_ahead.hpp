@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <cellar/base/contract.hpp>
+#include <cellar/base/ids.hpp>
+#include <cellar/memory/stored_snapshot.hpp>
+#include <cellar/memory/two_phase.hpp>
+#include <cellar/mpi/communicator.hpp>
+#include <cellar/mpi/detail/sender.hpp>
+#include <cellar/mpi/mpi_result.hpp>
+#include <cellar/mpi/send.hpp>
+#include <cellar/mpi/transfer_options.hpp>
+
+#include <memory>
+#include <optional>
+#include <source_location>
+#include <string>
+#include <utility>
+
+namespace cellar::mpi {
+
+/// A sequence on its way to another process while its prompt is computed: layers leave as soon as they are there.
+/// Move-only. The communicator and the memory must outlive it.
+template <class M>
+class [[nodiscard]] SendingAhead {
+public:
+    SendingAhead(SendingAhead&&) noexcept = default;
+    SendingAhead& operator=(SendingAhead&&) = delete;
+    /// Cancels it if it is not over, and tells the other process.
+    ~SendingAhead() { sender_ = nullptr; } // before what it reads
+
+    /// After the `put` of a layer of the model in an open pass: the rows of the sequence may leave. The pass must be
+    /// committed later. Sends at most one block.
+    template <class Pass>
+    void layer(Pass& pass, int layer, const std::source_location& where = std::source_location::current()) {
+        const detail::Caller caller{where};
+        pass.visit(layer, [](auto& own, int index) {
+            if constexpr (requires { own.keys(index); })
+                static_cast<void>(own.keys(index)); // a violation if it was not put
+        });
+        rows_are_there(layer);
+        progress();
+    }
+
+    /// Does what can be done without waiting, in an open pass too: sends at most one block. True once the transfer is
+    /// over, with success or not.
+    bool progress(const std::source_location& where = std::source_location::current()) {
+        const detail::Caller caller{where};
+        const bool is_over = sender().progress();
+        if (is_over) held_ = nullptr;
+        return is_over;
+    }
+
+    /// The sequence has all tokens that were announced, and no pass is open: the transfer owns a snapshot of it from
+    /// now on, and changes to the sequence make no difference any more. Recurrent states leave now. If the memory
+    /// refuses the snapshot, both processes get the refusal.
+    void complete(const std::source_location& where = std::source_location::current()) {
+        const detail::Caller caller{where};
+        if (held_ || sender().is_over()) return;
+        CELLAR_EXPECTS(memory_->next(sequence_) >= to_, "complete: sequence ", sequence_, " has ",
+                       memory_->next(sequence_), " tokens, expected the ", to_, " that were announced");
+        auto snapshot = memory_->snapshot(sequence_, {0}, to_);
+        if (!snapshot)
+            return sender().fail({MpiReason::refused, own_rank_,
+                                  "send: the memory refuses: " + to_string(snapshot.error()), snapshot.error()});
+        held_ = std::make_unique<const SnapshotOf<M>>(*std::move(snapshot));
+        detail::StoredSnapshot stored;
+        MemoryAccess::save(*memory_, *held_, "", stored);
+        if (!sender().complete(std::move(stored)))
+            sender().fail({MpiReason::cancelled, own_rank_, "send: the sequence has other tokens than were announced"});
+    }
+
+    /// `complete`, and blocks until the other process has everything in its memory, or until the transfer fails.
+    MpiResult<void> wait(const std::source_location& where = std::source_location::current()) {
+        complete(where);
+        while (!progress(where)) sender().yield();
+        return sender().error() ? MpiResult<void>{*sender().error()} : MpiResult<void>{};
+    }
+
+private:
+    friend struct cellar::MemoryAccess;
+
+    SendingAhead(std::unique_ptr<detail::Sender> sender, int own_rank, M& memory, Sequence s, Position to)
+        : own_rank_{own_rank}, memory_{&memory}, sequence_{s}, to_{to}, sender_{std::move(sender)} {
+        sender_->wait_for_rows();
+        for (int layer = 0; layer < memory.layers(); ++layer) rows_are_there(layer); // those of tokens that s has
+    }
+
+    void rows_are_there(int layer) {
+        std::string prefix;
+        if constexpr (requires { memory_->place(layer); }) {
+            const auto place = memory_->place(layer);
+            prefix = "members." + std::to_string(place.member) + ".";
+            layer = place.layer;
+        }
+        const std::string name = prefix + "layers." + std::to_string(layer);
+        const Position end = memory_->next(sequence_);
+        sender().rows_are_there(name + ".keys", prefix + "positions", end);
+        sender().rows_are_there(name + ".values", prefix + "positions", end);
+    }
+
+    detail::Sender& sender() {
+        CELLAR_EXPECTS(sender_ != nullptr, "the transfer was moved from, expected one that was not");
+        return *sender_;
+    }
+
+    int own_rank_;
+    M* memory_;
+    Sequence sequence_;
+    Position to_;
+    std::unique_ptr<const SnapshotOf<M>> held_;
+    std::unique_ptr<detail::Sender> sender_;
+};
+
+/// Announces sequence s up to position `to`, before the passes that compute its tokens up to there: the other process
+/// calls `receive`, and makes room at once. What s has already leaves first. In each pass, call `layer(pass, i)` after
+/// the `put` of layer i; after the last pass, `wait`. So only the last layers are waited for. Until `complete`, s only
+/// grows by these passes. A dropped pass whose layers have left, and any other change, means that the
+/// transfer must be destroyed.
+///
+/// For caches, recurrent memories and hybrids of these.
+template <HasSnapshots M>
+SendingAhead<M> send_ahead(const Communicator& comm, int rank, M& memory, Sequence s, Position to,
+                           const SendOptions& options = {},
+                           const std::source_location& where = std::source_location::current()) {
+    const detail::Caller caller{where};
+    const Position next = memory.next(s);
+    CELLAR_EXPECTS(to >= next, "send_ahead: up to position ", to, ", expected at least the ", next,
+                   " tokens that sequence ", s, " has");
+    auto sender = detail::make_sender(comm, rank, options, where);
+    detail::announce(*sender, comm.rank(), options,
+                     [&](detail::StoredSnapshot& stored) { MemoryAccess::save_ahead(memory, s, to, "", stored); });
+    return MemoryAccess::make<SendingAhead<M>>(std::move(sender), comm.rank(), memory, s, to);
+}
+
+} // namespace cellar::mpi

@@ -1,0 +1,18 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+# More processes than processors, as root as well: the names of Open MPI 4 and 5. What its library still holds at the
+# end is no leak of the tests.
+set(cellar_mpi_environment
+    OMPI_ALLOW_RUN_AS_ROOT=1
+    OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+    OMPI_MCA_rmaps_base_oversubscribe=1
+    PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe
+    "LSAN_OPTIONS=suppressions=${CMAKE_CURRENT_LIST_DIR}/lsan.txt:print_suppressions=0"
+    "TSAN_OPTIONS=suppressions=${CMAKE_CURRENT_LIST_DIR}/tsan.txt:ignore_noninstrumented_modules=1"
+)
+
+# cellar_mpi_command(<test> <executable> <ranks> [<argument>...]): a test that runs a program on several ranks.
+function(cellar_mpi_command name program ranks)
+    add_test(NAME ${name} COMMAND ${MPIEXEC_EXECUTABLE} ${MPIEXEC_NUMPROC_FLAG} ${ranks} $<TARGET_FILE:${program}> ${ARGN})
+    set_tests_properties(${name} PROPERTIES ENVIRONMENT "${cellar_mpi_environment}" PROCESSORS 2 TIMEOUT 300)
+endfunction()

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include <cellar/base/tokens.hpp>
+#include <cellar/mpi/broadcast.hpp>
+#include <cellar/mpi/communicator.hpp>
+
+#include <doctest/doctest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <mpi.h>
+#include <numeric>
+#include <string>
+#include <vector>
+#include <violations.hpp>
+
+using namespace cellar;
+using mpi::broadcast;
+using mpi::Communicator;
+using mpi::SharedBatch;
+
+namespace {
+
+void expect_equal(const Batch& batch, const Batch& expected) {
+    REQUIRE(batch.tokens() == expected.tokens());
+    REQUIRE(batch.sequences.size() == expected.sequences.size());
+    REQUIRE(batch.groups.size() == expected.groups.size());
+    for (std::size_t i = 0; i < expected.positions.size(); ++i) {
+        CHECK(batch.positions[i] == expected.positions[i]);
+        CHECK(batch.sequences[i] == expected.sequences[i]);
+        if (!expected.groups.empty()) CHECK(batch.groups[i] == expected.groups[i]);
+    }
+}
+
+} // namespace
+
+TEST_CASE("batches of any length reach all ranks, with the ids of their tokens and their groups") {
+    Communicator comm{MPI_COMM_WORLD};
+    SharedBatch shared{4};
+    const int root = comm.size() - 1;
+    for (const std::int32_t tokens : {0, 1, 3, 4, 5, 200, 2})
+        for (const bool has_ids : {false, true})
+            for (const bool has_group : {false, true}) {
+                Tokens batch{{1}, {7}, tokens};
+                if (has_group) batch.add_group({2}, {0}, 2);
+                std::vector<std::int32_t> ids(has_ids ? static_cast<std::size_t>(batch.size()) : 0);
+                std::iota(ids.begin(), ids.end(), 1000);
+                if (comm.rank() == root) shared.assign(batch, ids);
+                REQUIRE(broadcast(comm, shared, root));
+                expect_equal(shared, batch);
+                CHECK(std::vector<std::int32_t>(shared.ids().begin(), shared.ids().end()) == ids);
+            }
+}
+
+TEST_CASE("what is no batch is malformed") {
+    Communicator comm{MPI_COMM_WORLD};
+    SharedBatch shared{4};
+    if (comm.rank() == 0) {
+        std::vector<std::int32_t> other(3 + 4 * 4, 5);
+        MPI_Bcast(other.data(), static_cast<int>(other.size()), MPI_INT32_T, 0, comm.handle());
+    } else {
+        const auto received = broadcast(comm, shared, 0);
+        REQUIRE(!received);
+        CHECK(received.error() == mpi::MpiReason::malformed);
+        CHECK(received.error().rank == 0);
+    }
+}
+
+TEST_CASE("lists of different lengths and wrong ranks are violations") {
+    Communicator comm{MPI_COMM_WORLD};
+    SharedBatch shared;
+    CHECK(shared.tokens() == 0);
+    CHECK(shared.ids().empty());
+    const std::vector<std::int32_t> two{0, 1};
+    const std::vector<std::int32_t> three{0, 0, 0};
+    CHECK(violation_of([&] { shared.assign({two, three}); }).find("3 sequences") != std::string::npos);
+    CHECK(violation_of([&] { shared.assign({two, two, three}); }).find("3 groups") != std::string::npos);
+    CHECK(violation_of([&] { shared.assign({two, two}, three); }).find("3 ids") != std::string::npos);
+    CHECK(violation_of([&] { (void)broadcast(comm, shared, comm.size()); }).find("broadcast: rank")
+          != std::string::npos);
+    CHECK(violation_of([&] { SharedBatch{-1}; }).find("-1 tokens") != std::string::npos);
+}

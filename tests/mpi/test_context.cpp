@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Random histories of contexts that are divided between ranks, against one cache that has them whole.
+#include "context.hpp"
+
+#include <algorithm>
+#include <optional>
+
+using namespace context_test;
+
+namespace {
+
+template <class Layout, class Shift, class Window>
+void run_history(const Window& window, Shift shift, unsigned seed, int steps, std::int32_t block = 64) {
+    Pair<Cache<Layout, Window, Shift, HostBackend>> pair{
+        {.sequences = 3, .capacity = 700, .batch = 150}, window, shift, block};
+    std::mt19937 random{seed};
+    const auto draw = [&](int from, int to) { return std::uniform_int_distribution{from, to}(random); };
+    const Floats sinks = random_floats(random, 6, 2);
+    int refused = 0;
+    int closed = 0;
+    for (int step = 0; step < steps; ++step) {
+        const int kind = draw(0, 9);
+        const Sequence s{draw(0, 2)};
+        const Position end = pair.single.next(s);
+        if (kind < 7) {
+            Tokens tokens;
+            std::vector<Position> next;
+            for (std::int32_t i = 0; i < 3; ++i) next.push_back(pair.single.next({i}));
+            for (int parts = draw(1, 3); parts > 0; --parts) {
+                const Sequence t{draw(0, 2)};
+                const int count = draw(0, 1) == 0 ? 1 : draw(1, 49);
+                Position& first = next[static_cast<std::size_t>(t.value)];
+                const Position begin = first + (draw(0, 19) == 0 ? 1 : 0); // 1: not next
+                draw(0, 5) == 0 ? tokens.add_group(t, begin, count) : tokens.add(t, begin, count);
+                first = first + count;
+            }
+            const bool commits = draw(0, 5) != 0;
+            if (!pair.run(tokens, commits,
+                          {.sinks = step % 3 == 0 ? std::span<const float>{sinks} : std::span<const float>{}}))
+                ++refused;
+        } else if (kind == 7) {
+            const Sequence to{draw(0, 2)};
+            const int length = draw(0, end.value + 3);
+            REQUIRE(pair.context.copy_prefix(s, to, length).has_value());
+            REQUIRE(pair.single.copy_prefix(s, to, length).has_value());
+        } else {
+            const Position begin{draw(0, end.value)};
+            const Position behind = kind == 8 ? to_end : begin + draw(0, 90);
+            const auto found = pair.context.remove(s, begin, behind);
+            const auto expected = pair.single.remove(s, begin, behind);
+            REQUIRE(found.has_value() == expected.has_value());
+            if (!found) CHECK(found.error() == expected.error().reason);
+            refused += found ? 0 : 1;
+            closed += found && behind < end ? 1 : 0;
+        }
+        pair.compare();
+        for (std::int32_t i = 0; i < 3; ++i) // a sequence that cannot go on begins anew
+            if (const Position p = pair.single.next({i}); !pair.single.can_resume({i}, p) || p.value > 550) {
+                REQUIRE(pair.context.remove({i}, {0}, to_end).has_value());
+                REQUIRE(pair.single.remove({i}, {0}, to_end).has_value());
+            }
+    }
+    CHECK(pair.attended > 500);
+    CHECK(refused > 0);
+    CHECK((closed > 0) == Shift::possible);
+}
+
+RopeShift<Neox> rope() {
+    return RopeShift<Neox>{rope_frequencies(4, 1000.0)};
+}
+
+} // namespace
+
+TEST_CASE("contexts over ranks equal one cache: float, rotated keys") {
+    run_history<StandardV<float>>(FullCausal{}, rope(), 1, 120);
+}
+
+TEST_CASE("contexts over ranks equal one cache: half in blocks, a window with sinks, rotated keys") {
+    run_history<Blocked<half, 16>>(SlidingWindow<>{100, {.retention = 130, .sinks = 3}}, rope(), 2, 120);
+}
+
+TEST_CASE("contexts over ranks equal one cache: half, chunks, keys without positions") {
+    run_history<StandardV<half>>(ChunkedAttention<>{90}, UnrotatedShift{}, 3, 100);
+}
+
+TEST_CASE("contexts over ranks equal one cache: a narrow window, no shift, larger blocks") {
+    run_history<StandardV<float>>(SlidingWindow<>{5, {.sinks = 1}}, DisabledShift{}, 4, 100, 128);
+}

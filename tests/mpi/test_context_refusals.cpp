@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "context.hpp"
+
+#include <string>
+#include <violations.hpp>
+
+using namespace context_test;
+
+namespace {
+
+using Plain = Cache<StandardV<float>, FullCausal, DisabledShift, HostBackend>;
+using Context = mpi::ContextParallel<Plain>;
+
+Context context_of(std::int32_t cells, std::int32_t batch = 400) {
+    return {mpi::Communicator{MPI_COMM_WORLD},
+            Plain{Heads{}.shape(),
+                  {.sequences = 2, .capacity = 4096, .cells = cells, .batch = batch, .positions = Positions::any}}};
+}
+
+int rank() {
+    int rank = 0;
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    return rank;
+}
+int ranks() {
+    int size = 0;
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    return size;
+}
+
+void append(Context& context, Sequence s, std::int32_t n) {
+    auto pass = context.begin(Tokens{s, context.next(s), n}).value();
+    const std::size_t stored = pass.stored().size();
+    pass.put(0, Floats(stored * Heads{}.key_row()), Floats(stored * Heads{}.value_row()));
+    pass.commit();
+}
+
+} // namespace
+
+TEST_CASE("the ranks hold a context together that none of them could hold") {
+    using Long = Cache<StandardV<float>, FullCausal, RopeShift<Neox>, HostBackend>;
+    const std::int32_t whole = 128 * ranks();
+    const RopeShift<Neox> rope{rope_frequencies(4, 1000.0)};
+    const CacheLimits limits{.capacity = whole, .cells = whole, .batch = 64};
+    Pair<Long> pair{limits, {}, rope};
+    CacheLimits own = Pair<Long>::at_any(limits);
+    own.cells = 128;
+    pair.context =
+        mpi::ContextParallel<Long>{mpi::Communicator{MPI_COMM_WORLD}, Long{pair.heads.shape(), own, {}, rope}};
+    for (std::int32_t p = 0; p < whole; p += 32) REQUIRE(pair.run(Tokens{{0}, {p}, 32}, true));
+    pair.compare();
+    CHECK(pair.context.cache().tokens({0}) == 128);
+    CHECK_FALSE(pair.run(Tokens{{0}, {whole}, 1}, true)); // full
+    CHECK(pair.context.begin(Tokens{{0}, {whole}, 1}).error().rank == pair.context.rank_of({whole}));
+
+    // Room where positions were removed: the tokens behind them are on other ranks than their new positions say.
+    REQUIRE(pair.context.remove({0}, {40}, {72}).has_value());
+    REQUIRE(pair.single.remove({0}, {40}, {72}).has_value());
+    pair.compare();
+    for (std::int32_t p = whole - 32; p < whole; ++p)
+        if (auto fits = pair.context.begin(Tokens{{0}, {p}}); fits) {
+            fits->drop();
+            REQUIRE(pair.run(Tokens{{0}, {p}}, true));
+        } else {
+            CHECK(fits.error() == Reason::full);
+            break;
+        }
+    pair.compare();
+}
+
+TEST_CASE("what one rank refuses is refused on all, and nothing changes on any") {
+    Context context = context_of(rank() == 1 ? 64 : 256);
+    append(context, {0}, 100); // of which rank 1 stores 36
+    const auto unchanged = [&] {
+        CHECK(context.next({0}) == Position{100});
+        CHECK(context.next({1}) == Position{0});
+        CHECK(context.cache().tokens({0}) == (rank() == 0 ? 64 : rank() == 1 ? 36 : 0));
+        CHECK(context.cache().tokens({1}) == 0);
+    };
+    auto refused = context.begin(Tokens{{1}, {0}, 100}); // 36 more, of 28
+    REQUIRE_FALSE(refused.has_value());
+    CHECK(refused.error() == Reason::full);
+    CHECK(refused.error().rank == 1);
+    CHECK(refused.error().message.find("begin: rank 1 refuses: full") == 0);
+    unchanged();
+    CHECK(context.begin(Tokens{{0}, {101}}).error() == Reason::not_next);
+    CHECK(context.begin(Tokens{{0}, {101}}).error().refusal.expected == Position{100});
+    CHECK(context.begin(Tokens{{0}, {99}}).error() == Reason::not_next);
+    CHECK(context.begin(Tokens{{0}, {100}, 2}.add({0}, {100})).error() == Reason::not_next);
+    CHECK(context.begin(Tokens{{0}, {100}, 500}).error() == Reason::batch_too_long);
+    CHECK(context.remove({0}, {0}, {70}).error() == Reason::cannot_shift);
+    unchanged();
+    { const auto dropped = context.begin(Tokens{{0}, {100}, 20}).value(); }
+    unchanged();
+    append(context, {1}, 92);
+    CHECK(context.next({1}) == Position{92});
+}
+
+TEST_CASE("a rank that makes another call than the others is named") {
+    Context context = context_of(256);
+    append(context, {0}, 10);
+    auto wrong = context.begin(Tokens{{rank() == 1 ? 1 : 0}, {rank() == 1 ? 0 : 10}});
+    REQUIRE_FALSE(wrong.has_value());
+    CHECK(wrong.error() == mpi::MpiReason::differs);
+    CHECK(wrong.error().rank == 1);
+    CHECK(context.next({0}) == Position{10});
+    CHECK(context.cache().tokens({1}) == 0);
+
+    Context other = context_of(256, rank() == 1 ? 8 : 16);
+    CHECK(other.begin(Tokens{{0}, {0}}).error() == mpi::MpiReason::differs);
+}
+
+TEST_CASE("a pass is dropped, moved, and committed once") {
+    Context context = context_of(256);
+    auto pass = context.begin(Tokens{{0}, {0}, 3}).value();
+    auto moved = std::move(pass);
+    CHECK(violation_of([&] { pass.commit(); }).find("the pass is over") != std::string::npos);
+    CHECK(violation_of([&] { (void)context.begin(Tokens{{0}, {0}}); }).find("a pass is open") != std::string::npos);
+    CHECK(violation_of([&] { (void)context.remove({0}, {0}, to_end); }).find("a pass is open") != std::string::npos);
+    if (rank() == 0) CHECK(violation_of([&] { moved.commit(); }).find("was not put") != std::string::npos);
+    moved.drop();
+    CHECK(context.next({0}) == Position{0});
+    append(context, {0}, 3);
+    CHECK(context.next({0}) == Position{3});
+}
+
+TEST_CASE("mistakes are violations") {
+    const auto make = [](Positions positions, std::int32_t block) {
+        (void)Context{mpi::Communicator{MPI_COMM_WORLD},
+                      Plain{Heads{}.shape(), {.cells = 64, .positions = positions}},
+                      {.block = block}};
+    };
+    CHECK(violation_of([&] { make(Positions::consecutive, 64); }).find("expected Positions::any") != std::string::npos);
+    CHECK(violation_of([&] { make(Positions::any, 100); }).find("expected a multiple of 64") != std::string::npos);
+    Context context = context_of(256);
+    const std::vector<Position> positions{{0}};
+    const std::vector<Sequence> sequences{{0}};
+    const std::vector<std::uint8_t> stored{1};
+    CHECK(violation_of([&] {
+              (void)context.begin(Batch{positions, sequences, {}, stored});
+          }).find("the positions decide")
+          != std::string::npos);
+    CHECK(violation_of([&] { (void)context.next({2}); }).find("expected 0 to 1") != std::string::npos);
+    CHECK(violation_of([&] { (void)context.can_resume({0}, {-1}); }).find("expected 0 or more") != std::string::npos);
+    auto pass = context.begin(Tokens{{0}, {0}, 2}).value();
+    std::vector<float> out(7);
+    CHECK(violation_of([&] { (void)mpi::attend(pass, 0, Floats(96), out); }).find("results") != std::string::npos);
+    CHECK(violation_of([&] { (void)mpi::attend(pass, 1, Floats(96), out); }).find("layer 1") != std::string::npos);
+}

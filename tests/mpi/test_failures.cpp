@@ -1,0 +1,400 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+// Transfers that fail: both processes get an error that says why, and both memories are as they were.
+#include "cache/numbers.hpp"
+#include "hybrid/toy.hpp"
+#include "transfers.hpp"
+#include "violations.hpp"
+#include <cellar/mpi/detail/message.hpp>
+#include <cellar/mpi/detail/transfers.hpp>
+#include <cellar/mpi/detail/wire.hpp>
+
+#include <doctest/doctest.h>
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <mpi.h>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace {
+
+using namespace cellar;
+using namespace std::chrono_literals;
+using detail::MessageHead;
+using detail::MessageKind;
+using mpi::Communicator;
+using mpi::MpiReason;
+using numbers::portrait;
+using numbers::prompt;
+using transfers::between;
+
+using Numbers = numbers::Cache<>;
+
+const CacheShape shape{2, 1, 2, 1};
+
+Numbers filled(std::int32_t capacity = 8) {
+    Numbers cache{shape, {.sequences = 3, .capacity = capacity, .batch = 8}};
+    numbers::feed(cache, prompt(1, 0, {9, 9}));
+    numbers::feed(cache, prompt(0, 0, {1, 2, 3, 4, 5, 6}));
+    return cache;
+}
+
+/// Sends sequence 0 of a filled cache, and receives it into sequence 0 of `to`. Both fail for this reason, and change
+/// nothing.
+template <class To, class Expected>
+void refused(To to, Expected expected, const std::string& words, mpi::ReceiveOptions options = {}) {
+    between(
+        [&](const Communicator& comm, int rank) {
+            Numbers cache = filled();
+            const std::string before = portrait(cache);
+            const auto sent = mpi::send(comm, rank, cache, Sequence{0}, {.model = "a model"}).wait();
+            REQUIRE_FALSE(sent);
+            CHECK(sent.error() == expected);
+            CHECK(sent.error().rank == rank);
+            CHECK(sent.error().message.find(words) != std::string::npos);
+            CHECK(portrait(cache) == before);
+        },
+        [&](const Communicator& comm, int rank) {
+            const std::string before = portrait(to);
+            const auto received = mpi::receive(comm, rank, to, Sequence{0}, options).wait();
+            REQUIRE_FALSE(received);
+            CHECK(received.error() == expected);
+            CHECK(received.error().rank == comm.rank());
+            CHECK(received.error().message.find(words) != std::string::npos);
+            CHECK(portrait(to) == before);
+            CHECK(audit(to).empty());
+        });
+}
+
+/// Waits for that rank, which does the same.
+void meet(int rank) {
+    MPI_Sendrecv(nullptr, 0, MPI_BYTE, rank, 0, nullptr, 0, MPI_BYTE, rank, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+}
+
+/// A sender by hand.
+class Hand {
+public:
+    Hand(const Communicator& comm, int rank) : comm_{comm}, rank_{rank} {}
+
+    void post(MessageHead head, const std::vector<std::byte>& body, std::size_t cut = 0, int altered = -1) {
+        detail::Message message{static_cast<std::int64_t>(body.size())};
+        std::copy(body.begin(), body.end(), message.body());
+        head.transfer = head.transfer == 0 ? 1 : head.transfer;
+        head.bytes = body.size();
+        message.finish(head);
+        if (altered >= 0) message.data()[altered] ^= std::byte{4};
+        MPI_Send(message.data(), static_cast<int>(static_cast<std::size_t>(message.size()) - cut), MPI_BYTE, rank_,
+                 detail::sender_tag(0), comm_.handle());
+    }
+    void announce(const std::vector<std::byte>& body) { post({.kind = MessageKind::announcement}, body); }
+
+    /// Receives an answer.
+    MessageHead answer() {
+        std::vector<std::byte> bytes(4096);
+        MPI_Status status;
+        MPI_Recv(bytes.data(), 4096, MPI_BYTE, rank_, detail::receiver_tag(0), comm_.handle(), &status);
+        MessageHead head;
+        std::memcpy(&head, bytes.data(), sizeof(head));
+        return head;
+    }
+
+private:
+    const Communicator& comm_;
+    int rank_;
+};
+
+std::vector<std::byte> announcement(const std::function<void(detail::StoredSnapshot&)>& change = {}) {
+    Numbers cache = filled();
+    const auto snapshot = cache.snapshot({0}).value();
+    detail::StoredSnapshot stored;
+    MemoryAccess::save(cache, snapshot, "", stored);
+    if (change) change(stored);
+    detail::WireWriter out;
+    detail::Announcement::write(out, "", stored);
+    return {out.all().begin(), out.all().end()};
+}
+
+/// What a receiver says to a sender by hand. Its memory must not change.
+void by_hand(const std::function<void(Hand&)>& send, MpiReason expected, const std::string& words) {
+    between(
+        [&](const Communicator& comm, int rank) {
+            Hand hand{comm, rank};
+            send(hand);
+            hand.post({.kind = MessageKind::end}, {});
+        },
+        [&](const Communicator& comm, int rank) {
+            Numbers cache = filled(16);
+            const std::string before = describe(cache) + std::to_string(cache.statistics().free);
+            const auto received = mpi::receive(comm, rank, cache, Sequence{2}).wait();
+            REQUIRE_FALSE(received);
+            CHECK(received.error() == expected);
+            CHECK_MESSAGE(received.error().message.find(words) != std::string::npos, received.error().message);
+            CHECK(describe(cache) + std::to_string(cache.statistics().free) == before);
+            CHECK(audit(cache).empty());
+        });
+}
+
+std::vector<std::byte> rows(std::size_t floats) {
+    return std::vector<std::byte>(4 * floats);
+}
+
+} // namespace
+
+TEST_CASE("a memory that cannot hold what is sent is unsuitable, on both processes") {
+    refused(Numbers{CacheShape{3, 1, 2, 1}, {.sequences = 1, .capacity = 8, .batch = 8}}, MpiReason::unsuitable,
+            "it has 2 layers, expected 3");
+    refused(Numbers{CacheShape{2, 1, 4, 1}, {.sequences = 1, .capacity = 8, .batch = 8}}, MpiReason::unsuitable,
+            "layers.0.keys is [6, 1, 2], expected [6, 1, 4]");
+    refused(Numbers{shape, {.sequences = 1, .capacity = 8, .batch = 8}}, MpiReason::unsuitable,
+            "its model is \"a model\", expected \"another\"", {.model = "another"});
+}
+
+TEST_CASE("a memory without room refuses on both processes") {
+    refused(Numbers{shape, {.sequences = 1, .capacity = 5, .batch = 8}}, Reason::full, "full");
+}
+
+TEST_CASE("a sequence that lacks what precedes a snapshot refuses it on both processes") {
+    between(
+        [&](const Communicator& comm, int rank) {
+            Numbers cache = filled();
+            const auto snapshot = cache.snapshot({0}, {3}, {6}).value();
+            const auto sent = mpi::send(comm, rank, cache, snapshot).wait();
+            REQUIRE_FALSE(sent);
+            CHECK(sent.error() == Reason::cannot_resume);
+        },
+        [&](const Communicator& comm, int rank) {
+            Numbers cache = filled(16);
+            const std::string before = portrait(cache);
+            const auto received = mpi::receive(comm, rank, cache, Sequence{1}).wait();
+            REQUIRE_FALSE(received);
+            CHECK(received.error() == Reason::cannot_resume);
+            CHECK(received.error().refusal.sequence == Sequence{1});
+            CHECK(portrait(cache) == before);
+        });
+}
+
+TEST_CASE("a sender that refuses tells the receiver") {
+    between(
+        [&](const Communicator& comm, int rank) {
+            auto memory = toy::memory(); // without room for snapshots of states
+            REQUIRE(toy::feed(memory, toy::text(0, 0, 3)));
+            const auto sent = mpi::send(comm, rank, memory, Sequence{0}).wait();
+            REQUIRE_FALSE(sent);
+            CHECK(sent.error() == Reason::too_many_snapshots);
+            CHECK(sent.error().refusal.member == 2);
+            CHECK(memory.next({0}) == Position{3});
+        },
+        [&](const Communicator& comm, int rank) {
+            auto memory = toy::memory();
+            const auto received = mpi::receive(comm, rank, memory, Sequence{0}).wait();
+            REQUIRE_FALSE(received);
+            CHECK(received.error() == Reason::too_many_snapshots);
+            CHECK(received.error().refusal.member == 2);
+            CHECK(received.error().rank == rank);
+        });
+}
+
+TEST_CASE("a process that gives up tells the other one, and the next transfer succeeds") {
+    const CacheShape wide{1, 8, 128, 128};
+    const CacheLimits large{.sequences = 2, .capacity = 4096, .batch = 4096};
+    for (const bool sender_gives_up : {true, false})
+        between(
+            [&](const Communicator& comm, int rank) {
+                Cache<> cache{wide, large};
+                numbers::feed(cache, prompt(0, 0, numbers::Values(4096, 3)));
+                {
+                    auto sending = mpi::send(comm, rank, cache, Sequence{0});
+                    for (int i = 0; sender_gives_up && i < 10; ++i) {
+                        static_cast<void>(sending.progress());
+                        std::this_thread::sleep_for(1ms);
+                    }
+                    if (!sender_gives_up) {
+                        const auto sent = sending.wait();
+                        REQUIRE_FALSE(sent);
+                        CHECK(sent.error() == MpiReason::cancelled);
+                        CHECK(sent.error().rank == rank);
+                    }
+                }
+                CHECK(cache.statistics().free == 4096);
+                CHECK(cache.statistics().snapshots == 0);
+                const auto again = mpi::send(comm, rank, cache, Sequence{0}).wait();
+                REQUIRE_MESSAGE(again, again.error().message);
+            },
+            [&](const Communicator& comm, int rank) {
+                Cache<> cache{wide, large};
+                {
+                    auto receiving = mpi::receive(comm, rank, cache, Sequence{0});
+                    while (!sender_gives_up && cache.statistics().free == cache.cells())
+                        static_cast<void>(receiving.progress());
+                    for (int i = 0; !sender_gives_up && i < 10; ++i) // at most 10 of 32 blocks
+                        static_cast<void>(receiving.progress());
+                    if (sender_gives_up) {
+                        const auto received = receiving.wait();
+                        REQUIRE_FALSE(received);
+                        CHECK(received.error() == MpiReason::cancelled);
+                    }
+                }
+                CHECK(cache.statistics().free == cache.cells());
+                const auto again = mpi::receive(comm, rank, cache, Sequence{0}).wait();
+                REQUIRE_MESSAGE(again, again.error().message);
+                CHECK(cache.tokens({0}) == 4096);
+            });
+}
+
+TEST_CASE("a process that does nothing within the time limit is named") {
+    between(
+        [&](const Communicator& comm, int rank) {
+            Numbers cache = filled();
+            const auto sent = mpi::send(comm, rank, cache, Sequence{0}, {.time_limit = 50ms}).wait();
+            REQUIRE_FALSE(sent);
+            CHECK(sent.error() == MpiReason::timed_out);
+            CHECK(sent.error().rank == rank);
+            CHECK(cache.statistics().snapshots == 0);
+            meet(rank);
+        },
+        [&](const Communicator& comm, int rank) {
+            Numbers cache = filled();
+            const std::string before = portrait(cache);
+            const auto none = mpi::receive(comm, rank, cache, Sequence{0}, {.tag = 3, .time_limit = 50ms}).wait();
+            REQUIRE_FALSE(none);
+            CHECK(none.error() == MpiReason::timed_out);
+            CHECK(none.error().rank == rank);
+            meet(rank);
+            // The transfer that the sender gave up is announced still.
+            const auto received = mpi::receive(comm, rank, cache, Sequence{2}).wait();
+            REQUIRE_FALSE(received);
+            CHECK(received.error() == MpiReason::cancelled);
+            CHECK(portrait(cache) == before);
+        });
+}
+
+TEST_CASE("altered and cut messages are refused") {
+    by_hand([](Hand& hand) { hand.post({.kind = MessageKind::announcement}, announcement(), 0, 80); },
+            MpiReason::altered, "checksum");
+    by_hand([](Hand& hand) { hand.post({.kind = MessageKind::announcement}, announcement(), 0, 20); },
+            MpiReason::altered, "checksum");
+    by_hand([](Hand& hand) { hand.post({.kind = MessageKind::announcement}, announcement(), 1); }, MpiReason::altered,
+            "length");
+    by_hand([](Hand& hand) { hand.post({.kind = MessageKind::announcement}, {}, 1); }, MpiReason::altered, "length");
+    by_hand([](Hand& hand) { hand.post({.kind = MessageKind::announcement}, announcement(), 0, 0); },
+            MpiReason::malformed, "version or byte order");
+    const auto accepted = [](Hand& hand) {
+        hand.announce(announcement());
+        CHECK(hand.answer().kind == MessageKind::acceptance);
+    };
+    by_hand(
+        [&](Hand& hand) {
+            accepted(hand);
+            hand.post({.kind = MessageKind::block, .array = 1, .rows = 6}, rows(12), 0, 64 + 47);
+            CHECK(hand.answer().kind == MessageKind::failure);
+        },
+        MpiReason::altered, "checksum");
+    by_hand(
+        [&](Hand& hand) {
+            accepted(hand);
+            hand.post({.kind = MessageKind::block, .array = 1, .rows = 6}, rows(12), 8);
+            CHECK(hand.answer().kind == MessageKind::failure);
+        },
+        MpiReason::altered, "length");
+}
+
+TEST_CASE("messages that contradict themselves are refused") {
+    const auto block = [](MessageHead head, std::size_t floats) {
+        return [=](Hand& hand) {
+            hand.announce(announcement());
+            CHECK(hand.answer().kind == MessageKind::acceptance);
+            MessageHead own = head;
+            own.kind = MessageKind::block;
+            hand.post(own, rows(floats));
+            CHECK(hand.answer().kind == MessageKind::failure);
+        };
+    };
+    by_hand(block({.array = 5, .rows = 6}, 12), MpiReason::malformed, "no array");
+    by_hand(block({.array = 0, .rows = 6}, 6), MpiReason::malformed, "other rows"); // the positions
+    by_hand(block({.array = 1, .first = 1, .rows = 5}, 10), MpiReason::malformed, "other rows");
+    by_hand(block({.array = 1, .rows = 7}, 14), MpiReason::malformed, "other rows");
+    by_hand(block({.array = 1, .rows = 5}, 12), MpiReason::malformed, "other rows");
+    by_hand(block({.array = 1, .rows = 5}, 11), MpiReason::malformed, "other rows");
+    by_hand(block({.array = 1, .rows = 0}, 0), MpiReason::malformed, "other rows");
+    by_hand(
+        [](Hand& hand) {
+            hand.announce(announcement());
+            hand.answer();
+            hand.announce(announcement());
+        },
+        MpiReason::malformed, "out of order");
+    by_hand([](Hand& hand) { hand.announce({}); }, MpiReason::malformed, "length");
+    by_hand(
+        [](Hand& hand) {
+            auto bytes = announcement();
+            bytes.push_back({});
+            hand.announce(bytes);
+        },
+        MpiReason::malformed, "length");
+    for (std::size_t n = 1; n < announcement().size(); n += 37)
+        by_hand(
+            [n](Hand& hand) {
+                auto bytes = announcement();
+                bytes.resize(n);
+                hand.announce(bytes);
+            },
+            MpiReason::malformed, "");
+}
+
+TEST_CASE("announcements that no memory can hold are refused") {
+    using detail::StoredElement;
+    const auto announced = [](const std::function<void(detail::StoredSnapshot&)>& change) {
+        return [=](Hand& hand) { hand.announce(announcement(change)); };
+    };
+    by_hand(announced([](auto& s) { s.arrays[1].element = StoredElement::i32, s.arrays[1].shape = {0}; }),
+            MpiReason::unsuitable, "layers.0.keys");
+    by_hand(announced([](auto& s) { s.arrays[1].shape[2] = 3; }), MpiReason::unsuitable, "layers.0.keys");
+    by_hand(announced([](auto& s) {
+                s.arrays[1].shape = {std::uint64_t{1} << 60, 8, 8};
+            }),
+            MpiReason::malformed, "too large");
+    by_hand(announced([](auto& s) { s.arrays[1].name = s.arrays[2].name; }), MpiReason::malformed, "twice");
+    by_hand(announced([](auto& s) { s.numbers[1].first = s.numbers[0].first; }), MpiReason::malformed, "twice");
+    by_hand(announced([](auto& s) {
+                s.arrays.push_back(s.arrays[1]);
+                s.arrays.back().name = "more";
+            }),
+            MpiReason::unsuitable, "more");
+    by_hand(announced([](auto& s) { s.arrays.pop_back(); }), MpiReason::unsuitable, "layers.1.values");
+    by_hand(announced([](auto& s) { s.numbers[3].second = 3; }), MpiReason::unsuitable, "not in order");
+}
+
+TEST_CASE("mistakes are violations") {
+    const Communicator comm{MPI_COMM_WORLD};
+    Numbers cache = filled();
+    const int other = comm.rank() == 0 ? 1 : 0;
+    const auto sent_with = [&](mpi::SendOptions options) {
+        return violation_of([&] { static_cast<void>(mpi::send(comm, other, cache, Sequence{0}, options)); });
+    };
+    CHECK(sent_with({.tag = -1}).find("expected 0 to 9999") != std::string::npos);
+    CHECK(sent_with({.tag = 10000}).find("expected 0 to 9999") != std::string::npos);
+    CHECK(sent_with({.time_limit = 0ms}).find("expected 1 or more") != std::string::npos);
+    CHECK(sent_with({.block = 1000}).find("expected 2^20") != std::string::npos);
+    CHECK(violation_of([&] { static_cast<void>(mpi::send(comm, comm.rank(), cache, Sequence{0})); }).find("other than")
+          != std::string::npos);
+    CHECK(violation_of([&] { static_cast<void>(mpi::send(comm, other, cache, Sequence{3})); }).find("expected 0 to 2")
+          != std::string::npos);
+    CHECK(
+        violation_of([&] { static_cast<void>(mpi::receive(comm, other, cache, Sequence{3})); }).find("expected 0 to 2")
+        != std::string::npos);
+    CHECK(violation_of([&] { static_cast<void>(mpi::receive(comm, other, cache, {.tag = -1})); }).find("0 to 9999")
+          != std::string::npos);
+    auto receiving = mpi::receive(comm, other, cache, Sequence{2}, {.tag = 7});
+    CHECK(violation_of([&] { static_cast<void>(mpi::receive(comm, other, cache, {.tag = 7})); }).find("one at a time")
+          != std::string::npos);
+    const auto moved = std::move(receiving);
+    CHECK(violation_of([&] { receiving.progress(); }).find("moved from") != std::string::npos);
+    MPI_Barrier(MPI_COMM_WORLD);
+}

@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "../hybrid/failing_allocations.hpp"
+#include "../hybrid/toy.hpp"
+#include <cellar/cellar.hpp>
+#include <cellar/mpi/communicator.hpp>
+#include <cellar/mpi/lockstep_memory.hpp>
+
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <mpi.h>
+#include <new>
+#include <string>
+#include <utility>
+#include <violations.hpp>
+
+using namespace cellar;
+using mpi::Communicator;
+using mpi::LockstepMemory;
+using mpi::LockstepOptions;
+
+namespace {
+
+using Rotating = Cache<StandardV<float>, FullCausal, RopeShift<>>;
+using Lockstep = LockstepMemory<Rotating>;
+
+constexpr Sequence alice{0};
+constexpr Sequence bob{1};
+
+/// Rank 1 has more heads than the others.
+Rotating rotating(const Communicator& comm, const CacheLimits& limits = {.sequences = 2, .cells = 64, .batch = 16}) {
+    return {{2, comm.rank() == 1 ? 2 : 1, 4}, limits, FullCausal{}, RopeShift<>{rope_frequencies(4)}};
+}
+
+template <class M>
+void add(M& memory, Sequence s, std::int32_t tokens) {
+    auto pass = *memory.begin(Tokens{s, memory.next(s), tokens});
+    for (int layer = 0; layer < memory.layers(); ++layer) pass.mark_put(layer);
+    pass.commit();
+}
+
+std::string contents(const Rotating& cache) {
+    std::string all = audit(cache);
+    for (std::int32_t s = 0; s < cache.sequences(); ++s)
+        cache.visit_cells({s}, [&](Position p, Cell cell, std::int32_t n) {
+            all += std::to_string(p.value) + '@' + std::to_string(cell) + '+' + std::to_string(n) + ' ';
+        });
+    return all + std::to_string(cache.statistics().free) + " free";
+}
+
+bool has(const std::string& text, const std::string& part) {
+    return text.find(part) != std::string::npos;
+}
+
+} // namespace
+
+static_assert(Memory<Lockstep> && HasSnapshots<Lockstep>);
+
+TEST_CASE("passes that find room send nothing") {
+    Communicator comm{MPI_COMM_WORLD};
+    LockstepMemory memory{comm, rotating(comm), {.compares = false}};
+    for (int i = 0; i < 20; ++i) add(memory, alice, 1);
+    CHECK(memory.begin(Tokens{bob, {0}, 17}).error() == Reason::batch_too_long);
+    CHECK(memory.begin(Tokens{bob, {0}, 3}));
+    CHECK(memory.remove(alice, {18}, to_end));
+    CHECK(memory.agreements() == 0);
+    CHECK(memory.remove(alice, {2}, {4})); // the list of rotations takes memory
+    CHECK(memory.agreements() == 1);
+    CHECK(memory.compare());
+}
+
+TEST_CASE("memory that is short on one rank is short on all, and nothing has changed on any") {
+    Communicator comm{MPI_COMM_WORLD};
+    const int last = comm.size() - 1;
+    // The memory of cells grows with the first tokens, and the list of rotations takes memory.
+    LockstepMemory memory{
+        comm, rotating(comm, {.sequences = 2, .cells = 256, .initial_cells = 16, .batch = 64}), {.compares = false}};
+    add(memory, alice, 12);
+    REQUIRE(memory.copy_prefix(alice, bob, 6));
+    const std::string before = contents(memory.memory());
+    const Tokens batch{alice, {12}, 64};
+    const auto snapshot = *memory.snapshot(alice);
+    const auto failed_everywhere = [&](auto operation) {
+        bool failed = false;
+        try {
+            const FailingAllocations failing{comm.rank() == last ? 0 : FailingAllocations::unlimited};
+            operation();
+        } catch (const std::bad_alloc&) {
+            failed = true;
+        }
+        CHECK(contents(memory.memory()) == before);
+        CHECK(memory.memory().statistics().snapshots == 1);
+        CHECK(memory.compare());
+        return failed;
+    };
+    CHECK(failed_everywhere([&] { (void)memory.begin(batch); }));
+    CHECK(failed_everywhere([&] { (void)memory.remove(alice, {2}, {4}); }));
+    CHECK(failed_everywhere([&] { (void)memory.snapshot(alice); }));
+    CHECK(failed_everywhere([&] { (void)memory.schedule(alice, {40}); }) == false); // a full window schedules nothing
+
+    // The ranks have different room by now, and go on together.
+    const std::int64_t asked = memory.agreements();
+    add(memory, alice, 1);
+    CHECK(memory.agreements() == asked + 1);
+    add(memory, bob, 60);
+    CHECK(memory.remove(alice, {2}, {4}));
+    CHECK(memory.restore(bob, snapshot));
+    CHECK(memory.next(bob) == Position{12});
+    CHECK(memory.compare());
+}
+
+TEST_CASE("refusals are the same on all ranks, without a message") {
+    Communicator comm{MPI_COMM_WORLD};
+    LockstepMemory memory{comm, rotating(comm, {.sequences = 2, .cells = 16, .batch = 16}), {.compares = false}};
+    add(memory, alice, 10);
+    const std::string before = contents(memory.memory());
+    CHECK(memory.begin(Tokens{bob, {0}, 7}).error() == Reason::full);
+    CHECK(memory.restore(alice, {11}).error() == Reason::cannot_resume);
+    CHECK(memory.agreements() == 0);
+    CHECK(memory.snapshot(alice, {0}, {12}).error() == Reason::cannot_resume);
+    CHECK(contents(memory.memory()) == before);
+    CHECK(memory.compare());
+}
+
+TEST_CASE("snapshots of all ranks are taken, divided, joined, paged and restored together") {
+    Communicator comm{MPI_COMM_WORLD};
+    LockstepMemory memory{comm, rotating(comm)};
+    add(memory, alice, 12);
+    auto snapshot = *memory.snapshot(alice);
+    auto rest = *memory.split(snapshot, {5});
+    CHECK(memory.restore(bob, snapshot));
+    CHECK(memory.next(bob) == Position{5});
+    memory.page_out(rest);
+    CHECK(rest.is_paged_out());
+    CHECK(memory.page_in(rest));
+    CHECK(memory.merge(snapshot, std::move(rest)));
+    CHECK(memory.restore(bob, snapshot, {7}));
+    CHECK(memory.next(bob) == Position{7});
+    CHECK(memory.remove(alice, {3}, {4}, RotateBy{0}));
+    CHECK(memory.reserve(3).tokens() == 3);
+    CHECK(memory.schedule(alice, {30}));
+    memory.unschedule(alice, {30});
+    CHECK(memory.can_resume(alice, {11}));
+    CHECK(memory.resumable_prefix(alice, {20}) == Position{11});
+    CHECK(memory.compare());
+}
+
+TEST_CASE("compare names the rank that did another operation") {
+    Communicator comm{MPI_COMM_WORLD};
+    const int other = comm.size() - 1;
+    LockstepMemory memory{comm, rotating(comm), {.compares = false}};
+    add(memory, alice, 10);
+    // [compare]
+    if (const auto compared = memory.compare(); !compared) FAIL(compared.error().message); // names the rank
+    // [/compare]
+    REQUIRE(memory.remove(alice, {comm.rank() == other ? 8 : 9}, to_end));
+    const auto compared = memory.compare();
+    REQUIRE(!compared);
+    CHECK(compared.error() == mpi::MpiReason::differs);
+    CHECK(compared.error().rank == other);
+    CHECK(has(compared.error().message, "the bookkeeping of rank " + std::to_string(other)));
+
+    REQUIRE(memory.remove(alice, {8}, to_end));
+    CHECK(memory.compare());
+    if (comm.rank() == other) add(memory, alice, 1);
+    CHECK(has(memory.compare().error().message,
+              "compare() as operation 3: rank " + std::to_string(other) + " called compare() as operation 4"));
+}
+
+TEST_CASE("another call on one rank is a violation that names it, with nothing changed") {
+    Communicator comm{MPI_COMM_WORLD};
+    const int other = comm.size() - 1;
+    LockstepMemory memory{comm, rotating(comm), {.compares = true}};
+    add(memory, alice, 10);
+    const std::string before = contents(memory.memory());
+    const std::string name = "rank " + std::to_string(other);
+    const bool differs = comm.rank() == other;
+    CHECK(has(violation_of([&] { (void)memory.remove(alice, {differs ? 8 : 9}, {10}); }),
+              "remove(0, 9, 10) as operation 2: " + name + " called remove(0, 8, 10) as operation 2"));
+    CHECK(has(violation_of([&] {
+                  (void)memory.begin(Tokens{differs ? bob : alice, {10}, 1});
+              }),
+              "begin(1 tokens) as operation 3: " + name));
+    CHECK(has(violation_of(
+                  [&] { differs ? (void)memory.copy_prefix(alice, bob, 3) : (void)memory.remove(alice, {20}, {-1}); }),
+              name + " called copy_prefix(0, 1, 3)"));
+    CHECK(contents(memory.memory()) == before);
+
+    // What was done to the memory behind its back.
+    if (differs) REQUIRE(memory.memory().copy_prefix(alice, bob, 3));
+    CHECK(has(violation_of([&] { (void)memory.remove(alice, {9}, {10}); }), "the bookkeeping of " + name + " differs"));
+}
+
+TEST_CASE("a silent rank is named, and the memory of the others is whole") {
+    Communicator comm{MPI_COMM_WORLD};
+    const int silent = comm.size() - 1;
+    LockstepMemory memory{comm, rotating(comm), {.compares = false, .seconds = 0.2}};
+    add(memory, alice, 10);
+    if (comm.rank() != silent) {
+        const std::string before = contents(memory.memory());
+        const auto error_of = [&] {
+            try {
+                (void)memory.snapshot(alice);
+            } catch (const mpi::MpiFailure& failure) {
+                return failure.error();
+            }
+            return mpi::MpiError{};
+        };
+        CHECK(error_of() == mpi::MpiReason::timed_out);
+        CHECK(error_of().rank == silent);
+        CHECK_THROWS_AS((void)memory.begin(Tokens{alice, {10}, 1}), mpi::MpiFailure);
+        CHECK(memory.compare().error() == mpi::MpiReason::timed_out);
+        Rotating whole = std::move(memory).release();
+        CHECK(contents(whole) == before);
+        add(whole, alice, 1);
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+}
+
+TEST_CASE("a hybrid is kept in lockstep with all its members") {
+    Communicator comm{MPI_COMM_WORLD};
+    LockstepMemory memory{comm, toy::memory({.full_capacity = 40, .checkpoints = 2}), {.compares = false}};
+    CHECK(toy::feed(memory, toy::text(0, 0, 8)));
+    CHECK(toy::feed(memory, toy::text(0, 8, 1) + toy::text(1, 0, 4)));
+    CHECK(memory.agreements() == 0);
+    CHECK(memory.begin(toy::batch_of(toy::text(0, 12, 1))).error() == Reason::not_next);
+    const std::string before = toy::portrait(memory.memory());
+    bool failed = false;
+    try {
+        const FailingAllocations failing{comm.rank() == 0 ? 0 : FailingAllocations::unlimited};
+        (void)memory.schedule({0}, {20});
+    } catch (const std::bad_alloc&) {
+        failed = true;
+    }
+    CHECK(failed);
+    CHECK(toy::portrait(memory.memory()) == before);
+    CHECK(memory.compare());
+    CHECK(memory.copy_prefix({0}, {2}, 9));
+    CHECK(memory.compare());
+}

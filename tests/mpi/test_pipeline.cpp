@@ -1,0 +1,374 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include <cellar/attention/attend.hpp>
+#include <cellar/cache/audit.hpp>
+#include <cellar/cellar.hpp>
+#include <cellar/mpi/communicator.hpp>
+#include <cellar/mpi/pipeline_stage.hpp>
+#include <cellar/mpi/shares.hpp>
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <mpi.h>
+#include <new>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+#include <violations.hpp>
+
+using namespace cellar;
+using mpi::Communicator;
+using mpi::PipelineStage;
+using mpi::Share;
+
+namespace {
+
+template <class Backend>
+using KeysOf = Cache<StandardV<float>, SlidingWindow<8>, UnrotatedShift, Backend>;
+using Keys = KeysOf<HostBackend>;
+using Stage = PipelineStage<Keys>;
+
+/// Has no memory now and then.
+struct ShortMemory : HostBackend {
+    static inline bool is_short = false;
+
+    template <Element E>
+    Buffer<E> allocate(std::int64_t n) const {
+        if (is_short) throw std::bad_alloc{};
+        return HostBackend::allocate<E>(n);
+    }
+};
+
+constexpr Sequence alice{0};
+constexpr Sequence bob{1};
+
+/// Each stage has other layers.
+template <class Backend = HostBackend>
+KeysOf<Backend> keys(const Communicator& comm,
+                     const CacheLimits& limits = {.sequences = 2, .capacity = 64, .batch = 32}) {
+    return {{1 + comm.rank(), 1, 2}, limits, SlidingWindow<8>{{.retention = 30}}, UnrotatedShift{}};
+}
+
+template <class Pass>
+void fill(Pass& pass, int layers) {
+    for (int layer = 0; layer < layers; ++layer) pass.own().mark_put(layer);
+}
+
+template <class M>
+std::string contents(const M& cache) {
+    std::string all = audit(cache);
+    for (std::int32_t s = 0; s < cache.sequences(); ++s)
+        cache.visit_cells({s}, [&](Position p, Cell cell, std::int32_t n) {
+            all += std::to_string(p.value) + '@' + std::to_string(cell) + '+' + std::to_string(n) + ' ';
+        });
+    return all + std::to_string(cache.statistics().free) + " free";
+}
+
+bool has(const std::string& text, const std::string& part) {
+    return text.find(part) != std::string::npos;
+}
+
+/// Collective: true if all ranks have the same text.
+bool same_on_all(const std::string& text) {
+    unsigned long long own[2] = {std::hash<std::string>{}(text), 0};
+    own[1] = ~own[0];
+    unsigned long long most[2] = {};
+    MPI_Allreduce(own, most, 2, MPI_UNSIGNED_LONG_LONG, MPI_MAX, MPI_COMM_WORLD);
+    return most[0] == ~most[1];
+}
+
+template <class M>
+void add(PipelineStage<M>& stage, Sequence s, std::int32_t tokens) {
+    auto pass = *stage.begin(Tokens{s, stage.next(s), tokens});
+    fill(pass, stage.layers());
+    pass.commit();
+}
+
+/// What every stage but the first does.
+template <class M>
+int follow(PipelineStage<M>& stage) {
+    int passes = 0;
+    while (auto pass = stage.begin_received()) {
+        fill(*pass, stage.layers());
+        passes += pass->commit() ? 1 : 0;
+    }
+    return passes;
+}
+
+template <class Call>
+std::string failure_of(Call call) {
+    try {
+        call();
+    } catch (const mpi::MpiFailure& failure) {
+        return failure.error().message;
+    }
+    return "none";
+}
+
+} // namespace
+
+static_assert(MemoryPass<Stage::Pass>);
+
+TEST_CASE("what the first stage does, all stages do") {
+    Communicator comm{MPI_COMM_WORLD};
+    Stage stage{comm, keys(comm)};
+    if (stage.is_first()) {
+        add(stage, alice, 20);
+        add(stage, alice, 1);
+        CHECK(stage.begin(Tokens{alice, {3}, 1}).error() == Reason::not_next); // sent to nobody
+        { CHECK(stage.begin(Tokens{bob, {0}, 5})); }                           // dropped
+        CHECK(stage.copy_prefix(alice, bob, 12));
+        CHECK(stage.schedule(alice, {30}));
+        add(stage, alice, 32);
+        stage.unschedule(alice, {30});
+        CHECK(stage.remove(alice, {40}, {42}));
+        CHECK(stage.remove(bob, {10}, to_end));
+        add(stage, bob, 3);
+        stage.end();
+    } else {
+        CHECK(follow(stage) == 4);
+    }
+    CHECK(stage.next(alice) == Position{51});
+    CHECK(stage.next(bob) == Position{13});
+    CHECK(same_on_all(contents(stage.memory())));
+}
+
+TEST_CASE("batches arrive with the ids of their tokens") {
+    Communicator comm{MPI_COMM_WORLD};
+    Stage stage{comm, keys(comm)};
+    const std::vector<std::int32_t> ids{5, 6, 7};
+    if (stage.is_first()) {
+        auto pass = *stage.begin(Tokens{alice, {0}, 3}, ids);
+        fill(pass, stage.layers());
+        CHECK(pass.commit());
+        stage.end();
+    } else {
+        auto pass = stage.begin_received();
+        REQUIRE(pass);
+        CHECK(pass->tokens() == 3);
+        CHECK(std::vector<std::int32_t>(stage.received().ids().begin(), stage.received().ids().end()) == ids);
+        fill(*pass, stage.layers());
+        CHECK(pass->commit());
+        CHECK(!stage.begin_received());
+    }
+}
+
+TEST_CASE("memory that is short in one stage is short in the first, and nothing has changed in any") {
+    Communicator comm{MPI_COMM_WORLD};
+    for (const int without : {0, comm.size() - 1}) {
+        CAPTURE(without);
+        PipelineStage stage{comm,
+                            keys<ShortMemory>(comm, {.sequences = 2, .capacity = 64, .initial_cells = 8, .batch = 32})};
+        const std::string before = contents(stage.memory());
+        ShortMemory::is_short = comm.rank() == without;
+        if (stage.is_first()) {
+            CHECK_THROWS_AS((void)stage.begin(Tokens{alice, {0}, 16}), std::bad_alloc);
+            CHECK(contents(stage.memory()) == before);
+            ShortMemory::is_short = false;
+            add(stage, alice, 4);
+            stage.end();
+        } else {
+            // The first stage sends nothing if it is short itself.
+            auto pass = stage.begin_received();
+            REQUIRE(pass);
+            CHECK(pass->tokens() == 4);
+            fill(*pass, stage.layers());
+            CHECK(pass->commit());
+            CHECK(!stage.begin_received());
+            ShortMemory::is_short = false;
+        }
+        // From now on the stages ask each other.
+        if (stage.is_first()) {
+            add(stage, alice, 20);
+            stage.end();
+        } else {
+            CHECK(follow(stage) == 1);
+        }
+        CHECK(stage.next(alice) == Position{24});
+        CHECK(same_on_all(contents(stage.memory())));
+    }
+}
+
+TEST_CASE("a stage that refuses what the first one accepts refuses for all, if it is asked") {
+    Communicator comm{MPI_COMM_WORLD};
+    const int last = comm.size() - 1;
+    const CacheLimits limits{.sequences = 2, .cells = comm.rank() == last ? 64 : 128, .batch = 100};
+    {
+        Stage stage{comm, keys(comm, limits), {.asks_always = true}};
+        if (stage.is_first()) {
+            add(stage, alice, 40);
+            CHECK(stage.begin(Tokens{alice, {40}, 50}).error() == Reason::full);
+            add(stage, alice, 2);
+            stage.end();
+        } else {
+            CHECK(follow(stage) == 2);
+        }
+        CHECK(stage.next(alice) == Position{42});
+    }
+    Stage stage{comm, keys(comm, limits), {.seconds = 0.5}};
+    if (stage.is_first()) add(stage, alice, 80);
+    if (comm.rank() == last) {
+        CHECK(has(failure_of([&] { (void)stage.begin_received(); }), "refuses operation 1"));
+        CHECK(has(failure_of([&] { (void)stage.begin_received(); }), "refuses operation 1"));
+        Keys whole = std::move(stage).release();
+        CHECK(whole.next(alice) == Position{0});
+    } else if (!stage.is_first()) {
+        auto pass = stage.begin_received();
+        fill(*pass, stage.layers());
+        CHECK(pass->commit());
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+}
+
+TEST_CASE("a stage that drops a pass alone cannot go on, and a silent stage is named") {
+    Communicator comm{MPI_COMM_WORLD};
+    Stage stage{comm, keys(comm), {.seconds = 0.3}};
+    if (stage.is_first()) {
+        add(stage, alice, 4);
+    } else {
+        { auto pass = stage.begin_received(); }
+        CHECK(has(failure_of([&] { (void)stage.begin_received(); }), "dropped a pass that the first stage committed"));
+        Keys whole = std::move(stage).release();
+        CHECK(whole.next(alice) == Position{0});
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    Stage waiting{comm, keys(comm), {.seconds = 0.3}};
+    if (!waiting.is_first())
+        CHECK(failure_of([&] { (void)waiting.begin_received(); })
+              == "pipeline: rank " + std::to_string(comm.rank() - 1) + " has sent nothing within the time limit");
+    MPI_Barrier(MPI_COMM_WORLD);
+}
+
+TEST_CASE("operations of the wrong stage are violations") {
+    Communicator comm{MPI_COMM_WORLD};
+    Stage stage{comm, keys(comm)};
+    if (stage.is_first()) {
+        CHECK(has(violation_of([&] { (void)stage.begin_received(); }), "expected another one"));
+    } else {
+        CHECK(has(violation_of([&] { (void)stage.begin(Tokens{alice, {0}, 1}); }), "begin: this is stage"));
+        CHECK(has(violation_of([&] { stage.end(); }), "end: this is stage"));
+    }
+}
+
+TEST_CASE("stages that lag behind stay the same over random operations") {
+    Communicator comm{MPI_COMM_WORLD};
+    Stage stage{comm, keys(comm, {.sequences = 2, .capacity = 64, .initial_cells = 8, .batch = 32})};
+    if (stage.is_first()) {
+        std::mt19937 draw{20261123};
+        for (int i = 0; i < 400; ++i) {
+            const Sequence s{static_cast<std::int32_t>(draw() % 2)};
+            const auto n = static_cast<std::int32_t>(draw() % 12);
+            const Position next = stage.next(s);
+            switch (draw() % 8) {
+            default: {
+                auto pass = stage.begin(Tokens{s, next, n});
+                if (!pass) continue;
+                fill(*pass, stage.layers());
+                if (n != 3) pass->commit();
+                break;
+            }
+            case 5:
+                (void)stage.remove(s, {next.value / 2}, {next.value / 2 + n});
+                break;
+            case 6:
+                (void)stage.copy_prefix(s, {1 - s.value}, next.value - 1 < 0 ? 0 : next.value - 1);
+                break;
+            case 7:
+                (void)stage.remove(s, {std::max(0, next.value - n)}, to_end);
+            }
+        }
+        stage.end();
+    } else {
+        CHECK(follow(stage) > 100);
+    }
+    CHECK(same_on_all(contents(stage.memory())));
+}
+
+namespace {
+
+constexpr int dim = 8;
+constexpr int heads = 2;
+
+/// Stands for a model: each layer attends to what the layer before made of the tokens.
+template <class Pass>
+void compute(Pass& pass, Share part, std::vector<float>& x) {
+    for (int layer = 0; layer < part.count; ++layer) {
+        std::vector<float> y(x.size());
+        for (std::size_t i = 0; i < x.size(); ++i)
+            y[i] = std::sin(x[i] * static_cast<float>(part.first + layer + 2) + static_cast<float>(i % 5));
+        pass.put(layer, y, x);
+        attend(pass, layer, x, y);
+        for (std::size_t i = 0; i < x.size(); ++i) x[i] += y[i];
+    }
+}
+
+std::vector<float> embedded(Position first, std::int32_t tokens) {
+    std::vector<float> x;
+    for (std::int32_t i = 0; i < tokens * heads * dim; ++i)
+        x.push_back(std::cos(static_cast<float>(first.value * heads * dim + i)));
+    return x;
+}
+
+} // namespace
+
+TEST_CASE("layers divided over ranks compute what one process computes") {
+    Communicator comm{MPI_COMM_WORLD};
+    using Cached = Cache<StandardV<float>>;
+    const CacheShape model{7, heads, dim};
+    const CacheLimits limits{.sequences = 1, .capacity = 100, .batch = 16};
+    // [stage]
+    const Share part = mpi::layers_of(comm.rank(), comm.size(), model.layers());
+    PipelineStage stage{comm, Cached{mpi::shape_of_layers(model, part), limits}};
+    // [/stage]
+    const std::vector<std::int32_t> batches{10, 16, 1, 1, 1};
+
+    std::deque<std::vector<float>> sent; // messages under way
+    std::vector<MPI_Request> requests;
+    const auto send_on = [&](const std::vector<float>& x) {
+        if (stage.is_last()) return;
+        sent.push_back(x);
+        MPI_Isend(sent.back().data(), static_cast<int>(x.size()), MPI_FLOAT, comm.rank() + 1, 0, MPI_COMM_WORLD,
+                  &requests.emplace_back());
+    };
+    std::vector<std::vector<float>> results;
+    // [pipeline]
+    if (stage.is_first()) {
+        for (const std::int32_t n : batches) { // the next one, while the other stages compute this one
+            std::vector<float> x = embedded(stage.next(alice), n);
+            auto pass = *stage.begin(Tokens{alice, stage.next(alice), n});
+            compute(pass.own(), part, x);
+            send_on(x);
+            pass.commit();
+            results.push_back(x);
+        }
+        stage.end();
+    } else {
+        while (auto pass = stage.begin_received()) {
+            std::vector<float> x(static_cast<std::size_t>(pass->tokens() * heads * dim));
+            MPI_Recv(x.data(), static_cast<int>(x.size()), MPI_FLOAT, comm.rank() - 1, 0, MPI_COMM_WORLD,
+                     MPI_STATUS_IGNORE);
+            compute(pass->own(), part, x);
+            send_on(x);
+            pass->commit();
+            results.push_back(x);
+        }
+    }
+    // [/pipeline]
+    MPI_Waitall(static_cast<int>(requests.size()), requests.data(), MPI_STATUSES_IGNORE);
+
+    if (!stage.is_last()) return;
+    Cached whole{model, limits};
+    REQUIRE(results.size() == batches.size());
+    for (std::size_t i = 0; i < batches.size(); ++i) {
+        std::vector<float> x = embedded(whole.next(alice), batches[i]);
+        auto pass = *whole.begin(Tokens{alice, whole.next(alice), batches[i]});
+        compute(pass, {0, model.layers()}, x);
+        pass.commit();
+        CHECK(x == results[i]);
+    }
+}

@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+// What arrives: the same rows in every layout, element type, capacity, placement and backend.
+#include "backend/worker.hpp"
+#include "cache/numbers.hpp"
+#include "hybrid/toy.hpp"
+#include "transfers.hpp"
+#include <cellar/backend/eigen.hpp>
+
+#include <doctest/doctest.h>
+
+#include <cstddef>
+#include <optional>
+#include <utility>
+#include <vector>
+
+namespace {
+
+using namespace cellar;
+using mpi::Communicator;
+using numbers::prompt;
+using numbers::values;
+using numbers::Values;
+using transfers::between;
+
+const CacheShape shape{3, 2, 4, 2};
+const CacheLimits limits{.sequences = 3, .capacity = 40, .batch = 16};
+
+template <class M = numbers::Cache<>>
+M filled() {
+    M cache{shape, limits};
+    numbers::feed(cache, prompt(1, 0, {9, 9}));
+    numbers::feed(cache, prompt(0, 0, {1, 2, 3, 4, 5, 6}));
+    numbers::feed(cache, prompt(1, 2, {9}));
+    numbers::feed(cache, prompt(0, 6, {7, 8}));
+    return cache;
+}
+
+/// Sends sequence 0 of a filled cache into a sequence of another one that has tokens already.
+template <class From, class To>
+void check(To to, const CacheLimits& to_limits) {
+    between(
+        [&](const Communicator& comm, int rank) {
+            From cache = filled<From>();
+            const auto before = cache.statistics().free;
+            REQUIRE(mpi::send(comm, rank, cache, Sequence{0}).wait());
+            CHECK(cache.statistics().free == before);
+        },
+        [&](const Communicator& comm, int rank) {
+            const int s = to_limits.sequences - 1;
+            numbers::feed(to, prompt(s, 0, {5, 5, 5}));
+            const auto received = mpi::receive(comm, rank, to, Sequence{s}).wait();
+            REQUIRE_MESSAGE(received, received.error().message);
+            for (int layer = 0; layer < 3; ++layer)
+                CHECK(numbers::held(to, s, layer) == [&] {
+                    auto same = filled<>();
+                    return numbers::held(same, 0, layer);
+                }());
+            CHECK(to.next(Sequence{s}) == Position{8});
+            CHECK(to.statistics().snapshots == 0);
+            CHECK(audit(to).empty());
+        });
+}
+
+} // namespace
+
+TEST_CASE("rows arrive in every layout, element type, capacity, placement and backend") {
+    const CacheLimits other{.sequences = 2, .capacity = 11, .batch = 4, .placement = Placement::scattered};
+    const CacheLimits growing{.sequences = 1, .capacity = 64, .initial_cells = 4, .batch = 4};
+    check<numbers::Cache<>>(numbers::Cache<>{shape, limits}, limits);
+    check<Cache<PermutedV<half>>>(Cache<StandardV<bf16, float>>{shape, other}, other);
+    check<Cache<StandardV<bf16>>>(Cache<Blocked<half>>{shape, growing}, growing);
+    check<Cache<Blocked<float>>>(Cache<PermutedV<half>, FullCausal, DisabledShift, EigenBackend>{shape, other}, other);
+    check<Cache<StandardV<half>, FullCausal, DisabledShift, EigenBackend>>(Cache<StandardV<half>>{shape, growing},
+                                                                           growing);
+}
+
+TEST_CASE("rows pass through memory of a backend that the host cannot reach") {
+    using Device = Cache<StandardV<half>, FullCausal, DisabledShift, cellar_test::WorkerBackend>;
+    const auto read = [](Device& cache, Sequence s) {
+        auto snapshot = cache.snapshot(s).value();
+        cache.page_out(snapshot);
+        Cache<StandardV<half>> host{shape, limits};
+        return std::pair{snapshot.tokens(), snapshot.bytes()};
+    };
+    between(
+        [&](const Communicator& comm, int rank) {
+            Device cache{shape, limits};
+            {
+                const std::vector<int> positions{0, 1, 2};
+                const std::vector<int> sequences{0, 0, 0};
+                auto pass = cache.begin({positions, sequences}).value();
+                // The rows lie where the backend's buffers do.
+                auto keys = cache.backend().allocate<half>(3 * 8);
+                auto rows = cache.backend().allocate<half>(3 * 4);
+                cache.fence();
+                for (int i = 0; i < 24; ++i) keys.data()[i] = half{static_cast<float>(i)};
+                for (int i = 0; i < 12; ++i) rows.data()[i] = half{static_cast<float>(100 + i)};
+                for (int layer = 0; layer < 3; ++layer)
+                    pass.put(layer, contiguous_view(keys.data(), 3, 2, 4), contiguous_view(rows.data(), 3, 2, 2));
+                pass.commit();
+                cache.fence();
+            }
+            REQUIRE(mpi::send(comm, rank, cache, Sequence{0}).wait());
+            CHECK(read(cache, {0}).first == 3);
+            // And back again, to a cache of floats on the host.
+            Cache<StandardV<float>> back{shape, limits};
+            REQUIRE(mpi::receive(comm, rank, back, Sequence{2}).wait());
+            auto pass = back.reserve(1);
+            std::vector<float> found;
+            back.visit_cells({2}, [&](Position, Cell cell, int n) {
+                for (int c = cell; c < cell + n; ++c)
+                    for (int h = 0; h < 2; ++h)
+                        for (int d = 0; d < 4; ++d) found.push_back(pass.keys(2)(c, h, d));
+            });
+            REQUIRE(found.size() == 24);
+            for (std::size_t i = 0; i < found.size(); ++i) CHECK(found[i] == static_cast<float>(i));
+        },
+        [&](const Communicator& comm, int rank) {
+            Device cache{shape, limits};
+            REQUIRE(mpi::receive(comm, rank, cache, Sequence{1}).wait());
+            CHECK(cache.tokens({1}) == 3);
+            REQUIRE(mpi::send(comm, rank, cache, Sequence{1}).wait());
+        });
+}
+
+TEST_CASE("a snapshot arrives paged out, whether it was in place or paged out") {
+    for (const bool is_paged_out : {false, true})
+        between(
+            [&](const Communicator& comm, int rank) {
+                auto cache = filled();
+                auto snapshot = cache.snapshot({0}, {2}, {7}).value();
+                if (is_paged_out) cache.page_out(snapshot);
+                REQUIRE(mpi::send(comm, rank, cache, snapshot).wait());
+                CHECK(snapshot.is_paged_out() == is_paged_out);
+            },
+            [&](const Communicator& comm, int rank) {
+                auto cache = filled();
+                auto snapshot = mpi::receive(comm, rank, cache).wait().value();
+                CHECK(snapshot.is_paged_out());
+                CHECK(snapshot.from() == Position{2});
+                CHECK(snapshot.to() == Position{7});
+                REQUIRE(cache.restore({0}, {2}));
+                REQUIRE(cache.restore({0}, snapshot));
+                CHECK(values(cache, 0) == Values{1, 2, 3, 4, 5, 6, 7});
+            });
+}
+
+TEST_CASE("a transfer of many blocks arrives, and nothing that is written meanwhile does") {
+    const CacheShape wide{2, 8, 64, 64};
+    const CacheLimits large{.sequences = 2, .capacity = 4096, .batch = 512};
+    const auto fed = [&](auto& cache, int s, int tokens) {
+        for (int first = 0; first < tokens; first += 512) {
+            numbers::Values rows;
+            for (int i = first; i < first + 512; ++i) rows.push_back(static_cast<float>(i % 1000));
+            numbers::feed(cache, prompt(s, first, rows));
+        }
+    };
+    between(
+        [&](const Communicator& comm, int rank) {
+            Cache<StandardV<half>> cache{wide, large};
+            fed(cache, 0, 4096);
+            auto sending = mpi::send(comm, rank, cache, Sequence{0});
+            for (int i = 0; i < 4; ++i) static_cast<void>(sending.progress());
+            REQUIRE(cache.remove({0}, {0}, to_end));
+            fed(cache, 1, 512); // in other cells: the transfer owns those of sequence 0
+            for (int i = 0; i < 4; ++i) static_cast<void>(sending.progress());
+            cache.defragment();
+            REQUIRE(sending.wait());
+            CHECK(cache.statistics().free == cache.cells() - 512);
+        },
+        [&](const Communicator& comm, int rank) {
+            Cache<Blocked<half>> cache{wide, large};
+            fed(cache, 1, 512);
+            auto receiving = mpi::receive(comm, rank, cache, Sequence{0});
+            while (cache.statistics().free == cache.cells() - 512) static_cast<void>(receiving.progress());
+            CHECK(cache.tokens({0}) == 0); // until everything is there
+            REQUIRE(cache.remove({1}, {0}, to_end));
+            cache.defragment();
+            numbers::feed(cache, prompt(1, 0, {1, 2, 3}));
+            REQUIRE(receiving.wait());
+            CHECK(values(cache, 1) == Values{1, 2, 3});
+            numbers::Values expected;
+            for (int i = 0; i < 4096; ++i) expected.push_back(static_cast<float>(i % 1000));
+            std::sort(expected.begin(), expected.end());
+            for (int layer = 0; layer < 2; ++layer)
+                CHECK(numbers::values_of(numbers::held(cache, 0, layer)) == expected);
+        });
+}
+
+TEST_CASE("a sequence without tokens takes the place of one that has some") {
+    between(
+        [&](const Communicator& comm, int rank) {
+            auto cache = filled();
+            REQUIRE(mpi::send(comm, rank, cache, Sequence{2}).wait());
+        },
+        [&](const Communicator& comm, int rank) {
+            auto cache = filled();
+            REQUIRE(mpi::receive(comm, rank, cache, Sequence{0}).wait());
+            CHECK(cache.tokens({0}) == 0);
+            CHECK(values(cache, 1) == Values{9, 9, 9});
+        });
+}
+
+TEST_CASE("windows move with their sequence") {
+    using Sliding = numbers::Cache<SlidingWindow<4>>;
+    const auto fed = [](auto& cache, int first, int count) {
+        for (int p = first; p < first + count; ++p) numbers::feed(cache, prompt(0, p, {static_cast<float>(p)}));
+    };
+    between(
+        [&](const Communicator& comm, int rank) {
+            Sliding cache{shape, {.sequences = 2, .capacity = 64, .batch = 4}};
+            fed(cache, 0, 30);
+            REQUIRE(mpi::send(comm, rank, cache, Sequence{0}).wait());
+        },
+        [&](const Communicator& comm, int rank) {
+            Sliding cache{shape, {.sequences = 1, .capacity = 64, .batch = 8}};
+            REQUIRE(mpi::receive(comm, rank, cache, Sequence{0}).wait());
+            CHECK(cache.next({0}) == Position{30});
+            auto pass = numbers::begin(cache, prompt(0, 30, {30}));
+            REQUIRE(pass);
+            numbers::put(*pass, cache.shape(), prompt(0, 30, {30}));
+            CHECK(numbers::sees(cache, *pass, 0) == Values{27, 28, 29, 30});
+        });
+}
+
+TEST_CASE("all members of a hybrid move, its recurrent states included") {
+    const auto make = [](int capacity) {
+        return toy::Memory{toy::layers, toy::Sliding{{4, 1, 1}, {.sequences = 2, .capacity = 100, .batch = 8}},
+                           toy::Full{{2, 1, 1}, {.sequences = 2, .capacity = capacity, .batch = 8}},
+                           toy::Recurrent{{1, {{1}}}, {.sequences = 2, .batch = 8, .snapshots = 1}}};
+    };
+    const auto fed = [](toy::Memory memory) {
+        REQUIRE(toy::feed(memory, toy::text(0, 0, 8)));
+        REQUIRE(toy::feed(memory, toy::text(0, 8, 3, 9)));
+        return memory;
+    };
+    between(
+        [&](const Communicator& comm, int rank) {
+            auto memory = fed(make(20));
+            const auto sent = mpi::send(comm, rank, memory, Sequence{0}).wait();
+            REQUIRE_MESSAGE(sent, sent.error().message);
+        },
+        [&](const Communicator& comm, int rank) {
+            auto memory = make(30);
+            auto same = fed(make(20));
+            REQUIRE(toy::feed(memory, toy::text(1, 0, 2, 40)));
+            const auto received = mpi::receive(comm, rank, memory, Sequence{1}).wait();
+            REQUIRE_MESSAGE(received, received.error().message);
+            CHECK(memory.next({1}) == Position{11});
+            CHECK(numbers::values(memory.member<toy::Full>(), 1) == numbers::values(same.member<toy::Full>(), 0));
+            auto pass = memory.begin(toy::batch_of(toy::text(1, 11, 1, 12))).value();
+            auto expected = same.begin(toy::batch_of(toy::text(0, 11, 1, 12))).value();
+            const auto hash = [](auto& p) {
+                float found = 0;
+                p.visit(4, [&](auto& own, int layer) {
+                    if constexpr (requires { own.micro_batches(); })
+                        found = own.template get<toy::Hash>(layer, own.micro_batches()[0])(0, 0);
+                });
+                return found;
+            };
+            CHECK(hash(pass) == hash(expected));
+            CHECK(hash(pass) != 0);
+        });
+}
+
+TEST_CASE("the inputs of an encoder move") {
+    const CacheLimits few{.sequences = 2, .capacity = 8, .batch = 8};
+    const auto write = [](auto& memory, Sequence s, Position p, const Values& rows) {
+        auto pass = memory.write(s, p, static_cast<int>(rows.size())).value();
+        numbers::Numbers tokens;
+        for (const float x : rows) tokens.push_back({s.value, p.value, x});
+        numbers::put(pass, memory.shape(), tokens);
+        pass.commit();
+    };
+    between(
+        [&](const Communicator& comm, int rank) {
+            EncoderMemory<StandardV<float>> memory{shape, few};
+            write(memory, {0}, {3}, {1, 2, 3});
+            write(memory, {1}, {0}, {8});
+            write(memory, {0}, {5}, {4, 5});
+            auto snapshot = memory.snapshot({0}, {0}, {9}).value();
+            REQUIRE(mpi::send(comm, rank, memory, snapshot).wait());
+        },
+        [&](const Communicator& comm, int rank) {
+            EncoderMemory<PermutedV<half>> memory{shape, few};
+            REQUIRE(mpi::receive(comm, rank, memory, Sequence{1}).wait());
+            CHECK(values(memory, 1) == Values{1, 2, 3, 4, 5});
+        });
+}
+
+TEST_CASE("transfers with other tags, and in both directions, go on at a time") {
+    const Communicator comm{MPI_COMM_WORLD};
+    if (comm.rank() < 2) {
+        const int other = 1 - comm.rank();
+        auto cache = filled();
+        numbers::Cache<> first{shape, limits};
+        numbers::Cache<> second{shape, limits};
+        auto out = mpi::send(comm, other, cache, Sequence{0});
+        auto too = mpi::send(comm, other, cache, Sequence{1}, {.tag = 9999});
+        auto in = mpi::receive(comm, other, first, Sequence{0});
+        auto and_in = mpi::receive(comm, other, second, Sequence{1}, {.tag = 9999});
+        while (!(int{out.progress()} & int{too.progress()} & int{in.progress()} & int{and_in.progress()})) {}
+        CHECK(out.wait());
+        CHECK(too.wait());
+        CHECK(in.wait());
+        CHECK(and_in.wait());
+        CHECK(values(first, 0) == Values{1, 2, 3, 4, 5, 6, 7, 8});
+        CHECK(values(second, 1) == Values{9, 9, 9});
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+}
