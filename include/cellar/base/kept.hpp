@@ -2,12 +2,12 @@
 #pragma once
 
 #include <cellar/base/contract.hpp>
+#include <cellar/base/trivial_list.hpp>
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <source_location>
-#include <vector>
 
 namespace cellar::detail {
 
@@ -69,10 +69,10 @@ public:
     }
 
     /// In no particular order.
-    const std::vector<Kept*>& all() const { return all_; }
+    const TrivialList<Kept*>& all() const { return all_; }
 
 private:
-    std::vector<Kept*> all_;
+    TrivialList<Kept*> all_;
 };
 
 struct ReleaseKept {

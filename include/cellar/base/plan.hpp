@@ -2,9 +2,9 @@
 #pragma once
 
 #include <cellar/base/ids.hpp>
+#include <cellar/base/trivial_list.hpp>
 
 #include <cstdint>
-#include <vector>
 
 namespace cellar {
 
@@ -29,8 +29,8 @@ struct KeyRotation {
 /// The work that brings keys and values in line with the bookkeeping: first all moves, then all rotations. No move
 /// writes a cell that another move of the plan reads, so moves may run in any order.
 struct Plan {
-    std::vector<Move> moves;
-    std::vector<KeyRotation> rotations;
+    detail::TrivialList<Move> moves;
+    detail::TrivialList<KeyRotation> rotations;
 };
 
 } // namespace cellar

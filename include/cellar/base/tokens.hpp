@@ -3,11 +3,11 @@
 
 #include <cellar/base/batch.hpp>
 #include <cellar/base/ids.hpp>
+#include <cellar/base/trivial_list.hpp>
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <vector>
 
 namespace cellar {
 
@@ -54,9 +54,9 @@ private:
         return *this;
     }
 
-    std::vector<Position> positions_;
-    std::vector<Sequence> sequences_;
-    std::vector<std::int32_t> groups_; // empty while there is no group
+    detail::TrivialList<Position> positions_;
+    detail::TrivialList<Sequence> sequences_;
+    detail::TrivialList<std::int32_t> groups_; // empty while there is no group
 };
 
 } // namespace cellar

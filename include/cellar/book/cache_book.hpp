@@ -6,6 +6,7 @@
 #include <cellar/base/expect_batch.hpp>
 #include <cellar/base/ids.hpp>
 #include <cellar/base/result.hpp>
+#include <cellar/base/trivial_list.hpp>
 #include <cellar/book/book_hash.hpp>
 #include <cellar/book/cell_set.hpp>
 #include <cellar/book/cell_table.hpp>
@@ -20,7 +21,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <vector>
 
 namespace cellar::detail {
 
@@ -472,7 +472,7 @@ private:
     CellTable table_;
     OpenPass pass_;
     Schedules schedules_;
-    std::vector<Sequence> group_sequences_; // scratch memory of expect_groups_of_one_sequence
+    TrivialList<Sequence> group_sequences_; // scratch memory of expect_groups_of_one_sequence
     std::uint32_t batches_ = 0;             // counts the calls of expect_consecutive
 };
 

@@ -3,6 +3,7 @@
 
 #include <cellar/base/contract.hpp>
 #include <cellar/base/ids.hpp>
+#include <cellar/base/trivial_list.hpp>
 #include <cellar/base/zeroed.hpp>
 #include <cellar/book/list_rows.hpp>
 #include <cellar/book/position_runs.hpp>
@@ -13,7 +14,6 @@
 #include <cstdint>
 #include <cstring>
 #include <span>
-#include <vector>
 
 namespace cellar::detail {
 
@@ -220,8 +220,8 @@ private:
     }
 
     ListRows rows_;
-    std::vector<State> state_;
-    std::vector<Sequence> sequences_; // of the rows
+    TrivialList<State> state_;
+    TrivialList<Sequence> sequences_; // of the rows
     ZeroedArray<std::int32_t> starts_;
     ZeroedArray<std::int32_t> lengths_;
     CompressedRows compressed_;

@@ -7,6 +7,7 @@
 #include <cellar/base/plan.hpp>
 #include <cellar/base/reserved_list.hpp>
 #include <cellar/base/result.hpp>
+#include <cellar/base/trivial_list.hpp>
 #include <cellar/base/zeroed.hpp>
 #include <cellar/book/cell_pool.hpp>
 #include <cellar/book/defragmentation.hpp>
@@ -25,7 +26,6 @@
 #include <cstdint>
 #include <memory>
 #include <utility>
-#include <vector>
 
 namespace cellar::detail {
 
@@ -180,7 +180,7 @@ public:
     /// moved in place since. O(runs + cells / 64) if any sequence ever did that, else O(1). May throw.
     bool would_repeat_cells(const PositionRuns& runs, const KeptCells& kept, Position end) const {
         if (!moved_in_place_ || kept.from == Position{0}) return false;
-        std::vector<Word> own(static_cast<std::size_t>(words_for(cells())));
+        TrivialList<Word> own(static_cast<std::size_t>(words_for(cells())));
         Word repeated = 0;
         runs.for_each_word({0}, kept.from,
                            [&](std::int64_t at, Word bits) { own[static_cast<std::size_t>(at)] |= bits; });
@@ -200,7 +200,7 @@ public:
     }
 
     /// Reserves room for `finish_restore_rows`. Refuses with `full`. The cells that s gives up count as free.
-    Result<std::vector<Cell>> prepare_restore_rows(Sequence s, const KeptCells& kept, Position end) {
+    Result<TrivialList<Cell>> prepare_restore_rows(Sequence s, const KeptCells& kept, Position end) {
         const PositionRuns& own = record(s).runs;
         const std::int32_t n = count_tokens(kept.runs, kept.from, end);
         if (n > free().count()) {
@@ -208,12 +208,12 @@ public:
             if (n > free().count() + given) return Reason::full;
         }
         reserve(s, n, snapshots_.pieces_of(kept, n));
-        std::vector<Cell> cells;
+        TrivialList<Cell> cells;
         cells.reserve(static_cast<std::size_t>(n));
         return cells;
     }
     /// s gives up its cells from position `kept.from` on, and takes `cells` for the rows below `end`.
-    void finish_restore_rows(Sequence s, const KeptCells& kept, Position end, std::vector<Cell>& cells) noexcept {
+    void finish_restore_rows(Sequence s, const KeptCells& kept, Position end, TrivialList<Cell>& cells) noexcept {
         SequenceRecord& r = record(s);
         const std::int32_t n = count_tokens(kept.runs, kept.from, end);
         forget(r, kept.from, to_end);
@@ -399,7 +399,7 @@ private:
     }
 
     // Replaces the shared cells at positions from `from` on by copies.
-    void copy_shared(SequenceRecord& r, Position from, std::vector<Piece>& pieces, Plan& plan) {
+    void copy_shared(SequenceRecord& r, Position from, TrivialList<Piece>& pieces, Plan& plan) {
         r.runs.for_each(from, to_end, [&](Position p, Cell cell, std::int32_t n) {
             for (std::int32_t i = 0, count = 0; i < n; i += count) {
                 count = pool_.uniform(cell + i, n - i);
@@ -425,7 +425,7 @@ private:
     KeptTable snapshots_;
     std::unique_ptr<CellSetMemory> sets_; // at a fixed address, for the records
     ReservedList<SequenceRecord> sequences_;
-    std::vector<RunChanges> changes_;           // of each sequence; empty while they are not tracked
+    TrivialList<RunChanges> changes_;           // of each sequence; empty while they are not tracked
     bool moved_in_place_ = false;               // a cell may have another position in a snapshot than in a sequence
     ZeroedArray<std::int32_t> tokens_in_batch_; // scratch memory of reserve_each
 };

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cellar/base/plan.hpp>
+#include <cellar/base/trivial_list.hpp>
 #include <cellar/book/free_cells.hpp>
 #include <cellar/book/position_runs.hpp>
 
@@ -9,7 +10,6 @@
 #include <cstdint>
 #include <iterator>
 #include <numeric>
-#include <vector>
 
 namespace cellar::detail {
 
@@ -34,7 +34,7 @@ public:
     }
 
     /// In ascending order. Neighbouring cells that move to neighbouring holes are one move.
-    const std::vector<Move>& moves() const { return plan_.moves; }
+    const TrivialList<Move>& moves() const { return plan_.moves; }
 
     /// How many cells move.
     std::int64_t cells() const {
@@ -72,7 +72,7 @@ private:
     static bool follows(const Move& m, Cell from, Cell to) { return m.from + m.count == from && m.to + m.count == to; }
 
     // The next search usually ends where the last one did.
-    std::vector<Move>::const_iterator first_ending_behind(Cell cell, std::vector<Move>::const_iterator near) const {
+    const Move* first_ending_behind(Cell cell, const Move* near) const {
         const auto ends_before = [=](const Move& m) { return m.from + m.count <= cell; };
         if ((near == moves().begin() || ends_before(near[-1])) && (near == moves().end() || !ends_before(*near)))
             return near;

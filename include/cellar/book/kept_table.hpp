@@ -4,6 +4,7 @@
 #include <cellar/base/ids.hpp>
 #include <cellar/base/kept.hpp>
 #include <cellar/base/result.hpp>
+#include <cellar/base/trivial_list.hpp>
 #include <cellar/book/cell_pool.hpp>
 #include <cellar/book/defragmentation.hpp>
 #include <cellar/book/kept_cells.hpp>
@@ -16,7 +17,6 @@
 #include <memory>
 #include <span>
 #include <utility>
-#include <vector>
 
 namespace cellar::detail {
 
@@ -31,8 +31,8 @@ public:
     Cell cells() const { return pool_.cells(); }
 
     /// The snapshots that own cells in place.
-    const std::vector<KeptCells*>& in_place() const { return in_place_.all(); }
-    const std::vector<KeptCells*>& paged_out() const { return paged_out_.all(); }
+    const TrivialList<KeptCells*>& in_place() const { return in_place_.all(); }
+    const TrivialList<KeptCells*>& paged_out() const { return paged_out_.all(); }
 
     /// For what `runs` have at positions [from, to). O(runs).
     KeptCellsPointer prepare(const PositionRuns& runs, Position from, Position to, bool is_window) {
@@ -125,7 +125,7 @@ public:
 
     /// Cells for rows.
     struct Intake {
-        std::vector<Cell> cells; ///< of each row; empty, with room, until they are taken
+        TrivialList<Cell> cells; ///< of each row; empty, with room, until they are taken
         PositionRuns runs;
     };
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cellar/base/contract.hpp>
+#include <cellar/base/trivial_list.hpp>
 #include <cellar/base/zeroed.hpp>
 
 #include <algorithm>
@@ -76,7 +77,7 @@ public:
     }
 
 private:
-    std::vector<RowExtent> extents_;
+    TrivialList<RowExtent> extents_;
     std::vector<ZeroedArray<std::int32_t>> memory_;
     std::int32_t pitch_ = 0;
 };

@@ -3,6 +3,7 @@
 
 #include <cellar/base/plan.hpp>
 #include <cellar/base/reserved_list.hpp>
+#include <cellar/base/trivial_list.hpp>
 #include <cellar/base/zeroed.hpp>
 #include <cellar/book/words.hpp>
 
@@ -11,7 +12,6 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <vector>
 
 namespace cellar::detail {
 
@@ -93,7 +93,7 @@ public:
     }
 
     /// The counts of moved cells go to the cells they move to, which have no owner.
-    void transfer(const std::vector<Move>& moves) {
+    void transfer(const TrivialList<Move>& moves) {
         for (ZeroedArray<Word>& plane : planes_)
             for (const Move& move : moves) transfer(plane.data(), move);
     }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cellar/base/ids.hpp>
+#include <cellar/base/trivial_list.hpp>
 #include <cellar/base/zeroed.hpp>
 #include <cellar/book/cell_rows.hpp>
 #include <cellar/book/list_rows.hpp>
@@ -10,7 +11,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <vector>
 
 namespace cellar::detail {
 
@@ -123,7 +123,7 @@ private:
 
     std::int32_t page_size_;
     ListRows rows_;
-    std::vector<State> state_;
+    TrivialList<State> state_;
     ZeroedArray<std::int32_t> starts_;
     ZeroedArray<std::int32_t> counts_;
     ZeroedArray<std::int32_t> first_offsets_;

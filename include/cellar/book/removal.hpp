@@ -3,10 +3,10 @@
 
 #include <cellar/base/ids.hpp>
 #include <cellar/base/plan.hpp>
+#include <cellar/base/trivial_list.hpp>
 
 #include <cstddef>
 #include <cstdint>
-#include <vector>
 
 namespace cellar::detail {
 
@@ -44,7 +44,7 @@ struct Removal {
     std::int32_t copies = 0;  ///< shared cells to copy
     std::int32_t rotated = 0; ///< keys to rotate
     Plan plan{};
-    std::vector<Piece> later{}; ///< where the tokens behind the gap lie, if some were copied
+    TrivialList<Piece> later{}; ///< where the tokens behind the gap lie, if some were copied
 };
 
 } // namespace cellar::detail

@@ -3,6 +3,7 @@
 
 #include <cellar/base/growth.hpp>
 #include <cellar/base/ids.hpp>
+#include <cellar/base/trivial_list.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -21,10 +22,10 @@ public:
     /// Those of s, in ascending order.
     std::span<const Position> of(Sequence s) const {
         if (empty()) return {};
-        const std::vector<Position>& own = lists_[static_cast<std::size_t>(s.value)];
+        const TrivialList<Position>& own = lists_[static_cast<std::size_t>(s.value)];
         return {own.data(), own.size()};
     }
-    bool has(Sequence s, Position p) const { return std::ranges::binary_search(of(s), p); }
+    bool has(Sequence s, Position p) const { return std::binary_search(of(s).begin(), of(s).end(), p); }
 
     /// Room for one more of s, one of `sequences`.
     void reserve(Sequence s, std::int32_t sequences) {
@@ -32,7 +33,7 @@ public:
             note_growth();
             lists_.resize(static_cast<std::size_t>(sequences));
         }
-        std::vector<Position>& own = list(s);
+        TrivialList<Position>& own = list(s);
         if (own.size() < own.capacity()) return;
         note_growth();
         own.reserve(2 * own.size() + 1);
@@ -40,16 +41,16 @@ public:
     /// Needs room.
     void add(Sequence s, Position p) noexcept {
         if (has(s, p)) return;
-        std::vector<Position>& own = list(s);
-        own.insert(std::ranges::lower_bound(own, p), p);
+        TrivialList<Position>& own = list(s);
+        own.insert(std::lower_bound(own.begin(), own.end(), p), p);
         ++count_;
     }
 
     /// Removes those of s at positions [begin, end]. Returns false if there are none.
     bool remove(Sequence s, Position begin, Position end) noexcept {
         if (empty()) return false;
-        std::vector<Position>& own = list(s);
-        const auto first = std::ranges::lower_bound(own, begin);
+        TrivialList<Position>& own = list(s);
+        const auto first = std::lower_bound(own.begin(), own.end(), begin);
         const auto last = std::upper_bound(first, own.end(), end);
         const auto removed = last - first;
         own.erase(first, last);
@@ -58,9 +59,9 @@ public:
     }
 
 private:
-    std::vector<Position>& list(Sequence s) { return lists_[static_cast<std::size_t>(s.value)]; }
+    TrivialList<Position>& list(Sequence s) { return lists_[static_cast<std::size_t>(s.value)]; }
 
-    std::vector<std::vector<Position>> lists_; // of each sequence; empty until one is needed
+    std::vector<TrivialList<Position>> lists_; // of each sequence; empty until one is needed
     std::int64_t count_ = 0;                   // of all sequences
 };
 

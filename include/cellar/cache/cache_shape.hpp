@@ -2,13 +2,13 @@
 #pragma once
 
 #include <cellar/base/contract.hpp>
+#include <cellar/base/trivial_list.hpp>
 #include <cellar/layout/layer_shape.hpp>
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <source_location>
-#include <utility>
 #include <vector>
 
 namespace cellar {
@@ -22,17 +22,15 @@ public:
         : CacheShape{layers, kv_heads, key_dim, key_dim, where} {}
     CacheShape(int layers, int kv_heads, int key_dim, int value_dim,
                const std::source_location& where = std::source_location::current())
-        : CacheShape{std::vector<LayerShape>(static_cast<std::size_t>(layers > 0 ? layers : 0),
-                                             LayerShape{kv_heads, key_dim, value_dim}),
-                     where} {}
+        : layers_(static_cast<std::size_t>(layers > 0 ? layers : 0), LayerShape{kv_heads, key_dim, value_dim}) {
+        check(where);
+    }
 
     /// Each layer with its own shape. A layer with `shares` reads the memory of that earlier layer.
-    explicit CacheShape(std::vector<LayerShape> layers,
-                        const std::source_location& where = std::source_location::current())
-        : layers_{std::move(layers)} {
-        const detail::Caller caller{where};
-        CELLAR_EXPECTS(!layers_.empty(), "shape: no layers, expected at least 1");
-        for (std::size_t i = 0; i < layers_.size(); ++i) check(i);
+    explicit CacheShape(const std::vector<LayerShape>& layers,
+                        const std::source_location& where = std::source_location::current()) {
+        layers_.append(layers.data(), layers.data() + layers.size());
+        check(where);
     }
 
     int layers() const { return static_cast<int>(layers_.size()); }
@@ -43,6 +41,11 @@ public:
     }
 
 private:
+    void check(const std::source_location& where) const {
+        const detail::Caller caller{where};
+        CELLAR_EXPECTS(!layers_.empty(), "shape: no layers, expected at least 1");
+        for (std::size_t i = 0; i < layers_.size(); ++i) check(i);
+    }
     void check(std::size_t i) const {
         const LayerShape& layer = layers_[i];
         CELLAR_EXPECTS(layer.kv_heads > 0 && layer.key_dim > 0 && layer.value_dim >= 0, "shape: layer ", i, " has ",
@@ -63,7 +66,7 @@ private:
                        "shape: layer ", i, " shares layer ", layer.shares, ", expected the same heads and dims");
     }
 
-    std::vector<LayerShape> layers_;
+    detail::TrivialList<LayerShape> layers_;
 };
 
 } // namespace cellar

@@ -5,6 +5,7 @@
 #include <cellar/base/contract.hpp>
 #include <cellar/base/ids.hpp>
 #include <cellar/base/plan.hpp>
+#include <cellar/base/trivial_list.hpp>
 #include <cellar/base/view.hpp>
 #include <cellar/element/element.hpp>
 #include <cellar/layout/mapping.hpp>
@@ -19,7 +20,6 @@
 #include <string_view>
 #include <type_traits>
 #include <utility>
-#include <vector>
 
 namespace cellar::detail {
 
@@ -101,7 +101,7 @@ private:
         constexpr std::int64_t usual = (std::int64_t{8} << 20) / std::int64_t{sizeof(E)};
         const std::int64_t n = std::clamp<std::int64_t>(usual / row(), 1, mapping_.cells());
         Buffer rows = backend.template allocate<E>(n * row());
-        std::vector<Cell> cells(static_cast<std::size_t>(n));
+        TrivialList<Cell> cells(static_cast<std::size_t>(n));
         for (std::int64_t first = 0; first < mapping_.cells(); first += n) {
             cells.resize(static_cast<std::size_t>(std::min(n, mapping_.cells() - first)));
             std::iota(cells.begin(), cells.end(), static_cast<Cell>(first));

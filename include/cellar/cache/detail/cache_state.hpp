@@ -8,6 +8,7 @@
 #include <cellar/base/plan.hpp>
 #include <cellar/base/reserved_list.hpp>
 #include <cellar/base/scratch.hpp>
+#include <cellar/base/trivial_list.hpp>
 #include <cellar/book/cache_book.hpp>
 #include <cellar/book/cell_rows.hpp>
 #include <cellar/book/page_rows.hpp>
@@ -24,7 +25,6 @@
 #include <cstdint>
 #include <memory>
 #include <utility>
-#include <vector>
 
 namespace cellar::detail {
 
@@ -57,7 +57,7 @@ BookSize book_size(const CacheLimits& limits, const Window& resolved) {
 
 /// The cells that each token of a pass sees, as runs in the order of memory.
 struct VisibleRuns {
-    std::vector<CellRange> runs;
+    TrivialList<CellRange> runs;
     ReservedList<std::size_t> ends; ///< one for each token: the end of its runs
     bool known = false;             ///< of the open pass
 };
@@ -97,7 +97,7 @@ public:
 private:
     static std::uint64_t bit(std::size_t layer) { return std::uint64_t{1} << (layer % 64); }
 
-    std::vector<std::uint64_t> words_;
+    TrivialList<std::uint64_t> words_;
 };
 
 enum class MaskElement { none, of_float, of_half, of_bool };

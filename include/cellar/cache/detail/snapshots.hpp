@@ -7,6 +7,7 @@
 #include <cellar/base/kept.hpp>
 #include <cellar/base/page_to.hpp>
 #include <cellar/base/result.hpp>
+#include <cellar/base/trivial_list.hpp>
 #include <cellar/book/cache_book.hpp>
 #include <cellar/book/kept_cells.hpp>
 #include <cellar/book/kept_table.hpp>
@@ -55,7 +56,7 @@ public:
         Sequence sequence;
         const KeptCells* kept;
         Position to;
-        std::vector<Cell> cells{}; ///< if it is paged out: room for those of the rows
+        TrivialList<Cell> cells{}; ///< if it is paged out: room for those of the rows
         typename Rows::Staging staging{};
     };
     Result<Restore> prepare_restore(Sequence s, const CellSnapshot& snapshot, Position to, Resuming resuming) {
@@ -95,7 +96,7 @@ public:
         KeptCells& kept = kept_of(snapshot, "page_out");
         if (kept.is_paged_out()) return {&kept, PositionRuns{1}, nullptr};
         PageOut page{&kept, table().prepare_page_out(kept), make_rows(kept.runs.tokens(), to)};
-        std::vector<Cell> cells;
+        TrivialList<Cell> cells;
         cells.reserve(static_cast<std::size_t>(kept.runs.tokens()));
         kept.runs.for_each(kept.from, kept.to, [&](Position, Cell cell, std::int32_t n) {
             for (std::int32_t i = 0; i < n; ++i) cells.push_back(cell + i);

@@ -5,6 +5,7 @@
 #include <cellar/base/ids.hpp>
 #include <cellar/base/kept.hpp>
 #include <cellar/base/page_to.hpp>
+#include <cellar/base/trivial_list.hpp>
 #include <cellar/base/view.hpp>
 #include <cellar/book/cache_book.hpp>
 #include <cellar/book/kept_cells.hpp>
@@ -187,7 +188,7 @@ private:
     /// Memory that the reads, or the writes, of one array use again.
     template <class E>
     struct Working {
-        std::vector<Cell> cells{};
+        TrivialList<Cell> cells{};
         std::vector<E> on_host{};
         std::optional<typename Backend::template Buffer<E>> on_backend{};
     };
@@ -250,7 +251,7 @@ private:
     /// The cells of rows [first, first + count), wherever defragmentation has moved them. O(log runs + count), plus the
     /// rows before them at the same position.
     static void find_cells(const PositionRuns& runs, const Numbers& positions, std::uint64_t first, std::uint64_t count,
-                           std::vector<Cell>& cells) {
+                           TrivialList<Cell>& cells) {
         cells.clear();
         if (count == 0) return;
         const std::int32_t begin = positions[static_cast<std::size_t>(first)];
@@ -277,7 +278,7 @@ private:
                       working](std::uint64_t first, std::uint64_t count, const StoredArray::Visit& visit) {
                 state.backend.fence();
                 find_cells(*runs, *positions, first, count, working->cells);
-                const std::vector<Cell>& cells = working->cells;
+                const TrivialList<Cell>& cells = working->cells;
                 for (std::size_t i = 0, end = 0; i < cells.size(); i = end) {
                     for (end = i + 1; end < cells.size() && cells[end] == cells[end - 1] + 1;) ++end;
                     E* const at = rows.view({cells[i], static_cast<std::int32_t>(end - i)}).pointer;

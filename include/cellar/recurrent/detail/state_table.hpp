@@ -8,6 +8,7 @@
 #include <cellar/base/kept.hpp>
 #include <cellar/base/result.hpp>
 #include <cellar/base/slot_copy.hpp>
+#include <cellar/base/trivial_list.hpp>
 #include <cellar/recurrent/detail/batch_sequences.hpp>
 #include <cellar/recurrent/detail/kept_slot.hpp>
 #include <cellar/recurrent/detail/kept_states.hpp>
@@ -153,8 +154,8 @@ public:
     }
 
     /// The states that snapshots own in place.
-    const std::vector<KeptSlot*>& snapshots() const { return snapshots_.all(); }
-    const std::vector<KeptSlot*>& paged_out() const { return paged_out_.all(); }
+    const TrivialList<KeptSlot*>& snapshots() const { return snapshots_.all(); }
+    const TrivialList<KeptSlot*>& paged_out() const { return paged_out_.all(); }
 
     /// s gives up its states and shares the kept one; if that is paged out, it gets a slot for it, which is returned.
     /// `prepare_restore` reserves room for it.
