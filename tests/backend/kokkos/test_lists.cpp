@@ -93,6 +93,16 @@ void check_rows(Cache& cache, Pass& pass) {
     }
 }
 
+/// Stands for a kernel that reads the first row.
+struct CopyRow {
+    const std::int32_t* indices;
+    const std::int32_t* starts;
+    const std::int32_t* lengths;
+    std::int32_t* seen;
+
+    KOKKOS_FUNCTION void operator()(int i) const { seen[i] = i < lengths[0] ? indices[starts[0] + i] : -1; }
+};
+
 /// What a call gives to Kokkos.
 struct Work {
     int allocations = 0;
@@ -190,6 +200,31 @@ TEST_CASE("lists of a device: a decode step uploads a page when one begins") {
         if (p > 290) CHECK(work == Work{.copies = 1, .kernels = 1, .bytes = std::size_t{3} * (p % 16 == 0 ? 32 : 16)});
         commit(pass);
     }
+}
+
+TEST_CASE_TEMPLATE("lists of a device are read by kernels", Backend, cellar_test::TheDevice) {
+    using Space = typename Backend::memory_space;
+    OnDevice<FullCausal, Backend> cache{small, {.sequences = 2, .capacity = 64, .batch = 20}};
+    feed(cache, {0, 1}, 10);
+    std::vector<Cell> expected;
+    cache.visit_cells({1}, [&](Position, Cell first, std::int32_t n) {
+        for (std::int32_t i = 0; i < n; ++i) expected.push_back(first + i);
+    });
+    const Kokkos::View<std::int32_t*, Space> seen{"seen", 11};
+
+    // [device]
+    cache.reserve_lists(64); // from now on, the addresses stay, for rows of up to 64 cells
+    auto pass = cache.begin(Tokens{{1}, {10}}).value();
+    const CellLists lists = pass.lists(); // enqueues the upload
+    const std::int32_t* const indices = lists.indices().data();
+    const std::int32_t* const starts = lists.starts().data();
+    const std::int32_t* const lengths = lists.lengths().data();
+    const Kokkos::RangePolicy<typename Backend::execution_space> range(cache.backend().space(), 0, 11);
+    Kokkos::parallel_for("kernel", range, CopyRow{indices, starts, lengths, seen.data()}); // or by any other means
+    // [/device]
+
+    expected.push_back(pass.cells()[0]);
+    CHECK(read(cache, {seen.data(), 11}) == expected);
 }
 
 TEST_CASE("lists of a device: a window that slides also uploads where its rows start, and its sinks") {
