@@ -1,260 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The cells that a batch sees, as index lists and as page tables.
+#include "../backend/list_writer.hpp"
 #include "../hybrid/failing_allocations.hpp"
 #include "../violations.hpp"
-#include "numbers.hpp"
-
-#include <optional>
-#include <random>
-#include <set>
+#include "list_trial.hpp"
 
 using namespace cellar;
+using cellar_test::ListWriter;
+using namespace list_trial;
 using numbers::feed;
 using numbers::Numbers;
 using numbers::prompt;
 using numbers::Values;
-
-namespace {
-
-using Ints = std::vector<std::int32_t>;
-
-Ints ints(std::span<const std::int32_t> list) {
-    return {list.begin(), list.end()};
-}
-
-struct Row {
-    Sequence sequence;
-    Ints cells;
-    Ints positions;
-};
-
-/// What the rows of a batch should be, from nothing but the cells of each sequence and the window.
-template <class Cache>
-std::vector<Row> expected_rows(const Cache& cache, const Numbers& batch) {
-    std::vector<Row> rows;
-    for (const numbers::Token& first : batch) {
-        const auto is_same = [&](const Row& row) { return row.sequence.value == first.sequence; };
-        if (std::any_of(rows.begin(), rows.end(), is_same)) continue;
-        Position from = to_end;
-        Position to{0};
-        for (const numbers::Token& token : batch) {
-            if (token.sequence != first.sequence) continue;
-            from = std::min(from, cache.window().oldest_visible({token.position}));
-            to = std::max(to, Position{token.position + 1});
-        }
-        Row row{{first.sequence}, {}, {}};
-        cache.visit_cells(row.sequence, [&](Position position, Cell cell, std::int32_t count) {
-            for (std::int32_t i = 0; i < count; ++i) {
-                const Position p = position + i;
-                if (p >= to || (p < from && p.value >= cache.window().sinks())) continue;
-                row.cells.push_back(cell + i);
-                row.positions.push_back(p.value);
-            }
-        });
-        rows.push_back(row);
-    }
-    return rows;
-}
-
-/// The pages of a row, if it has any, found the slow way.
-std::optional<Ints> expected_pages(const Row& row, std::int32_t size) {
-    Ints pages;
-    for (std::size_t i = 0; i < row.cells.size(); ++i) {
-        if (row.positions[i] != row.positions[0] + static_cast<std::int32_t>(i)) return std::nullopt;
-        if (row.positions[i] % size != row.cells[i] % size) return std::nullopt;
-        if (i == 0 || row.positions[i] % size == 0) pages.push_back(row.cells[i] / size);
-        if (pages.back() != row.cells[i] / size) return std::nullopt;
-    }
-    return pages;
-}
-
-template <class Pass>
-void check_lists(Pass& pass, const std::vector<Row>& expected) {
-    const CellLists lists = pass.lists();
-    const CompressedLists compressed = lists.compressed();
-    REQUIRE(lists.rows() == static_cast<std::int32_t>(expected.size()));
-    REQUIRE(compressed.indptr.size() == expected.size() + 1);
-    REQUIRE(compressed.indptr[0] == 0);
-    for (std::int32_t r = 0; r < lists.rows(); ++r) {
-        const auto i = static_cast<std::size_t>(r);
-        REQUIRE(lists.sequence(r) == expected[i].sequence);
-        REQUIRE(ints(lists.cells(r)) == expected[i].cells);
-        REQUIRE(ints(lists.positions(r)) == expected[i].positions);
-        const auto start = static_cast<std::size_t>(lists.starts()[i]);
-        const auto length = static_cast<std::size_t>(lists.lengths()[i]);
-        REQUIRE(ints(lists.indices().subspan(start, length)) == expected[i].cells);
-        const auto first = static_cast<std::size_t>(compressed.indptr[i]);
-        const auto end = static_cast<std::size_t>(compressed.indptr[i + 1]);
-        REQUIRE(ints(compressed.indices.subspan(first, end - first)) == expected[i].cells);
-    }
-    REQUIRE(static_cast<std::size_t>(compressed.indptr.back()) == compressed.indices.size());
-}
-
-template <class Pass>
-int check_pages(Pass& pass, const std::vector<Row>& expected, std::int32_t size) {
-    const auto pages = pass.pages(size);
-    const auto has_none = [&](const Row& row) { return !expected_pages(row, size); };
-    const auto refused = std::find_if(expected.begin(), expected.end(), has_none);
-    REQUIRE(pages.has_value() == (refused == expected.end()));
-    if (!pages) {
-        REQUIRE(pages.error() == Refusal{.reason = Reason::no_pages, .sequence = refused->sequence});
-        return 0;
-    }
-    const CompressedLists compressed = pages->compressed();
-    for (std::int32_t r = 0; r < pages->rows(); ++r) {
-        const auto i = static_cast<std::size_t>(r);
-        const Row& row = expected[i];
-        const Ints own = *expected_pages(row, size);
-        REQUIRE(pages->sequence(r) == row.sequence);
-        REQUIRE(ints(pages->pages(r)) == own);
-        const auto first = static_cast<std::size_t>(pages->starts()[i]);
-        REQUIRE(ints(pages->indices().subspan(first, static_cast<std::size_t>(pages->counts()[i]))) == own);
-        const auto begin = static_cast<std::size_t>(compressed.indptr[i]);
-        const auto end = static_cast<std::size_t>(compressed.indptr[i + 1]);
-        REQUIRE(ints(compressed.indices.subspan(begin, end - begin)) == own);
-        if (own.empty()) continue;
-        REQUIRE(pages->first_offsets()[i] == row.positions.front() % size);
-        REQUIRE(pages->last_lengths()[i] == row.positions.back() % size + 1);
-        REQUIRE(pages->lengths()[i] == pages->first_offsets()[i] + static_cast<std::int32_t>(row.cells.size()));
-    }
-    return 1;
-}
-
-/// Random operations, with lists asked for in most passes.
-template <class Window>
-class Trial {
-public:
-    Trial(unsigned seed, const Window& window, Positions positions, int sequences)
-        : random_{seed},
-          positions_{positions},
-          cache_{numbers::small,
-                 {.sequences = sequences,
-                  .capacity = 40,
-                  .batch = 9,
-                  .placement = placement_of(seed),
-                  .positions = positions},
-                 window},
-          page_size_{below(2) == 0 ? 4 : 1 << below(4)} {}
-
-    void run(int steps) {
-        for (int i = 0; i < steps; ++i) step();
-    }
-
-    int paged = 0;
-    int passes = 0;
-
-private:
-    static Placement placement_of(unsigned seed) {
-        const Placement all[] = {CacheLimits{}.placement, Placement::scattered, Placement::contiguous};
-        return all[seed / 2 % 3];
-    }
-
-    int below(int n) { return static_cast<int>(random_() % static_cast<unsigned>(n)); }
-    Sequence any() { return {below(cache_.sequences())}; }
-    Position any_position(Sequence s) { return {below(cache_.next(s).value + 2)}; }
-
-    void step() {
-        const Sequence s = any();
-        switch (below(16)) {
-        case 0: {
-            const Position begin = any_position(s);
-            (void)cache_.remove(s, begin, begin + below(4));
-            break;
-        }
-        case 1:
-            (void)cache_.remove(s, any_position(s), to_end);
-            break;
-        case 2:
-            (void)cache_.copy_prefix(any(), s, below(30));
-            break;
-        case 3:
-            if (auto kept = cache_.snapshot(s)) snapshots_.push_back(*std::move(kept));
-            break;
-        case 4:
-            if (!snapshots_.empty()) {
-                (void)cache_.restore(s, snapshots_.back());
-                if (below(2) == 0) snapshots_.pop_back();
-            }
-            break;
-        case 5:
-            cache_.defragment();
-            break;
-        case 6:
-            if (below(4) == 0) (void)cache_.remove(s, {0}, to_end);
-            break;
-        case 7:
-            (void)cache_.schedule(s, cache_.next(s) + 1 + below(5));
-            break;
-        default:
-            pass();
-        }
-    }
-
-    void pass() {
-        Numbers batch;
-        std::vector<int> next;
-        for (int s = 0; s < cache_.sequences(); ++s) next.push_back(cache_.next({s}).value);
-        for (int i = 0; i < 1 + below(3); ++i) {
-            const int s = any().value;
-            const int first = positions_ == Positions::any && below(6) == 0
-                                  ? below(next[static_cast<std::size_t>(s)] + 3)
-                                  : next[static_cast<std::size_t>(s)];
-            const int n = below(3) == 0 ? 3 : 1;
-            batch = batch + prompt(s, first, Values(static_cast<std::size_t>(n)));
-            next[static_cast<std::size_t>(s)] = std::max(next[static_cast<std::size_t>(s)], first + n);
-        }
-        auto pass = numbers::begin(cache_, batch);
-        if (!pass) {
-            (void)cache_.remove(any(), {0}, to_end);
-            return;
-        }
-        if (below(4) != 0) check(*pass, batch);
-        if (below(5) == 0) return;
-        numbers::put(*pass, cache_.shape(), batch);
-        pass->commit();
-    }
-
-    template <class Pass>
-    void check(Pass& pass, const Numbers& batch) {
-        ++passes;
-        const std::vector<Row> expected = expected_rows(cache_, batch);
-        check_lists(pass, expected);
-        if (below(3) != 0) paged += check_pages(pass, expected, below(20) == 0 ? 2 : page_size_);
-        for (std::size_t i = 0; i < batch.size(); ++i) { // the row has what each token sees
-            std::set<Cell> seen;
-            for (const CellRange& run : pass.visible(static_cast<std::int32_t>(i)))
-                for (Cell c = run.first; c < run.first + run.count; ++c) seen.insert(c);
-            const auto row = std::find_if(expected.begin(), expected.end(),
-                                          [&](const Row& one) { return one.sequence.value == batch[i].sequence; });
-            const std::set<Cell> all{row->cells.begin(), row->cells.end()};
-            REQUIRE(std::includes(all.begin(), all.end(), seen.begin(), seen.end()));
-            if (batch.size() == 1) REQUIRE(all == seen);
-        }
-    }
-
-    std::mt19937 random_;
-    Positions positions_;
-    numbers::Cache<Window> cache_;
-    std::int32_t page_size_;
-    std::vector<CellSnapshot> snapshots_;
-};
-
-template <class Window>
-void run_trials(const Window& window) {
-    int paged = 0;
-    int passes = 0;
-    for (unsigned seed = 0; seed < 60; ++seed) {
-        Trial<Window> trial{seed, window, seed % 2 == 0 ? Positions::any : Positions::consecutive,
-                            seed % 3 == 0 ? 1 : 3};
-        trial.run(250);
-        paged += trial.paged;
-        passes += trial.passes;
-    }
-    CHECK(passes > 4000);
-    CHECK(paged > 100);
-}
-
-} // namespace
 
 TEST_CASE("a row has what a sequence sees, in the order of positions") {
     numbers::Cache<SlidingWindow<3>> cache{
@@ -276,10 +33,93 @@ TEST_CASE("a row has what a sequence sees, in the order of positions") {
 }
 
 TEST_CASE("random operations: the lists are what a scan of the sequences finds") {
-    run_trials(FullCausal{});
-    run_trials(SlidingWindow<7>{});
-    run_trials(SlidingWindow<5>{{.retention = 8, .sinks = 2}});
-    run_trials(ChunkedAttention<6>{});
+    run_all_trials<HostBackend, ReadHost>(60);
+}
+
+TEST_CASE("random operations: lists that a backend writes are what a scan of the sequences finds") {
+    run_all_trials<ListWriter, ReadHost>(30);
+}
+
+namespace {
+
+using Written = Cache<StandardV<float>, FullCausal, DisabledShift, ListWriter>;
+
+Numbers decoded(const Written& cache, const std::vector<int>& sequences) {
+    Numbers batch;
+    for (const int s : sequences) batch.push_back({s, cache.next({s}).value, 1});
+    return batch;
+}
+
+} // namespace
+
+TEST_CASE("a backend that writes lists gets what changed, and nothing twice") {
+    Written cache{numbers::small, {.sequences = 4, .capacity = 100, .batch = 60}};
+    cache.reserve_lists(100);
+    const auto written = [&](const std::vector<int>& sequences) {
+        const std::int64_t before = ListWriter::written;
+        const Numbers batch = decoded(cache, sequences);
+        auto pass = numbers::begin(cache, batch);
+        (void)pass->lists();
+        const std::int64_t entries = ListWriter::written - before;
+        (void)pass->lists();
+        CHECK(ListWriter::written == before + entries);
+        check_lists(*pass, expected_rows(cache, batch), ints);
+        numbers::put(*pass, cache.shape(), batch);
+        pass->commit();
+        return entries;
+    };
+    const std::int64_t before = ListWriter::written;
+    for (int s = 0; s < 4; ++s) feed(cache, prompt(s, 0, Values(10)));
+    CHECK(ListWriter::written == before); // nobody asked for lists
+    CHECK(written({0}) == 11 + 1);        // cells and a length; 0 begins where new memory says
+    CHECK(written({0}) == 1 + 1);
+    CHECK(written({1}) == 11 + 2);
+    feed(cache, prompt(0, 12, Values(5)));
+    CHECK(written({0}) == 6 + 2);
+    CHECK(written({0, 1}) == 2 + 3);
+    CHECK(written({0, 1}) == 2 + 2);
+    {
+        auto pass = numbers::begin(cache, prompt(1, 13, Values(3)));
+        (void)pass->lists();
+    }
+    REQUIRE(cache.remove({0}, {15}, to_end));
+    CHECK(written({0, 1}) == 2 + 3); // both rows begin elsewhere than in the pass that was dropped
+}
+
+TEST_CASE("rows that a backend writes are empty behind those of the batch") {
+    Written cache{numbers::small, {.sequences = 4, .capacity = 100, .batch = 60}};
+    for (int s = 0; s < 4; ++s) feed(cache, prompt(s, 0, Values(10)));
+    for (const auto& sequences : {std::vector<int>{0, 1, 2, 3}, {2, 1}, {3}, {1, 3, 0}}) {
+        const Numbers batch = decoded(cache, sequences);
+        auto pass = numbers::begin(cache, batch);
+        const CellLists lists = pass->lists();
+        for (std::size_t r = 0; r < 4; ++r) {
+            CHECK(lists.lengths().data()[r] == (r < sequences.size() ? 11 : 0));
+            if (r >= sequences.size()) CHECK(lists.starts().data()[r] == 0);
+        }
+        check_lists(*pass, expected_rows(cache, batch), ints);
+    }
+}
+
+TEST_CASE("rows that a backend compresses have the empty ones of an encoder's pass, and are not compressed again") {
+    EncoderMemory<StandardV<float>, ListWriter> inputs{
+        {1, 1, 1}, {.sequences = 3, .capacity = 20, .batch = 8, .placement = Placement::scattered}};
+    auto written = inputs.write({1}, {0}, 3).value();
+    written.put(0, Values(3), Values(3));
+    written.commit();
+    const auto indptr_of = [&](const Tokens& batch) {
+        auto pass = inputs.begin(batch).value();
+        CHECK(ints(pass.lists().compressed().indices).size() == 3);
+        return ints(pass.lists().compressed().indptr);
+    };
+    const int before = ListWriter::compressed;
+    CHECK(indptr_of(Tokens{{1}, {5}}) == Ints{0, 3});
+    CHECK(indptr_of(Tokens{{1}, {6}}.add({0}, {6})) == Ints{0, 3, 3});
+    CHECK(ListWriter::compressed == before + 2);
+    CHECK(indptr_of(Tokens{{1}, {9}}.add({0}, {6})) == Ints{0, 3, 3}); // the same rows
+    CHECK(ListWriter::compressed == before + 2);
+    CHECK(indptr_of(Tokens{{2}, {7}}.add({1}, {7})) == Ints{0, 0, 3});
+    CHECK(ListWriter::compressed == before + 3);
 }
 
 TEST_CASE("a decode step appends one entry and touches no other, and a removal elsewhere rebuilds nothing") {
@@ -432,8 +272,10 @@ TEST_CASE("groups see their last token, reserved passes have no rows, and encode
     CHECK(ints(earlier.lists().cells(0)) == Ints{3, 4, 5});
 }
 
-TEST_CASE("lists without memory change nothing, and are right once there is memory") {
-    numbers::Cache<SlidingWindow<40>> cache{numbers::small, {.sequences = 2, .capacity = 200, .batch = 100}};
+TEST_CASE_TEMPLATE("lists without memory change nothing, and are right once there is memory", Backend, HostBackend,
+                   ListWriter) {
+    Cache<StandardV<float>, SlidingWindow<40>, numbers::Adding, Backend> cache{
+        numbers::small, {.sequences = 2, .capacity = 200, .batch = 100}};
     int failures = 0;
     for (int p = 0; p < 180; p += p < 100 ? 20 : 1) {
         const Numbers batch = prompt(0, p, Values(p < 100 ? 20 : 1)) + prompt(1, p, Values(p < 100 ? 20 : 1));
@@ -441,15 +283,15 @@ TEST_CASE("lists without memory change nothing, and are right once there is memo
         const std::vector<Row> expected = expected_rows(cache, batch);
         failures += failures_of([&] { (void)pass->lists().compressed(); }, [] {});
         failures += failures_of([&] { (void)pass->pages(1).value().compressed(); }, [] {});
-        check_lists(*pass, expected);
-        REQUIRE(check_pages(*pass, expected, 1) == 1);
+        check_lists(*pass, expected, ints);
+        REQUIRE(check_pages(*pass, expected, 1, ints) == 1);
         numbers::put(*pass, cache.shape(), batch);
         pass->commit();
     }
     CHECK(failures > 10);
     const auto check = [&] {
         auto pass = numbers::begin(cache, prompt(0, 180, {1}));
-        check_lists(*pass, expected_rows(cache, prompt(0, 180, {1})));
+        check_lists(*pass, expected_rows(cache, prompt(0, 180, {1})), ints);
         return pass->lists().pitch();
     };
     const std::int32_t before = check();

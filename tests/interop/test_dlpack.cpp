@@ -86,6 +86,7 @@ TEST_CASE("to_dlpack sets the type for every element") {
     CHECK(is(type_of<half>(), kDLFloat, 16));
     CHECK(is(type_of<bfloat16>(), kDLBfloat, 16));
     CHECK(is(type_of<bool>(), kDLBool, 8));
+    CHECK(is(type_of<std::int32_t>(), kDLInt, 32));
 }
 
 TEST_CASE("to_dlpack: the deleter frees the tensor and releases the owner") {

@@ -100,7 +100,9 @@ public:
 
     std::vector<CellList> lists() override {
         std::vector<CellList> all;
-        if constexpr (!cellar::WritesMasks<typename Memory::backend_type>) {
+        // Lists in the memory of a device are read where they lie: here, the host reads that memory.
+        using Backend = typename Memory::backend_type;
+        if constexpr (!cellar::WritesMasks<Backend> || cellar::WritesLists<Backend>) {
             const cellar::CellLists lists = pass_->lists();
             const cellar::CompressedLists compressed = lists.compressed();
             for (int r = 0; r < lists.rows(); ++r) {

@@ -65,7 +65,7 @@ public:
     virtual std::vector<int> own_cells() const = 0;
     virtual void read_mask(int style, std::vector<std::vector<bool>>& visible) = 0;
     virtual std::vector<std::pair<int, int>> visible(int token) = 0; ///< first cell and count of each run
-    virtual std::vector<CellList> lists() = 0; ///< one for each sequence of the batch; none on devices
+    virtual std::vector<CellList> lists() = 0; ///< one for each sequence of the batch; none if the backend has none
     virtual void read(int layer, int column, Rows& rows) const = 0;
     virtual void commit() = 0;
     virtual void drop() = 0;

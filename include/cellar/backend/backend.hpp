@@ -3,6 +3,7 @@
 
 #include <cellar/base/contract.hpp>
 #include <cellar/base/ids.hpp>
+#include <cellar/base/list_entry.hpp>
 #include <cellar/base/plan.hpp>
 #include <cellar/base/slot_copy.hpp>
 #include <cellar/base/view.hpp>
@@ -207,6 +208,23 @@ concept ReservesSlots = requires(B& b, std::int64_t copies) {
 template <class B>
 concept UploadsCells = requires(B& b, std::span<const Cell> cells) {
     b.upload_cells(cells);
+};
+
+/// A backend that writes lists of indices in memory of its own, because the host cannot write that memory.
+///
+/// - `IndexBuffer`, `allocate_indices(n)`: like `Buffer` and `allocate`, of `int32_t`.
+/// - `reserve_entries(n)`: may block, and may throw with nothing changed. Afterwards, `write_entries` of at most that
+///   many entries does not allocate.
+/// - `write_entries(entries, list)`: enqueues; list[entry.place] = entry.value for all entries, whose places are
+///   different.
+/// - `compress_rows(copy, entries)`: enqueues; copies rows with so many entries in all. They do not overlap the result.
+template <class B>
+concept WritesLists = requires(B& b, std::span<const ListEntry> entries, std::int32_t* list, const ListRowsCopy& copy,
+                               std::int64_t n) {
+    { b.allocate_indices(n) } -> std::same_as<typename B::IndexBuffer>;
+    b.reserve_entries(n);
+    b.write_entries(entries, list);
+    b.compress_rows(copy, n);
 };
 
 } // namespace cellar

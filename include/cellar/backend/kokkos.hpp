@@ -134,6 +134,18 @@ public:
     /// See `ReservesSlots`.
     void reserve_slots(std::int64_t copies) requires(Work::on_device) { work_.reserve_slots(space_, copies); }
 
+    /// See `WritesLists`.
+    using IndexBuffer = KokkosBuffer<std::int32_t, MemorySpace>;
+
+    IndexBuffer allocate_indices(std::int64_t n) const requires(Work::on_device) { return IndexBuffer{space_, n}; }
+    void reserve_entries(std::int64_t entries) requires(Work::on_device) { work_.reserve_entries(space_, entries); }
+    void write_entries(std::span<const ListEntry> entries, std::int32_t* list) requires(Work::on_device) {
+        if (!entries.empty()) work_.write_entries(space_, entries, list);
+    }
+    void compress_rows(const ListRowsCopy& copy, std::int64_t entries) requires(Work::on_device) {
+        if (entries != 0) work_.compress_rows(space_, copy, entries);
+    }
+
     /// For `attend`: computes it on the device.
     auto& attention() requires(Work::on_device) { return work_.attention(); }
 

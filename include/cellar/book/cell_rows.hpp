@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include <cellar/base/contract.hpp>
 #include <cellar/base/ids.hpp>
 #include <cellar/base/trivial_list.hpp>
 #include <cellar/base/zeroed.hpp>
@@ -31,7 +30,7 @@ struct CompressedRows {
     void assign(const ListRows& rows, std::span<const Sequence> sequences) {
         std::int64_t all = 0;
         for (const Sequence s : sequences) all += rows.extent(s.value).size();
-        CELLAR_EXPECTS(all <= INT32_MAX, "lists: ", all, " entries in all rows, expected at most ", INT32_MAX);
+        expect_indexable(all);
         reserve(all);
         std::int32_t end = 0;
         std::int32_t* next = indptr.data();
@@ -55,21 +54,22 @@ public:
     CellRows(std::int32_t sequences, std::int32_t batch)
         : rows_{sequences, 2},
           state_(static_cast<std::size_t>(sequences)),
-          starts_{batch},
-          lengths_{batch},
+          columns_{2, batch},
           compressed_{ZeroedArray<std::int32_t>{std::int64_t{batch} + 1}, {}} {
         sequences_.reserve(static_cast<std::size_t>(batch));
     }
 
     const ListRows& rows() const { return rows_; }
+    ListRows& rows() { return rows_; }
     std::span<const Sequence> sequences() const { return sequences_; }
-    std::span<const std::int32_t> starts() const { return {starts_.data(), sequences_.size()}; }
-    std::span<const std::int32_t> lengths() const { return {lengths_.data(), sequences_.size()}; }
+
+    enum Column { starts, lengths };
+    const ListColumns& columns() const { return columns_; }
 
     /// Room for rows of that many cells, which slide if `slides`. May throw; all rows stay right.
     void reserve(std::int64_t cells, bool slides) {
         rows_.reserve(slides ? 2 * cells : cells);
-        compressed_.reserve(cells * starts_.size());
+        compressed_.reserve(cells * columns_.rows());
     }
 
     /// Brings the rows of the book's open pass up to date. The book's table must track changes. May throw; then the
@@ -96,8 +96,8 @@ public:
         }
         for (const Sequence s : pass.distinct_sequences) { // the array moves if a row outgrows it
             const std::size_t r = sequences_.size();
-            starts_[static_cast<std::int64_t>(r)] = rows_.start(s.value);
-            lengths_[static_cast<std::int64_t>(r)] = rows_.extent(s.value).size();
+            columns_[starts][r] = rows_.start(s.value);
+            columns_[lengths][r] = rows_.extent(s.value).size();
             sequences_.push_back(s);
         }
     }
@@ -167,23 +167,24 @@ private:
         if (changes.erased_to > from) right = std::min(right, changes.erased_from);
         const bool loses_sinks = changes.from < sinks_to || changes.erased_from < sinks_to;
         if (loses_sinks || sinks_to != row.sinks_to || from < row.from || right <= from) return clear(s, from);
-        RowExtent& own = rows_.extent(s.value);
+        const RowExtent& own = rows_.extent(s.value);
         const std::int32_t* const positions = rows_.row(1, s.value);
         const std::int32_t* const first = positions + own.begin + row.sinks;
         if (right < row.to) {
-            own.end = static_cast<std::int32_t>(std::lower_bound(first, positions + own.end, right.value) - positions);
+            const std::int32_t* const end = std::lower_bound(first, positions + own.end, right.value);
+            rows_.cut(s.value, static_cast<std::int32_t>(end - positions));
             row.changed = std::min(row.changed, right);
             row.to = right;
         }
         if (from == row.from) return;
         const std::int32_t* kept = first;
         while (kept != positions + own.end && *kept < from.value) ++kept;
-        drop(s, static_cast<std::int32_t>(kept - first));
+        rows_.drop(s.value, static_cast<std::int32_t>(kept - first), row.sinks); // the sinks follow the window
         row.from = from;
     }
 
     void clear(Sequence s, Position from) {
-        rows_.extent(s.value) = {};
+        rows_.clear(s.value);
         State& row = state(s);
         row.sinks_to = {0};
         row.sinks = 0;
@@ -191,23 +192,12 @@ private:
         row.changed = {0};
     }
 
-    // The first n entries behind the sinks. The sinks follow.
-    void drop(Sequence s, std::int32_t n) {
-        if (n == 0) return;
-        RowExtent& own = rows_.extent(s.value);
-        for (int array = 0; array < 2; ++array) {
-            std::int32_t* const first = rows_.row(array, s.value) + own.begin;
-            std::copy_backward(first, first + state(s).sinks, first + state(s).sinks + n);
-        }
-        own.begin += n;
-    }
-
     void append(Sequence s, const PositionRuns& runs, Position from, Position to) {
         if (from >= to) return;
         std::int64_t n = 0;
         runs.for_each(from, to, [&](Position, Cell, std::int32_t count) { n += count; });
         rows_.make_room(s.value, n);
-        RowExtent& own = rows_.extent(s.value);
+        const RowExtent& own = rows_.extent(s.value);
         std::int32_t* cells = rows_.row(0, s.value) + own.end;
         std::int32_t* positions = rows_.row(1, s.value) + own.end;
         runs.for_each(from, to, [&](Position position, Cell cell, std::int32_t count) {
@@ -216,14 +206,13 @@ private:
                 *positions++ = position.value + i;
             }
         });
-        own.end += static_cast<std::int32_t>(n);
+        rows_.append(s.value, static_cast<std::int32_t>(n));
     }
 
     ListRows rows_;
     TrivialList<State> state_;
     TrivialList<Sequence> sequences_; // of the rows
-    ZeroedArray<std::int32_t> starts_;
-    ZeroedArray<std::int32_t> lengths_;
+    ListColumns columns_;
     CompressedRows compressed_;
     bool is_compressed_ = false;
 };

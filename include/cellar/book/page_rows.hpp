@@ -24,26 +24,24 @@ public:
         : page_size_{page_size},
           rows_{sequences, 1},
           state_(static_cast<std::size_t>(sequences)),
-          starts_{batch},
-          counts_{batch},
-          first_offsets_{batch},
-          last_lengths_{batch},
-          lengths_{batch},
+          columns_{5, batch},
           compressed_{ZeroedArray<std::int32_t>{std::int64_t{batch} + 1}, {}} {}
 
     std::int32_t page_size() const { return page_size_; }
     const ListRows& rows() const { return rows_; }
-    const ZeroedArray<std::int32_t>& starts() const { return starts_; }
-    const ZeroedArray<std::int32_t>& counts() const { return counts_; }
-    const ZeroedArray<std::int32_t>& first_offsets() const { return first_offsets_; }
-    const ZeroedArray<std::int32_t>& last_lengths() const { return last_lengths_; }
-    const ZeroedArray<std::int32_t>& lengths() const { return lengths_; }
+    ListRows& rows() { return rows_; }
+
+    enum Column { starts, counts, first_offsets, last_lengths, lengths };
+    const ListColumns& columns() const { return columns_; }
+
+    /// The pages of a row of that many cells at most: the first and the last one in part.
+    std::int64_t pages_of(std::int64_t cells) const { return cells / page_size_ + 2; }
 
     /// Room for rows of that many cells. May throw; all rows stay right.
     void reserve(std::int64_t cells, bool slides) {
-        const std::int64_t pages = cells / page_size_ + 2; // the first and the last one in part
+        const std::int64_t pages = pages_of(cells);
         rows_.reserve(slides ? 2 * pages : pages);
-        compressed_.reserve(pages * starts_.size());
+        compressed_.reserve(pages * columns_.rows());
     }
 
     /// Brings the pages up to date with the rows of cells. Returns the first sequence that has no pages, or -1. May
@@ -58,16 +56,17 @@ public:
             cells.forget_change(s);
             if (!update(s, row, cells.cells(s), cells.positions(s))) return s;
         }
-        for (std::size_t i = 0; i < sequences.size(); ++i) {
-            const auto r = static_cast<std::int64_t>(i);
-            const Sequence s = sequences[i];
+        for (std::size_t r = 0; r < sequences.size(); ++r) {
+            const Sequence s = sequences[r];
             const std::span<const std::int32_t> positions = cells.positions(s);
             const bool none = positions.empty();
-            starts_[r] = rows_.start(s.value);
-            counts_[r] = rows_.extent(s.value).size();
-            first_offsets_[r] = none ? 0 : positions.front() % page_size_;
-            last_lengths_[r] = none ? 0 : positions.back() % page_size_ + 1;
-            lengths_[r] = none ? 0 : (counts_[r] - 1) * page_size_ + last_lengths_[r];
+            const std::int32_t count = rows_.extent(s.value).size();
+            const std::int32_t last = none ? 0 : positions.back() % page_size_ + 1;
+            columns_[starts][r] = rows_.start(s.value);
+            columns_[counts][r] = count;
+            columns_[first_offsets][r] = none ? 0 : positions.front() % page_size_;
+            columns_[last_lengths][r] = last;
+            columns_[lengths][r] = none ? 0 : (count - 1) * page_size_ + last;
         }
         return {-1};
     }
@@ -86,22 +85,22 @@ private:
     };
 
     bool update(Sequence s, State& row, std::span<const std::int32_t> cells, std::span<const std::int32_t> positions) {
-        RowExtent& own = rows_.extent(s.value);
+        const RowExtent& own = rows_.extent(s.value);
         if (positions.empty()) {
-            own = {};
+            rows_.clear(s.value);
             row = {};
             return true;
         }
         const std::int32_t from = positions.front();
         const std::int32_t page = from / page_size_;
         if (row.to.value <= from || page < row.first_page) {
-            own = {};
+            rows_.clear(s.value);
             row = {page, {from}};
         }
-        own.begin += page - row.first_page;
+        rows_.drop(s.value, page - row.first_page, 0);
         row.first_page = page;
-        own.end = own.begin + (row.to.value + page_size_ - 1) / page_size_ - page;
-        if (row.to.value == from) own.end = own.begin;
+        const std::int32_t right = row.to.value == from ? 0 : (row.to.value + page_size_ - 1) / page_size_ - page;
+        rows_.cut(s.value, own.begin + right);
         if (positions.back() - from + 1 != static_cast<std::int32_t>(positions.size())) return false;
 
         const std::int32_t end = positions.back() + 1;
@@ -113,7 +112,8 @@ private:
             const bool begins = position == from || position % page_size_ == 0;
             if (position != row.to.value || cells[i] % page_size_ != position % page_size_) return false;
             if (begins) {
-                pages[own.end++] = cells[i] / page_size_;
+                pages[own.end] = cells[i] / page_size_;
+                rows_.append(s.value, 1);
             } else if (pages[own.end - 1] != cells[i] / page_size_) {
                 return false;
             }
@@ -124,11 +124,7 @@ private:
     std::int32_t page_size_;
     ListRows rows_;
     TrivialList<State> state_;
-    ZeroedArray<std::int32_t> starts_;
-    ZeroedArray<std::int32_t> counts_;
-    ZeroedArray<std::int32_t> first_offsets_;
-    ZeroedArray<std::int32_t> last_lengths_;
-    ZeroedArray<std::int32_t> lengths_;
+    ListColumns columns_;
     CompressedRows compressed_;
     bool is_compressed_ = false;
 };

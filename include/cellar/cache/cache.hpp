@@ -85,9 +85,9 @@ public:
     }
 
     /// Room for `ReadPass::lists` of at most `cells` visible cells a sequence, and for their `pages` if a page size is
-    /// given: up to that, the addresses of the lists never change. Takes 12 bytes a cell and sequence, 20 for
-    /// windows that slide, which the operating system provides as they are used. Throws `std::bad_alloc`; some of
-    /// the lists have then changed their addresses.
+    /// given: up to that, the addresses of the lists never change. Takes 12 bytes a cell and sequence, 20 for windows
+    /// that slide, which the operating system provides as they are used. A device takes 8 bytes or 12 besides, at once.
+    /// Throws `std::bad_alloc`; some of the lists have then changed their addresses.
     void reserve_lists(std::int32_t cells, std::int32_t page_size = 0,
                        const std::source_location& where = std::source_location::current()) {
         const detail::Caller caller{where};

@@ -5,6 +5,8 @@
 #include <cellar/base/ids.hpp>
 #include <cellar/book/cell_rows.hpp>
 #include <cellar/book/page_rows.hpp>
+#include <cellar/cache/compressed_lists.hpp>
+#include <cellar/cache/detail/lists_of_backend.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -15,12 +17,6 @@ namespace cellar {
 
 struct MemoryAccess;
 
-/// Compressed rows (CSR): row r is indices[indptr[r], indptr[r + 1]).
-struct CompressedLists {
-    std::span<const std::int32_t> indptr; ///< one more than there are rows
-    std::span<const std::int32_t> indices;
-};
-
 /// The cells that a batch sees, as `ReadPass::lists` finds them: a row for each sequence of the batch, in the order in
 /// which the batch first mentions them. A row has the sinks, then the window, in the order of positions, and includes
 /// the batch's own tokens: from the oldest cell that any token of the sequence sees to the newest one.
@@ -29,6 +25,11 @@ struct CompressedLists {
 /// indices[starts[r], starts[r] + lengths[r]). Entries stay where they are while tokens are appended, until a sliding
 /// window reaches the end of its row. `compressed` copies the rows. Addresses change if a row outgrows the table; see
 /// `Cache::reserve_lists`.
+///
+/// `indices`, `starts`, `lengths` and what `compressed` returns lie in the memory of the backend: kernels that are
+/// enqueued there after the lists were asked for read them. `cells`, `positions` and `sequence` are for the host. If
+/// these are different memories, `starts` and `lengths` are zero behind the batch's rows, as many as a batch may have:
+/// a graph that was captured for more sequences finds empty rows.
 class CellLists {
 public:
     std::int32_t rows() const { return static_cast<std::int32_t>(lists_->sequences().size()); }
@@ -39,7 +40,7 @@ public:
         return lists_->sequences()[static_cast<std::size_t>(row)];
     }
 
-    /// The cells of a row, and their positions.
+    /// The cells of a row, and their positions, for the host.
     std::span<const std::int32_t> cells(std::int32_t row,
                                         const std::source_location& where = std::source_location::current()) const {
         return lists_->cells(sequence(row, where));
@@ -51,14 +52,17 @@ public:
 
     /// The whole table, and each row's part of it.
     std::span<const std::int32_t> indices() const {
-        return {lists_->rows().data(0), static_cast<std::size_t>(lists_->rows().size())};
+        return {in_backend_ == nullptr ? lists_->rows().data(0) : in_backend_->table(),
+                static_cast<std::size_t>(lists_->rows().size())};
     }
     std::int32_t pitch() const { return lists_->rows().pitch(); }
-    std::span<const std::int32_t> starts() const { return lists_->starts(); }
-    std::span<const std::int32_t> lengths() const { return lists_->lengths(); }
+    std::span<const std::int32_t> starts() const { return column(detail::CellRows::starts); }
+    std::span<const std::int32_t> lengths() const { return column(detail::CellRows::lengths); }
 
-    /// Copies the rows, once for each pass: 4 bytes for each cell. May throw `std::bad_alloc`.
+    /// Copies the rows, once for each pass: 4 bytes for each cell. A backend that writes lists does it (enqueued), and
+    /// uploads 8 bytes for each row that begins elsewhere than in the last ones. May throw `std::bad_alloc`.
     CompressedLists compressed() const {
+        if (in_backend_ != nullptr) return in_backend_->compressed();
         const detail::CompressedRows& rows = lists_->compressed();
         const auto size = static_cast<std::size_t>(this->rows());
         return {{rows.indptr.data(), size + 1},
@@ -68,14 +72,22 @@ public:
 private:
     friend struct MemoryAccess;
 
-    explicit CellLists(detail::CellRows& lists) : lists_{&lists} {}
+    CellLists(detail::CellRows& lists, detail::ListsOfBackend* in_backend) : lists_{&lists}, in_backend_{in_backend} {}
+
+    std::span<const std::int32_t> column(int c) const {
+        return {in_backend_ == nullptr ? lists_->columns()[c] : in_backend_->column(c),
+                static_cast<std::size_t>(rows())};
+    }
 
     detail::CellRows* lists_;
+    detail::ListsOfBackend* in_backend_; // null if the host's are meant for kernels
 };
 
 /// The same as pages, as `ReadPass::pages` finds them: page p has cells [p * page_size, (p + 1) * page_size), and the
 /// token at position q is in place q % page_size of its page. Pages are those of a window: the first one may begin with
 /// cells that no token sees, which hold anything.
+///
+/// As with `CellLists`, all lists but `pages(row)` lie in the memory of the backend.
 class PageLists {
 public:
     std::int32_t page_size() const { return pages_->page_size(); }
@@ -87,7 +99,7 @@ public:
         return cells_->sequences()[static_cast<std::size_t>(row)];
     }
 
-    /// The pages of a row.
+    /// The pages of a row, for the host.
     std::span<const std::int32_t> pages(std::int32_t row,
                                         const std::source_location& where = std::source_location::current()) const {
         const std::int32_t s = sequence(row, where).value;
@@ -97,21 +109,23 @@ public:
 
     /// The whole table, as in `CellLists`, and each row's part of it.
     std::span<const std::int32_t> indices() const {
-        return {pages_->rows().data(0), static_cast<std::size_t>(pages_->rows().size())};
+        return {in_backend_ == nullptr ? pages_->rows().data(0) : in_backend_->table(),
+                static_cast<std::size_t>(pages_->rows().size())};
     }
     std::int32_t pitch() const { return pages_->rows().pitch(); }
-    std::span<const std::int32_t> starts() const { return of_rows(pages_->starts()); }
-    std::span<const std::int32_t> counts() const { return of_rows(pages_->counts()); }
+    std::span<const std::int32_t> starts() const { return column(detail::PageRows::starts); }
+    std::span<const std::int32_t> counts() const { return column(detail::PageRows::counts); }
 
     /// How many cells of a row's first page come before the first that is visible.
-    std::span<const std::int32_t> first_offsets() const { return of_rows(pages_->first_offsets()); }
+    std::span<const std::int32_t> first_offsets() const { return column(detail::PageRows::first_offsets); }
     /// How many cells of a row's last page are tokens, from the beginning of the page.
-    std::span<const std::int32_t> last_lengths() const { return of_rows(pages_->last_lengths()); }
+    std::span<const std::int32_t> last_lengths() const { return column(detail::PageRows::last_lengths); }
     /// How many cells a row has from the beginning of its first page: (count - 1) * page_size + last length.
-    std::span<const std::int32_t> lengths() const { return of_rows(pages_->lengths()); }
+    std::span<const std::int32_t> lengths() const { return column(detail::PageRows::lengths); }
 
-    /// Copies the rows. May throw `std::bad_alloc`.
+    /// Copies the rows, as in `CellLists`. May throw `std::bad_alloc`.
     CompressedLists compressed() const {
+        if (in_backend_ != nullptr) return in_backend_->compressed();
         const detail::CompressedRows& rows = pages_->compressed(cells_->sequences());
         const auto size = static_cast<std::size_t>(this->rows());
         return {{rows.indptr.data(), size + 1},
@@ -121,14 +135,17 @@ public:
 private:
     friend struct MemoryAccess;
 
-    PageLists(detail::CellRows& cells, detail::PageRows& pages) : cells_{&cells}, pages_{&pages} {}
+    PageLists(detail::CellRows& cells, detail::PageRows& pages, detail::ListsOfBackend* in_backend)
+        : cells_{&cells}, pages_{&pages}, in_backend_{in_backend} {}
 
-    std::span<const std::int32_t> of_rows(const ZeroedArray<std::int32_t>& list) const {
-        return {list.data(), static_cast<std::size_t>(rows())};
+    std::span<const std::int32_t> column(int c) const {
+        return {in_backend_ == nullptr ? pages_->columns()[c] : in_backend_->column(c),
+                static_cast<std::size_t>(rows())};
     }
 
     detail::CellRows* cells_;
     detail::PageRows* pages_;
+    detail::ListsOfBackend* in_backend_; // null if the host's are meant for kernels
 };
 
 } // namespace cellar

@@ -80,10 +80,15 @@ public:
     /// there on, and `defragment` rebuilds all rows. Throws `std::bad_alloc` if a row outgrows the table (see
     /// `Cache::reserve_lists`). The lists are valid until the memory's next pass asks for its own. A reserved pass has
     /// no rows.
+    ///
+    /// A backend that writes lists has them in its own memory. The call then enqueues the upload of what changed since
+    /// the last one, 8 bytes an entry, in one copy and one kernel for each 32768 entries. See `CellLists`.
     CellLists lists(const std::source_location& where = std::source_location::current()) & {
         const detail::Caller caller{where};
-        expect_host_lists();
-        return MemoryAccess::make<CellLists>(state().find_lists(0).cells);
+        expect_lists();
+        auto& memory = state().find_lists(0);
+        memory.copy.update(memory.cells.sequences());
+        return MemoryAccess::make<CellLists>(memory.cells, memory.copy.lists());
     }
 
     /// The same as pages of `page_size` cells: page p has cells [p * page_size, (p + 1) * page_size). Refuses with
@@ -93,12 +98,14 @@ public:
     Result<PageLists> pages(std::int32_t page_size,
                             const std::source_location& where = std::source_location::current()) & {
         const detail::Caller caller{where};
-        expect_host_lists();
+        expect_lists();
         CELLAR_EXPECTS(page_size > 0, "pages: a page size of ", page_size, ", expected 1 or more");
-        detail::ListMemory& memory = state().find_lists(page_size);
-        const Sequence refused = memory.pages->update(memory.cells);
+        auto& memory = state().find_lists(page_size);
+        auto& pages = *memory.pages;
+        const Sequence refused = pages.rows.update(memory.cells);
         if (refused.value >= 0) return Refusal{.reason = Reason::no_pages, .sequence = refused};
-        return MemoryAccess::make<PageLists>(memory.cells, *memory.pages);
+        pages.copy.update(memory.cells.sequences());
+        return MemoryAccess::make<PageLists>(memory.cells, pages.rows, pages.copy.lists());
     }
 
     /// The mask [tokens, history]. Of float or half: 0 where visible, -infinity where hidden. Of bool: true where
@@ -183,9 +190,10 @@ protected:
     detail::LayerName& name() const { return state().layer_name; }
 
 private:
-    static void expect_host_lists() {
-        static_assert(!WritesMasks<typename State::Backend>,
-                      "lists: not yet for a backend whose memory the host cannot read");
+    static void expect_lists() {
+        using Backend = typename State::Backend;
+        static_assert(!WritesMasks<Backend> || WritesLists<Backend>,
+                      "lists: the host cannot read the memory of this backend, and the backend writes no lists");
     }
 
     template <class T>

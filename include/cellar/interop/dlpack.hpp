@@ -28,9 +28,11 @@ template <>
 inline constexpr DLDataType dlpack_type<bfloat16>{kDLBfloat, 16, 1};
 template <>
 inline constexpr DLDataType dlpack_type<bool>{kDLBool, 8, 1};
+template <>
+inline constexpr DLDataType dlpack_type<std::int32_t>{kDLInt, 32, 1};
 
 template <class T>
-concept dlpack_element = Element<T> || std::same_as<T, bool>;
+concept dlpack_element = Element<T> || std::same_as<T, bool> || std::same_as<T, std::int32_t>;
 
 /// A tensor, the extents it points to, and the owner of its memory.
 template <class Managed, int Rank>
@@ -71,9 +73,9 @@ struct DlpackDeleter {
 template <class Managed = DLManagedTensorVersioned>
 using DlpackTensor = std::unique_ptr<Managed, DlpackDeleter>;
 
-/// The same memory as a DLPack tensor, without a copy: keys, values, a mask. Views of constants are marked read-only,
-/// which `DLManagedTensor`, the struct from before version 1, cannot express. `device` is where the memory lies;
-/// {kDLCPU, 0} for the host. The tensor keeps `owner` alive. Without an owner it must not outlive the memory.
+/// The same memory as a DLPack tensor, without a copy: keys, values, a mask, index lists. Views of constants are marked
+/// read-only, which `DLManagedTensor`, the struct from before version 1, cannot express. `device` is where the memory
+/// lies; {kDLCPU, 0} for the host. The tensor keeps `owner` alive. Without an owner it must not outlive the memory.
 template <class Managed = DLManagedTensorVersioned, class T, int Rank>
     requires(detail::dlpack_element<std::remove_const_t<T>>)
 DlpackTensor<Managed> to_dlpack(const StridedView<T, Rank>& view, DLDevice device,

@@ -202,6 +202,10 @@ TEST_CASE("fences: after a fence of the program, no list waits for its staging m
         memory.backend.copy_slots(tensors, copies);
     }));
     check(waits_of([&](auto& memory, int i) {
+        const std::vector<ListEntry> entries{{0, i}, {1, i}, {2, i}, {3, i}, {4, i}};
+        memory.backend.write_entries(std::span{entries}, reinterpret_cast<std::int32_t*>(memory.buffer.data()));
+    }));
+    check(waits_of([&](auto& memory, int i) {
         const std::vector<std::uint64_t> bits{1ULL << (i % 60), 2, 3, 4};
         memory.backend.write_mask(std::span{bits}, 0.0F, 1.0F, contiguous_view(memory.buffer.data(), 4, 64));
     }));

@@ -7,11 +7,13 @@
 #include <cellar/backend/kokkos/launch.hpp>
 #include <cellar/backend/kokkos/staged_list.hpp>
 #include <cellar/base/ids.hpp>
+#include <cellar/base/list_entry.hpp>
 #include <cellar/base/plan.hpp>
 #include <cellar/base/slot_copy.hpp>
 #include <cellar/base/view.hpp>
 #include <cellar/kernel/copy_slots.hpp>
 #include <cellar/kernel/pack.hpp>
+#include <cellar/kernel/write_lists.hpp>
 #include <cellar/kernel/write_mask.hpp>
 
 #include <Kokkos_Core.hpp>
@@ -170,6 +172,20 @@ public:
         }
     }
 
+    /// Afterwards, `write_entries` of at most that many entries does not allocate.
+    void reserve_entries(const ExecutionSpace& space, std::int64_t entries) {
+        entries_.reserve(space, static_cast<std::size_t>(entries));
+    }
+
+    void write_entries(const ExecutionSpace& space, std::span<const ListEntry> entries, std::int32_t* list) {
+        const kernel::WriteEntries write{entries_.upload(space, entries), list};
+        launch_elements<Limits, true>("cellar: lists", space, write, std::ssize(entries), 1, 1);
+    }
+
+    void compress_rows(const ExecutionSpace& space, const ListRowsCopy& copy, std::int64_t entries) {
+        launch_elements<Limits, true>("cellar: rows", space, kernel::CompressRows{copy}, entries, 1, 1);
+    }
+
     DeviceAttention<ExecutionSpace, MemorySpace, Limits>& attention() { return attention_; }
 
     /// To be called when all work given to the space is done.
@@ -186,12 +202,12 @@ private:
     template <class F>
     void for_each_list(F f) const {
         f(cells_), f(gathered_), f(moved_), f(rotated_), f(factors_);
-        f(slot_copies_), f(last_slot_copies_), f(mask_bits_);
+        f(slot_copies_), f(last_slot_copies_), f(mask_bits_), f(entries_);
     }
     template <class F>
     void for_each_list(F f) {
         f(cells_), f(gathered_), f(moved_), f(rotated_), f(factors_);
-        f(slot_copies_), f(last_slot_copies_), f(mask_bits_);
+        f(slot_copies_), f(last_slot_copies_), f(mask_bits_), f(entries_);
     }
 
     /// Lists the sources or targets of the runs that overlap themselves or do not, in the order in which none is
@@ -277,6 +293,7 @@ private:
     List<SlotCopy> slot_copies_{Limits::staging_bytes};
     List<SlotCopy> last_slot_copies_{Limits::staging_bytes};
     List<std::uint64_t> mask_bits_{Limits::staging_bytes};
+    List<ListEntry> entries_{Limits::staging_bytes};
     Scratch scratch_;
     DeviceAttention<ExecutionSpace, MemorySpace, Limits> attention_;
     std::vector<Cell> listed_; // what is uploaded next

@@ -10,10 +10,9 @@
 #include <cellar/base/scratch.hpp>
 #include <cellar/base/trivial_list.hpp>
 #include <cellar/book/cache_book.hpp>
-#include <cellar/book/cell_rows.hpp>
-#include <cellar/book/page_rows.hpp>
 #include <cellar/cache/cache_limits.hpp>
 #include <cellar/cache/cache_shape.hpp>
+#include <cellar/cache/detail/list_memory.hpp>
 #include <cellar/cache/fwd.hpp>
 #include <cellar/mask/mask_buffer.hpp>
 #include <cellar/memory/layer_name.hpp>
@@ -60,14 +59,6 @@ struct VisibleRuns {
     TrivialList<CellRange> runs;
     ReservedList<std::size_t> ends; ///< one for each token: the end of its runs
     bool known = false;             ///< of the open pass
-};
-
-/// The lists that paged kernels read.
-struct ListMemory {
-    ListMemory(std::int32_t sequences, std::int32_t batch) : cells{sequences, batch} {}
-
-    CellRows cells;
-    std::unique_ptr<PageRows> pages; ///< of one page size
 };
 
 /// Memory of `attend`, which one layer after the other uses.
@@ -159,23 +150,37 @@ struct CacheState {
         visible.known = true;
     }
 
-    /// The lists, with room for rows of that many cells, and for their pages. May throw; all rows stay right.
-    ListMemory& reserve_lists(std::int64_t cells, std::int32_t page_size) {
+    using Lists = ListMemory<Backend>;
+
+    /// The lists, and their pages if a page size is given. May throw; all rows stay right.
+    Lists& prepare_lists(std::int32_t page_size) {
         const std::int32_t batch = std::min(limits.batch, limits.sequences);
         book.table().track_changes();
-        if (lists == nullptr) lists = std::make_unique<ListMemory>(limits.sequences, batch);
-        const bool slides = book.window().oldest_visible(to_end - 1).value != 0;
-        lists->cells.reserve(cells, slides);
-        if (page_size == 0) return *lists;
-        if (lists->pages == nullptr || lists->pages->page_size() != page_size)
-            lists->pages = std::make_unique<PageRows>(limits.sequences, batch, page_size);
-        lists->pages->reserve(cells, slides);
+        if (lists == nullptr) lists = std::make_unique<Lists>(backend, limits.sequences, batch);
+        auto& pages = lists->pages;
+        if (page_size == 0 || (pages != nullptr && pages->rows.page_size() == page_size)) return *lists;
+        auto others = std::make_unique<typename Lists::Pages>(backend, limits.sequences, batch, page_size);
+        if constexpr (WritesLists<Backend>)
+            if (pages != nullptr) backend.fence(); // enqueued kernels may use the old ones
+        pages = std::move(others);
         return *lists;
     }
 
+    /// Room for rows of that many cells, and for their pages. May throw; all rows stay right.
+    void reserve_lists(std::int64_t cells, std::int32_t page_size) {
+        Lists& memory = prepare_lists(page_size);
+        const bool slides = book.window().oldest_visible(to_end - 1).value != 0;
+        const std::int64_t rows = memory.cells.columns().rows();
+        memory.cells.reserve(cells, slides);
+        memory.copy.reserve(cells * rows);
+        if (page_size == 0) return;
+        memory.pages->rows.reserve(cells, slides);
+        memory.pages->copy.reserve(memory.pages->rows.pages_of(cells) * rows);
+    }
+
     /// The lists of the open pass. `page_size`: 0, or that of the pages that follow.
-    ListMemory& find_lists(std::int32_t page_size) {
-        ListMemory& memory = reserve_lists(0, page_size);
+    Lists& find_lists(std::int32_t page_size) {
+        Lists& memory = prepare_lists(page_size);
         if (lists_known) return memory;
         pass_reserved ? memory.cells.clear() : memory.cells.update(book);
         lists_known = true;
@@ -254,8 +259,8 @@ struct CacheState {
     MaskElement written_mask = MaskElement::none; // what `mask` holds
     PutLayers put;                                // by index into stores
     VisibleRuns visible;
-    std::unique_ptr<ListMemory> lists; // null until they are asked for
-    bool lists_known = false;          // of the open pass
+    std::unique_ptr<Lists> lists; // null until they are asked for
+    bool lists_known = false;     // of the open pass
     AttentionScratch attention;
     LayerName layer_name;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// error: lists: not yet for a backend whose memory the host cannot read
+// error: lists: the host cannot read the memory of this backend, and the backend writes no lists
 #include <cellar/cellar.hpp>
 
 #include <cstdint>
