@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "saved.hpp"
 
-#include <cellar/files/file_reader.hpp>
+#include <cellar/files/snapshot_file.hpp>
 
 #include <nlohmann/json.hpp>
 
@@ -14,20 +14,21 @@ namespace chat {
 
 namespace {
 
-std::string label_of(const std::string& model, const Conversation& c) {
+const std::string note_name = "chat";
+
+std::string note_of(const Conversation& c) {
     nlohmann::ordered_json turns = nlohmann::ordered_json::array();
     for (const Turn& turn : c.turns) turns.push_back({turn.begin, turn.first, turn.prompt_end, turn.attempt});
-    return nlohmann::ordered_json{
-        {"chat", 1}, {"model", model}, {"begin", c.begin}, {"turns", turns}, {"tokens", c.tokens}}
-        .dump();
+    return nlohmann::ordered_json{{"begin", c.begin}, {"turns", turns}, {"tokens", c.tokens}}.dump();
 }
 
-/// The label of a file. `cellar::load` reads the file again, and takes it only with this label.
-std::string read_label(const std::string& path) {
-    const auto reader = cellar::FileReader::open(path);
-    if (!reader) throw std::runtime_error{to_string(reader.error())};
-    const std::string* const label = reader->metadata("model");
-    return label == nullptr ? "" : *label;
+/// The note of a file. `cellar::load` reads the file again, and takes it only with this note.
+std::string read_note(const std::string& path) {
+    const auto notes = cellar::read_notes(path);
+    if (!notes) throw std::runtime_error{to_string(notes.error())};
+    const auto note = notes->find(note_name);
+    if (note == notes->end()) throw std::runtime_error{path + ": a file of something else, expected a conversation"};
+    return note->second;
 }
 
 /// True if the parts of a conversation fit each other.
@@ -44,14 +45,10 @@ bool is_consistent(const Conversation& c) {
            && std::all_of(c.tokens.begin(), c.tokens.end(), is_token);
 }
 
-Conversation parsed(const std::string& path, const std::string& model, const std::string& label) {
-    const auto json = nlohmann::json::parse(label, nullptr, false);
-    if (!json.is_object() || json.value("chat", 0) != 1)
-        throw std::runtime_error{path + ": a file of something else, expected a conversation"};
+Conversation parsed(const std::string& path, const std::string& note) {
     Conversation c;
-    std::string found;
     try {
-        json.at("model").get_to(found);
+        const auto json = nlohmann::json::parse(note);
         json.at("begin").get_to(c.begin);
         json.at("tokens").get_to(c.tokens);
         for (const auto& turn : json.at("turns")) {
@@ -62,23 +59,21 @@ Conversation parsed(const std::string& path, const std::string& model, const std
         c.tokens.clear();
     }
     if (!is_consistent(c)) throw std::runtime_error{path + ": a conversation that contradicts itself"};
-    if (found != model)
-        throw std::runtime_error{path + ": a conversation with model " + found + ", expected one with " + model};
     return c;
 }
 
 } // namespace
 
 void save(const std::string& path, const std::string& model, const Conversation& c, llama::TextPool& pool,
-          const llama::Progress& progress) {
+          const cellar::FileProgress& progress) {
     if (c.turns.empty()) throw std::runtime_error{"'" + c.name + "' has no turns, expected at least one"};
-    pool.save(path, c.text, label_of(model, c), progress);
+    pool.save(path, c.text, {.model = model, .notes = {{note_name, note_of(c)}}, .write = {.progress = progress}});
 }
 
 void load(const std::string& path, const std::string& model, Conversation& conversation, llama::TextPool& pool) {
-    const std::string label = read_label(path);
-    Conversation c = parsed(path, model, label);
-    pool.load(path, conversation.text, label);
+    const std::string note = read_note(path);
+    Conversation c = parsed(path, note);
+    pool.load(path, conversation.text, {.model = model, .notes = {{note_name, note}}});
     conversation.begin = c.begin;
     conversation.tokens = std::move(c.tokens);
     conversation.turns = std::move(c.turns);

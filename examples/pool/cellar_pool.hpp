@@ -102,15 +102,13 @@ public:
     int attach(int text, std::span<const int> tokens) override { return tree_.attach({text}, tokens).length; }
     void keep(int text, std::span<const int> tokens) override { expect(tree_.insert({text}, tokens), "keep a text"); }
 
-    void save(const std::string& path, int text, const std::string& label, const Progress& progress) override {
-        const cellar::SaveOptions options{.model = label, .write = {.progress = progress}};
+    void save(const std::string& path, int text, const cellar::SaveOptions& options) override {
         with_room(cellar::Reason::too_many_snapshots,
                   [&] { return cellar::save(path, memory_, cellar::Sequence{text}, options); });
     }
 
-    void load(const std::string& path, int text, const std::string& label) override {
-        with_room(cellar::Reason::full,
-                  [&] { return cellar::load(path, memory_, cellar::Sequence{text}, {.model = label}); });
+    void load(const std::string& path, int text, const cellar::LoadOptions& options) override {
+        with_room(cellar::Reason::full, [&] { return cellar::load(path, memory_, cellar::Sequence{text}, options); });
     }
 
     const PoolLimits& limits() const override { return limits_; }

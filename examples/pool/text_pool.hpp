@@ -5,11 +5,11 @@
 #include "generate/memory.hpp"
 #include "generate/model.hpp"
 #include <cellar/base/result.hpp>
+#include <cellar/files/file_options.hpp>
 #include <cellar/prefix/prefix_limits.hpp>
 #include <cellar/prefix/prefix_statistics.hpp>
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -40,9 +40,6 @@ struct PoolUse {
     int free() const { return cells - live - kept; }
 };
 
-/// Called with the bytes that are done and those in all. May throw, to cancel.
-using Progress = std::function<void(std::uint64_t done, std::uint64_t in_all)>;
-
 /// The memory of many texts, with a tree of the prefixes that were computed before. Keys, values and states of a token
 /// depend on the tokens before it alone, not in one bit on the batch, the cells, or the tree. So a text goes on in the
 /// same way however its memory came about, if the model multiplies `row_by_row`.
@@ -65,10 +62,10 @@ public:
     /// The tree keeps what the memory has of these tokens, which are the first ones of the text.
     virtual void keep(int text, std::span<const int> tokens) = 0;
 
-    /// Writes what the memory has of a text to a file, with a label. An error or a crash leaves the old file whole.
-    virtual void save(const std::string& path, int text, const std::string& label, const Progress& progress) = 0;
-    /// Replaces a text by that of a file, which must have this label.
-    virtual void load(const std::string& path, int text, const std::string& label) = 0;
+    /// Writes what the memory has of a text to a file. An error or a crash leaves the old file whole.
+    virtual void save(const std::string& path, int text, const cellar::SaveOptions& options) = 0;
+    /// Replaces a text by that of a file.
+    virtual void load(const std::string& path, int text, const cellar::LoadOptions& options) = 0;
 
     virtual const PoolLimits& limits() const = 0;
     virtual PoolUse use() const = 0;

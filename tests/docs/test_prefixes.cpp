@@ -99,7 +99,7 @@ TEST_CASE("prefixes that several users share") {
 TEST_CASE("prefixes that are paged out") {
     Cache cache{{1, 2, 4}, {.sequences = 2, .cells = 64, .batch = 64}};
     // [host]
-    cellar::PrefixTree tree{cache, {.host_bytes = std::int64_t{1} << 30}};
+    cellar::PrefixTree tree{cache, {.paged_bytes = std::int64_t{1} << 30}};
     // [/host]
     const auto serve = [&](const List& tokens) {
         const PrefixMatch match = tree.attach({0}, std::span{tokens}.first(tokens.size() - 1));

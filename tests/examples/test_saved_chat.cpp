@@ -88,21 +88,20 @@ TEST_CASE("saved chat: a file that does not suit is refused") {
     Fixture f;
     const std::string path = scratch.path("a.chat");
     chat::save(path, "m", f.conversation, *f.pool);
-    CHECK(refusal_of(path, "n", f) == path + ": a conversation with model m, expected one with n");
+    CHECK(refusal_of(path, "n", f) == path + R"(: its model is "m", expected "n")");
     std::string altered = content(path);
     altered[altered.size() - 9] ^= 1;
     const std::string damaged = scratch.path("damaged.chat");
     std::ofstream{damaged, std::ios::binary} << altered;
     CHECK(refusal_of(damaged, "m", f).find("damaged.chat: the data was altered") != std::string::npos);
     const std::string other = scratch.path("other.chat");
-    for (const std::string& label : {std::string{"tiny"}, std::string{R"({"chat": 2})"}}) {
-        f.pool->save(other, 0, label, {});
-        CHECK(refusal_of(other, "m", f) == other + ": a file of something else, expected a conversation");
+    f.pool->save(other, 0, {.model = "m"});
+    CHECK(refusal_of(other, "m", f) == other + ": a file of something else, expected a conversation");
+    for (const char* const note : {"words", "7", R"({"begin": 0, "turns": [[1, 2]], "tokens": []})",
+                                   R"({"begin": 0, "turns": [], "tokens": [1, 2, 3]})"}) {
+        f.pool->save(other, 0, {.model = "m", .notes = {{"chat", note}}});
+        CHECK(refusal_of(other, "m", f) == other + ": a conversation that contradicts itself");
     }
-    f.pool->save(other, 0, R"({"chat": 1, "model": "m", "begin": 0, "turns": [[1, 2]], "tokens": []})", {});
-    CHECK(refusal_of(other, "m", f) == other + ": a conversation that contradicts itself");
-    f.pool->save(other, 0, R"({"chat": 1, "model": "m", "begin": 0, "turns": [], "tokens": [1, 2, 3]})", {});
-    CHECK(refusal_of(other, "m", f) == other + ": a conversation that contradicts itself");
     chat::Conversation empty{.name = "e", .text = 1};
     CHECK_THROWS_WITH(chat::save(path, "m", empty, *f.pool), "'e' has no turns, expected at least one");
 }

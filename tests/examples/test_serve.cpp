@@ -40,7 +40,7 @@ public:
                                             .cells = cells,
                                             .batch = 32,
                                             .snapshots = 12,
-                                            .prefixes = {.host_bytes = host_bytes}},
+                                            .prefixes = {.paged_bytes = host_bytes}},
                                            "float");
         serve::ServerOptions options{.tree = tree};
         options.watch = [&](const serve::State& state) {

@@ -47,6 +47,17 @@ FileResult<void> sequence_through_a_file(const std::filesystem::path& path, Cach
 }
 // [/sequence]
 
+// [notes]
+/// Saves a sequence with its tokens. Returns the tokens that a file has, once sequence 1 has what they belong to.
+FileResult<std::string> with_notes(const std::filesystem::path& path, Cache<>& from, Cache<>& to) {
+    if (auto done = save(path, from, Sequence{0}, {.notes = {{"tokens", "7 8 9"}}}); !done) return done.error();
+    auto notes = read_notes(path); // reads no keys and values
+    if (!notes) return std::move(notes).error();
+    if (auto done = load(path, to, Sequence{1}, {.notes = *notes}); !done) return done.error();
+    return notes->at("tokens");
+}
+// [/notes]
+
 // [all]
 /// Everything that a server has.
 FileResult<void> all_through_a_file(const std::filesystem::path& path, Cache<>& from, Cache<>& to) {
@@ -158,6 +169,9 @@ TEST_CASE("a snapshot goes from one cache to another through a file") {
     REQUIRE(sequence_through_a_file(folder.path / "sequence.safetensors", from, to));
     CHECK(to.next({1}) == Position{3});
     Cache<> same{from.shape(), from.limits()};
+    CHECK(with_notes(folder.path / "notes.safetensors", from, same).value() == "7 8 9");
+    CHECK(same.next({1}) == Position{3});
+    REQUIRE(same.remove({1}, {0}, to_end));
     PrefixTree before{from};
     const std::vector<std::int32_t> words{7, 8, 9};
     REQUIRE(before.insert({0}, words));

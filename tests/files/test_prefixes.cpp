@@ -131,7 +131,7 @@ TEST_CASE("prefixes that do not fit are paged out to the host, or refused togeth
     CHECK(none.statistics().nodes == 0);
     CHECK(small.statistics().free == 24);
     CHECK(small.statistics().paged_out == 0);
-    PrefixTree<toy::Full> some{small, {.host_bytes = 1000}};
+    PrefixTree<toy::Full> some{small, {.paged_bytes = 1000}};
     REQUIRE(load_into(some, file));
     CHECK(some.statistics().paged_out > 0);
     CHECK(some.statistics().evictions == 0);

@@ -52,7 +52,8 @@ void save_cache(const Folder& folder, std::optional<PageTo> to = {}) {
     }
     CellSnapshot snapshot = cache.snapshot({0}, {2}, {7}).value();
     if (to) cache.page_out(snapshot, *to);
-    REQUIRE(save(folder.path / "f", cache, snapshot, {.model = "tiny \"model\""}));
+    REQUIRE(save(folder.path / "f", cache, snapshot,
+                 {.model = "tiny \"model\"", .notes = {{"chat", "[1, \"\xe2\x82\xac\"]"}}}));
 }
 
 const std::string check_cache = R"(
@@ -68,6 +69,7 @@ def check_cache(metadata, tensors, dtype_of_keys, dtype_of_values):
     assert {name: metadata[name] for name in metadata if name not in own} == {
         "model": 'tiny "model"', "snapshot.kind": "1", "snapshot.layers": "2",
         "snapshot.from": "2", "snapshot.to": "7", "snapshot.is_window": "0",
+        "notes.chat": '[1, "\u20ac"]',
     }, metadata
     assert sorted(tensors) == ["layers.0.keys", "layers.0.values", "layers.2.keys", "layers.2.values", "positions"]
     assert tensors["positions"].dtype == "int32" and tensors["positions"].tolist() == [2, 3, 4, 5, 6], tensors

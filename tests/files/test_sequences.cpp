@@ -202,9 +202,11 @@ TEST_CASE("a lack of memory while a sequence is saved or loaded changes nothing"
 TEST_CASE("a sequence can be given as a number in braces") {
     const Folder folder;
     Numbers from = filled();
-    REQUIRE(save(folder.path / "f", from, {0}, {.model = "tiny"}));
+    REQUIRE(save(folder.path / "f", from, {0}, {.model = "tiny", .notes = {{"a", "x"}}}));
+    CHECK(read_notes(folder.path / "f").value() == FileNotes{{"a", "x"}});
     Numbers to = cache();
     CHECK(load(folder.path / "f", to, {2}, {.model = "huge"}).error() == FileReason::unsuitable);
+    CHECK(load(folder.path / "f", to, {2}, {.notes = {{"a", "y"}}}).error() == FileReason::unsuitable);
     REQUIRE(load(folder.path / "f", to, {1}, {.model = "tiny"}));
     CHECK(values(to, 1) == Values{1, 2, 3, 4, 5});
 }

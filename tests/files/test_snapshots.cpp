@@ -5,10 +5,12 @@
 #include "folder.hpp"
 #include "hybrid/toy.hpp"
 #include "made_files.hpp"
+#include "violations.hpp"
 #include <cellar/files/snapshot_file.hpp>
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -238,6 +240,45 @@ TEST_CASE("a file of another shape or model is refused, and the message says wha
     CHECK(loaded(file, from, {.model = "tiny"}));
     CHECK(loaded(file, from));
     CHECK(from.statistics().paged_out == 0);
+}
+
+TEST_CASE("notes are stored with a snapshot, and are read without the data") {
+    Numbers from = filled();
+    const FileNotes notes{
+        {"chat", "[1, 2]\n\"\xe2\x82\xac\""}, {"", ""}, {"model", "not a model"}, {"snapshot.kind", "7"}};
+    Disk disk;
+    REQUIRE(save("f", from, from.snapshot({0}).value(), {.model = "tiny", .notes = notes}, DiskFiles{disk}));
+    CHECK(read_notes("f", DiskFiles{disk}).value() == notes);
+    Bytes file = disk.now.at("f")->now;
+    CHECK(loaded(file, from, {.model = "tiny", .notes = notes}));
+    CHECK(loaded(file, from));
+    file.back() ^= std::byte{1};
+    disk.put("f", file);
+    CHECK(read_notes("f", DiskFiles{disk}).value() == notes);
+    CHECK(loaded(file, from).error() == FileReason::altered);
+    const std::string text = "not a model";
+    const auto note = std::search(file.begin(), file.end(), text.begin(), text.end(),
+                                  [](std::byte b, char c) { return static_cast<char>(b) == c; });
+    *note ^= std::byte{1};
+    disk.put("f", file);
+    CHECK(read_notes("f", DiskFiles{disk}).error() == FileReason::altered);
+    CHECK(read_notes("g", DiskFiles{disk}).error() == FileReason::cannot_open);
+    REQUIRE(save("f", from, from.snapshot({0}).value(), {.model = "tiny"}, DiskFiles{disk}));
+    CHECK(read_notes("f", DiskFiles{disk}).value().empty());
+    CHECK(violation_of([&] {
+              static_cast<void>(save("f", from, Sequence{0}, {.notes = {{"a", "\xff"}}}, DiskFiles{disk}));
+          })
+          != "");
+}
+
+TEST_CASE("a file with other notes is refused, and nothing changes") {
+    Numbers from = filled();
+    const Bytes file = saved(from, from.snapshot({0}).value(), {.notes = {{"a", "x"}, {"b", "y"}}});
+    const std::string before = numbers::portrait(from);
+    CHECK(loaded(file, from, {.notes = {{"b", "y"}}}));
+    CHECK(refusal(file, from, {.notes = {{"a", "x"}, {"b", "z"}}}) == "f: its note 'b' is 'y', expected 'z'");
+    CHECK(refusal(file, from, {.notes = {{"c", "x"}}}) == "f: its note 'c' is missing, expected 'x'");
+    CHECK(numbers::portrait(from) == before);
 }
 
 TEST_CASE("a file whose snapshot contradicts itself is refused, and nothing changes") {

@@ -42,8 +42,8 @@ TEST_CASE("a prefix tree over a memory in lockstep finds what one of a single pr
     mpi::Communicator comm{MPI_COMM_WORLD};
     mpi::LockstepMemory divided{comm, keys()};
     Keys whole = keys();
-    PrefixTree of_divided{divided, {.host_bytes = 4000}};
-    PrefixTree of_whole{whole, {.host_bytes = 4000}};
+    PrefixTree of_divided{divided, {.paged_bytes = 4000, .page_to = PageTo::backend}};
+    PrefixTree of_whole{whole, {.paged_bytes = 4000}};
     std::mt19937 draw{20261123};
     int found = 0;
     for (int i = 0; i < 200; ++i) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "reader.hpp"
+#include <cellar/base/page_to.hpp>
 #include <cellar/window/sliding_window.hpp>
 
 #include <algorithm>
@@ -29,7 +30,8 @@ struct Kind {
     int full_cells = 0;
     int snapshots = 0;
     int rollback = 0;
-    std::int64_t host_bytes = 0;
+    std::int64_t paged_bytes = 0;
+    cellar::PageTo page_to = cellar::PageTo::host; ///< makes no difference here
     int state_bytes = 0;
 
     static constexpr int cell_bytes[2] = {32, 16};
@@ -218,8 +220,8 @@ private:
     }
 
     bool page_out(Entry& entry) {
-        if (bytes_of(entry) > kind_.host_bytes) return false;
-        while (bytes(true) + bytes_of(entry) > kind_.host_bytes) {
+        if (bytes_of(entry) > kind_.paged_bytes) return false;
+        while (bytes(true) + bytes_of(entry) > kind_.paged_bytes) {
             Entry* const paged = least_paged();
             if (paged == nullptr || paged->used > entry.used) return false;
             give_up(*paged);

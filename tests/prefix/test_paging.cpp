@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// Prefixes that are paged out to the host when the memory is full, and come back when they are used.
+// Prefixes that are paged out when the memory is full, and come back when they are used.
 #include "../hybrid/failing_allocations.hpp"
 #include "../violations.hpp"
 #include "reader.hpp"
@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <new>
+#include <utility>
 #include <vector>
 
 using namespace cellar;
@@ -41,11 +42,52 @@ void check_attached(PrefixTree<M>& tree, int s, const List& list, int length) {
     CHECK(audit(tree) == "");
 }
 
+/// A memory that tells where its snapshots are paged out to.
+template <class M>
+struct Told : M {
+    explicit Told(M memory) : M{std::move(memory)} {}
+    void page_out(SnapshotOf<M>& snapshot, PageTo to) {
+        places.push_back(to);
+        M::page_out(snapshot, to);
+    }
+    std::vector<PageTo> places;
+};
+
+/// A tree of a memory that has room for two topics at a time, and for another two, of `bytes` each, outside.
+template <class M>
+void check_place(M made, std::int64_t bytes, PageTo to) {
+    Told<M> memory{std::move(made)};
+    PrefixTree<Told<M>> tree{memory, {.paged_bytes = 2 * bytes, .page_to = to}};
+    serve_all(tree, {topic(0), topic(1), topic(2), topic(3), topic(4)});
+    const PrefixStatistics s = tree.statistics();
+    CHECK(s.page_outs == 3);
+    CHECK(s.evictions == 1);
+    CHECK(s.paged_out == 2);
+    CHECK(s.paged_bytes == 2 * bytes);
+    CHECK(tree.match(topic(0)).length == 0);
+    for (int n = 2; n < 5; ++n) { // topic 1 makes room for the first of them
+        check_attached(tree, 1, topic(n), 10);
+        leave(tree, 1);
+    }
+    CHECK(tree.statistics().page_ins >= 2);
+    CHECK(tree.statistics().evictions == 2);
+    CHECK(memory.places == std::vector(static_cast<std::size_t>(tree.statistics().page_outs), to));
+}
+
 } // namespace
+
+TEST_CASE("prefixes are paged out to where the limits say, of caches, of states and of hybrids") {
+    for (const PageTo to : {PageTo::host, PageTo::pinned_host, PageTo::backend}) {
+        const std::int64_t state = toy::Recurrent::bytes_per_sequence({1, {{1}}});
+        check_place(full(20), topic_bytes, to);
+        check_place(recurrent(2), state, to);
+        check_place(hybrid(2), topic_bytes + 6 * 32 + state, to); // a window keeps 6 of the tokens
+    }
+}
 
 TEST_CASE("a full memory pages out what was not used for the longest time") {
     toy::Full memory = full(20);
-    PrefixTree tree{memory, {.host_bytes = 2 * topic_bytes}};
+    PrefixTree tree{memory, {.paged_bytes = 2 * topic_bytes}};
     serve_all(tree, {topic(0), topic(1), topic(2), topic(3)});
     const PrefixStatistics s = tree.statistics();
     CHECK(s.page_outs == 2);
@@ -58,9 +100,9 @@ TEST_CASE("a full memory pages out what was not used for the longest time") {
     for (int n = 0; n < 4; ++n) CHECK(tree.match(topic(n)).length == 10);
 }
 
-TEST_CASE("a prefix on the host comes back in place when it is attached, and another one makes room for it") {
+TEST_CASE("a prefix that is paged out comes back in place when it is attached, and another one makes room for it") {
     toy::Full memory = full(20);
-    PrefixTree tree{memory, {.host_bytes = 2 * topic_bytes}};
+    PrefixTree tree{memory, {.paged_bytes = 2 * topic_bytes}};
     serve_all(tree, {topic(0), topic(1), topic(2), topic(3)});
     check_attached(tree, 1, topic(0), 10);
     CHECK(tree.statistics().page_ins == 1);
@@ -72,12 +114,12 @@ TEST_CASE("a prefix on the host comes back in place when it is attached, and ano
     CHECK(tree.match(topic(2)).length == 10);
     leave(tree, 1);
     check_attached(tree, 3, topic(2), 10);
-    CHECK(tree.statistics().evictions == 1); // topic 1: the host was full when topic 2 left before topic 0 came
+    CHECK(tree.statistics().evictions == 1); // topic 1: there was no room outside when topic 2 left before topic 0 came
 }
 
-TEST_CASE("what does not fit on the host is given up, the least useful first") {
+TEST_CASE("what does not fit outside is given up, the least useful first") {
     toy::Full memory = full(20);
-    PrefixTree tree{memory, {.host_bytes = 2 * topic_bytes}};
+    PrefixTree tree{memory, {.paged_bytes = 2 * topic_bytes}};
     serve_all(tree, {topic(0), topic(1), topic(2), topic(3), topic(4)});
     CHECK(tree.statistics().evictions == 1);
     CHECK(tree.match(topic(0)).length == 0);
@@ -95,9 +137,9 @@ TEST_CASE("what does not fit on the host is given up, the least useful first") {
     CHECK(tree.match(numbers(9000, 17)).length == 0);
 }
 
-TEST_CASE("a prefix that is larger than the room on the host is given up, and nothing there") {
+TEST_CASE("a prefix that is larger than all room outside is given up, and nothing that is paged out") {
     toy::Full memory = full(20);
-    PrefixTree tree{memory, {.host_bytes = topic_bytes}};
+    PrefixTree tree{memory, {.paged_bytes = topic_bytes}};
     serve_all(tree, {topic(0), numbers(5000, 20), topic(1)});
     CHECK(tree.match(topic(0)).length == 10);
     CHECK(tree.match(numbers(5000, 20)).length == 0);
@@ -105,7 +147,7 @@ TEST_CASE("a prefix that is larger than the room on the host is given up, and no
     CHECK(tree.statistics().evictions == 1);
 }
 
-TEST_CASE("without bytes of the host, nothing is paged out") {
+TEST_CASE("without bytes for it, nothing is paged out") {
     toy::Full memory = full(20);
     PrefixTree tree{memory};
     serve_all(tree, {topic(0), topic(1), topic(2)});
@@ -116,7 +158,7 @@ TEST_CASE("without bytes of the host, nothing is paged out") {
 
 TEST_CASE("a shorter prefix can be paged out after the longer ones that need it, and is given up after them") {
     toy::Full memory = full(30);
-    PrefixTree tree{memory, {.host_bytes = 3 * topic_bytes}};
+    PrefixTree tree{memory, {.paged_bytes = 3 * topic_bytes}};
     const List long_one = topic(0) + topic(1);
     serve_all(tree, {topic(0), long_one, numbers(5000, 30)});
     CHECK(tree.statistics().paged_out == 2);
@@ -131,9 +173,9 @@ TEST_CASE("a shorter prefix can be paged out after the longer ones that need it,
     CHECK(audit(tree) == "");
 }
 
-TEST_CASE("what is needed by prefixes on the host is given up with them if the host has no room for it") {
+TEST_CASE("what prefixes that are paged out need is given up with them if there is no room outside") {
     toy::Full memory = full(30);
-    PrefixTree tree{memory, {.host_bytes = 100}};
+    PrefixTree tree{memory, {.paged_bytes = 100}};
     const List long_one = topic(0) + numbers(50, 5);
     serve_all(tree, {topic(0), long_one, numbers(5000, 20)});
     CHECK(tree.statistics().paged_bytes == 80); // of 5 tokens
@@ -152,7 +194,7 @@ TEST_CASE("what is needed by prefixes on the host is given up with them if the h
 
 TEST_CASE("what is pinned stays where it is") {
     toy::Full memory = full(20);
-    PrefixTree tree{memory, {.host_bytes = 2 * topic_bytes}};
+    PrefixTree tree{memory, {.paged_bytes = 2 * topic_bytes}};
     serve_all(tree, {topic(0), topic(1)});
     const PrefixPin in_place = tree.pin(topic(0));
     serve_all(tree, {topic(2)});
@@ -167,14 +209,14 @@ TEST_CASE("what is pinned stays where it is") {
     CHECK(tree.statistics().snapshots == 2);
 }
 
-TEST_CASE("a part of a prefix on the host is copied to the sequence alone") {
+TEST_CASE("a part of a prefix that is paged out is copied to the sequence alone") {
     toy::Full memory = full(30);
-    PrefixTree tree{memory, {.host_bytes = 1000}};
+    PrefixTree tree{memory, {.paged_bytes = 1000}};
     serve_all(tree, {topic(0), numbers(5000, 30)});
     check_attached(tree, 1, first(4, topic(0)), 4);
     CHECK(tree.statistics().page_ins == 0);
     CHECK(memory.statistics().shared == 0);
-    // It goes on elsewhere. The first part is in place now, and the host has the rest.
+    // It goes on elsewhere. The first part is in place now, and the rest is paged out.
     const List other = first(4, topic(0)) + numbers(70, 3);
     REQUIRE(compute(tree, 1, other));
     REQUIRE(tree.insert({1}, other));
@@ -187,9 +229,9 @@ TEST_CASE("a part of a prefix on the host is copied to the sequence alone") {
     check_attached(tree, 3, topic(0), 10);
 }
 
-TEST_CASE("a list that ends within a prefix on the host divides it, and has its own part in place") {
+TEST_CASE("a list that ends within a prefix that is paged out divides it, and has its own part in place") {
     toy::Full memory = full(30);
-    PrefixTree tree{memory, {.host_bytes = 1000}};
+    PrefixTree tree{memory, {.paged_bytes = 1000}};
     serve_all(tree, {topic(0), numbers(5000, 30)});
     CHECK(serve(tree, 1, first(4, topic(0))).length == 4);
     CHECK(tree.statistics().snapshots == 3);
@@ -200,9 +242,9 @@ TEST_CASE("a list that ends within a prefix on the host divides it, and has its 
     check_attached(tree, 2, topic(0), 10);
 }
 
-TEST_CASE("a prefix on the host is divided there if the sequence has forgotten its first part") {
+TEST_CASE("a prefix that is paged out is divided there if the sequence has forgotten its first part") {
     toy::Sliding memory = sliding(16, 8);
-    PrefixTree tree{memory, {.host_bytes = 10'000}};
+    PrefixTree tree{memory, {.paged_bytes = 10'000}};
     serve_all(tree, {numbers(0, 8), numbers(5000, 13)});
     REQUIRE(tree.statistics().paged_out == 1);
     const std::int64_t bytes = tree.statistics().paged_bytes;
@@ -220,9 +262,9 @@ TEST_CASE("a prefix on the host is divided there if the sequence has forgotten i
     check_attached(tree, 2, numbers(0, 3) + numbers(70, 13), 16);
 }
 
-TEST_CASE("without memory to divide a prefix on the host, it stays whole") {
+TEST_CASE("without memory to divide a prefix that is paged out, it stays whole") {
     toy::Full memory = full(30);
-    PrefixTree tree{memory, {.host_bytes = 1000}};
+    PrefixTree tree{memory, {.paged_bytes = 1000}};
     serve_all(tree, {topic(0), numbers(5000, 30)});
     const List other = first(4, topic(0)) + numbers(70, 3);
     REQUIRE(tree.attach({1}, other).length == 4);
@@ -242,7 +284,7 @@ TEST_CASE("without memory to divide a prefix on the host, it stays whole") {
 
 TEST_CASE("a sequence that has computed a prefix again brings it back without a copy") {
     toy::Full memory = full(30);
-    PrefixTree tree{memory, {.host_bytes = 1000}};
+    PrefixTree tree{memory, {.paged_bytes = 1000}};
     serve_all(tree, {topic(0), numbers(5000, 30)});
     REQUIRE(compute(tree, 1, topic(0) + topic(1))); // without asking the tree
     REQUIRE(tree.insert({1}, topic(0) + topic(1)));
@@ -255,7 +297,7 @@ TEST_CASE("a sequence that has computed a prefix again brings it back without a 
 
 TEST_CASE("states are paged out, and come back into the slots of others") {
     toy::Recurrent memory = recurrent(2);
-    PrefixTree tree{memory, {.host_bytes = 1000}};
+    PrefixTree tree{memory, {.paged_bytes = 1000}};
     serve_all(tree, {topic(0), topic(1), topic(2), topic(3)});
     CHECK(tree.statistics().paged_out == 2);
     for (int n = 0; n < 4; ++n) {
@@ -268,7 +310,7 @@ TEST_CASE("states are paged out, and come back into the slots of others") {
 
 TEST_CASE("a state that finds no slot is copied to the sequence alone") {
     toy::Recurrent memory = recurrent(1);
-    PrefixTree tree{memory, {.host_bytes = 1000}};
+    PrefixTree tree{memory, {.paged_bytes = 1000}};
     serve_all(tree, {topic(0), topic(1)});
     const PrefixPin pin = tree.pin(topic(1)); // keeps the only slot
     check_attached(tree, 1, topic(0), 10);
@@ -278,7 +320,7 @@ TEST_CASE("a state that finds no slot is copied to the sequence alone") {
 
 TEST_CASE("a hybrid's prefixes are paged out when one of its members is full, and come back in all") {
     toy::Memory memory = hybrid(10, 20);
-    PrefixTree tree{memory, {.host_bytes = 10'000}};
+    PrefixTree tree{memory, {.paged_bytes = 10'000}};
     serve_all(tree, {topic(0), topic(1), topic(2), topic(3)});
     CHECK(tree.statistics().paged_out == 2);
     CHECK(tree.statistics().paged_bytes == tree.statistics().in_place_bytes);
@@ -286,10 +328,10 @@ TEST_CASE("a hybrid's prefixes are paged out when one of its members is full, an
     CHECK(tree.statistics().page_ins == 1);
 }
 
-TEST_CASE("tokens for each byte: on the host, too, what saves little is given up first") {
+TEST_CASE("tokens for each byte: of what is paged out, too, what saves little is given up first") {
     toy::Recurrent memory = recurrent(1);
     const std::int64_t state = toy::Recurrent::bytes_per_sequence(memory.shape());
-    PrefixTree tree{memory, {.usefulness = tokens_for_each_byte, .host_bytes = 2 * state}};
+    PrefixTree tree{memory, {.usefulness = tokens_for_each_byte, .paged_bytes = 2 * state}};
     serve_all(tree, {numbers(0, 40), numbers(100, 3), numbers(200, 20)});
     serve_all(tree, {numbers(300, 10)});
     CHECK(tree.match(numbers(0, 40)).length == 40);
@@ -297,10 +339,10 @@ TEST_CASE("tokens for each byte: on the host, too, what saves little is given up
     CHECK(tree.match(numbers(200, 20)).length == 20);
 }
 
-TEST_CASE("tokens for each byte: a prefix that saves less than what is on the host does not push that out") {
+TEST_CASE("tokens for each byte: a prefix that saves less than what is paged out does not push that out") {
     toy::Recurrent memory = recurrent(1);
     const std::int64_t state = toy::Recurrent::bytes_per_sequence(memory.shape());
-    PrefixTree tree{memory, {.usefulness = tokens_for_each_byte, .host_bytes = 2 * state}};
+    PrefixTree tree{memory, {.usefulness = tokens_for_each_byte, .paged_bytes = 2 * state}};
     serve_all(tree, {numbers(0, 40), numbers(200, 20), numbers(100, 3), numbers(300, 10)});
     CHECK(tree.match(numbers(0, 40)).length == 40);
     CHECK(tree.match(numbers(200, 20)).length == 20);
@@ -310,7 +352,7 @@ TEST_CASE("tokens for each byte: a prefix that saves less than what is on the ho
 
 TEST_CASE("without memory to page out, prefixes are given up, and without memory to page in, they are shorter") {
     toy::Full memory = full(30);
-    PrefixTree tree{memory, {.host_bytes = 10'000}};
+    PrefixTree tree{memory, {.paged_bytes = 10'000}};
     const List lists[] = {topic(0), topic(0) + topic(1), topic(0) + topic(1) + topic(2)};
     const auto fill = [&] {
         tree.clear();
@@ -354,17 +396,18 @@ struct Unpaged : toy::Recurrent {
 
 } // namespace
 
-TEST_CASE("bytes of the host that cannot be used are a mistake") {
+TEST_CASE("bytes for paging that cannot be used are a mistake") {
     toy::Full memory = full(20);
     CHECK(violation_of([&] {
-              PrefixTree{memory, {.host_bytes = -1}};
+              PrefixTree{memory, {.paged_bytes = -1}};
           })
-          == "limits: -1 bytes of the host, expected 0 or more");
+          == "limits: -1 bytes for what is paged out, expected 0 or more");
     Unpaged unpaged{StateShape{1, {{1}}}, StateLimits{.sequences = 4, .batch = 8, .snapshots = 1}};
     CHECK(violation_of([&] {
-              PrefixTree{unpaged, {.host_bytes = 1}};
+              PrefixTree{unpaged, {.paged_bytes = 1}};
           })
-          == "limits: 1 bytes of the host, expected 0, because the snapshots of this memory cannot be paged out");
+          == "limits: 1 bytes for what is paged out, expected 0, because the snapshots of this memory cannot be paged "
+             "out");
     PrefixTree tree{unpaged};
     serve_all(tree, {topic(0), topic(1)});
     CHECK(tree.statistics().evictions == 1);

@@ -72,7 +72,7 @@ class Trial {
 public:
     Trial(M memory, const naive::Kind& kind, property::Trace& trace)
         : memory_{std::move(memory)},
-          tree_{memory_, {.host_bytes = kind.host_bytes}},
+          tree_{memory_, {.paged_bytes = kind.paged_bytes, .page_to = kind.page_to}},
           kind_{kind},
           naive_{kind, sequences},
           trace_{trace} {}
@@ -183,13 +183,13 @@ private:
                       naive_.page_outs());
         trace_.expect(statistics.page_ins == naive_.page_ins(), statistics.page_ins, " came back, expected ",
                       naive_.page_ins());
-        trace_.expect(statistics.paged_out == naive_.snapshots(true), statistics.paged_out, " on the host, expected ",
+        trace_.expect(statistics.paged_out == naive_.snapshots(true), statistics.paged_out, " are paged out, expected ",
                       naive_.snapshots(true));
         trace_.expect(statistics.paged_bytes == naive_.bytes(true), statistics.paged_bytes,
-                      " bytes on the host, expected ", naive_.bytes(true));
+                      " bytes paged out, expected ", naive_.bytes(true));
         trace_.expect(statistics.in_place_bytes == naive_.bytes(false), statistics.in_place_bytes,
                       " bytes in place, expected ", naive_.bytes(false));
-        trace_.expect(statistics.paged_bytes <= kind_.host_bytes, "more bytes on the host than the limit");
+        trace_.expect(statistics.paged_bytes <= kind_.paged_bytes, "more bytes are paged out than the limit");
         if constexpr (requires { memory_.template member<toy::Full>(); }) {
             std::int64_t paged = 0;
             cellar::MemoryAccess::for_each_member(memory_, [&](const auto& m) { paged += m.statistics().paged_bytes; });
@@ -226,10 +226,12 @@ bool agrees(const char* name, Make make) {
         naive::Kind kind;
         property::Trace trace;
         auto memory = make(kind);
-        kind.host_bytes = *rc::gen::element(0, 0, 150, 500, 1'000, 5'000);
+        kind.paged_bytes = *rc::gen::element(0, 0, 150, 500, 1'000, 5'000);
+        kind.page_to = *rc::gen::element(cellar::PageTo::host, cellar::PageTo::pinned_host, cellar::PageTo::backend);
         if (kind.states) kind.state_bytes = static_cast<int>(toy::Recurrent::bytes_per_sequence({1, {{1}}}));
         trace.add("retention ", kind.retention, ", cells ", kind.window_cells, " and ", kind.full_cells, ", snapshots ",
-                  kind.snapshots, ", rollback ", kind.rollback, ", bytes of the host ", kind.host_bytes, '\n');
+                  kind.snapshots, ", rollback ", kind.rollback, ", bytes paged out ", kind.paged_bytes, " to place ",
+                  static_cast<int>(kind.page_to), '\n');
         Trial trial{std::move(memory), kind, trace};
         trial.run(
             *rc::gen::resize(60, rc::gen::container<std::vector<Step>>(rc::gen::resize(rc::kNominalSize, steps()))));

@@ -5,6 +5,8 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
+#include <string>
 
 namespace cellar {
 
@@ -32,6 +34,24 @@ struct ReadOptions {
     NamedOnly named_only{};
     FileAccess access = FileAccess::stream;
     FileProgress progress = {};
+};
+
+/// What a program stores with a snapshot besides, under names of its own. Names and texts are UTF-8. They are part of
+/// the header of a file, which has at most 100,000,000 bytes; more is a violation.
+using FileNotes = std::map<std::string, std::string>;
+
+struct SaveOptions {
+    NamedOnly named_only{};
+    std::string model = {}; ///< stored with the snapshot; any text that tells models apart
+    FileNotes notes = {};   ///< stored with the snapshot; `read_notes` returns them
+    WriteOptions write = {};
+};
+
+struct LoadOptions {
+    NamedOnly named_only{};
+    std::string model = {}; ///< refuses a file with another one; empty: accepts every file
+    FileNotes notes = {};   ///< refuses a file that lacks one of them, or has another text for it
+    ReadOptions read = {};
 };
 
 } // namespace cellar

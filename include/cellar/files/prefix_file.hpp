@@ -38,12 +38,12 @@ FileResult<void> save(const std::filesystem::path& path, PrefixTree<M>& tree, co
         prefixes.store(k, stored);
         return {};
     };
-    return detail::write_parts(path, prefixes.size(), whole, store, options.model, options.write, std::move(files));
+    return detail::write_parts(path, prefixes.size(), whole, store, options, std::move(files));
 }
 
 /// Reads prefixes that `save` wrote into a tree that has none. They are in place. As long as the memory has too little
-/// room, some are paged out, within `PrefixLimits::host_bytes`. If that does not suffice, refuses with `full`. `s` is a
-/// sequence without tokens, which is used meanwhile, and has none afterwards. After an error, the tree has no prefix,
+/// room, some are paged out, within `PrefixLimits::paged_bytes`. If that does not suffice, refuses with `full`. `s` is
+/// a sequence without tokens, which is used meanwhile, and has none afterwards. After an error, the tree has no prefix,
 /// and the memory is as it was, but for what free cells hold. Blocks. Until it returns, it needs as much host memory as
 /// the file has data. Throws `std::bad_alloc`.
 template <KeepsPrefixes M, FileSystem Files = NativeFiles>
@@ -58,7 +58,7 @@ FileResult<void> load(const std::filesystem::path& path, PrefixTree<M>& tree, Se
     auto reader = BasicFileReader<Files>::open(path, options.read, std::move(files));
     if (!reader) return std::move(reader).error();
     detail::SavedSource source{*reader};
-    std::string problem = source.problem_of_model(options.model);
+    std::string problem = source.problem_of(options);
     detail::LoadedPrefixes<M> prefixes{tree, s};
     if (problem.empty()) problem = prefixes.prepare(source);
     if (!problem.empty()) return detail::unsuitable(path, problem);

@@ -74,7 +74,7 @@ FileResult<void> load_sequences(const std::filesystem::path& path, M& memory, Id
     auto reader = BasicFileReader<Files>::open(path, options.read, std::move(files));
     if (!reader) return std::move(reader).error();
     SavedSource source{*reader};
-    std::string problem = source.problem_of_model(options.model);
+    std::string problem = source.problem_of(options);
     if (!problem.empty()) return unsuitable(path, problem);
     const auto saved = source.number("sequences");
     const auto count = source.number("parts");
@@ -130,8 +130,7 @@ FileResult<void> save(const std::filesystem::path& path, M& memory, IdSpan<Seque
         MemoryAccess::save(memory, *kept, detail::part_prefix(k), stored);
         return {};
     };
-    return detail::write_parts(path, forest.parts().size(), whole, store, options.model, options.write,
-                               std::move(files));
+    return detail::write_parts(path, forest.parts().size(), whole, store, options, std::move(files));
 }
 
 /// The same for all sequences of the memory, those without tokens included.

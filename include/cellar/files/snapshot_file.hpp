@@ -17,22 +17,11 @@
 #include <filesystem>
 #include <source_location>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 namespace cellar {
-
-struct SaveOptions {
-    NamedOnly named_only{};
-    std::string model = {}; ///< stored with the snapshot; any text that tells models apart
-    WriteOptions write = {};
-};
-
-struct LoadOptions {
-    NamedOnly named_only{};
-    std::string model = {}; ///< refuses a file with another one; empty: accepts every file
-    ReadOptions read = {};
-};
 
 /// Writes a snapshot of `memory` to a file; see docs/files.md. The snapshot may be in place or paged out, and stays so.
 /// Blocks. Data that is not paged out to the host passes through 1 MiB of memory.
@@ -43,7 +32,7 @@ FileResult<void> save(const std::filesystem::path& path, M& memory, const Snapsh
     const detail::Caller caller{where};
     detail::StoredSnapshot stored;
     MemoryAccess::save(memory, snapshot, "", stored);
-    return detail::write_snapshot(path, std::move(stored), options.model, options.write, std::move(files));
+    return detail::write_snapshot(path, std::move(stored), options, std::move(files));
 }
 
 /// Writes what s remembers, as its snapshot up to its next token. The memory is as it was. Refuses as `snapshot` does:
@@ -60,8 +49,8 @@ FileResult<void> save(const std::filesystem::path& path, M& memory, Sequence s, 
 /// Reads a snapshot that `save` wrote. It is paged out on the host: `restore` copies it to a sequence, and `page_in`
 /// to cells or slots of its own. The memory may have another layout, backend, capacity or placement than the one that
 /// was saved. Elements of another type are converted, rounding to the nearest. Another window must see no position that
-/// the snapshot lacks. Anything else is `unsuitable`, and so is another model. Everything is checked before the memory
-/// takes the snapshot; after an error the memory is as it was. Blocks. Throws `std::bad_alloc`.
+/// the snapshot lacks. Anything else is `unsuitable`, and so are another model and other notes. Everything is checked
+/// before the memory takes the snapshot; after an error the memory is as it was. Blocks. Throws `std::bad_alloc`.
 template <HasSnapshots M, FileSystem Files = NativeFiles>
 FileResult<SnapshotOf<M>> load(const std::filesystem::path& path, M& memory, const LoadOptions& options = {},
                                Files files = {}, const std::source_location& where = std::source_location::current()) {
@@ -69,7 +58,7 @@ FileResult<SnapshotOf<M>> load(const std::filesystem::path& path, M& memory, con
     auto reader = BasicFileReader<Files>::open(path, options.read, std::move(files));
     if (!reader) return std::move(reader).error();
     detail::SavedSource source{*reader};
-    std::string problem = source.problem_of_model(options.model);
+    std::string problem = source.problem_of(options);
     std::vector<detail::StoredArray> arrays;
     using Load = decltype(MemoryAccess::prepare_load(memory, source, std::string{}, arrays));
     Load loaded = problem.empty() ? MemoryAccess::prepare_load(memory, source, std::string{}, arrays)
@@ -91,6 +80,20 @@ FileResult<void> load(const std::filesystem::path& path, M& memory, Sequence s, 
     if (const Result<void> restored = memory.restore(s, *snapshot); !restored)
         return detail::refused(path, restored.error());
     return {};
+}
+
+/// The notes of a file that `save` wrote, also one of several sequences or of a prefix tree. Checks the beginning of
+/// the file, which has the notes, and reads no data. To be sure that what is loaded later belongs to these notes, pass
+/// them as `LoadOptions::notes`: the file may have been replaced.
+template <FileSystem Files = NativeFiles>
+FileResult<FileNotes> read_notes(const std::filesystem::path& path, Files files = {}) {
+    auto reader = BasicFileReader<Files>::open(path, {}, std::move(files));
+    if (!reader) return std::move(reader).error();
+    FileNotes notes;
+    const std::string_view begin = detail::note_key;
+    for (const auto& [key, text] : reader->metadata())
+        if (key.starts_with(begin)) notes.emplace(key.substr(begin.size()), text);
+    return notes;
 }
 
 } // namespace cellar

@@ -31,7 +31,8 @@ concept tells_ends_of_snapshots = requires(const SnapshotOf<M>& snapshot) {
 ///   to `to` after the tokens below `from`.
 /// - `restore(s, snapshot, to)`: s takes it up, up to position `to` (`Result<void>`).
 /// - `split(snapshot, at)`, optional: the snapshot keeps what lies below `at`, the result has the rest.
-/// - `page_out(snapshot, place)` and `page_in(snapshot)`, optional: needed for `PrefixLimits::host_bytes`.
+/// - `page_out(snapshot, place)` and `page_in(snapshot)`, optional: needed for `PrefixLimits::paged_bytes`. The place
+///   is `PrefixLimits::page_to`.
 // clang-format off
 template <class M>
 concept KeepsPrefixes =

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cellar/base/named_only.hpp>
+#include <cellar/base/page_to.hpp>
 
 #include <algorithm>
 #include <cstdint>
@@ -34,9 +35,10 @@ inline double tokens_for_each_byte(const PrefixUse& use) {
 struct PrefixLimits {
     NamedOnly named_only{};
     Usefulness usefulness = least_recently_used;
-    /// For prefixes that are paged out to the host. When the memory is full, prefixes are paged out as long as these
-    /// bytes suffice, and then given up.
-    std::int64_t host_bytes = 0;
+    /// For prefixes that are paged out. When the memory is full, prefixes are paged out as long as these bytes suffice,
+    /// and then given up.
+    std::int64_t paged_bytes = 0;
+    PageTo page_to = PageTo::host; ///< where prefixes are paged out to
 };
 
 } // namespace cellar

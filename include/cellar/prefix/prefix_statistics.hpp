@@ -28,7 +28,7 @@ struct PrefixStatistics {
     std::int64_t snapshots = 0;      ///< now, in place or paged out
     std::int64_t in_place_bytes = 0; ///< of snapshots in place, now; cells that two of them share count twice
     std::int64_t paged_out = 0;      ///< snapshots, now
-    std::int64_t paged_bytes = 0;    ///< of those, on the host
+    std::int64_t paged_bytes = 0;    ///< of those, now
     std::int64_t tokens = 0;         ///< in the edges, now; each takes four bytes
 };
 

@@ -28,9 +28,9 @@ namespace cellar {
 /// Token i of a list has position i. A salt is any number that stands for what the tokens do not say and that changes
 /// what is computed (an adapter, the images of a prompt): prefixes with different salts never match.
 ///
-/// The nodes own cells or slots in place, as sequences do, until the memory needs room. Then they are paged out to the
-/// host, within `PrefixLimits::host_bytes`, or given up. The memory stays where it is and lives longer than the tree.
-/// Movable, not copyable. One thread may use both at a time.
+/// The nodes own cells or slots in place, as sequences do, until the memory needs room. Then they are paged out, within
+/// `PrefixLimits::paged_bytes`, or given up. The memory stays where it is and lives longer than the tree. Movable, not
+/// copyable. One thread may use both at a time.
 template <KeepsPrefixes M>
 class PrefixTree {
     using State = detail::PrefixState<M>;
@@ -97,8 +97,8 @@ public:
 
     /// `begin` of the memory. As long as that refuses with `full`, pages out the least useful prefix that frees cells.
     /// A prefix stays if it is pinned, if a longer one in place needs it, or if all of its cells belong to sequences
-    /// too. When the host has no room, gives up the least useful prefixes there, or else the prefix itself. Costs a
-    /// `begin` for each, O(log nodes), and `page_out`.
+    /// too. When `PrefixLimits::paged_bytes` do not suffice, gives up the least useful prefixes that are paged out, or
+    /// else the prefix itself. Costs a `begin` for each, O(log nodes), and `page_out`.
     Result<PassOf<M>> begin(const Batch& batch, const std::source_location& where = std::source_location::current()) {
         const detail::Caller caller{where};
         State& own = state();
@@ -139,9 +139,11 @@ private:
     static std::unique_ptr<State> make_state(const std::source_location& where, M& memory, const PrefixLimits& limits) {
         const detail::Caller caller{where};
         CELLAR_EXPECTS(limits.usefulness != nullptr, "limits: no function for the usefulness, expected one");
-        CELLAR_EXPECTS(limits.host_bytes >= 0, "limits: ", limits.host_bytes, " bytes of the host, expected 0 or more");
-        CELLAR_EXPECTS(State::pages_out || limits.host_bytes == 0, "limits: ", limits.host_bytes,
-                       " bytes of the host, expected 0, because the snapshots of this memory cannot be paged out");
+        CELLAR_EXPECTS(limits.paged_bytes >= 0, "limits: ", limits.paged_bytes,
+                       " bytes for what is paged out, expected 0 or more");
+        CELLAR_EXPECTS(
+            State::pages_out || limits.paged_bytes == 0, "limits: ", limits.paged_bytes,
+            " bytes for what is paged out, expected 0, because the snapshots of this memory cannot be paged out");
         return std::make_unique<State>(memory, limits);
     }
 

@@ -9,6 +9,7 @@
 #include "backend/agreement.hpp"
 #include "backend/kokkos/paging.hpp"
 #include "backend/kokkos/passes.hpp"
+#include "backend/kokkos/prefixes.hpp"
 #include "backend/kokkos/states.hpp"
 #include "backend/ladder.hpp"
 #include "backend/masks.hpp"
@@ -46,6 +47,13 @@ TEST_CASE("device: rows that are paged out are divided and joined wherever they 
 TEST_CASE("device: states are paged out and in while passes of other sequences go on, as on the host") {
     for (const cellar::PageTo to : {cellar::PageTo::host, cellar::PageTo::pinned_host, cellar::PageTo::backend})
         cellar_test::check_state_paging<CELLAR_BACKEND>(to);
+}
+
+TEST_CASE("device: the prefixes of a tree are paged out and come back wherever they are, as on the host") {
+    for (const cellar::PageTo to : {cellar::PageTo::host, cellar::PageTo::pinned_host, cellar::PageTo::backend}) {
+        cellar_test::check_prefix_paging<CELLAR_BACKEND, cellar::StandardV<cellar::half>>(to);
+        cellar_test::check_prefix_paging<CELLAR_BACKEND, cellar::PermutedV<float>>(to);
+    }
 }
 
 TEST_CASE("device: masks of every element type, at sizes around words") {

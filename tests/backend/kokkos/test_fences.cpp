@@ -4,6 +4,7 @@
 #include "backend/kokkos/device_on_host.hpp"
 #include "backend/kokkos/paging.hpp"
 #include "backend/kokkos/passes.hpp"
+#include "backend/kokkos/prefixes.hpp"
 #include "backend/kokkos/states.hpp"
 #include "backend/kokkos/tools.hpp"
 #include "backend/memory.hpp"
@@ -16,6 +17,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <numeric>
 #include <random>
 #include <span>
 #include <string>
@@ -279,6 +281,28 @@ TEST_CASE("fences: paging out to memory that the work reaches waits for nothing,
         const cellar_test::Listener listener{{.fence = [&](std::string_view) { ++fences; }}};
         caches.device.page_out(snapshot, to);
         CHECK(fences == (to == PageTo::host ? 2 : 0));
+    }
+}
+
+TEST_CASE("fences: a tree that pages out to memory that the work reaches waits for nothing") {
+    for (const PageTo to : {PageTo::backend, PageTo::pinned_host, PageTo::host}) {
+        cellar_test::PagedTrees<LateDevice, StandardV<float>> trees{to, 1000};
+        const auto list = [](int first) {
+            std::vector<std::int32_t> tokens(20);
+            std::iota(tokens.begin(), tokens.end(), first);
+            return tokens;
+        };
+        for (int i = 0; i < 5; ++i) trees.serve(0, list(100 * i)); // lists of cells are as long as ever after these
+        REQUIRE(trees.device.remove({0}, {0}, to_end));
+        trees.device.fence();
+        const std::int64_t before = trees.device_tree.statistics().page_outs;
+        int fences = 0;
+        const cellar_test::Listener listener{{.fence = [&](std::string_view) { ++fences; }}};
+        auto pass = trees.device_tree.begin(Tokens{{0}, {0}, 20});
+        REQUIRE(pass);
+        CHECK(trees.device_tree.statistics().page_outs == before + 1);
+        CHECK(fences == (to == PageTo::host ? 2 : 0));
+        pass->drop();
     }
 }
 

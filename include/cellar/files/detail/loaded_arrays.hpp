@@ -4,7 +4,9 @@
 #include <cellar/element/bfloat16.hpp>
 #include <cellar/element/convert_stored.hpp>
 #include <cellar/element/half.hpp>
+#include <cellar/files/detail/header_parser.hpp>
 #include <cellar/files/detail/saved_snapshot.hpp>
+#include <cellar/files/file_options.hpp>
 #include <cellar/files/file_reader.hpp>
 #include <cellar/files/file_result.hpp>
 #include <cellar/files/little_endian.hpp>
@@ -39,12 +41,19 @@ class SavedSource final : public StoredSource {
 public:
     explicit SavedSource(Reader& reader) : reader_{reader} {}
 
-    /// Why the model is not the one that the caller expects; else an empty string.
-    std::string problem_of_model(const std::string& expected) const {
+    /// Why the model or the notes are not those that the caller expects; else an empty string.
+    std::string problem_of(const LoadOptions& expected) const {
         const std::string* const model = reader_.metadata(model_key);
         const std::string found = model == nullptr ? "" : *model;
-        if (expected.empty() || found == expected) return "";
-        return "its model is \"" + found + "\", expected \"" + expected + "\"";
+        if (!expected.model.empty() && found != expected.model)
+            return "its model is \"" + found + "\", expected \"" + expected.model + "\"";
+        for (const auto& [name, text] : expected.notes) {
+            const std::string* const note = reader_.metadata(note_key + name);
+            if (note != nullptr && *note == text) continue;
+            return "its note " + in_quotes(name) + " is " + (note == nullptr ? "missing" : in_quotes(*note))
+                   + ", expected " + in_quotes(text);
+        }
+        return "";
     }
 
     std::optional<std::int64_t> number(const std::string& name) const override {

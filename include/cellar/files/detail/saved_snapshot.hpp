@@ -19,8 +19,9 @@
 
 namespace cellar::detail {
 
-/// Metadata: the model, and numbers of the snapshot under names that begin with the second.
+/// Metadata: the model, and the beginnings of the keys of notes and of the snapshot's numbers.
 inline constexpr const char* model_key = "model";
+inline constexpr const char* note_key = "notes.";
 inline constexpr const char* number_key = "snapshot.";
 
 inline Dtype dtype_of_stored(StoredElement element) {
@@ -75,18 +76,19 @@ FileResult<void> append_arrays(Writer& writer, std::span<StoredArray> arrays) {
     return {};
 }
 
-inline FilePlan plan_with(const std::string& model) {
+inline FilePlan plan_with(const SaveOptions& options) {
     FilePlan plan;
-    if (!model.empty()) plan.metadata.emplace(model_key, model);
+    if (!options.model.empty()) plan.metadata.emplace(model_key, options.model);
+    for (const auto& [name, text] : options.notes) plan.metadata.emplace(note_key + name, text);
     return plan;
 }
 
 template <FileSystem Files>
-FileResult<void> write_snapshot(const std::filesystem::path& path, StoredSnapshot stored, const std::string& model,
-                                const WriteOptions& options, Files files) {
-    FilePlan plan = plan_with(model);
+FileResult<void> write_snapshot(const std::filesystem::path& path, StoredSnapshot stored, const SaveOptions& options,
+                                Files files) {
+    FilePlan plan = plan_with(options);
     add_to(plan, stored);
-    auto writer = BasicFileWriter<Files>::create(path, plan, options, std::move(files));
+    auto writer = BasicFileWriter<Files>::create(path, plan, options.write, std::move(files));
     if (!writer) return std::move(writer).error();
     if (auto done = append_arrays(*writer, stored.arrays); !done) return done;
     return writer->finish();
@@ -101,15 +103,15 @@ inline std::string part_prefix(std::size_t k) {
 /// for each part, because the file begins with all names. One part at a time is in memory.
 template <FileSystem Files, class Store>
 FileResult<void> write_parts(const std::filesystem::path& path, std::size_t parts, const StoredSnapshot& whole,
-                             Store store, const std::string& model, const WriteOptions& options, Files files) {
-    FilePlan plan = plan_with(model);
+                             Store store, const SaveOptions& options, Files files) {
+    FilePlan plan = plan_with(options);
     add_to(plan, whole);
     for (std::size_t k = 0; k < parts; ++k) {
         StoredSnapshot stored;
         if (const Result<void> done = store(k, stored); !done) return refused(path, done.error());
         add_to(plan, stored);
     }
-    auto writer = BasicFileWriter<Files>::create(path, plan, options, std::move(files));
+    auto writer = BasicFileWriter<Files>::create(path, plan, options.write, std::move(files));
     if (!writer) return std::move(writer).error();
     for (std::size_t k = 0; k < parts; ++k) {
         StoredSnapshot stored;

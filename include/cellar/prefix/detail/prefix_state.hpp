@@ -90,7 +90,7 @@ public:
     }
 
     /// After the memory refused for want of room: pages out the least useful node in place whose snapshot frees what
-    /// is lacking, or gives it up if the host has no room for it either. Returns false if there is none. O(log nodes +
+    /// is lacking, or gives it up if `paged_bytes` do not suffice. Returns false if there is none. O(log nodes +
     /// what the memory needs to page out), and O(runs) for each node that frees nothing.
     bool make_room(const Refusal& refusal) {
         if (refusal != Reason::full && refusal != Reason::too_many_snapshots) return false;
@@ -247,17 +247,18 @@ private:
         return true;
     }
 
-    // Returns false if the host has no room. Nodes there that are less useful are given up.
+    // Returns false if `paged_bytes`, or the memory at `page_to`, do not suffice. Gives up less useful nodes that are
+    // paged out.
     bool page_out([[maybe_unused]] Node& node) {
         if constexpr (pages_out) {
-            if (node.bytes > limits_.host_bytes) return false;
-            while (bytes_.paged_out > limits_.host_bytes - node.bytes) {
+            if (node.bytes > limits_.paged_bytes) return false;
+            while (bytes_.paged_out > limits_.paged_bytes - node.bytes) {
                 Node* const paged = least_paged_out();
                 if (paged == nullptr || paged->usefulness > node.usefulness) return false;
                 give_up(*paged);
             }
             try {
-                memory_.page_out(*node.snapshot, PageTo::host);
+                memory_.page_out(*node.snapshot, limits_.page_to);
             } catch (const std::bad_alloc&) {
                 return false;
             }
