@@ -454,7 +454,7 @@ private:
         snapshots().save(snapshot, prefix, stored, resuming);
     }
     void save_ahead(Sequence s, Position to, const std::string& prefix, detail::StoredSnapshot& stored) {
-        snapshots().save_ahead(s, to, prefix, stored);
+        snapshots().save_ahead(s, to, prefix, stored, detail::Resuming::checked);
     }
     auto prepare_load(detail::StoredSource& source, const std::string& prefix, std::vector<detail::StoredArray>& arrays,
                       detail::LoadTo to = detail::LoadTo::host, detail::Resuming resuming = detail::Resuming::checked) {
