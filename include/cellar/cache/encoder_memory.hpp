@@ -285,6 +285,12 @@ private:
         return MemoryAccess::prepare_split(cells_, snapshot, at);
     }
 
+    auto prepare_defragment() { return MemoryAccess::prepare_defragment(cells_); }
+    template <class Prepared>
+    void finish_defragment(const Prepared& prepared) {
+        MemoryAccess::finish_defragment(cells_, prepared);
+    }
+
     void save(const CellSnapshot& snapshot, const std::string& prefix, detail::StoredSnapshot& stored) {
         MemoryAccess::save(cells_, snapshot, prefix, stored, detail::Resuming::anywhere);
     }

@@ -32,12 +32,14 @@ enum class JointOperation : std::int32_t {
     unschedule,
     page_out,
     page_in,
+    defragment,
     compare
 };
 
 inline const char* name_of(JointOperation operation) {
-    constexpr const char* names[] = {"nothing", "begin", "reserve",  "copy_prefix", "remove",   "snapshot", "restore",
-                                     "merge",   "split", "schedule", "unschedule",  "page_out", "page_in",  "compare"};
+    constexpr const char* names[] = {"nothing",    "begin",    "reserve", "copy_prefix", "remove",
+                                     "snapshot",   "restore",  "merge",   "split",       "schedule",
+                                     "unschedule", "page_out", "page_in", "defragment",  "compare"};
     return names[static_cast<std::size_t>(operation)];
 }
 
