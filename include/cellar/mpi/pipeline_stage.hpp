@@ -187,6 +187,17 @@ public:
             MemoryAccess::finish_unschedule(memory_, s, p);
     }
 
+    /// Does not compile. The other stages carry operations out in `begin_received`, and have no place for a snapshot
+    /// there. After `end`, take one of `memory()` in every stage, and restore it in every stage.
+    template <class... Arguments>
+    void snapshot(const Arguments&...) {
+        refuse_snapshots<Arguments...>();
+    }
+    template <class... Arguments>
+    void restore(const Arguments&...) {
+        refuse_snapshots<Arguments...>();
+    }
+
     /// In the first stage: the others return from `begin_received` without a pass.
     void end(const std::source_location& where = std::source_location::current()) {
         const detail::Caller caller{where};
@@ -246,6 +257,11 @@ public:
     std::int32_t sequences() const { return memory_.sequences(); }
 
 private:
+    template <class... Arguments>
+    static void refuse_snapshots() {
+        static_assert(sizeof...(Arguments) > 99,
+                      "PipelineStage: snapshots are not sent down the line, expected those of memory() in every stage");
+    }
     void expect_first(const char* operation) const {
         CELLAR_EXPECTS(is_first(), operation, ": this is stage ", line_->communicator().rank(),
                        ", expected the first one, which decides");
