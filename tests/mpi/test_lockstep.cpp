@@ -112,7 +112,7 @@ TEST_CASE("memory that is short on one rank is short on all, and nothing has cha
 TEST_CASE("defragment moves the cells of all ranks, or of none") {
     Communicator comm{MPI_COMM_WORLD};
     const CacheLimits limits{.sequences = 2, .cells = 64, .batch = 16, .placement = Placement::scattered};
-    LockstepMemory memory{comm, rotating(comm, limits), {.compares = false}};
+    LockstepMemory memory{Communicator{MPI_COMM_WORLD}, rotating(comm, limits), {.compares = false}};
     add(memory, alice, 3);
     add(memory, bob, 5);
     REQUIRE(memory.remove(alice, {0}, to_end));

@@ -227,7 +227,7 @@ TEST_CASE("a stage that refuses what the first one accepts refuses for all, if i
 
 TEST_CASE("a sequence goes on from snapshots that every stage has of its own memory") {
     Communicator comm{MPI_COMM_WORLD};
-    Stage stage{comm, keys(comm)};
+    Stage stage{Communicator{MPI_COMM_WORLD}, keys(comm)};
     const auto until_end = [&](auto first) {
         if (!stage.is_first()) return static_cast<void>(follow(stage));
         first();

@@ -41,8 +41,8 @@ class LockstepMemory {
 public:
     using memory_type = M;
 
-    /// All ranks make theirs at the same time, with the same limits. `comm` must outlive it.
-    LockstepMemory(Communicator& comm, M memory, const LockstepOptions& options = {},
+    /// All ranks make theirs at the same time, with the same limits. It has its own duplicate of `comm`.
+    LockstepMemory(const Communicator& comm, M memory, const LockstepOptions& options = {},
                    const std::source_location& where = std::source_location::current())
         : memory_{std::move(memory)}, lockstep_{comm, options, where} {}
 
@@ -53,6 +53,7 @@ public:
     /// Ends the lockstep.
     M release() && { return std::move(memory_); }
 
+    /// The duplicate.
     const Communicator& communicator() const { return lockstep_.communicator(); }
 
     /// How many operations have asked the other ranks so far: the same number on all ranks.

@@ -118,11 +118,11 @@ public:
     using memory_type = M;
     using Pass = PipelinePass<PassOf<M>>;
 
-    /// All ranks make theirs at the same time. `comm` must outlive it.
-    PipelineStage(Communicator& comm, M memory, const PipelineOptions& options = {},
+    /// All ranks make theirs at the same time. It has its own duplicate of `comm`.
+    PipelineStage(const Communicator& comm, M memory, const PipelineOptions& options = {},
                   const std::source_location& where = std::source_location::current())
         : memory_{std::move(memory)},
-          line_{std::make_unique<detail::PipelineLine>(comm, options.seconds)},
+          line_{std::make_unique<detail::PipelineLine>(comm, options.seconds, where)},
           asks_always_{options.asks_always || !MemoryAccess::notes_growth<M>()},
           shared_{0} {
         CELLAR_EXPECTS_AT(where, options.seconds >= 0, "pipeline: a negative time limit, expected 0 or more seconds");
