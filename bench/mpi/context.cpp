@@ -39,7 +39,8 @@ public:
     }
     double merges() {
         std::fill_n(exchange_.partial(rows_, dim), rows_ * (dim + 1), 1.0F);
-        return seconds_of([&] { return exchange_.merge(comm_, rows_, dim, sums_.data(), nullptr); });
+        return seconds_of(
+            [&] { return exchange_.merge(comm_, rows_, dim, sums_.data(), nullptr, 0) ? MPI_ERR_OTHER : MPI_SUCCESS; });
     }
 
 private:

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-set(compile ${COMPILER} -std=c++20 -fsyntax-only -Wall -Wextra -Werror -I ${INCLUDE} ${SOURCE})
+list(TRANSFORM INCLUDE PREPEND -I)
+set(compile ${COMPILER} -std=c++20 -fsyntax-only -Wall -Wextra -Werror -DOMPI_SKIP_MPICXX ${INCLUDE} ${SOURCE})
 
 execute_process(COMMAND ${compile} -DCORRECTED RESULT_VARIABLE failed ERROR_VARIABLE output)
 if(failed)

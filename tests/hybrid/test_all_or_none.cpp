@@ -182,6 +182,18 @@ TEST_CASE("all or none: a pass that one member must not commit yet is committed 
     CHECK(portrait(memory) == before);
 }
 
+TEST_CASE("all or none: a member has no memory to defragment") {
+    toy::Memory memory = toy::memory({.placement = Placement::scattered});
+    for (int p = 0; p < 6; ++p) REQUIRE(feed(memory, text(0, p, 1, p) + text(1, p, 1, p)));
+    REQUIRE(memory.remove({0}, {0}, to_end)); // every other cell of both caches is free
+    const std::string before = portrait(memory);
+    const int failures = failures_of([&] { memory.defragment(); }, [&] { CHECK(portrait(memory) == before); });
+    CHECK(failures >= 2);
+    for (const Statistics& now : {memory.member<Sliding>().statistics(), memory.member<Full>().statistics()})
+        CHECK(now.longest_free_run == now.free);
+    CHECK(portrait(memory) != before);
+}
+
 TEST_CASE("all or none: a member would defragment itself, and a later one refuses") {
     toy::Memory memory = toy::memory({.sequences = 2, .full_capacity = 6, .placement = Placement::contiguous});
     for (int p = 0; p < 6; ++p) REQUIRE(feed(memory, text(0, p, 1, p) + text(1, p, 1, p)));

@@ -12,12 +12,14 @@ namespace {
 template <class Layout, class Shift, class Window>
 void run_history(const Window& window, Shift shift, unsigned seed, int steps, std::int32_t block = 64) {
     Pair<Cache<Layout, Window, Shift, HostBackend>> pair{
-        {.sequences = 3, .capacity = 700, .batch = 150}, window, shift, block};
+        {.sequences = 3, .capacity = 700, .cells = 5 * 704, .batch = 150}, window, shift, block};
     std::mt19937 random{seed};
     const auto draw = [&](int from, int to) { return std::uniform_int_distribution{from, to}(random); };
     const Floats sinks = random_floats(random, 6, 2);
     int refused = 0;
     int closed = 0;
+    int restored = 0;
+    std::vector<std::pair<mpi::ContextSnapshot, CellSnapshot>> snapshots;
     for (int step = 0; step < steps; ++step) {
         const int kind = draw(0, 9);
         const Sequence s{draw(0, 2)};
@@ -43,6 +45,19 @@ void run_history(const Window& window, Shift shift, unsigned seed, int steps, st
             const int length = draw(0, end.value + 3);
             REQUIRE(pair.context.copy_prefix(s, to, length).has_value());
             REQUIRE(pair.single.copy_prefix(s, to, length).has_value());
+        } else if (kind == 8 && draw(0, 1) == 0) {
+            if (snapshots.size() == 2) snapshots.erase(snapshots.begin());
+            auto found = pair.context.snapshot(s);
+            auto expected = pair.single.snapshot(s);
+            REQUIRE(found.has_value() == expected.has_value());
+            if (found) snapshots.emplace_back(*std::move(found), *std::move(expected));
+            if (!found) CHECK(found.error() == expected.error().reason);
+        } else if (kind == 9 && draw(0, 1) == 0 && !snapshots.empty()) {
+            const auto& [found, expected] = snapshots[static_cast<std::size_t>(draw(0, 1)) % snapshots.size()];
+            CHECK(found.to() == expected.to());
+            REQUIRE(pair.context.restore(s, found).has_value());
+            REQUIRE(pair.single.restore(s, expected).has_value());
+            restored += found.to() != end ? 1 : 0;
         } else {
             const Position begin{draw(0, end.value)};
             const Position behind = kind == 8 ? to_end : begin + draw(0, 90);
@@ -62,6 +77,7 @@ void run_history(const Window& window, Shift shift, unsigned seed, int steps, st
     }
     CHECK(pair.attended > 500);
     CHECK(refused > 0);
+    CHECK(restored > 0);
     CHECK((closed > 0) == Shift::possible);
 }
 

@@ -11,10 +11,11 @@ namespace {
 using Plain = Cache<StandardV<float>, FullCausal, DisabledShift, HostBackend>;
 using Context = mpi::ContextParallel<Plain>;
 
-Context context_of(std::int32_t cells, std::int32_t batch = 400) {
+Context context_of(std::int32_t cells, std::int32_t batch = 400, double seconds = 60) {
     return {mpi::Communicator{MPI_COMM_WORLD},
             Plain{Heads{}.shape(),
-                  {.sequences = 2, .capacity = 4096, .cells = cells, .batch = batch, .positions = Positions::any}}};
+                  {.sequences = 2, .capacity = 4096, .cells = cells, .batch = batch, .positions = Positions::any}},
+            {.seconds = seconds}};
 }
 
 int rank() {
@@ -110,6 +111,82 @@ TEST_CASE("a rank that makes another call than the others is named") {
     CHECK(other.begin(Tokens{{0}, {0}}).error() == mpi::MpiReason::differs);
 }
 
+TEST_CASE("a snapshot owns the cells of each rank until it is destroyed") {
+    Context context = context_of(256);
+    append(context, {0}, 100);
+    const std::int32_t own = context.cache().tokens({0});
+    const std::int32_t cells = context.cache().cells();
+    {
+        const auto first = context.snapshot({0}).value();
+        append(context, {0}, 3);
+        const auto second = context.snapshot({0}).value();
+        CHECK(first.to() == Position{100});
+        CHECK(first.stored_tokens() == own);
+        CHECK(second.to() == Position{103});
+        REQUIRE(context.remove({0}, {0}, to_end));
+        CHECK(context.cache().statistics().free == cells - second.stored_tokens());
+        REQUIRE(context.restore({1}, first));
+        CHECK(context.next({1}) == Position{100});
+        CHECK(context.cache().tokens({1}) == own);
+        REQUIRE(context.remove({1}, {0}, to_end));
+        CHECK(context.restore({1}, rank() == 1 ? second : first).error() == mpi::MpiReason::differs);
+        CHECK(context.next({1}) == Position{0});
+        CHECK(context.cache().tokens({1}) == 0);
+    }
+    CHECK(context.cache().statistics().free == cells);
+}
+
+TEST_CASE("a silent rank is named, and what the others store stays as it is") {
+    const int silent = ranks() - 1;
+    const auto query_row = static_cast<std::size_t>(Heads{}.kv * Heads{}.group * Heads{}.key_dim);
+    const auto result_row = static_cast<std::size_t>(Heads{}.kv * Heads{}.group * Heads{}.value_dim);
+    Floats out(400 * result_row);
+    const auto attend_to = [&](Context& context, std::int32_t tokens) {
+        auto pass = context.begin(Tokens{{0}, {10}, tokens}).value();
+        if (rank() == silent) return MPI_Barrier(MPI_COMM_WORLD), mpi::MpiResult<void>{};
+        const std::size_t stored = pass.stored().size();
+        pass.put(0, Floats(stored * Heads{}.key_row()), Floats(stored * Heads{}.value_row()));
+        const Floats q(static_cast<std::size_t>(tokens) * query_row);
+        auto done = mpi::attend(pass, 0, q, std::span{out}.first(static_cast<std::size_t>(tokens) * result_row));
+        CHECK(mpi::attend(pass, 0, q, out).error() == mpi::MpiReason::timed_out);
+        return MPI_Barrier(MPI_COMM_WORLD), done;
+    };
+    const auto unless_silent = [&](const auto& operation) {
+        return [&](Context& context) {
+            mpi::MpiResult<void> done{};
+            if (rank() != silent) done = operation(context);
+            MPI_Barrier(MPI_COMM_WORLD);
+            return done;
+        };
+    };
+    const auto begin = [](Context& context) -> mpi::MpiResult<void> {
+        auto pass = context.begin(Tokens{{0}, {10}, 2});
+        if (!pass) return pass.error();
+        return {};
+    };
+    const auto check = [&](const char* operation, const auto& call) {
+        CAPTURE(operation);
+        Context context = context_of(256 * 4, 400, 0.2);
+        append(context, {0}, 10);
+        const std::int32_t tokens = context.cache().tokens({0});
+        const auto done = call(context);
+        if (rank() == silent) return;
+        REQUIRE_FALSE(done);
+        CHECK(done.error() == mpi::MpiReason::timed_out);
+        CHECK(done.error().rank == silent);
+        CHECK(done.error().message.find(std::string{operation} + ": rank " + std::to_string(silent)) == 0);
+        CHECK(context.copy_prefix({0}, {1}, 3).error().message == done.error().message); // at once
+        CHECK(context.next({0}) == Position{10});
+        CHECK(context.cache().tokens({0}) == tokens);
+        CHECK(context.cache().tokens({1}) == 0);
+    };
+    check("begin", unless_silent(begin));
+    check("copy_prefix", unless_silent([](Context& context) { return context.copy_prefix({0}, {1}, 5); }));
+    check("remove", unless_silent([](Context& context) { return context.remove({0}, {5}, to_end); }));
+    check("attend", [&](Context& context) { return attend_to(context, 1); });
+    check("attend", [&](Context& context) { return attend_to(context, 400); }); // in shares
+}
+
 TEST_CASE("a pass is dropped, moved, and committed once") {
     Context context = context_of(256);
     auto pass = context.begin(Tokens{{0}, {0}, 3}).value();
@@ -117,6 +194,7 @@ TEST_CASE("a pass is dropped, moved, and committed once") {
     CHECK(violation_of([&] { pass.commit(); }).find("the pass is over") != std::string::npos);
     CHECK(violation_of([&] { (void)context.begin(Tokens{{0}, {0}}); }).find("a pass is open") != std::string::npos);
     CHECK(violation_of([&] { (void)context.remove({0}, {0}, to_end); }).find("a pass is open") != std::string::npos);
+    CHECK(violation_of([&] { (void)context.snapshot({0}); }).find("a pass is open") != std::string::npos);
     if (rank() == 0) CHECK(violation_of([&] { moved.commit(); }).find("was not put") != std::string::npos);
     moved.drop();
     CHECK(context.next({0}) == Position{0});
@@ -132,6 +210,7 @@ TEST_CASE("mistakes are violations") {
     };
     CHECK(violation_of([&] { make(Positions::consecutive, 64); }).find("expected Positions::any") != std::string::npos);
     CHECK(violation_of([&] { make(Positions::any, 100); }).find("expected a multiple of 64") != std::string::npos);
+    CHECK(violation_of([&] { (void)context_of(64, 8, -1); }).find("a negative time limit") != std::string::npos);
     Context context = context_of(256);
     const std::vector<Position> positions{{0}};
     const std::vector<Sequence> sequences{{0}};

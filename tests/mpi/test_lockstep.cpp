@@ -109,6 +109,37 @@ TEST_CASE("memory that is short on one rank is short on all, and nothing has cha
     CHECK(memory.compare());
 }
 
+TEST_CASE("defragment moves the cells of all ranks, or of none") {
+    Communicator comm{MPI_COMM_WORLD};
+    const CacheLimits limits{.sequences = 2, .cells = 64, .batch = 16, .placement = Placement::scattered};
+    LockstepMemory memory{Communicator{MPI_COMM_WORLD}, rotating(comm, limits), {.compares = false}};
+    add(memory, alice, 3);
+    add(memory, bob, 5);
+    REQUIRE(memory.remove(alice, {0}, to_end));
+    const std::string before = contents(memory.memory());
+    CHECK(before == "0@3+5 59 free");
+    bool failed = false;
+    try {
+        const FailingAllocations failing{comm.rank() == 0 ? 0 : FailingAllocations::unlimited};
+        memory.defragment();
+    } catch (const std::bad_alloc&) {
+        failed = true;
+    }
+    CHECK(failed);
+    CHECK(contents(memory.memory()) == before);
+    CHECK(memory.agreements() == 1);
+    memory.defragment();
+    CHECK(contents(memory.memory()) == "0@3+2 2@0+3 59 free");
+    CHECK(memory.agreements() == 2);
+    CHECK(memory.compare());
+}
+
+template <class M>
+concept Defragments = requires(M& memory) {
+    memory.defragment();
+};
+static_assert(Defragments<LockstepMemory<toy::Memory>> && !Defragments<LockstepMemory<toy::Recurrent>>);
+
 TEST_CASE("refusals are the same on all ranks, without a message") {
     Communicator comm{MPI_COMM_WORLD};
     LockstepMemory memory{comm, rotating(comm, {.sequences = 2, .cells = 16, .batch = 16}), {.compares = false}};

@@ -125,9 +125,15 @@ private:
 
     void step() {
         const int s = draw_.below(sequences);
-        switch (draw_.below(10)) {
+        switch (draw_.below(11)) {
         default:
             return pass();
+        case 10: {
+            const Outcome outcome = trouble_.run([&] { return memory_.defragment(), true; });
+            const auto count = memory_.memory().statistics();
+            if (outcome == Outcome::done) REQUIRE(count.longest_free_run == count.free); // all free cells are one run
+            return expect(outcome, false, model_);
+        }
         case 5: {
             const int begin = draw_.below(next(s) + 1);
             const int end = draw_.below(3) == 0 ? INT_MAX : begin + draw_.below(4);
@@ -294,9 +300,12 @@ private:
         const Position to = own_.resumable_prefix(s, {std::max(0, next.value - back)});
         const auto i =
             snapshots_.empty() ? 0 : static_cast<std::size_t>(draw_.below(static_cast<int>(snapshots_.size())));
-        switch (draw_.below(12)) {
+        switch (draw_.below(13)) {
         default:
             return pass();
+        case 12:
+            both([&](auto& m, auto&) { return m.defragment(), true; });
+            return;
         case 5:
             both([&](auto& m, auto&) { return m.remove(s, to, to_end).has_value(); });
             return;

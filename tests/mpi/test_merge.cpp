@@ -57,9 +57,9 @@ TEST_CASE("partial results of all ranks merge to the same bits everywhere, and a
             Floats out(static_cast<std::size_t>(rows * dim), -1);
             Floats found(static_cast<std::size_t>(rows), -1);
             std::copy(own.begin(), own.end(), exchange.partial(rows, dim));
-            const int code = in_shares ? exchange.merge_shares(comm, rows, dim, out.data(), found.data())
-                                       : exchange.merge_all(comm, rows, dim, out.data(), found.data());
-            REQUIRE(code == MPI_SUCCESS);
+            const auto error = in_shares ? exchange.merge_shares(comm, rows, dim, out.data(), found.data(), 60)
+                                         : exchange.merge_all(comm, rows, dim, out.data(), found.data(), 60);
+            REQUIRE_FALSE(error);
             for (int row = 0; row < rows; ++row) {
                 const auto r = static_cast<std::size_t>(row);
                 const float sum = expected[r * static_cast<std::size_t>(dim + 1) + static_cast<std::size_t>(dim)];

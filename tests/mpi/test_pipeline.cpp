@@ -112,7 +112,7 @@ std::string failure_of(Call call) {
 
 } // namespace
 
-static_assert(MemoryPass<Stage::Pass>);
+static_assert(MemoryPass<Stage::Pass> && !HasSnapshots<Stage> && !KeepsSnapshots<Stage>);
 
 TEST_CASE("what the first stage does, all stages do") {
     Communicator comm{MPI_COMM_WORLD};
@@ -223,6 +223,30 @@ TEST_CASE("a stage that refuses what the first one accepts refuses for all, if i
         CHECK(pass->commit());
     }
     MPI_Barrier(MPI_COMM_WORLD);
+}
+
+TEST_CASE("a sequence goes on from snapshots that every stage has of its own memory") {
+    Communicator comm{MPI_COMM_WORLD};
+    Stage stage{Communicator{MPI_COMM_WORLD}, keys(comm)};
+    const auto until_end = [&](auto first) {
+        if (!stage.is_first()) return static_cast<void>(follow(stage));
+        first();
+        stage.end();
+    };
+    until_end([&] { add(stage, alice, 12); });
+    // [stage_snapshot]
+    const auto snapshot = stage.memory().snapshot(alice); // in every stage, after `end`
+    // [/stage_snapshot]
+    REQUIRE(snapshot);
+    until_end([&] {
+        add(stage, alice, 5);
+        CHECK(stage.remove(alice, {8}, to_end));
+    });
+    REQUIRE(stage.memory().restore(bob, *snapshot));
+    until_end([&] { add(stage, bob, 3); });
+    CHECK(stage.next(alice) == Position{8});
+    CHECK(stage.next(bob) == Position{15});
+    CHECK(same_on_all(contents(stage.memory())));
 }
 
 TEST_CASE("a stage that drops a pass alone cannot go on, and a silent stage is named") {

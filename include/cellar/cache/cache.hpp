@@ -274,10 +274,7 @@ public:
     /// makes histories shorter and batches contiguous. If a backend throws, the cache is as it was.
     void defragment(const std::source_location& where = std::source_location::current()) {
         const detail::Caller caller{where};
-        state().expect_no_pass("defragment");
-        const detail::Defragmentation defragmentation = state().book.table().prepare_defragment();
-        state().reserve_plan(defragmentation.cells(), 0);
-        make_room(defragmentation);
+        finish_defragment(prepare_defragment());
     }
 
     /// Blocks until all enqueued work is done.
@@ -349,25 +346,27 @@ private:
         state().allocate_for(batch);
         Begin begin{batch};
         if (limits().placement == Placement::contiguous && state().book.is_too_scattered_for(batch))
-            begin.defragmentation = prepare_room(batch);
+            begin.defragmentation =
+                std::make_unique<const detail::Defragmentation>(prepare_defragment(batch.sequences));
         return begin;
     }
-    // Not inlined into every call of `begin`.
-    [[gnu::noinline]] std::unique_ptr<const detail::Defragmentation> prepare_room(const Batch& batch) {
+    // With room for another run of each of these sequences. Not inlined into every call of `begin`.
+    template <class... Sequences>
+    [[gnu::noinline]] detail::Defragmentation prepare_defragment(const Sequences&... sequences) {
+        state().expect_no_pass("defragment");
         detail::note_growth();
-        auto room =
-            std::make_unique<const detail::Defragmentation>(state().book.table().prepare_defragment(batch.sequences));
-        state().reserve_plan(room->cells(), 0);
-        return room;
+        detail::Defragmentation defragmentation = state().book.table().prepare_defragment(sequences...);
+        state().reserve_plan(defragmentation.cells(), 0);
+        return defragmentation;
     }
-    [[gnu::noinline]] void make_room(const detail::Defragmentation& defragmentation) {
+    // A backend may throw while it moves cells.
+    [[gnu::noinline]] void finish_defragment(const detail::Defragmentation& defragmentation) {
         state().carry_out(defragmentation.plan());
         state().book.table().finish_defragment(defragmentation);
     }
-    // A backend may throw while it moves cells.
     Pass finish(Begin&& begin) {
         auto& book = state().book;
-        if (begin.defragmentation) make_room(*begin.defragmentation);
+        if (begin.defragmentation) finish_defragment(*begin.defragmentation);
         book.open(begin.batch);
         return MemoryAccess::make<Pass>(state(), begin.batch.tokens(), book.pass().history, false);
     }
@@ -454,7 +453,7 @@ private:
         snapshots().save(snapshot, prefix, stored, resuming);
     }
     void save_ahead(Sequence s, Position to, const std::string& prefix, detail::StoredSnapshot& stored) {
-        snapshots().save_ahead(s, to, prefix, stored);
+        snapshots().save_ahead(s, to, prefix, stored, detail::Resuming::checked);
     }
     auto prepare_load(detail::StoredSource& source, const std::string& prefix, std::vector<detail::StoredArray>& arrays,
                       detail::LoadTo to = detail::LoadTo::host, detail::Resuming resuming = detail::Resuming::checked) {

@@ -9,6 +9,7 @@
 #include <cellar/cache/cache.hpp>
 #include <cellar/cache/cache_limits.hpp>
 #include <cellar/cache/cache_shape.hpp>
+#include <cellar/cache/detail/snapshots.hpp>
 #include <cellar/cache/encoder_pass.hpp>
 #include <cellar/cache/fwd.hpp>
 #include <cellar/cache/statistics.hpp>
@@ -284,8 +285,17 @@ private:
         return MemoryAccess::prepare_split(cells_, snapshot, at);
     }
 
+    auto prepare_defragment() { return MemoryAccess::prepare_defragment(cells_); }
+    template <class Prepared>
+    void finish_defragment(const Prepared& prepared) {
+        MemoryAccess::finish_defragment(cells_, prepared);
+    }
+
     void save(const CellSnapshot& snapshot, const std::string& prefix, detail::StoredSnapshot& stored) {
         MemoryAccess::save(cells_, snapshot, prefix, stored, detail::Resuming::anywhere);
+    }
+    void save_ahead(Sequence s, Position to, const std::string& prefix, detail::StoredSnapshot& stored) {
+        detail::Snapshots{state()}.save_ahead(s, to, prefix, stored, detail::Resuming::anywhere);
     }
     auto prepare_load(detail::StoredSource& source, const std::string& prefix, std::vector<detail::StoredArray>& arrays,
                       detail::LoadTo to = detail::LoadTo::host) {

@@ -233,12 +233,10 @@ public:
         return finish_if(prepare_page_in(snapshot));
     }
 
-    /// Defragments all members that have cells.
+    /// Defragments all members that have cells, or none if one has no memory for it.
     void defragment(const std::source_location& where = std::source_location::current()) {
         const detail::Caller caller{where};
-        members_.for_each([](auto& m) {
-            if constexpr (requires { m.defragment(); }) m.defragment();
-        });
+        members_.finish_defragment(members_.prepare_defragment());
     }
 
     /// Blocks until all enqueued work of all members is done.
@@ -359,6 +357,9 @@ private:
     void finish_schedule(Sequence s, Position p) noexcept { members_.finish_schedule(s, p); }
     void prepare_unschedule(Sequence s, Position p) { members_.prepare_unschedule(s, p); }
     void finish_unschedule(Sequence s, Position p) noexcept { members_.finish_unschedule(s, p); }
+
+    auto prepare_defragment() { return members_.prepare_defragment(); }
+    void finish_defragment(const auto& prepared) { members_.finish_defragment(prepared); }
 
     Result<Remove> prepare_remove(Sequence s, Position begin, Position end) {
         return members_.template prepare<Remove>(

@@ -37,6 +37,8 @@ struct StoredArray {
     void* data = nullptr;
     /// Or, if `data` is null: writes rows to where they go. Blocks.
     std::function<void(std::uint64_t first, std::uint64_t count, const void* rows)> write = {};
+    /// Of a sequence that is announced: rows come while the transfer goes on, and the sender is told which are there.
+    bool comes_later = false;
 };
 
 /// Why a source with `found` layers does not fit; else an empty string.

@@ -100,6 +100,15 @@ struct MemoryAccess {
     static void finish_unschedule(M& m, Sequence s, Position p) noexcept {
         if constexpr (requires { m.finish_unschedule(s, p); }) m.finish_unschedule(s, p);
     }
+    /// Not offered for a memory that has no cells, or no phases of it. A backend may throw in the second one.
+    template <class M>
+    static auto prepare_defragment(M& m) -> decltype(m.prepare_defragment()) {
+        return m.prepare_defragment();
+    }
+    template <class M, class Prepared>
+    static void finish_defragment(M& m, const Prepared& prepared) {
+        m.finish_defragment(prepared);
+    }
     template <class M>
     static auto prepare_rewind(M& m, Sequence s, Position to) {
         return m.prepare_rewind(s, to);
@@ -243,6 +252,11 @@ struct MemoryAccess {
 };
 
 namespace detail {
+
+template <class M>
+concept prepares_defragment = requires(M& m) {
+    MemoryAccess::prepare_defragment(m);
+};
 
 template <class R>
 concept is_result = requires(R& result) {

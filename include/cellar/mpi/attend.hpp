@@ -10,14 +10,13 @@
 #include <cellar/memory/two_phase.hpp>
 #include <cellar/mpi/communicator.hpp>
 #include <cellar/mpi/context_pass.hpp>
-#include <cellar/mpi/detail/agreement.hpp>
 #include <cellar/mpi/detail/attention_exchange.hpp>
 #include <cellar/mpi/detail/context_state.hpp>
 #include <cellar/mpi/mpi_result.hpp>
 
 #include <cstdint>
 #include <iterator>
-#include <mpi.h>
+#include <optional>
 #include <source_location>
 #include <type_traits>
 
@@ -40,10 +39,10 @@ auto rows_of_tokens(const char* what, Rows&& rows, std::int64_t tokens, std::int
 }
 
 /// Merges the partial results of all ranks into results [tokens, heads, dim] and, unless they are null, into the
-/// logarithms. Returns MPI's code.
+/// logarithms.
 template <class E>
-int merge_into(const mpi::Communicator& comm, AttentionExchange& exchange, const StridedView<E, 3>& result,
-               const StridedView<float, 2>& sums) {
+std::optional<mpi::MpiError> merge_into(const mpi::Communicator& comm, AttentionExchange& exchange, double seconds,
+                                        const StridedView<E, 3>& result, const StridedView<float, 2>& sums) {
     const std::int64_t tokens = result.extent(0);
     const std::int64_t heads = result.extent(1);
     const std::int64_t dim = result.extent(2);
@@ -53,15 +52,14 @@ int merge_into(const mpi::Communicator& comm, AttentionExchange& exchange, const
     const bool copies = merged == nullptr;
     if (copies) merged = exchange.merged(tokens * heads * dim);
     float* const merged_sums = sums.pointer == nullptr ? nullptr : exchange.sums(tokens * heads);
-    const int code = exchange.merge(comm, tokens * heads, dim, merged, merged_sums);
-    if (code != MPI_SUCCESS) return code;
+    if (auto error = exchange.merge(comm, tokens * heads, dim, merged, merged_sums, seconds)) return error;
     for (std::int64_t token = 0, row = 0; token < tokens; ++token)
         for (std::int64_t head = 0; head < heads; ++head, ++row) {
             if (merged_sums != nullptr) sums(token, head) = merged_sums[row];
             for (std::int64_t d = 0; copies && d < dim; ++d)
                 result(token, head, d) = static_cast<E>(merged[row * dim + d]);
         }
-    return MPI_SUCCESS;
+    return std::nullopt;
 }
 
 } // namespace cellar::detail
@@ -82,7 +80,9 @@ namespace cellar::mpi {
 /// parts of all ranks are few bytes, every rank gets all of them at once instead. Allocates if it needs more memory
 /// than any call of this memory before.
 ///
-/// After an error, the pass should be dropped: `out` holds anything.
+/// After an error, the pass should be dropped: `out` holds anything. A rank that is dead or silent is named, as by
+/// every operation of `ContextParallel`. MPI may then still write to a contiguous `out` of float, so its memory should
+/// stay until the process ends.
 template <class Cache, class Queries, class Out, class Threads = CallingThread>
 MpiResult<void> attend(ContextPass<Cache>& pass, int layer, const Queries& q, Out&& out,
                        const AttentionOptions& options = {}, const Threads& threads = {},
@@ -94,6 +94,7 @@ MpiResult<void> attend(ContextPass<Cache>& pass, int layer, const Queries& q, Ou
     const std::int64_t tokens = pass.tokens();
     CELLAR_EXPECTS(layer >= 0 && layer < state.cache.layers(), "attend: layer ", layer, ", expected 0 to ",
                    state.cache.layers() - 1);
+    if (state.lost) return *state.lost;
     if (tokens == 0) return {};
     const LayerShape& shape = state.cache.shape()[layer];
     const std::int64_t heads = detail::rows_of_tokens("queries", q, tokens, shape.key_dim).extent(1);
@@ -109,8 +110,8 @@ MpiResult<void> attend(ContextPass<Cache>& pass, int layer, const Queries& q, Ou
     if (state.comm.rank() != 0) local.sinks = {}; // one rank counts them
     const StridedView<float, 3> partial{own, {tokens, heads, dim}, {heads * (dim + 1), dim + 1, 1}};
     cellar::attend(pass.local(), layer, q, partial, local, threads);
-    const int code = detail::merge_into(state.comm, state.exchange, result, options.log_sum_exp);
-    if (code != MPI_SUCCESS) return detail::collective_error("attend", code);
+    state.lost = detail::merge_into(state.comm, state.exchange, state.seconds, result, options.log_sum_exp);
+    if (state.lost) return *state.lost;
     return {};
 }
 

@@ -9,6 +9,7 @@
 #include <cellar/memory/two_phase.hpp>
 #include <cellar/mpi/communicator.hpp>
 #include <cellar/mpi/context_pass.hpp>
+#include <cellar/mpi/context_snapshot.hpp>
 #include <cellar/mpi/detail/context_state.hpp>
 #include <cellar/mpi/mpi_result.hpp>
 #include <cellar/window/resume.hpp>
@@ -28,15 +29,20 @@ struct ContextOptions {
     /// Positions that follow one another on one rank: position p is stored by rank p / block % ranks. A multiple of 64,
     /// the cells of a block (see `Placement`).
     std::int32_t block = 64;
+    /// How long an operation waits for the other ranks. 0: without limit.
+    double seconds = 60;
 };
 
 /// A cache whose sequences are divided between ranks: blocks of positions are dealt to the ranks in turn, each rank
 /// stores its own, and `mpi::attend` merges what they find. Contexts can be as long as all ranks' cells together.
 ///
 /// All ranks make the same calls, with the same arguments. Positions are those of `Positions::consecutive`. What one
-/// rank refuses is refused on all, with the same error, and nothing changes on any: `begin`, `copy_prefix` and `remove`
-/// send one small message to every rank for that. They also compare a hash of all calls so far, and fail with
-/// `MpiReason::differs` if a rank has made other ones. Questions and `commit` send nothing.
+/// rank refuses is refused on all, with the same error, and nothing changes on any: `begin`, `copy_prefix`, `remove`,
+/// `snapshot` and `restore` send one small message to every rank for that. They also compare a hash of all calls so
+/// far, and fail with `MpiReason::differs` if a rank has made other ones. Questions and `commit` send nothing.
+///
+/// A rank that is dead or silent for `ContextOptions::seconds` is an error that names it (`timed_out`, or `lost` if MPI
+/// knows that it has died). From then on every operation returns that error, and what this rank stores stays as it is.
 ///
 /// Movable, not copyable. One thread may use it at a time.
 template <class Cache>
@@ -47,10 +53,11 @@ class ContextParallel {
 
 public:
     /// `cache`: empty, with `Positions::any`, and the same on all ranks: shape, window, sequences and batch. Its
-    /// `capacity` is the length of a whole sequence; `cells` are those of this rank.
-    ContextParallel(Communicator comm, Cache cache, ContextOptions options = {},
+    /// `capacity` is the length of a whole sequence; `cells` are those of this rank. All ranks make theirs at the same
+    /// time. It has its own duplicate of `comm`.
+    ContextParallel(const Communicator& comm, Cache cache, ContextOptions options = {},
                     const std::source_location& where = std::source_location::current())
-        : state_{make_state(std::move(comm), std::move(cache), options, where)} {}
+        : state_{make_state(comm, std::move(cache), options, where)} {}
 
     /// Opens a pass on all ranks. Refuses as a `Cache` with `Positions::consecutive` does; `full` is that of the rank
     /// that lacks cells, which the error names. `batch.stored` is empty: the positions decide.
@@ -115,6 +122,49 @@ public:
                            [&] { return MemoryAccess::prepare_remove(state().cache, s, begin, end, rotate_by); });
     }
 
+    /// What a sequence has, on all ranks. No data moves. Refuses with `cannot_resume` if the sequence cannot go on from
+    /// its last token.
+    MpiResult<ContextSnapshot> snapshot(Sequence sequence,
+                                        const std::source_location& where = std::source_location::current()) {
+        const detail::Caller caller{where};
+        State& s = state();
+        expect_no_pass("snapshot");
+        const detail::KeptPositions& kept = s.kept(sequence);
+        s.note(Call::snapshot);
+        s.note(sequence, kept.end());
+        std::optional<CellSnapshot> made;
+        const auto prepare = [&]() -> decltype(s.prepare_snapshot(sequence)) {
+            if (!detail::can_resume_with(s.cache.window(), kept, kept.end()))
+                return Refusal{.reason = Reason::cannot_resume, .sequence = sequence};
+            return s.prepare_snapshot(sequence);
+        };
+        const auto finish = [&](auto&& prepared) {
+            made.emplace(MemoryAccess::finish(s.cache, std::forward<decltype(prepared)>(prepared)));
+        };
+        if (auto done = on_all("snapshot", prepare, finish); !done) return done.error();
+        return ContextSnapshot{*std::move(made), kept, ++s.snapshots};
+    }
+
+    /// The sequence gives up its tokens, and shares those of a snapshot of this memory, on all ranks.
+    MpiResult<void> restore(Sequence sequence, const ContextSnapshot& snapshot,
+                            const std::source_location& where = std::source_location::current()) {
+        const detail::Caller caller{where};
+        State& s = state();
+        expect_no_pass("restore");
+        static_cast<void>(s.kept(sequence)); // checks it
+        s.note(Call::restore);
+        s.note(sequence, snapshot.to());
+        s.calls.add(snapshot.number_);
+        const auto prepare = [&] {
+            return MemoryAccess::prepare_restore(s.cache, sequence, snapshot.local_, snapshot.to(),
+                                                 detail::Resuming::anywhere);
+        };
+        return on_all("restore", prepare, [&](auto&& prepared) {
+            MemoryAccess::finish(s.cache, std::forward<decltype(prepared)>(prepared));
+            s.kept(sequence) = snapshot.kept_;
+        });
+    }
+
     /// The position after the last token of s, on whichever rank that is.
     Position next(Sequence s, const std::source_location& where = std::source_location::current()) const {
         const detail::Caller caller{where};
@@ -153,29 +203,32 @@ public:
     void fence() { state().cache.fence(); }
 
 private:
-    static std::unique_ptr<State> make_state(Communicator&& comm, Cache&& cache, const ContextOptions& options,
+    static std::unique_ptr<State> make_state(const Communicator& comm, Cache&& cache, const ContextOptions& options,
                                              const std::source_location& where) {
         const detail::Caller caller{where};
         CELLAR_EXPECTS(options.block > 0 && options.block % 64 == 0, "ContextParallel: a block of ", options.block,
                        " positions, expected a multiple of 64");
+        CELLAR_EXPECTS(options.seconds >= 0, "ContextParallel: a negative time limit, expected 0 or more seconds");
         CELLAR_EXPECTS(cache.limits().positions == Positions::any,
                        "ContextParallel: a cache of consecutive positions, expected Positions::any");
         CELLAR_EXPECTS(cache.statistics().tokens == 0, "ContextParallel: a cache with ", cache.statistics().tokens,
                        " tokens, expected an empty one");
-        return std::make_unique<State>(std::move(comm), std::move(cache), options.block);
+        return std::make_unique<State>(comm, std::move(cache), options.block, options.seconds, where);
     }
 
     // Collective: asks this rank's `decide`, and tells the others what it answers. Nothing if all ranks agree.
     template <class Decide>
     std::optional<MpiError> agree(const char* operation, Decide&& decide) {
         State& s = state();
+        if (s.lost) return s.lost;
         detail::Vote vote{.calls = s.calls.value()};
         try {
             if (const Result<void> decided = decide(); !decided) vote.refuse(decided.error());
         } catch (const std::bad_alloc&) {
             vote.answer = detail::Vote::no_memory;
         }
-        return s.agreement.reach(s.comm, operation, vote);
+        s.lost = s.agreement.vote(s.comm, operation, vote, s.seconds);
+        return s.lost ? s.lost : s.agreement.refusal(operation);
     }
 
     // An operation in two phases, of which all ranks carry out the second, or none.

@@ -28,8 +28,8 @@ namespace cellar::mpi {
 /// message. Only memory can be short on one rank alone: an operation that has to allocate waits until all ranks have
 /// their memory, and if one lacks it, `std::bad_alloc` is thrown on all, with nothing changed on any. Which operations
 /// allocate follows from the bookkeeping, so all ranks know it. A pass that finds its room planned, as in decode steps,
-/// sends nothing. `commit` and `drop` never do. Snapshots always allocate. Once an operation was short of memory
-/// somewhere, every operation asks the other ranks. A memory of your own type asks always.
+/// sends nothing. `commit` and `drop` never do. Snapshots and `defragment` always allocate. Once an operation was short
+/// of memory somewhere, every operation asks the other ranks. A memory of your own type asks always.
 ///
 /// What a pass does by itself (masks, `attend`) can fail on one rank alone. A backend that throws while it carries out
 /// an operation ends the process. A rank that is dead or silent for `LockstepOptions::seconds` is an `MpiFailure`; from
@@ -41,8 +41,8 @@ class LockstepMemory {
 public:
     using memory_type = M;
 
-    /// All ranks make theirs at the same time, with the same limits. `comm` must outlive it.
-    LockstepMemory(Communicator& comm, M memory, const LockstepOptions& options = {},
+    /// All ranks make theirs at the same time, with the same limits. It has its own duplicate of `comm`.
+    LockstepMemory(const Communicator& comm, M memory, const LockstepOptions& options = {},
                    const std::source_location& where = std::source_location::current())
         : memory_{std::move(memory)}, lockstep_{comm, options, where} {}
 
@@ -53,6 +53,7 @@ public:
     /// Ends the lockstep.
     M release() && { return std::move(memory_); }
 
+    /// The duplicate.
     const Communicator& communicator() const { return lockstep_.communicator(); }
 
     /// How many operations have asked the other ranks so far: the same number on all ranks.
@@ -197,6 +198,16 @@ public:
         return finish(lockstep_.prepare_always(memory_,
                                                call(Operation::page_in, snapshot.from().value, snapshot.to().value),
                                                [&] { return MemoryAccess::prepare_page_in(memory_, snapshot); }));
+    }
+
+    /// See the memory's own. Asks the other ranks always. A member of your own type that does not prepare it must not
+    /// throw.
+    void defragment(const std::source_location& where = std::source_location::current()) requires(
+        detail::prepares_defragment<M>) {
+        const detail::Caller caller{where};
+        const auto prepared = lockstep_.prepare_always(
+            memory_, call(Operation::defragment), [&] { return Result{MemoryAccess::prepare_defragment(memory_)}; });
+        [&]() noexcept { MemoryAccess::finish_defragment(memory_, *prepared); }();
     }
 
     /// Blocks until all enqueued work of this rank is done.

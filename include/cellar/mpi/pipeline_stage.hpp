@@ -118,11 +118,11 @@ public:
     using memory_type = M;
     using Pass = PipelinePass<PassOf<M>>;
 
-    /// All ranks make theirs at the same time. `comm` must outlive it.
-    PipelineStage(Communicator& comm, M memory, const PipelineOptions& options = {},
+    /// All ranks make theirs at the same time. It has its own duplicate of `comm`.
+    PipelineStage(const Communicator& comm, M memory, const PipelineOptions& options = {},
                   const std::source_location& where = std::source_location::current())
         : memory_{std::move(memory)},
-          line_{std::make_unique<detail::PipelineLine>(comm, options.seconds)},
+          line_{std::make_unique<detail::PipelineLine>(comm, options.seconds, where)},
           asks_always_{options.asks_always || !MemoryAccess::notes_growth<M>()},
           shared_{0} {
         CELLAR_EXPECTS_AT(where, options.seconds >= 0, "pipeline: a negative time limit, expected 0 or more seconds");
@@ -187,6 +187,17 @@ public:
             MemoryAccess::finish_unschedule(memory_, s, p);
     }
 
+    /// Does not compile. The other stages carry operations out in `begin_received`, and have no place for a snapshot
+    /// there. After `end`, take one of `memory()` in every stage, and restore it in every stage.
+    template <class... Arguments>
+    void snapshot(const Arguments&...) {
+        refuse_snapshots<Arguments...>();
+    }
+    template <class... Arguments>
+    void restore(const Arguments&...) {
+        refuse_snapshots<Arguments...>();
+    }
+
     /// In the first stage: the others return from `begin_received` without a pass.
     void end(const std::source_location& where = std::source_location::current()) {
         const detail::Caller caller{where};
@@ -246,6 +257,11 @@ public:
     std::int32_t sequences() const { return memory_.sequences(); }
 
 private:
+    template <class... Arguments>
+    static void refuse_snapshots() {
+        static_assert(sizeof...(Arguments) > 99,
+                      "PipelineStage: snapshots are not sent down the line, expected those of memory() in every stage");
+    }
     void expect_first(const char* operation) const {
         CELLAR_EXPECTS(is_first(), operation, ": this is stage ", line_->communicator().rank(),
                        ", expected the first one, which decides");

@@ -3,6 +3,7 @@
 
 #include <cellar/base/contract.hpp>
 #include <cellar/base/ids.hpp>
+#include <cellar/cache/fwd.hpp>
 #include <cellar/memory/stored_snapshot.hpp>
 #include <cellar/memory/two_phase.hpp>
 #include <cellar/mpi/communicator.hpp>
@@ -16,6 +17,15 @@
 #include <source_location>
 #include <string>
 #include <utility>
+
+namespace cellar::detail {
+
+template <class M>
+inline constexpr bool is_encoder_memory = false;
+template <class Layout, class Backend>
+inline constexpr bool is_encoder_memory<EncoderMemory<Layout, Backend>> = true;
+
+} // namespace cellar::detail
 
 namespace cellar::mpi {
 
@@ -82,7 +92,6 @@ private:
 
     SendingAhead(std::unique_ptr<detail::Sender> sender, int own_rank, M& memory, Sequence s, Position to)
         : own_rank_{own_rank}, memory_{&memory}, sequence_{s}, to_{to}, sender_{std::move(sender)} {
-        sender_->wait_for_rows();
         for (int layer = 0; layer < memory.layers(); ++layer) rows_are_there(layer); // those of tokens that s has
     }
 
@@ -118,8 +127,10 @@ private:
 /// grows by these passes. A dropped pass whose layers have left, and any other change, means that the
 /// transfer must be destroyed.
 ///
-/// For caches, recurrent memories and hybrids of these.
+/// For caches, recurrent memories, and hybrids of these and of encoder memories, whose inputs below `to` are written
+/// before. An encoder memory alone has no passes to announce: `send` its inputs.
 template <HasSnapshots M>
+    requires(!detail::is_encoder_memory<M>)
 SendingAhead<M> send_ahead(const Communicator& comm, int rank, M& memory, Sequence s, Position to,
                            const SendOptions& options = {},
                            const std::source_location& where = std::source_location::current()) {

@@ -137,9 +137,9 @@ public:
         StoredCells<State>{state_, resuming}.save(kept_of(snapshot, "save"), prefix, stored);
     }
 
-    void save_ahead(Sequence s, Position to, const std::string& prefix, StoredSnapshot& stored) {
+    void save_ahead(Sequence s, Position to, const std::string& prefix, StoredSnapshot& stored, Resuming resuming) {
         state_.expect_no_pass("send_ahead");
-        StoredCells<State>{state_, Resuming::checked}.save_ahead(s, to, prefix, stored);
+        StoredCells<State>{state_, resuming}.save_ahead(s, to, prefix, stored);
     }
 
     struct Load {

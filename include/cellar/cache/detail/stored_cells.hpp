@@ -50,7 +50,7 @@ public:
     }
 
     /// Adds what a snapshot of s up to position `to` will consist of, once s has got there. Arrays can be read as far
-    /// as s has their rows, for as long as s only grows.
+    /// as s has their rows, for as long as s only grows. Inputs are those that s has: no more may come below `to`.
     void save_ahead(Sequence s, Position to, const std::string& prefix, StoredSnapshot& stored) {
         const PositionRuns& runs = state_.book.table().record(s).runs;
         const auto& window = state_.book.window();
@@ -62,9 +62,12 @@ public:
         runs.for_each({0}, to, [&](Position position, Cell, std::int32_t n) {
             for (std::int32_t i = 0; i < n; ++i) add(position.value + i);
         });
+        if (kind_ == stored_inputs) return save(KeptCells{{0}, to, false, 0}, runs, positions, prefix, stored);
         for (std::int32_t next = state_.book.next(s).value; next < to.value; ++next) add(next);
         const bool is_window = static_cast<std::int32_t>(positions->size()) < to.value;
+        const std::size_t before = stored.arrays.size();
         save(KeptCells{{0}, to, is_window, 0}, runs, positions, prefix, stored);
+        for (std::size_t i = before; i < stored.arrays.size(); ++i) stored.arrays[i].comes_later = true;
     }
 
     /// Makes what a snapshot owns, not filled in yet: paged out on the host, or, without rows, to be given cells. Adds

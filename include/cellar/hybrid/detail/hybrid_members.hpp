@@ -101,6 +101,29 @@ public:
         for_each([&](auto& m) { MemoryAccess::finish_unschedule(m, s, p); });
     }
 
+    /// The phases of `defragment`, which members without cells ignore. One that has no phases does all in the second.
+    auto prepare_defragment() {
+        const auto prepare_one = [](auto& m) {
+            if constexpr (prepares_defragment<decltype(*m)>) {
+                return m ? std::optional{MemoryAccess::prepare_defragment(*m)} : std::nullopt;
+            } else {
+                return 0;
+            }
+        };
+        // Braces keep the order.
+        return std::apply([&](auto&... m) { return std::tuple{prepare_one(m)...}; }, members_);
+    }
+    template <class AllPrepared>
+    void finish_defragment(const AllPrepared& all) {
+        for_each_indexed([&](auto& m, auto member) {
+            if constexpr (prepares_defragment<decltype(m)>) {
+                MemoryAccess::finish_defragment(m, *std::get<decltype(member)::value>(all));
+            } else if constexpr (requires { m.defragment(); }) {
+                m.defragment();
+            }
+        });
+    }
+
 private:
     static constexpr std::index_sequence_for<Members...> indices{};
 

@@ -3,6 +3,7 @@
 
 #include <cellar/base/result.hpp>
 #include <cellar/mpi/communicator.hpp>
+#include <cellar/mpi/detail/exchange.hpp>
 #include <cellar/mpi/mpi_result.hpp>
 
 #include <algorithm>
@@ -11,6 +12,7 @@
 #include <mpi.h>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace cellar::detail {
@@ -51,23 +53,30 @@ struct Vote {
     }
 };
 
-/// An error of MPI in a collective operation, which does not say on which rank.
-inline mpi::MpiError collective_error(const char* operation, int code) {
-    const bool lost = is_process_failure(code);
-    return {lost ? mpi::MpiReason::lost : mpi::MpiReason::failed, -1,
-            std::string{operation} + (lost ? ": a rank has died (" : ": MPI failed (") + text_of_mpi_error(code) + ")"};
-}
-
 /// All ranks do an operation, or none does. Every rank gets the same answer.
 class Agreement {
 public:
-    explicit Agreement(int ranks) : votes_(static_cast<std::size_t>(ranks)) {}
+    explicit Agreement(int ranks) : votes_(static_cast<std::size_t>(ranks)), exchange_{ranks, 0x1b05} {}
 
-    /// Collective: one small message to every rank. Nothing if all ranks say yes.
-    std::optional<mpi::MpiError> reach(const mpi::Communicator& comm, const char* operation, const Vote& own) {
+    /// Collective: one small message to every rank. Blocks for `seconds` at most; 0: without limit. After an error, it
+    /// must not be called again.
+    std::optional<mpi::MpiError> vote(const mpi::Communicator& comm, const char* operation, const Vote& own,
+                                      double seconds) {
+        Vote& sent = votes_[static_cast<std::size_t>(comm.rank())];
+        sent = own;
         constexpr int bytes = sizeof(Vote);
-        const int code = MPI_Allgather(&own, bytes, MPI_BYTE, votes_.data(), bytes, MPI_BYTE, comm.handle());
-        if (code != MPI_SUCCESS) return collective_error(operation, code);
+        for (int rank = 0; rank < comm.size(); ++rank) {
+            if (rank == comm.rank()) continue;
+            exchange_.receive(comm, rank, &votes_[static_cast<std::size_t>(rank)], bytes, MPI_BYTE);
+            exchange_.send(comm, rank, &sent, bytes, MPI_BYTE);
+        }
+        auto error = exchange_.finish(operation, seconds);
+        if (error && exchange_.uses_memory()) Exchange::keep(std::move(votes_));
+        return error;
+    }
+
+    /// After `vote`, the same on all ranks: nothing if all say yes.
+    std::optional<mpi::MpiError> refusal(const char* operation) const {
         if (const int rank = differing(); rank >= 0)
             return mpi::MpiError{mpi::MpiReason::differs, rank,
                                  std::string{operation} + ": rank " + std::to_string(rank)
@@ -105,6 +114,7 @@ private:
     }
 
     std::vector<Vote> votes_;
+    Exchange exchange_;
 };
 
 } // namespace cellar::detail

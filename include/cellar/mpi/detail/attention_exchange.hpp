@@ -4,12 +4,16 @@
 #include <cellar/base/contract.hpp>
 #include <cellar/base/scratch.hpp>
 #include <cellar/mpi/communicator.hpp>
+#include <cellar/mpi/detail/exchange.hpp>
 #include <cellar/mpi/detail/merge_rows.hpp>
+#include <cellar/mpi/mpi_result.hpp>
 
 #include <cstddef>
 #include <cstdint>
 #include <mpi.h>
+#include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 namespace cellar::detail {
@@ -21,10 +25,7 @@ public:
     explicit AttentionExchange(int ranks)
         : parts_(static_cast<std::size_t>(ranks)),
           weights_(static_cast<std::size_t>(ranks)),
-          counts_(static_cast<std::size_t>(ranks)),
-          offsets_(static_cast<std::size_t>(ranks)),
-          received_counts_(static_cast<std::size_t>(ranks)),
-          received_offsets_(static_cast<std::size_t>(ranks)) {}
+          exchange_{ranks, 0x1b06} {}
 
     /// Memory for this rank's partial rows, dim + 1 floats each.
     float* partial(std::int64_t rows, std::int64_t dim) {
@@ -39,50 +40,54 @@ public:
     float* sums(std::int64_t rows) { return floats(sums_, rows); }
 
     /// Collective: writes the merged rows to `out`, `dim` floats each, without gaps, and their logarithms to `sums`
-    /// unless it is null. Every rank gets the same bits. Returns an error code of MPI.
-    int merge(const mpi::Communicator& comm, std::int64_t rows, std::int64_t dim, float* out, float* sums) {
+    /// unless it is null. Every rank gets the same bits. Blocks for `seconds` at most; 0: without limit. It must not be
+    /// called again after an error, and MPI may then still write to `out`.
+    std::optional<mpi::MpiError> merge(const mpi::Communicator& comm, std::int64_t rows, std::int64_t dim, float* out,
+                                       float* sums, double seconds) {
         const std::int64_t bytes = rows * (dim + 1) * std::int64_t{sizeof(float)};
-        return bytes * comm.size() <= gathered_bytes ? merge_all(comm, rows, dim, out, sums)
-                                                     : merge_shares(comm, rows, dim, out, sums);
+        return bytes * comm.size() <= gathered_bytes ? merge_all(comm, rows, dim, out, sums, seconds)
+                                                     : merge_shares(comm, rows, dim, out, sums, seconds);
     }
 
     /// Few bytes: every rank gets all parts, and merges all rows.
-    int merge_all(const mpi::Communicator& comm, std::int64_t rows, std::int64_t dim, float* out, float* sums) {
+    std::optional<mpi::MpiError> merge_all(const mpi::Communicator& comm, std::int64_t rows, std::int64_t dim,
+                                           float* out, float* sums, double seconds) {
         const std::int64_t size = rows * (dim + 1);
-        float* const all = floats(received_, size * comm.size());
-        const int code = MPI_Allgather(own_, static_cast<int>(size), MPI_FLOAT, all, static_cast<int>(size), MPI_FLOAT,
-                                       comm.handle());
-        if (code != MPI_SUCCESS) return code;
-        for (std::size_t rank = 0; rank < parts_.size(); ++rank)
-            parts_[rank] = all + static_cast<std::int64_t>(rank) * size;
+        float* others = floats(received_, size * (comm.size() - 1));
+        for (int rank = 0; rank < comm.size(); ++rank) {
+            const bool other = rank != comm.rank();
+            parts_[static_cast<std::size_t>(rank)] = other ? others : own_;
+            if (!other) continue;
+            exchange_.receive(comm, rank, others, static_cast<int>(size), MPI_FLOAT);
+            exchange_.send(comm, rank, own_, static_cast<int>(size), MPI_FLOAT);
+            others += size;
+        }
+        if (auto error = finish(seconds)) return error;
         merge_parts(rows, dim, out, sums);
-        return MPI_SUCCESS;
+        return std::nullopt;
     }
 
     /// Every rank gets all parts of its share of the rows, merges these, and gets the other shares merged.
-    int merge_shares(const mpi::Communicator& comm, std::int64_t rows, std::int64_t dim, float* out, float* sums) {
-        const int own = comm.rank();
-        const std::int64_t mine = share(own + 1, rows) - share(own, rows);
+    std::optional<mpi::MpiError> merge_shares(const mpi::Communicator& comm, std::int64_t rows, std::int64_t dim,
+                                              float* out, float* sums, double seconds) {
+        const std::int64_t first = share(comm.rank(), rows);
+        const std::int64_t mine = share(comm.rank() + 1, rows) - first;
         const std::int64_t size = mine * (dim + 1);
-        float* const others = floats(received_, size * (comm.size() - 1));
-        for (int rank = 0, received = 0; rank < comm.size(); ++rank) {
-            const auto r = static_cast<std::size_t>(rank);
-            const std::int64_t first = share(rank, rows);
-            const bool other = rank != own;
-            offsets_[r] = static_cast<int>(first * (dim + 1));
-            counts_[r] = other ? static_cast<int>((share(rank + 1, rows) - first) * (dim + 1)) : 0;
-            received_counts_[r] = other ? static_cast<int>(size) : 0;
-            received_offsets_[r] = static_cast<int>(received * size);
-            parts_[r] = other ? others + received * size : own_ + first * (dim + 1);
-            received += other ? 1 : 0;
+        float* others = floats(received_, size * (comm.size() - 1));
+        for (int rank = 0; rank < comm.size(); ++rank) {
+            const bool other = rank != comm.rank();
+            const std::int64_t theirs = share(rank, rows);
+            parts_[static_cast<std::size_t>(rank)] = other ? others : own_ + first * (dim + 1);
+            if (!other) continue;
+            exchange_.receive(comm, rank, others, static_cast<int>(size), MPI_FLOAT);
+            exchange_.send(comm, rank, own_ + theirs * (dim + 1),
+                           static_cast<int>((share(rank + 1, rows) - theirs) * (dim + 1)), MPI_FLOAT);
+            others += size;
         }
-        const int code = MPI_Alltoallv(own_, counts_.data(), offsets_.data(), MPI_FLOAT, others,
-                                       received_counts_.data(), received_offsets_.data(), MPI_FLOAT, comm.handle());
-        if (code != MPI_SUCCESS) return code;
-        const std::int64_t first = share(own, rows);
+        if (auto error = finish(seconds)) return error;
         merge_parts(mine, dim, out + first * dim, sums == nullptr ? nullptr : sums + first);
-        const int gathered = gather_shares(comm, rows, dim, out);
-        return gathered != MPI_SUCCESS || sums == nullptr ? gathered : gather_shares(comm, rows, 1, sums);
+        auto error = gather_shares(comm, rows, dim, out, seconds);
+        return error || sums == nullptr ? error : gather_shares(comm, rows, 1, sums, seconds);
     }
 
 private:
@@ -104,14 +109,24 @@ private:
     }
 
     // The rows of all shares, of which each rank has its own.
-    int gather_shares(const mpi::Communicator& comm, std::int64_t rows, std::int64_t dim, float* out) {
+    std::optional<mpi::MpiError> gather_shares(const mpi::Communicator& comm, std::int64_t rows, std::int64_t dim,
+                                               float* out, double seconds) {
+        const auto count = [&](int rank) {
+            return static_cast<int>((share(rank + 1, rows) - share(rank, rows)) * dim);
+        };
         for (int rank = 0; rank < comm.size(); ++rank) {
-            const auto r = static_cast<std::size_t>(rank);
-            offsets_[r] = static_cast<int>(share(rank, rows) * dim);
-            counts_[r] = static_cast<int>(share(rank + 1, rows) * dim) - offsets_[r];
+            if (rank == comm.rank()) continue;
+            exchange_.receive(comm, rank, out + share(rank, rows) * dim, count(rank), MPI_FLOAT);
+            exchange_.send(comm, rank, out + share(comm.rank(), rows) * dim, count(comm.rank()), MPI_FLOAT);
         }
-        return MPI_Allgatherv(MPI_IN_PLACE, 0, MPI_FLOAT, out, counts_.data(), offsets_.data(), MPI_FLOAT,
-                              comm.handle());
+        return finish(seconds);
+    }
+
+    std::optional<mpi::MpiError> finish(double seconds) {
+        auto error = exchange_.finish("attend", seconds);
+        if (error && exchange_.uses_memory())
+            for (Scratch* const memory : {&partial_, &received_, &merged_, &sums_}) Exchange::keep(std::move(*memory));
+        return error;
     }
 
     Scratch partial_;
@@ -121,10 +136,7 @@ private:
     float* own_ = nullptr;
     std::vector<const float*> parts_; // the next row of each rank's part
     std::vector<float> weights_;
-    std::vector<int> counts_;
-    std::vector<int> offsets_;
-    std::vector<int> received_counts_;
-    std::vector<int> received_offsets_;
+    Exchange exchange_;
 };
 
 } // namespace cellar::detail

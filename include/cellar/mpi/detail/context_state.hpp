@@ -10,11 +10,14 @@
 #include <cellar/mpi/detail/agreement.hpp>
 #include <cellar/mpi/detail/attention_exchange.hpp>
 #include <cellar/mpi/detail/kept_positions.hpp>
+#include <cellar/mpi/mpi_result.hpp>
 #include <cellar/window/resume.hpp>
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <source_location>
 #include <utility>
 #include <vector>
 
@@ -31,10 +34,12 @@ struct ContextState {
         std::uint32_t batch = 0; ///< the last batch that had tokens of the sequence
     };
 
-    ContextState(mpi::Communicator the_comm, Cache the_cache, std::int32_t block_size)
-        : comm{std::move(the_comm)},
+    ContextState(const mpi::Communicator& the_comm, Cache the_cache, std::int32_t block_size, double time_limit,
+                 const std::source_location& where)
+        : comm{the_comm.handle(), where},
           cache{std::move(the_cache)},
           block{block_size},
+          seconds{time_limit},
           sequences(static_cast<std::size_t>(cache.sequences())),
           agreement{comm.size()},
           exchange{comm.size()} {
@@ -104,7 +109,12 @@ struct ContextState {
     }
     void drop() noexcept { close(Call::drop); }
 
-    enum class Call : std::uint64_t { begin = 1, commit, drop, copy_prefix, remove, rotate };
+    /// All that s has on this rank, which may have gaps where other ranks store.
+    auto prepare_snapshot(Sequence s) {
+        return MemoryAccess::prepare_snapshot(cache, s, Position{0}, kept(s).end(), Resuming::anywhere);
+    }
+
+    enum class Call : std::uint64_t { begin = 1, commit, drop, copy_prefix, remove, rotate, snapshot, restore };
 
     void note(Call call) { calls.add(static_cast<std::uint64_t>(call)); }
     void note(Sequence s, Position p) {
@@ -121,12 +131,15 @@ struct ContextState {
     mpi::Communicator comm;
     Cache cache;
     std::int32_t block;
+    double seconds;
+    std::optional<mpi::MpiError> lost; ///< why nothing can be sent any more
     std::vector<Entry> sequences;
     std::uint32_t batches = 0;       // counts the calls of check
     std::vector<std::uint8_t> flags; // of the batch's tokens: 1 if this rank stores it
     std::vector<std::int32_t> stored;
     std::vector<Sequence> touched; // of the batch
     bool pass_open = false;
+    std::uint64_t snapshots = 0; ///< made so far
     CallHash calls;
     Agreement agreement;
     AttentionExchange exchange;

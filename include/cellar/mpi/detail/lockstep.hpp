@@ -36,12 +36,12 @@ inline JointCall call_of(const Batch& batch) {
 /// Lets the ranks of a communicator do operations together: all or none. See `mpi::LockstepMemory`.
 class Lockstep {
 public:
-    Lockstep(mpi::Communicator& comm, const mpi::LockstepOptions& options, const std::source_location& where)
-        : comm_{&comm}, options_{options}, reports_{comm} {
+    Lockstep(const mpi::Communicator& comm, const mpi::LockstepOptions& options, const std::source_location& where)
+        : comm_{comm.handle(), where}, options_{options}, reports_{comm_} {
         CELLAR_EXPECTS_AT(where, options.seconds >= 0, "lockstep: a negative time limit, expected 0 or more seconds");
     }
 
-    const mpi::Communicator& communicator() const { return *comm_; }
+    const mpi::Communicator& communicator() const { return comm_; }
     std::int64_t agreements() const { return agreements_; }
 
     /// The first phase of an operation. `prepare` returns a `Result`. If it had to allocate, all ranks wait for each
@@ -110,7 +110,7 @@ private:
 
     // True if a rank is lost.
     bool exchange(const RankReport& own) {
-        lost_ = reports_.exchange(*comm_, own, options_.seconds);
+        lost_ = reports_.exchange(comm_, own, options_.seconds);
         return lost_.has_value();
     }
 
@@ -142,7 +142,7 @@ private:
         return (other.list.find(',') == std::string::npos ? "rank " : "ranks ") + other.list;
     }
 
-    mpi::Communicator* comm_;
+    mpi::Communicator comm_;
     mpi::LockstepOptions options_;
     RankReports reports_;
     std::optional<mpi::MpiError> lost_{};

@@ -13,6 +13,7 @@
 #include <memory>
 #include <mpi.h>
 #include <optional>
+#include <source_location>
 #include <string>
 #include <thread>
 #include <utility>
@@ -54,7 +55,8 @@ struct LineAnswer {
 /// by every later call.
 class PipelineLine {
 public:
-    PipelineLine(mpi::Communicator& comm, double seconds) : comm_{&comm}, seconds_{seconds} {}
+    PipelineLine(const mpi::Communicator& comm, double seconds, const std::source_location& where)
+        : comm_{comm.handle(), where}, seconds_{seconds} {}
     PipelineLine(const PipelineLine&) = delete;
     PipelineLine& operator=(const PipelineLine&) = delete;
     ~PipelineLine() {
@@ -66,9 +68,9 @@ public:
         }
     }
 
-    const mpi::Communicator& communicator() const { return *comm_; }
-    bool is_first() const { return comm_->rank() == 0; }
-    bool is_last() const { return comm_->rank() == comm_->size() - 1; }
+    const mpi::Communicator& communicator() const { return comm_; }
+    bool is_first() const { return comm_.rank() == 0; }
+    bool is_last() const { return comm_.rank() == comm_.size() - 1; }
 
     void expect_usable() const {
         if (lost_) throw mpi::MpiFailure{*lost_};
@@ -88,7 +90,7 @@ public:
     /// The pass that is open is kept, or dropped. `reserve_word` precedes it.
     void word(bool keeps) {
         word_->assign({static_cast<std::int32_t>(keeps ? LineKind::commit : LineKind::drop), ++number_, 0, 0, 0, 0, 0});
-        if (!is_last()) send(comm_->rank() + 1, line_tag, std::exchange(word_, nullptr));
+        if (!is_last()) send(comm_.rank() + 1, line_tag, std::exchange(word_, nullptr));
     }
 
     /// For another stage than the first: whether its pass is kept. Passed on.
@@ -102,21 +104,21 @@ public:
 
     [[noreturn]] void fail_malformed() {
         fail({mpi::MpiReason::malformed,
-              comm_->rank() - 1,
+              comm_.rank() - 1,
               "pipeline: operation " + std::to_string(number_)
                   + " does not follow the one before, expected the word on a pass after the pass, and only there",
               {}});
     }
     /// This stage cannot do what the first one did.
     [[noreturn]] void fail_to_follow(const LineAnswer& answer) {
-        const std::string name = "pipeline: rank " + std::to_string(comm_->rank());
+        const std::string name = "pipeline: rank " + std::to_string(comm_.rank());
         if (answer.no_memory)
             fail({mpi::MpiReason::no_memory,
-                  comm_->rank(),
+                  comm_.rank(),
                   name + " is short of memory in operation " + std::to_string(number_)
                       + ", which the first stage had memory for",
                   {}});
-        fail({mpi::MpiReason::refused, comm_->rank(),
+        fail({mpi::MpiReason::refused, comm_.rank(),
               name + " refuses operation " + std::to_string(number_)
                   + ", which the first stage accepted: " + to_string(*answer.refusal),
               *answer.refusal});
@@ -129,11 +131,11 @@ public:
     }
     /// The next message of the stage before, which is passed on.
     LineMessage receive() {
-        const int from = comm_->rank() - 1;
+        const int from = comm_.rank() - 1;
         if (std::exchange(dropped_, false) && receive_word())
             fail({mpi::MpiReason::differs,
-                  comm_->rank(),
-                  "pipeline: rank " + std::to_string(comm_->rank())
+                  comm_.rank(),
+                  "pipeline: rank " + std::to_string(comm_.rank())
                       + " dropped a pass that the first stage committed, expected it to do the same",
                   {}});
         Numbers numbers = receive(from, line_tag, "pipeline");
@@ -156,7 +158,7 @@ public:
     /// For the first stage: the answer of all other stages, that of the first one which cannot.
     LineAnswer answers() {
         LineAnswer found;
-        for (int rank = 1; rank < comm_->size(); ++rank) {
+        for (int rank = 1; rank < comm_.size(); ++rank) {
             const Numbers answer = receive(rank, answer_tag, "pipeline");
             if (answer.size() != 6 || answer[0] != number_)
                 fail({mpi::MpiReason::malformed,
@@ -171,7 +173,7 @@ public:
         return found;
     }
     void send_verdict(bool goes) {
-        for (int rank = 1; rank < comm_->size(); ++rank) send(rank, verdict_tag, Numbers{number_, goes ? 1 : 0});
+        for (int rank = 1; rank < comm_.size(); ++rank) send(rank, verdict_tag, Numbers{number_, goes ? 1 : 0});
     }
 
     /// For the others.
@@ -206,7 +208,7 @@ private:
         Numbers numbers{static_cast<std::int32_t>(message.kind), message.number, message.asks ? 1 : 0};
         numbers.insert(numbers.end(), message.arguments.begin(), message.arguments.end());
         numbers.insert(numbers.end(), message.rest.begin(), message.rest.end());
-        send(comm_->rank() + 1, line_tag, std::move(numbers));
+        send(comm_.rank() + 1, line_tag, std::move(numbers));
     }
 
     void send(int to, int tag, Numbers numbers) {
@@ -219,7 +221,7 @@ private:
         const int size = static_cast<int>(numbers->size());
         sent_.push_back({MPI_REQUEST_NULL, std::move(numbers)});
         Sent& sent = sent_.back();
-        const int code = MPI_Isend(sent.numbers->data(), size, MPI_INT32_T, to, tag, comm_->handle(), &sent.request);
+        const int code = MPI_Isend(sent.numbers->data(), size, MPI_INT32_T, to, tag, comm_.handle(), &sent.request);
         if (code != MPI_SUCCESS) fail(error_of_code("pipeline", to, code));
     }
     // True if none is left.
@@ -238,8 +240,7 @@ private:
             int there = 0;
             MPI_Message message = MPI_MESSAGE_NULL;
             MPI_Status status;
-            if (const int code = MPI_Improbe(from, tag, comm_->handle(), &there, &message, &status);
-                code != MPI_SUCCESS)
+            if (const int code = MPI_Improbe(from, tag, comm_.handle(), &there, &message, &status); code != MPI_SUCCESS)
                 fail(error_of_code(operation, from, code));
             if (there != 0) {
                 int size = 0;
@@ -263,7 +264,7 @@ private:
         }
     }
 
-    mpi::Communicator* comm_;
+    mpi::Communicator comm_;
     double seconds_;
     std::int32_t number_ = 0; // of operations, and of words on passes
     std::vector<Sent> sent_;

@@ -2,16 +2,15 @@
 #pragma once
 
 #include <cellar/mpi/communicator.hpp>
+#include <cellar/mpi/detail/exchange.hpp>
 #include <cellar/mpi/mpi_result.hpp>
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <mpi.h>
 #include <optional>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -32,12 +31,14 @@ enum class JointOperation : std::int32_t {
     unschedule,
     page_out,
     page_in,
+    defragment,
     compare
 };
 
 inline const char* name_of(JointOperation operation) {
-    constexpr const char* names[] = {"nothing", "begin", "reserve",  "copy_prefix", "remove",   "snapshot", "restore",
-                                     "merge",   "split", "schedule", "unschedule",  "page_out", "page_in",  "compare"};
+    constexpr const char* names[] = {"nothing",    "begin",    "reserve", "copy_prefix", "remove",
+                                     "snapshot",   "restore",  "merge",   "split",       "schedule",
+                                     "unschedule", "page_out", "page_in", "defragment",  "compare"};
     return names[static_cast<std::size_t>(operation)];
 }
 
@@ -75,75 +76,30 @@ struct RankReport {
 class RankReports {
 public:
     explicit RankReports(const mpi::Communicator& comm)
-        : own_{std::make_unique<RankReport>()},
-          all_(static_cast<std::size_t>(comm.size())),
-          requests_(2 * all_.size(), MPI_REQUEST_NULL) {}
+        : all_(static_cast<std::size_t>(comm.size())), exchange_{comm.size(), 0x1b01} {}
 
     const std::vector<RankReport>& all() const { return all_; }
 
     /// Blocks for `seconds` at most; 0: without limit. Afterwards, `all()` has the reports of all ranks. After an
-    /// error, it must not be called again.
+    /// error, neither must be called again.
     std::optional<mpi::MpiError> exchange(const mpi::Communicator& comm, const RankReport& own, double seconds) {
-        const char* const operation = name_of(own.call.operation);
-        *own_ = own;
-        const int ranks = comm.size();
-        for (int rank = 0; rank < ranks; ++rank) {
+        RankReport& sent = all_[static_cast<std::size_t>(comm.rank())];
+        sent = own;
+        for (int rank = 0; rank < comm.size(); ++rank) {
             if (rank == comm.rank()) continue;
-            if (const int code = start(comm, rank); code != MPI_SUCCESS) return give_up(operation, rank, code);
+            exchange_.receive(comm, rank, &all_[static_cast<std::size_t>(rank)], bytes, MPI_BYTE);
+            exchange_.send(comm, rank, &sent, bytes, MPI_BYTE);
         }
-        all_[static_cast<std::size_t>(comm.rank())] = own;
-        const double begun = MPI_Wtime();
-        for (std::int64_t turns = 1;; ++turns) {
-            int waits_for = -1;
-            for (std::size_t i = 0; i < requests_.size(); ++i) {
-                int done = 0;
-                const int rank = static_cast<int>(i / 2);
-                if (const int code = MPI_Test(&requests_[i], &done, MPI_STATUS_IGNORE); code != MPI_SUCCESS)
-                    return give_up(operation, rank, code);
-                if (done == 0 && waits_for < 0) waits_for = rank;
-            }
-            if (waits_for < 0) return std::nullopt;
-            if (turns % 64 == 0) std::this_thread::yield();
-            if (seconds > 0 && MPI_Wtime() - begun > seconds) return give_up(operation, waits_for, MPI_SUCCESS);
-        }
+        auto error = exchange_.finish(name_of(own.call.operation), seconds);
+        if (error && exchange_.uses_memory()) Exchange::keep(std::move(all_));
+        return error;
     }
 
 private:
-    static constexpr int tag = 0x1b01;
     static constexpr int bytes = sizeof(RankReport);
 
-    // Two requests for each rank: what it sends, and what is sent to it.
-    int start(const mpi::Communicator& comm, int rank) {
-        const auto i = static_cast<std::size_t>(rank);
-        const int code = MPI_Irecv(&all_[i], bytes, MPI_BYTE, rank, tag, comm.handle(), &requests_[2 * i]);
-        if (code != MPI_SUCCESS) return code;
-        return MPI_Isend(own_.get(), bytes, MPI_BYTE, rank, tag, comm.handle(), &requests_[2 * i + 1]);
-    }
-
-    // The receptions are cancelled. A report that is still being sent keeps its memory.
-    mpi::MpiError give_up(const char* operation, int rank, int code) {
-        for (std::size_t i = 0; i < requests_.size(); ++i) {
-            if (requests_[i] == MPI_REQUEST_NULL) continue;
-            if (i % 2 == 0) {
-                MPI_Cancel(&requests_[i]);
-                MPI_Wait(&requests_[i], MPI_STATUS_IGNORE);
-            } else {
-                MPI_Request_free(&requests_[i]);
-                static_cast<void>(own_.release());
-                own_ = nullptr;
-            }
-        }
-        if (code != MPI_SUCCESS) return error_of_code(operation, rank, code);
-        return {mpi::MpiReason::timed_out,
-                rank,
-                std::string{operation} + ": rank " + std::to_string(rank)
-                    + " has not answered within the time limit, expected it to do the same operation",
-                {}};
-    }
-
-    std::unique_ptr<RankReport> own_;
     std::vector<RankReport> all_;
-    std::vector<MPI_Request> requests_;
+    Exchange exchange_;
 };
 
 /// Which ranks differ from most others, or, if there is no majority, from the first; as text, and the first of them.

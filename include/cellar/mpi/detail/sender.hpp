@@ -55,7 +55,7 @@ public:
             const std::uint64_t row = row_bytes_of(array.element, array.shape).value_or(0);
             CELLAR_EXPECTS(row < std::uint64_t{1} << 30, "send: a row of ", array.name, " has ", row,
                            " bytes, expected less than 2^30");
-            queues_.push_back({row, 0, rows, rows});
+            queues_.push_back({row, 0, array.comes_later ? 0 : rows, rows});
         }
         for (const Queue& queue : queues_) block_ = std::max(block_, static_cast<std::int64_t>(queue.row_bytes));
         post(MessageKind::announcement, out, static_cast<std::uint64_t>(block_));
@@ -68,10 +68,6 @@ public:
         end_with(std::move(error));
     }
 
-    /// After `announce`: no row is there yet.
-    void wait_for_rows() {
-        for (Queue& queue : queues_) queue.ready = 0;
-    }
     /// Rows up to this position of an array whose positions are those of another one are there.
     void rows_are_there(const std::string& name, const std::string& positions, Position end) {
         if (is_over_) return;

@@ -35,7 +35,10 @@ public:
     void save_ahead(Position to, const std::string& prefix, StoredSnapshot& stored) {
         add_numbers(to, prefix, stored);
         if (to == Position{0}) return;
-        for_each_shape(prefix, [&](StoredArray array) { stored.arrays.push_back(std::move(array)); });
+        for_each_shape(prefix, [&](StoredArray array) {
+            array.comes_later = true;
+            stored.arrays.push_back(std::move(array));
+        });
     }
 
     /// Adds what a snapshot consists of. `state` is on the host.
