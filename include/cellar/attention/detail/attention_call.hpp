@@ -40,7 +40,7 @@ template <class Out>
 std::int64_t value_dim_of(const LayerShape& layer, const Out& out, std::int64_t rows) {
     if (layer.value_dim != 0) return layer.value_dim;
     if constexpr (strided<Out>) {
-        return out.extent(2);
+        return static_cast<std::int64_t>(out.extent(2));
     } else {
         return static_cast<std::int64_t>(std::size(out)) / rows;
     }

@@ -108,7 +108,7 @@ private:
     static void launch_teams(const char* name, const ExecutionSpace& space, const Kernel& kernel, std::int32_t teams,
                              std::int64_t bytes) {
         using Policy = Kokkos::TeamPolicy<ExecutionSpace>;
-        const auto shared = Kokkos::PerTeam(static_cast<int>(bytes));
+        const auto shared = Kokkos::PerTeam(static_cast<std::size_t>(bytes));
         const int most =
             Policy{space, teams, 1}.set_scratch_size(0, shared).team_size_max(kernel, Kokkos::ParallelForTag{});
         Policy policy{space, teams, std::min(most, Limits::team_threads)};
