@@ -58,7 +58,7 @@ public:
 
     TrivialList() = default;
     explicit TrivialList(std::size_t size, const T& value = T{}) { resize(size, value); }
-    TrivialList(const TrivialList& other) { assign(other.begin(), other.end()); }
+    TrivialList(const TrivialList& other) : TrivialListMemory{} { assign(other.begin(), other.end()); }
     TrivialList(TrivialList&&) noexcept = default;
     TrivialList& operator=(const TrivialList& other) {
         if (this != &other) assign(other.begin(), other.end());
