@@ -12,14 +12,16 @@ namespace cellar::detail {
 
 /// The memory of a `TrivialList`. Its code does not depend on the type of the elements.
 class TrivialListMemory {
+public:
+    TrivialListMemory(const TrivialListMemory&) = delete;
+    TrivialListMemory& operator=(const TrivialListMemory&) = delete;
+
 protected:
     TrivialListMemory() = default;
     TrivialListMemory(TrivialListMemory&& other) noexcept
         : first_{std::exchange(other.first_, nullptr)},
           size_{std::exchange(other.size_, 0)},
           room_{std::exchange(other.room_, 0)} {}
-    TrivialListMemory(const TrivialListMemory&) = delete;
-    TrivialListMemory& operator=(const TrivialListMemory&) = delete;
     ~TrivialListMemory() { ::operator delete(first_); }
 
     void swap_with(TrivialListMemory& other) noexcept {
@@ -91,11 +93,11 @@ public:
     const T& back() const { return data()[size_ - 1]; }
 
     void reserve(std::size_t room) {
-        if (room > room_) make_room(room, sizeof(T));
+        if (room > room_) make_room(room, element_bytes);
     }
     void resize(std::size_t size, const T& value = T{}) {
         const T element = value; // it may lie in this list
-        make_room_for(size, sizeof(T));
+        make_room_for(size, element_bytes);
         for (std::size_t i = size_; i < size; ++i) ::new (static_cast<void*>(data() + i)) T(element);
         size_ = size;
     }
@@ -112,14 +114,14 @@ public:
     }
     void append(const T* first, const T* last) {
         const auto count = static_cast<std::size_t>(last - first);
-        make_room_for(size_ + count, sizeof(T));
-        if (count != 0) std::memcpy(static_cast<void*>(end()), first, count * sizeof(T));
+        make_room_for(size_ + count, element_bytes);
+        if (count != 0) std::memcpy(static_cast<void*>(end()), first, count * element_bytes);
         size_ += count;
     }
 
     void push_back(const T& value) {
         const T element = value;
-        if (size_ == room_) make_room_for(size_ + 1, sizeof(T));
+        if (size_ == room_) make_room_for(size_ + 1, element_bytes);
         ::new (static_cast<void*>(data() + size_)) T(element);
         ++size_;
     }
@@ -136,6 +138,9 @@ public:
         std::copy(last, std::as_const(*this).end(), begin() + (first - begin()));
         size_ -= static_cast<std::size_t>(last - first);
     }
+
+private:
+    static constexpr std::size_t element_bytes = sizeof(T); // NOLINT(bugprone-sizeof-expression): T may be a pointer
 };
 
 } // namespace cellar::detail

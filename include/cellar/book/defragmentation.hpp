@@ -52,7 +52,7 @@ public:
 
     /// Updates the runs of a sequence to the cells after the moves. Needs room for `max_splits` more.
     void relocate(PositionRuns& runs) const {
-        auto move = moves().begin();
+        const Move* move = moves().begin();
         runs.relocate(max_splits(runs), [&](Cell cell, std::int32_t n, auto visit) {
             if (cell + n <= used_) return visit(cell, n);
             move = first_ending_behind(cell, move);

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <utility>
 #include <vector>
 
 namespace cellar::detail {
@@ -50,8 +51,8 @@ public:
     bool remove(Sequence s, Position begin, Position end) noexcept {
         if (empty()) return false;
         TrivialList<Position>& own = list(s);
-        const auto first = std::lower_bound(own.begin(), own.end(), begin);
-        const auto last = std::upper_bound(first, own.end(), end);
+        const Position* const first = std::lower_bound(own.begin(), own.end(), begin);
+        const Position* const last = std::upper_bound(first, std::as_const(own).end(), end);
         const auto removed = last - first;
         own.erase(first, last);
         count_ -= removed;

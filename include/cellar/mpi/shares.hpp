@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <source_location>
-#include <utility>
 #include <vector>
 
 namespace cellar::mpi {
@@ -79,7 +78,7 @@ inline CacheShape shape_of_heads(const CacheShape& model, int rank, int ranks,
         layers.push_back(model[layer]);
         layers.back().kv_heads = heads_of(rank, ranks, model[layer].kv_heads, where).kv.count;
     }
-    return CacheShape{std::move(layers), where};
+    return CacheShape{layers, where};
 }
 
 /// Some layers of a model. A layer that shares the memory of another must be in the same part.
@@ -97,7 +96,7 @@ inline CacheShape shape_of_layers(const CacheShape& model, Share part,
                           " of an earlier part, expected one from ", part.first, " on");
         shares -= part.first;
     }
-    return CacheShape{std::move(layers), where};
+    return CacheShape{layers, where};
 }
 
 } // namespace cellar::mpi

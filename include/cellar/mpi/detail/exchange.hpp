@@ -61,7 +61,7 @@ public:
 
     /// What MPI may still use stays where it is until the process ends.
     template <class Memory>
-    static void keep(Memory&& memory) {
+    static void keep(Memory memory) {
         static std::list<Memory> kept;
         kept.push_back(std::move(memory));
     }
