@@ -171,7 +171,9 @@ TEST_CASE("owner count: owners move with their cells") {
             model[static_cast<std::size_t>(cell)] = is_target ? 0 : random(0, owners);
             for (int i = 0; i < model[static_cast<std::size_t>(cell)]; ++i) counts.add(cell, 1);
         }
-        counts.transfer({Move{from, to, n}});
+        TrivialList<Move> moves;
+        moves.push_back({from, to, n});
+        counts.transfer(moves);
         std::copy_n(model.begin() + from, n, model.begin() + to);
         std::fill_n(model.begin() + from, n, 0);
         for (Cell cell = 0; cell < cells; ++cell) REQUIRE(counts.count(cell) == model[static_cast<std::size_t>(cell)]);
