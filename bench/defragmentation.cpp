@@ -40,7 +40,8 @@ void measure_scan(benchmark::State& state, const Scene& scene) {
     BookWithHoles filled{scene};
     WholeBook& book = filled.book;
     const ScanCache<FullCausal> holes{table_of(book), FullCausal{}};
-    const std::vector<Move> moves = book.defragment().moves;
+    const Plan plan = book.defragment();
+    const std::vector<Move> moves(plan.moves.begin(), plan.moves.end());
     measure(state, [&](Stopwatch& watch) {
         ScanCache<FullCausal> scan = holes;
         watch.start();
