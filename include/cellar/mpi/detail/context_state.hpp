@@ -5,7 +5,7 @@
 #include <cellar/base/contract.hpp>
 #include <cellar/base/ids.hpp>
 #include <cellar/base/result.hpp>
-#include <cellar/book/cache_book.hpp>
+#include <cellar/cache/cache.hpp>
 #include <cellar/cache/cache_shape.hpp>
 #include <cellar/memory/two_phase.hpp>
 #include <cellar/mpi/communicator.hpp>
