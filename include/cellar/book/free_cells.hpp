@@ -24,6 +24,8 @@ constexpr std::int64_t leaves_for(Cell cells) {
 ///
 /// A block is a word's cells, 64 neighbours; the last block of a pool may have fewer. Which blocks are wholly free is
 /// known without the tree.
+///
+/// The larger members are not inlined, because every caller's copy of them takes time to compile.
 class FreeCells {
 public:
     /// All cells are free.
@@ -81,7 +83,7 @@ public:
 
     /// The cells of the lowest run of wholly free blocks with at least n cells; empty if there is none. O(cells /
     /// 4096).
-    CellRange find_blocks(std::int32_t n) const {
+    [[gnu::noinline]] CellRange find_blocks(std::int32_t n) const {
         const std::int64_t lowest = whole_.lowest();
         if (lowest < 0) return {};
         const auto blocks = static_cast<Cell>(words_for(cells_));
@@ -106,7 +108,7 @@ public:
     }
 
     /// The lowest free cell from `from` on, or -1.
-    Cell next(Cell from) {
+    [[gnu::noinline]] Cell next(Cell from) {
         const std::int64_t at = from / 64;
         if (at >= leaves_) return -1;
         const Word rest = word(at) & (~Word{0} << (from % 64));
@@ -128,7 +130,7 @@ public:
     BitRuns used_runs(Cell first, Cell end) const { return {words_.data(), ~Word{0}, first, end}; }
 
     /// The first cell of the lowest run of n >= 1 free cells, or -1.
-    Cell find_run(std::int32_t n) {
+    [[gnu::noinline]] Cell find_run(std::int32_t n) {
         settle();
         if (nodes_[1].longest < n) return -1;
         std::int64_t node = 1;
@@ -149,7 +151,7 @@ public:
     }
 
     /// Takes [first, first + n), all of them free.
-    void take(Cell first, std::int32_t n) {
+    [[gnu::noinline]] void take(Cell first, std::int32_t n) {
         visit_words(first, n, [&](std::int64_t at, Word cells) { take_from(at, cells); });
         count_ -= n;
     }
@@ -164,7 +166,7 @@ public:
     }
 
     /// The same for these cells of word `at`.
-    void give_word(std::int64_t at, Word cells) {
+    [[gnu::noinline]] void give_word(std::int64_t at, Word cells) {
         if (cells == 0) return;
         const Word free = word(at) |= cells;
         count_ += cells == ~Word{0} ? 64 : std::popcount(cells); // popcount is a function call on plain x86-64

@@ -77,7 +77,7 @@ public:
     }
 
     /// Removes runs [from, to), moving the shorter side. Forgetting the oldest positions is O(runs of sinks).
-    void close(std::int64_t from, std::int64_t to) {
+    [[gnu::noinline]] void close(std::int64_t from, std::int64_t to) {
         if (from < size() - to) {
             std::copy_backward(begin_, begin_ + from, begin_ + to);
             begin_ += to - from;
@@ -99,7 +99,7 @@ private:
         return std::partition_point(begin_ + 2, end_ - 2, before) - begin_;
     }
 
-    void reallocate(std::int64_t room) {
+    [[gnu::noinline]] void reallocate(std::int64_t room) {
         note_growth();
         // Not initialised, so that memory is committed only for sequences in use.
         std::unique_ptr<Run[]> larger{new Run[static_cast<std::size_t>(room)]};

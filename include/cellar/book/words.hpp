@@ -60,7 +60,7 @@ public:
     BitRuns(const Word* words, Word flip, Cell first, Cell end) : words_{words}, flip_{flip}, next_{first}, end_{end} {}
 
     /// The next run; empty if there is none.
-    CellRange next() {
+    [[gnu::noinline]] CellRange next() {
         const Cell first = find(flip_, next_);
         next_ = find(~flip_, first);
         return {first, next_ - first};
