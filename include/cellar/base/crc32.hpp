@@ -17,7 +17,7 @@ namespace cellar::detail {
 class Crc32 {
 public:
     void add(std::span<const std::byte> bytes) {
-        state_ = Crc32Fold::add(state_, bytes); // takes a multiple of its block from the front
+        if (bytes.size() >= Crc32Fold::smallest) state_ = fastest_crc32_fold().add(state_, bytes, nullptr);
         state_ = add_by_table(state_, bytes);
     }
 
@@ -29,7 +29,8 @@ public:
             add_small_copy(head, to);
             bytes = bytes.subspan(head.size());
             const std::span<const std::byte> lines = bytes;
-            state_ = Crc32Fold::add_copy(state_, bytes, to + head.size());
+            if (bytes.size() >= Crc32Fold::smallest)
+                state_ = fastest_crc32_fold().copy(state_, bytes, to + head.size());
             to += head.size() + (lines.size() - bytes.size());
         }
         add_small_copy(bytes, to);

@@ -3,6 +3,7 @@
 
 #include <cellar/base/crc32_table.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -23,132 +24,156 @@ constexpr std::uint64_t crc32_factor(int n) {
 
 #if defined(__x86_64__) && defined(__GNUC__)
 
-/// The folds of one processor. `lanes` blocks of 128 bits lie in a vector, and four vectors are folded side by side.
-class Crc32Fold {
-public:
-    /// Advances the state by whole strides at the front of `bytes`, which are removed from it.
-    static std::uint32_t add(std::uint32_t state, std::span<const std::byte>& bytes) {
-        if (bytes.size() < 2 * wide_stride) return state;
-        static const Function fastest = choose();
-        return fastest(state, bytes);
-    }
+/// Vectors of one, two or four blocks of 128 bits. The factors lie in the same places of every block: the product of a
+/// block's low half and that of its high half are added up.
+struct ClmulVector {
+    using Blocks = long long __attribute__((vector_size(16)));
+    using Target = long long __attribute__((vector_size(16), may_alias));
 
-    static bool has_narrow() { return static_cast<bool>(__builtin_cpu_supports("pclmul")); }
-    static bool has_wide() {
+    static bool is_available() { return static_cast<bool>(__builtin_cpu_supports("pclmul")); }
+
+    [[gnu::target("pclmul,sse2"), gnu::always_inline]] static inline Blocks multiply_low(Blocks a, Blocks b) {
+        return __builtin_ia32_pclmulqdq128(a, b, 0x00);
+    }
+    [[gnu::target("pclmul,sse2"), gnu::always_inline]] static inline Blocks multiply_high(Blocks a, Blocks b) {
+        return __builtin_ia32_pclmulqdq128(a, b, 0x11);
+    }
+    [[gnu::target("pclmul,sse2"), gnu::always_inline]] static inline void stream(Target* to, Blocks blocks) {
+#if defined(__clang__)
+        __builtin_nontemporal_store(blocks, to);
+#else
+        __builtin_ia32_movntdq(to, blocks);
+#endif
+    }
+};
+
+struct Avx2ClmulVector {
+    using Blocks = long long __attribute__((vector_size(32)));
+    using Target = long long __attribute__((vector_size(32), may_alias));
+
+    static bool is_available() {
 #if defined(_WIN32)
         return false; // g++ for Windows does not align vectors of more than 128 bits on the stack
 #else
-        return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("vpclmulqdq");
+        return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("vpclmulqdq");
 #endif
     }
 
-    static std::uint32_t add_none(std::uint32_t state, std::span<const std::byte>&) {
-        return state;
-    }
-
-    /// With vectors of 128 bits. At least two strides of 64 bytes.
-    [[gnu::target("pclmul,sse2")]] static std::uint32_t add_narrow(std::uint32_t state,
-                                                                   std::span<const std::byte>& bytes) {
-        constexpr long long low = crc32_factor(512 + 32);
-        constexpr long long high = crc32_factor(512 - 32);
-        const Block factors = {low, high};
-        Block sums[4];
-        std::memcpy(sums, bytes.data(), sizeof(sums));
-        sums[0][0] ^= state;
-        const std::byte* from = bytes.data() + narrow_stride;
-        const std::byte* const end = bytes.data() + bytes.size() / narrow_stride * narrow_stride;
-        for (; from != end; from += narrow_stride) {
-            Block next[4];
-            std::memcpy(next, from, sizeof(next));
-#if !defined(__NVCC__)
-#pragma GCC unroll 4
+    [[gnu::target("avx2,vpclmulqdq"), gnu::always_inline]] static inline Blocks multiply_low(Blocks a, Blocks b) {
+#if defined(__clang__)
+        return __builtin_ia32_pclmulqdq256(a, b, 0x00);
+#else
+        return __builtin_ia32_vpclmulqdq_v4di(a, b, 0x00);
 #endif
-            for (int k = 0; k < 4; ++k) {
-                next[k] ^= __builtin_ia32_pclmulqdq128(sums[k], factors, 0x00);
-                sums[k] = next[k] ^ __builtin_ia32_pclmulqdq128(sums[k], factors, 0x11);
-            }
-        }
-        return finish(sums, bytes, end);
     }
-
-    /// With vectors of 512 bits. At least two strides of 256 bytes.
-    static std::uint32_t add_wide(std::uint32_t state, std::span<const std::byte>& bytes) {
-        return fold_wide<false>(state, bytes, nullptr);
+    [[gnu::target("avx2,vpclmulqdq"), gnu::always_inline]] static inline Blocks multiply_high(Blocks a, Blocks b) {
+#if defined(__clang__)
+        return __builtin_ia32_pclmulqdq256(a, b, 0x11);
+#else
+        return __builtin_ia32_vpclmulqdq_v4di(a, b, 0x11);
+#endif
     }
-
-    /// The same, and copies the strides past the caches to `to`, which is aligned to 64 bytes. Does nothing where
-    /// `add` does not use these vectors.
-    static std::uint32_t add_copy(std::uint32_t state, std::span<const std::byte>& bytes, std::byte* to) {
-        static const bool is_wide = has_wide();
-        if (!is_wide || bytes.size() < 2 * wide_stride) return state;
-        return fold_wide<true>(state, bytes, to);
+    [[gnu::target("avx2,vpclmulqdq"), gnu::always_inline]] static inline void stream(Target* to, Blocks blocks) {
+#if defined(__clang__)
+        __builtin_nontemporal_store(blocks, to);
+#else
+        __builtin_ia32_movntdq256(to, blocks);
+#endif
     }
+};
 
-private:
-    using Block = long long __attribute__((vector_size(16)));
+struct Avx512ClmulVector {
     using Blocks = long long __attribute__((vector_size(64)));
     using Target = long long __attribute__((vector_size(64), may_alias));
-    using Function = std::uint32_t (*)(std::uint32_t, std::span<const std::byte>&);
 
-    static constexpr std::size_t narrow_stride = 4 * sizeof(Block);
-    static constexpr std::size_t wide_stride = 4 * sizeof(Blocks);
+    static bool is_available() { return Avx2ClmulVector::is_available() && __builtin_cpu_supports("avx512f"); }
 
-    static Function choose() {
-        return has_wide() ? add_wide : has_narrow() ? add_narrow : add_none;
-    }
-
-    template <bool Copies>
-    [[gnu::target("avx512f,vpclmulqdq")]] static std::uint32_t
-    fold_wide(std::uint32_t state, std::span<const std::byte>& bytes, [[maybe_unused]] std::byte* to) {
-        constexpr long long low = crc32_factor(2048 + 32);
-        constexpr long long high = crc32_factor(2048 - 32);
-        const Blocks factors = {low, high, low, high, low, high, low, high};
-        Blocks sums[4];
-        std::memcpy(sums, bytes.data(), sizeof(sums));
-        if constexpr (Copies) std::memcpy(to, sums, sizeof(sums));
-        sums[0][0] ^= state;
-        const std::byte* from = bytes.data() + wide_stride;
-        const std::byte* const end = bytes.data() + bytes.size() / wide_stride * wide_stride;
-        for (; from != end; from += wide_stride) {
-            Blocks next[4];
-            std::memcpy(next, from, sizeof(next));
-            if constexpr (Copies) to += wide_stride;
-#if !defined(__NVCC__)
-#pragma GCC unroll 4
-#endif
-            for (int k = 0; k < 4; ++k) {
+    [[gnu::target("avx512f,vpclmulqdq"), gnu::always_inline]] static inline Blocks multiply_low(Blocks a, Blocks b) {
 #if defined(__clang__)
-                if constexpr (Copies) __builtin_nontemporal_store(next[k], reinterpret_cast<Target*>(to) + k);
-                next[k] ^= __builtin_ia32_pclmulqdq512(sums[k], factors, 0x00);
-                sums[k] = next[k] ^ __builtin_ia32_pclmulqdq512(sums[k], factors, 0x11);
+        return __builtin_ia32_pclmulqdq512(a, b, 0x00);
 #else
-                if constexpr (Copies) __builtin_ia32_movntdq512(reinterpret_cast<Target*>(to) + k, next[k]);
-                next[k] ^= __builtin_ia32_vpclmulqdq_v8di(sums[k], factors, 0x00);
-                sums[k] = next[k] ^ __builtin_ia32_vpclmulqdq_v8di(sums[k], factors, 0x11);
+        return __builtin_ia32_vpclmulqdq_v8di(a, b, 0x00);
 #endif
-            }
-        }
-        if constexpr (Copies) __builtin_ia32_sfence();
-        return finish(sums, bytes, end);
     }
-
-    /// The sums stand for all bytes before `end`: their CRC is the new state.
-    template <class Sums>
-    static std::uint32_t finish(const Sums& sums, std::span<const std::byte>& bytes, const std::byte* end) {
-        std::byte last[sizeof(sums)];
-        std::memcpy(last, sums, sizeof(sums));
-        bytes = bytes.subspan(static_cast<std::size_t>(end - bytes.data()));
-        return add_by_table(0, last);
+    [[gnu::target("avx512f,vpclmulqdq"), gnu::always_inline]] static inline Blocks multiply_high(Blocks a, Blocks b) {
+#if defined(__clang__)
+        return __builtin_ia32_pclmulqdq512(a, b, 0x11);
+#else
+        return __builtin_ia32_vpclmulqdq_v8di(a, b, 0x11);
+#endif
+    }
+    [[gnu::target("avx512f,vpclmulqdq"), gnu::always_inline]] static inline void stream(Target* to, Blocks blocks) {
+#if defined(__clang__)
+        __builtin_nontemporal_store(blocks, to);
+#else
+        __builtin_ia32_movntdq512(to, blocks);
+#endif
     }
 };
 
-#else
+#endif
 
+} // namespace cellar::detail
+
+#if defined(__x86_64__) && defined(__GNUC__)
+
+#define CELLAR_FOLD fold_clmul
+#define CELLAR_VECTOR ClmulVector
+#define CELLAR_TARGET "pclmul,sse2"
+#include <cellar/base/crc32_fold_kernel.hpp>
+#undef CELLAR_FOLD
+#undef CELLAR_VECTOR
+#undef CELLAR_TARGET
+
+#define CELLAR_FOLD fold_avx2
+#define CELLAR_VECTOR Avx2ClmulVector
+#define CELLAR_TARGET "avx2,vpclmulqdq"
+#include <cellar/base/crc32_fold_kernel.hpp>
+#undef CELLAR_FOLD
+#undef CELLAR_VECTOR
+#undef CELLAR_TARGET
+
+#define CELLAR_FOLD fold_avx512
+#define CELLAR_VECTOR Avx512ClmulVector
+#define CELLAR_TARGET "avx512f,vpclmulqdq"
+#include <cellar/base/crc32_fold_kernel.hpp>
+#undef CELLAR_FOLD
+#undef CELLAR_VECTOR
+#undef CELLAR_TARGET
+
+#endif
+
+namespace cellar::detail {
+
+/// Advances the state by whole strides at the front of `bytes`, which are removed from it. `copy` also writes them past
+/// the caches to an address that is aligned to 64 bytes. Both need `smallest` bytes.
 struct Crc32Fold {
-    static std::uint32_t add(std::uint32_t state, std::span<const std::byte>&) { return state; }
-    static std::uint32_t add_copy(std::uint32_t state, std::span<const std::byte>&, std::byte*) { return state; }
+    using Function = std::uint32_t (*)(std::uint32_t state, std::span<const std::byte>& bytes, std::byte* to);
+    static constexpr std::size_t smallest = 512;
+
+    bool is_available;
+    Function add;
+    Function copy;
 };
 
+/// One for each set of instructions, the fastest first. The last one, which is always available, leaves all bytes.
+inline std::span<const Crc32Fold> crc32_folds() {
+    constexpr auto none = [](std::uint32_t state, std::span<const std::byte>&, std::byte*) { return state; };
+    static const Crc32Fold folds[] = {
+#if defined(__x86_64__) && defined(__GNUC__)
+        {Avx512ClmulVector::is_available(), fold_avx512<false>, fold_avx512<true>},
+        {Avx2ClmulVector::is_available(), fold_avx2<false>, fold_avx2<true>},
+        {ClmulVector::is_available(), fold_clmul<false>, fold_clmul<true>},
 #endif
+        {true, none, none},
+    };
+    return folds;
+}
+
+/// The fastest that is available.
+inline const Crc32Fold& fastest_crc32_fold() {
+    static const Crc32Fold& fastest = *std::ranges::find_if(crc32_folds(), &Crc32Fold::is_available);
+    return fastest;
+}
 
 } // namespace cellar::detail
