@@ -17,19 +17,6 @@
 
 namespace cellar::detail {
 
-/// A hash of operations and their arguments, in their order.
-class CallHash {
-public:
-    void add(std::uint64_t x) {
-        value_ = (value_ ^ x) * 0x9E3779B97F4A7C15U;
-        value_ ^= value_ >> 32;
-    }
-    std::uint64_t value() const { return value_; }
-
-private:
-    std::uint64_t value_ = 0x243F6A8885A308D3U;
-};
-
 /// What one rank says about an operation.
 struct Vote {
     static constexpr std::int32_t yes = -1;

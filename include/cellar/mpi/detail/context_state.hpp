@@ -3,6 +3,7 @@
 
 #include <cellar/base/batch.hpp>
 #include <cellar/base/contract.hpp>
+#include <cellar/base/digest.hpp>
 #include <cellar/base/ids.hpp>
 #include <cellar/base/result.hpp>
 #include <cellar/cache/cache.hpp>
@@ -119,15 +120,12 @@ struct ContextState {
     enum class Call : std::uint64_t { begin = 1, commit, drop, copy_prefix, remove, rotate, snapshot, restore };
 
     void note(Call call) { calls.add(static_cast<std::uint64_t>(call)); }
-    void note(Sequence s, Position p) {
-        calls.add(static_cast<std::uint64_t>(static_cast<std::uint32_t>(s.value)) << 32
-                  | static_cast<std::uint32_t>(p.value));
-    }
+    void note(Sequence s, Position p) { calls.add(s).add(p); }
     void note(const Batch& batch) {
         note(Call::begin);
-        calls.add(batch.positions.size());
+        calls.add(batch.tokens());
         for (std::size_t i = 0; i < batch.positions.size(); ++i) note(batch.sequences[i], batch.positions[i]);
-        for (const std::int32_t group : batch.groups) calls.add(static_cast<std::uint64_t>(group + 2));
+        for (const std::int32_t group : batch.groups) calls.add(group);
     }
 
     mpi::Communicator comm;
@@ -142,7 +140,7 @@ struct ContextState {
     std::vector<Sequence> touched; // of the batch
     bool pass_open = false;
     std::uint64_t snapshots = 0; ///< made so far
-    CallHash calls;
+    Digest calls;                ///< all operations so far and their arguments
     Agreement agreement;
     AttentionExchange exchange;
 
@@ -156,14 +154,12 @@ private:
     void hash_setup() {
         const auto& window = cache.window();
         for (const int x : {cache.sequences(), cache.limits().batch, block, window.sinks(), cache.layers()})
-            calls.add(static_cast<std::uint64_t>(x));
+            calls.add(x);
         for (std::int32_t p = 1; p < INT32_MAX / 2; p *= 2)
-            for (const Position edge : {window.oldest_visible({p}), window.oldest_kept({p})})
-                calls.add(static_cast<std::uint64_t>(edge.value));
+            for (const Position edge : {window.oldest_visible({p}), window.oldest_kept({p})}) calls.add(edge);
         for (int layer = 0; layer < cache.layers(); ++layer) {
             const LayerShape& shape = cache.shape()[layer];
-            for (const int x : {shape.kv_heads, shape.key_dim, shape.value_dim, shape.shares})
-                calls.add(static_cast<std::uint64_t>(static_cast<std::uint32_t>(x)));
+            for (const int x : {shape.kv_heads, shape.key_dim, shape.value_dim, shape.shares}) calls.add(x);
         }
     }
 };
