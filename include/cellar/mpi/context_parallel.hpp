@@ -227,8 +227,8 @@ private:
         } catch (const std::bad_alloc&) {
             vote.answer = detail::Vote::no_memory;
         }
-        s.lost = s.agreement.vote(s.comm, operation, vote, s.seconds);
-        return s.lost ? s.lost : s.agreement.refusal(operation);
+        s.lost = s.votes.exchange(s.comm, operation, vote, s.seconds);
+        return s.lost ? s.lost : detail::error_of_votes(operation, s.votes.all());
     }
 
     // An operation in two phases, of which all ranks carry out the second, or none.

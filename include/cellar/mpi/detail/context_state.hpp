@@ -10,9 +10,10 @@
 #include <cellar/cache/cache_shape.hpp>
 #include <cellar/memory/two_phase.hpp>
 #include <cellar/mpi/communicator.hpp>
-#include <cellar/mpi/detail/agreement.hpp>
 #include <cellar/mpi/detail/attention_exchange.hpp>
 #include <cellar/mpi/detail/kept_positions.hpp>
+#include <cellar/mpi/detail/rank_values.hpp>
+#include <cellar/mpi/detail/vote.hpp>
 #include <cellar/mpi/mpi_result.hpp>
 #include <cellar/window/resume.hpp>
 
@@ -44,7 +45,7 @@ struct ContextState {
           block{block_size},
           seconds{time_limit},
           sequences(static_cast<std::size_t>(cache.sequences())),
-          agreement{comm.size()},
+          votes{comm.size(), 0x1b05},
           exchange{comm.size()} {
         const auto batch = static_cast<std::size_t>(cache.limits().batch);
         flags.reserve(batch);
@@ -141,7 +142,7 @@ struct ContextState {
     bool pass_open = false;
     std::uint64_t snapshots = 0; ///< made so far
     Digest calls;                ///< all operations so far and their arguments
-    Agreement agreement;
+    RankValues<Vote> votes;
     AttentionExchange exchange;
 
 private:

@@ -10,6 +10,7 @@
 #include <cellar/memory/two_phase.hpp>
 #include <cellar/mpi/communicator.hpp>
 #include <cellar/mpi/detail/rank_reports.hpp>
+#include <cellar/mpi/detail/rank_values.hpp>
 #include <cellar/mpi/lockstep_options.hpp>
 #include <cellar/mpi/mpi_result.hpp>
 
@@ -37,7 +38,7 @@ inline JointCall call_of(const Batch& batch) {
 class Lockstep {
 public:
     Lockstep(const mpi::Communicator& comm, const mpi::LockstepOptions& options, const std::source_location& where)
-        : comm_{comm.handle(), where}, options_{options}, reports_{comm_} {
+        : comm_{comm.handle(), where}, options_{options}, reports_{comm_.size(), 0x1b01} {
         CELLAR_EXPECTS_AT(where, options.seconds >= 0, "lockstep: a negative time limit, expected 0 or more seconds");
     }
 
@@ -110,7 +111,7 @@ private:
 
     // True if a rank is lost.
     bool exchange(const RankReport& own) {
-        lost_ = reports_.exchange(comm_, own, options_.seconds);
+        lost_ = reports_.exchange(comm_, name_of(own.call.operation), own, options_.seconds);
         return lost_.has_value();
     }
 
@@ -144,7 +145,7 @@ private:
 
     mpi::Communicator comm_;
     mpi::LockstepOptions options_;
-    RankReports reports_;
+    RankValues<RankReport> reports_;
     std::optional<mpi::MpiError> lost_{};
     bool asks_always_ = false;
     std::int64_t number_ = 0; // of operations

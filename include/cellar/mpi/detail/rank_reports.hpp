@@ -1,18 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include <cellar/mpi/communicator.hpp>
-#include <cellar/mpi/detail/exchange.hpp>
-#include <cellar/mpi/mpi_result.hpp>
-
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <mpi.h>
-#include <optional>
 #include <string>
-#include <utility>
-#include <vector>
 
 namespace cellar::detail {
 
@@ -71,62 +63,5 @@ struct RankReport {
     std::int32_t failed = 0;
     std::int32_t unused = 0;
 };
-
-/// Sends a report to all other ranks, and receives theirs. All ranks exchange at the same time.
-class RankReports {
-public:
-    explicit RankReports(const mpi::Communicator& comm)
-        : all_(static_cast<std::size_t>(comm.size())), exchange_{comm.size(), 0x1b01} {}
-
-    const std::vector<RankReport>& all() const { return all_; }
-
-    /// Blocks for `seconds` at most; 0: without limit. Afterwards, `all()` has the reports of all ranks. After an
-    /// error, neither must be called again.
-    std::optional<mpi::MpiError> exchange(const mpi::Communicator& comm, const RankReport& own, double seconds) {
-        RankReport& sent = all_[static_cast<std::size_t>(comm.rank())];
-        sent = own;
-        for (int rank = 0; rank < comm.size(); ++rank) {
-            if (rank == comm.rank()) continue;
-            exchange_.receive(comm, rank, &all_[static_cast<std::size_t>(rank)], bytes, MPI_BYTE);
-            exchange_.send(comm, rank, &sent, bytes, MPI_BYTE);
-        }
-        auto error = exchange_.finish(name_of(own.call.operation), seconds);
-        if (error && exchange_.uses_memory()) Exchange::keep(std::move(all_));
-        return error;
-    }
-
-private:
-    static constexpr int bytes = sizeof(RankReport);
-
-    std::vector<RankReport> all_;
-    Exchange exchange_;
-};
-
-/// Which ranks differ from most others, or, if there is no majority, from the first; as text, and the first of them.
-struct DifferingRanks {
-    int first = -1; ///< -1: none
-    int like = 0;   ///< a rank of the others
-    std::string list;
-};
-
-/// `same(a, b)` says which reports agree.
-template <class Same>
-DifferingRanks differing_ranks(const std::vector<RankReport>& all, Same same) {
-    DifferingRanks found;
-    std::size_t most = 0;
-    for (std::size_t i = 0; i < all.size(); ++i) {
-        std::size_t alike = 0;
-        for (const RankReport& other : all) alike += same(all[i], other) ? 1 : 0;
-        if (alike <= most) continue;
-        most = alike;
-        found.like = static_cast<int>(i);
-    }
-    for (std::size_t i = 0; i < all.size(); ++i) {
-        if (same(all[i], all[static_cast<std::size_t>(found.like)])) continue;
-        if (found.first < 0) found.first = static_cast<int>(i);
-        found.list += (found.list.empty() ? "" : ", ") + std::to_string(i);
-    }
-    return found;
-}
 
 } // namespace cellar::detail
