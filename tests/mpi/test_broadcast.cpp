@@ -51,6 +51,38 @@ TEST_CASE("batches of any length reach all ranks, with the ids of their tokens a
             }
 }
 
+TEST_CASE("a batch is made of the numbers of another, and of no others") {
+    Tokens batch{{1}, {7}, 5};
+    batch.add_group({2}, {0}, 2);
+    std::vector<std::int32_t> ids(7);
+    std::iota(ids.begin(), ids.end(), 1000);
+    SharedBatch from;
+    from.assign(batch, ids);
+    std::vector<std::int32_t> numbers(from.message().begin(), from.message().end());
+    SharedBatch to{0};
+    REQUIRE(to.assign_message(numbers));
+    expect_equal(to, batch);
+    CHECK(std::vector<std::int32_t>(to.ids().begin(), to.ids().end()) == ids);
+
+    const auto refused = [&](const std::vector<std::int32_t>& other) {
+        const bool accepts = to.assign_message(other);
+        CHECK(std::vector<std::int32_t>(to.message().begin(), to.message().end()) == numbers);
+        return !accepts;
+    };
+    for (std::size_t n = 0; n < numbers.size(); ++n)
+        CHECK(refused({numbers.begin(), numbers.begin() + static_cast<std::ptrdiff_t>(n)}));
+    for (std::size_t i = 0; i < 3; ++i)
+        for (const std::int32_t other : {-1, numbers[i] + 1, 1 << 26}) {
+            std::vector<std::int32_t> altered = numbers;
+            altered[i] = other;
+            CHECK(refused(altered));
+        }
+    numbers.push_back(0);
+    const bool accepts_more = to.assign_message(numbers);
+    numbers.pop_back();
+    CHECK(!accepts_more);
+}
+
 TEST_CASE("what is no batch is malformed") {
     Communicator comm{MPI_COMM_WORLD};
     SharedBatch shared{4};

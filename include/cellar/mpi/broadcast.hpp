@@ -72,20 +72,19 @@ public:
     }
 
     /// The batch as numbers, for a program that sends it by other means. Valid until the next change.
-    std::span<const std::int32_t> message() const { return {message_.data(), static_cast<std::size_t>(size())}; }
+    std::span<const std::int32_t> message() const {
+        return {message_.data(), static_cast<std::size_t>(size_of(message_))};
+    }
     /// Returns false, with nothing changed, if these are not the numbers of a batch.
     bool assign_message(std::span<const std::int32_t> numbers) {
-        SharedBatch other{0};
-        if (numbers.size() < static_cast<std::size_t>(header)) return false;
-        std::copy(numbers.begin(), numbers.begin() + header, other.message_.begin());
-        if (!other.is_valid() || static_cast<std::size_t>(other.size()) != numbers.size()) return false;
+        if (size_of(numbers) != std::ssize(numbers)) return false;
         reserve(static_cast<int>(numbers.size()));
         std::copy(numbers.begin(), numbers.end(), message_.begin());
         return true;
     }
 
 private:
-    friend MpiResult<void> broadcast(Communicator& comm, SharedBatch& shared, int root,
+    friend MpiResult<void> broadcast(const Communicator& comm, SharedBatch& shared, int root,
                                      const std::source_location& where);
 
     static constexpr std::int32_t version = 0x63420001;
@@ -100,13 +99,13 @@ private:
         if (message_.size() < static_cast<std::size_t>(size)) message_.resize(static_cast<std::size_t>(size));
     }
 
-    bool is_valid() const {
-        return message_[0] == version && message_[1] >= 0 && message_[1] < (1 << 26) && message_[2] >= 0
-               && message_[2] <= has_groups + has_ids;
-    }
-    int size() const {
-        const int lists = 2 + ((message_[2] & has_groups) != 0 ? 1 : 0) + ((message_[2] & has_ids) != 0 ? 1 : 0);
-        return header + lists * message_[1];
+    // How many numbers the message has that begins with these; -1 if no message does.
+    static int size_of(std::span<const std::int32_t> begin) {
+        if (begin.size() < static_cast<std::size_t>(header) || begin[0] != version || begin[1] < 0
+            || begin[1] >= (1 << 26) || begin[2] < 0 || begin[2] > has_groups + has_ids)
+            return -1;
+        const int lists = 2 + ((begin[2] & has_groups) != 0 ? 1 : 0) + ((begin[2] & has_ids) != 0 ? 1 : 0);
+        return header + lists * begin[1];
     }
 
     int first_;                                        // numbers in the first message
@@ -115,7 +114,7 @@ private:
 
 /// The batch of rank `root` replaces those of all others, which were made with the same size. Collective: waits as
 /// MPI_Bcast does. An error leaves the batch of this rank without a meaning.
-inline MpiResult<void> broadcast(Communicator& comm, SharedBatch& shared, int root,
+inline MpiResult<void> broadcast(const Communicator& comm, SharedBatch& shared, int root,
                                  const std::source_location& where = std::source_location::current()) {
     CELLAR_EXPECTS_AT(where, root >= 0 && root < comm.size(), "broadcast: rank ", root, ", expected 0 to ",
                       comm.size() - 1);
@@ -124,13 +123,13 @@ inline MpiResult<void> broadcast(Communicator& comm, SharedBatch& shared, int ro
     };
     if (const int code = send(0, shared.first_); code != MPI_SUCCESS)
         return detail::error_of_code("broadcast", root, code);
-    if (!shared.is_valid())
+    const int size = SharedBatch::size_of(shared.message_);
+    if (size < 0)
         return MpiError{MpiReason::malformed,
                         root,
                         "broadcast: rank " + std::to_string(root)
                             + " sent no batch, expected one of the same version of cellar",
                         {}};
-    const int size = shared.size();
     if (size <= shared.first_) return {};
     shared.reserve(size);
     if (const int code = send(shared.first_, size - shared.first_); code != MPI_SUCCESS)
