@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "../hybrid/failing_allocations.hpp"
 #include <cellar/attention/attend.hpp>
 #include <cellar/cache/audit.hpp>
 #include <cellar/cellar.hpp>
@@ -156,6 +157,46 @@ TEST_CASE("batches arrive with the ids of their tokens") {
         CHECK(pass->commit());
         CHECK(!stage.begin_received());
     }
+}
+
+TEST_CASE("decode steps allocate nothing, in no stage") {
+    Communicator comm{MPI_COMM_WORLD};
+    Stage stage{comm, keys(comm, {.sequences = 2, .capacity = 256, .batch = 32}), {.seconds = 20}};
+    const std::vector<std::int32_t> ids{7};
+    std::vector<Tokens> steps;
+    for (std::int32_t p = 0; p < 200; ++p) steps.emplace_back(alice, Position{p}, 1);
+    for (std::size_t i = 0; i < steps.size(); ++i) {
+        if (i > 60) MPI_Barrier(MPI_COMM_WORLD); // at first, the stages lag behind
+        const FailingAllocations failing{i > 80 ? 0 : FailingAllocations::unlimited};
+        if (stage.is_first()) {
+            auto pass = *stage.begin(steps[i], ids);
+            fill(pass, stage.layers());
+            pass.commit();
+        } else {
+            auto pass = *stage.begin_received();
+            fill(pass, stage.layers());
+            pass.commit();
+        }
+    }
+    CHECK(stage.next(alice) == Position{200});
+}
+
+TEST_CASE("a first stage without memory for its message has changed nothing") {
+    Communicator comm{MPI_COMM_WORLD};
+    Stage stage{comm, keys(comm), {.seconds = 20}};
+    if (stage.is_first()) {
+        add(stage, alice, 2);
+        const std::string before = contents(stage.memory());
+        const Tokens batch{alice, {2}, 20}; // longer than any before
+        const int failures =
+            failures_of([&] { (void)stage.begin(batch); }, [&] { REQUIRE(contents(stage.memory()) == before); });
+        CHECK(failures > 1);
+        add(stage, alice, 3);
+        stage.end();
+    } else {
+        CHECK(follow(stage) == 2);
+    }
+    CHECK(stage.next(alice) == Position{5});
 }
 
 TEST_CASE("memory that is short in one stage is short in the first, and nothing has changed in any") {

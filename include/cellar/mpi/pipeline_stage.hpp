@@ -146,7 +146,7 @@ public:
         const auto prepare = [&] { return MemoryAccess::prepare_begin(memory_, batch); };
         const auto message = [&] {
             shared_.assign(batch, ids);
-            return Message{.kind = Kind::begin, .rest = {shared_.message().begin(), shared_.message().end()}};
+            return Message{.kind = Kind::begin, .rest = shared_.message()};
         };
         auto prepared = decide(prepare, message);
         if (!prepared) return prepared.error();
@@ -211,7 +211,7 @@ public:
         const detail::Caller caller{where};
         CELLAR_EXPECTS(!is_first(), "begin_received: the first stage decides, expected another one");
         while (true) {
-            Message received = line_->receive();
+            const Message received = line_->receive();
             const auto& [a, b, c, d] = received.arguments;
             switch (received.kind) {
             case Kind::begin: {
@@ -305,7 +305,7 @@ private:
         if (!asks && !prepared) return prepared;
         Message message = make_message();
         message.asks = asks;
-        line_->start(std::move(message));
+        line_->start(message);
         if (!asks) return prepared;
         const detail::LineAnswer answer = line_->answers();
         line_->send_verdict(prepared && answer.can());

@@ -10,10 +10,12 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <list>
 #include <memory>
 #include <mpi.h>
 #include <optional>
 #include <source_location>
+#include <span>
 #include <string>
 #include <thread>
 #include <utility>
@@ -39,8 +41,7 @@ struct LineMessage {
     LineKind kind{};
     bool asks = false; ///< every stage answers the first one, and waits for its verdict
     std::array<std::int32_t, 4> arguments{};
-    std::int32_t number = 0;
-    std::vector<std::int32_t> rest{};
+    std::span<const std::int32_t> rest{};
 };
 
 /// What a stage answers: 0, or why it cannot.
@@ -52,7 +53,8 @@ struct LineAnswer {
 };
 
 /// The messages between the stages of a pipeline, at a fixed address. An error is thrown as an `MpiFailure`, and again
-/// by every later call.
+/// by every later call. Keeps the memory of its messages: sending and receiving allocate only for messages that are
+/// longer than those before, or if more of them are in flight.
 class PipelineLine {
 public:
     PipelineLine(const mpi::Communicator& comm, double seconds, const std::source_location& where)
@@ -62,10 +64,9 @@ public:
     ~PipelineLine() {
         const double begun = MPI_Wtime();
         while (!finish_sends() && (seconds_ == 0 || MPI_Wtime() - begun < seconds_)) std::this_thread::yield();
-        for (Sent& sent : sent_) { // its reader is gone: the numbers stay where they are
-            MPI_Request_free(&sent.request);
-            static_cast<void>(sent.numbers.release());
-        }
+        if (sent_->empty()) return;
+        for (Sent& sent : *sent_) MPI_Request_free(&sent.request);
+        static_cast<void>(sent_.release()); // the readers are gone: the numbers stay where they are
     }
 
     const mpi::Communicator& communicator() const { return comm_; }
@@ -80,17 +81,20 @@ public:
         throw mpi::MpiFailure{*lost_};
     }
 
-    /// Room for one more message in flight. Afterwards `word` allocates nothing.
+    /// Sets memory aside for `word`, which then allocates nothing.
     void reserve_word() {
-        finish_sends();
-        sent_.reserve(sent_.size() + 2);
-        if (word_ == nullptr) word_ = std::make_unique<Numbers>();
-        word_->reserve(head);
+        if (!word_.empty()) return;
+        Sent& unused = unused_sent();
+        unused.numbers.reserve(head_size);
+        word_.splice(word_.end(), unused_, unused_.begin());
     }
     /// The pass that is open is kept, or dropped. `reserve_word` precedes it.
     void word(bool keeps) {
-        word_->assign({static_cast<std::int32_t>(keeps ? LineKind::commit : LineKind::drop), ++number_, 0, 0, 0, 0, 0});
-        if (!is_last()) send(comm_.rank() + 1, line_tag, std::exchange(word_, nullptr));
+        const Head head = head_of({.kind = keeps ? LineKind::commit : LineKind::drop}, ++number_);
+        if (is_last()) return;
+        expect_usable();
+        word_.front().numbers.assign(head.begin(), head.end());
+        send(comm_.rank() + 1, line_tag, word_);
     }
 
     /// For another stage than the first: whether its pass is kept. Passed on.
@@ -124,12 +128,13 @@ public:
               *answer.refusal});
     }
 
-    /// Sends a message of the first stage to the next one.
-    void start(LineMessage message) {
-        message.number = ++number_;
-        pass_on(message);
+    /// Sends a message of the first stage to the next one. `std::bad_alloc` changes nothing.
+    void start(const LineMessage& message) {
+        const Head head = head_of(message, number_ + 1);
+        if (!is_last()) send(comm_.rank() + 1, line_tag, head, message.rest);
+        ++number_;
     }
-    /// The next message of the stage before, which is passed on.
+    /// The next message of the stage before, which is passed on. Valid until the next one.
     LineMessage receive() {
         const int from = comm_.rank() - 1;
         if (std::exchange(dropped_, false) && receive_word())
@@ -138,28 +143,26 @@ public:
                   "pipeline: rank " + std::to_string(comm_.rank())
                       + " dropped a pass that the first stage committed, expected it to do the same",
                   {}});
-        Numbers numbers = receive(from, line_tag, "pipeline");
-        if (numbers.size() < head || numbers[0] < 0 || numbers[0] > static_cast<std::int32_t>(LineKind::end)
+        const Numbers& numbers = receive(from, line_tag, "pipeline");
+        if (numbers.size() < head_size || numbers[0] < 0 || numbers[0] > static_cast<std::int32_t>(LineKind::end)
             || numbers[1] != ++number_)
             fail({mpi::MpiReason::malformed,
                   from,
                   "pipeline: rank " + std::to_string(from) + " sent no operation number " + std::to_string(number_)
                       + ", expected one of the same version of cellar",
                   {}});
-        LineMessage message{static_cast<LineKind>(numbers[0]),
-                            numbers[2] != 0,
-                            {numbers[3], numbers[4], numbers[5], numbers[6]},
-                            numbers[1],
-                            {numbers.begin() + static_cast<std::ptrdiff_t>(head), numbers.end()}};
-        pass_on(message);
-        return message;
+        if (!is_last()) send(comm_.rank() + 1, line_tag, numbers);
+        return {.kind = static_cast<LineKind>(numbers[0]),
+                .asks = numbers[2] != 0,
+                .arguments = {numbers[3], numbers[4], numbers[5], numbers[6]},
+                .rest = std::span{numbers}.subspan(head_size)};
     }
 
     /// For the first stage: the answer of all other stages, that of the first one which cannot.
     LineAnswer answers() {
         LineAnswer found;
         for (int rank = 1; rank < comm_.size(); ++rank) {
-            const Numbers answer = receive(rank, answer_tag, "pipeline");
+            const Numbers& answer = receive(rank, answer_tag, "pipeline");
             if (answer.size() != 6 || answer[0] != number_)
                 fail({mpi::MpiReason::malformed,
                       rank,
@@ -173,67 +176,78 @@ public:
         return found;
     }
     void send_verdict(bool goes) {
-        for (int rank = 1; rank < comm_.size(); ++rank) send(rank, verdict_tag, Numbers{number_, goes ? 1 : 0});
+        const std::array<std::int32_t, 2> verdict{number_, goes ? 1 : 0};
+        for (int rank = 1; rank < comm_.size(); ++rank) send(rank, verdict_tag, verdict);
     }
 
     /// For the others.
     void send_answer(const LineAnswer& answer) {
         const Refusal refusal = answer.refusal.value_or(Refusal{});
-        send(0, answer_tag,
-             Numbers{number_,
-                     answer.no_memory ? 1
-                     : answer.refusal ? 2
-                                      : 0,
-                     static_cast<std::int32_t>(refusal.reason), refusal.member, refusal.sequence.value,
-                     refusal.expected.value});
+        const std::int32_t problem = answer.no_memory ? 1 : answer.refusal ? 2 : 0;
+        const std::array<std::int32_t, 6> numbers{number_,
+                                                  problem,
+                                                  static_cast<std::int32_t>(refusal.reason),
+                                                  refusal.member,
+                                                  refusal.sequence.value,
+                                                  refusal.expected.value};
+        send(0, answer_tag, numbers);
     }
     bool receive_verdict() {
-        const Numbers verdict = receive(0, verdict_tag, "pipeline");
+        const Numbers& verdict = receive(0, verdict_tag, "pipeline");
         return verdict.size() == 2 && verdict[0] == number_ && verdict[1] == 1;
     }
 
 private:
     using Numbers = std::vector<std::int32_t>;
+    static constexpr std::size_t head_size = 7;
+    using Head = std::array<std::int32_t, head_size>; // kind, number of the operation, asks, four arguments
     struct Sent {
-        MPI_Request request;
-        std::unique_ptr<Numbers> numbers;
+        MPI_Request request = MPI_REQUEST_NULL;
+        Numbers numbers{};
     };
-    static constexpr std::size_t head = 7;
     static constexpr int line_tag = 0x1b02;
     static constexpr int answer_tag = 0x1b03;
     static constexpr int verdict_tag = 0x1b04;
 
-    void pass_on(const LineMessage& message) {
-        if (is_last()) return;
-        Numbers numbers{static_cast<std::int32_t>(message.kind), message.number, message.asks ? 1 : 0};
-        numbers.insert(numbers.end(), message.arguments.begin(), message.arguments.end());
-        numbers.insert(numbers.end(), message.rest.begin(), message.rest.end());
-        send(comm_.rank() + 1, line_tag, std::move(numbers));
+    static Head head_of(const LineMessage& message, std::int32_t number) {
+        const auto& [a, b, c, d] = message.arguments;
+        return {static_cast<std::int32_t>(message.kind), number, message.asks ? 1 : 0, a, b, c, d};
     }
 
-    void send(int to, int tag, Numbers numbers) {
-        finish_sends();
-        send(to, tag, std::make_unique<Numbers>(std::move(numbers)));
-    }
     // Does not wait for the receiver.
-    void send(int to, int tag, std::unique_ptr<Numbers> numbers) {
+    void send(int to, int tag, std::span<const std::int32_t> numbers, std::span<const std::int32_t> rest = {}) {
         expect_usable();
-        const int size = static_cast<int>(numbers->size());
-        sent_.push_back({MPI_REQUEST_NULL, std::move(numbers)});
-        Sent& sent = sent_.back();
-        const int code = MPI_Isend(sent.numbers->data(), size, MPI_INT32_T, to, tag, comm_.handle(), &sent.request);
-        if (code != MPI_SUCCESS) fail(error_of_code("pipeline", to, code));
+        Sent& unused = unused_sent();
+        unused.numbers.assign(numbers.begin(), numbers.end());
+        unused.numbers.insert(unused.numbers.end(), rest.begin(), rest.end());
+        send(to, tag, unused_);
     }
-    // True if none is left.
+    // The first of `list`. Allocates nothing.
+    void send(int to, int tag, std::list<Sent>& list) {
+        Sent& sent = list.front();
+        const int size = static_cast<int>(sent.numbers.size());
+        const int code = MPI_Isend(sent.numbers.data(), size, MPI_INT32_T, to, tag, comm_.handle(), &sent.request);
+        if (code != MPI_SUCCESS) fail(error_of_code("pipeline", to, code));
+        sent_->splice(sent_->end(), list, list.begin());
+    }
+    // True if none is left. Allocates nothing.
     bool finish_sends() {
-        std::erase_if(sent_, [](Sent& sent) {
+        for (auto next = sent_->begin(); next != sent_->end();) {
+            const auto sent = next++;
             int done = 0;
-            return MPI_Test(&sent.request, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS || done != 0;
-        });
-        return sent_.empty();
+            if (MPI_Test(&sent->request, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS || done != 0)
+                unused_.splice(unused_.begin(), *sent_, sent);
+        }
+        return sent_->empty();
+    }
+    // The first one of `unused_`.
+    Sent& unused_sent() {
+        finish_sends();
+        return unused_.empty() ? unused_.emplace_back() : unused_.front();
     }
 
-    Numbers receive(int from, int tag, const char* operation) {
+    // Valid until the next call.
+    const Numbers& receive(int from, int tag, const char* operation) {
         expect_usable();
         const double begun = MPI_Wtime();
         for (std::int64_t turns = 1;; ++turns) {
@@ -245,11 +259,11 @@ private:
             if (there != 0) {
                 int size = 0;
                 MPI_Get_count(&status, MPI_INT32_T, &size);
-                Numbers numbers(static_cast<std::size_t>(size));
-                if (const int code = MPI_Mrecv(numbers.data(), size, MPI_INT32_T, &message, &status);
+                received_.resize(static_cast<std::size_t>(size));
+                if (const int code = MPI_Mrecv(received_.data(), size, MPI_INT32_T, &message, &status);
                     code != MPI_SUCCESS)
                     fail(error_of_code(operation, from, code));
-                return numbers;
+                return received_;
             }
             if (turns % 64 == 0) {
                 finish_sends();
@@ -267,8 +281,10 @@ private:
     mpi::Communicator comm_;
     double seconds_;
     std::int32_t number_ = 0; // of operations, and of words on passes
-    std::vector<Sent> sent_;
-    std::unique_ptr<Numbers> word_;
+    std::unique_ptr<std::list<Sent>> sent_ = std::make_unique<std::list<Sent>>(); // in flight
+    std::list<Sent> unused_;                                                      // memory for more
+    std::list<Sent> word_;                                                        // the next one, for `word`
+    Numbers received_;
     std::optional<mpi::MpiError> lost_;
     bool dropped_ = false; // this stage has dropped its pass
 };
