@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <mpi.h>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,14 @@ struct Job {
     std::string name;
     std::function<double()> seconds; ///< of one step, on this rank; the slowest rank counts
 };
+
+/// Seconds of one step on average: calls `step(i)` for each i below `steps`.
+template <class Step>
+double seconds_of(int steps, Step step) {
+    const double begun = MPI_Wtime();
+    for (int i = 0; i < steps; ++i) step(i);
+    return (MPI_Wtime() - begun) / steps;
+}
 
 std::vector<Job> lockstep_jobs();
 std::vector<Job> context_jobs();

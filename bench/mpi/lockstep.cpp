@@ -42,7 +42,7 @@ public:
     }
 
     double broadcasts() {
-        return seconds_of([] {});
+        return seconds_of_broadcast_and([] {});
     }
     double in_lockstep() {
         const double seconds = steps_of(memory_);
@@ -58,7 +58,7 @@ private:
 
     template <class M>
     double steps_of(M& memory) {
-        const double seconds = seconds_of([&] { take(memory, shared_); });
+        const double seconds = seconds_of_broadcast_and([&] { take(memory, shared_); });
         for (std::int32_t s = 0; s < memory.sequences(); ++s)
             if (!memory.remove({s}, {prompt}, to_end)) std::abort();
         return seconds;
@@ -73,9 +73,8 @@ private:
     }
 
     template <class F>
-    double seconds_of(F take_step) {
-        const double begun = MPI_Wtime();
-        for (std::int32_t i = 0; i < steps; ++i) {
+    double seconds_of_broadcast_and(F take_step) {
+        return seconds_of(steps, [&](int i) {
             const int root = i % comm_.size();
             if (comm_.rank() == root) {
                 batch_.clear();
@@ -84,8 +83,7 @@ private:
             }
             if (!mpi::broadcast(comm_, shared_, root)) std::abort();
             take_step();
-        }
-        return (MPI_Wtime() - begun) / steps;
+        });
     }
 
     mpi::Communicator comm_;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "../hybrid/failing_allocations.hpp"
 #include "../hybrid/toy.hpp"
+#include "ranks.hpp"
 #include <cellar/cellar.hpp>
 #include <cellar/mpi/communicator.hpp>
 #include <cellar/mpi/lockstep_memory.hpp>
@@ -18,6 +19,8 @@ using namespace cellar;
 using mpi::Communicator;
 using mpi::LockstepMemory;
 using mpi::LockstepOptions;
+using ranks::contents;
+using ranks::has;
 
 namespace {
 
@@ -37,19 +40,6 @@ void add(M& memory, Sequence s, std::int32_t tokens) {
     auto pass = *memory.begin(Tokens{s, memory.next(s), tokens});
     for (int layer = 0; layer < memory.layers(); ++layer) pass.mark_put(layer);
     pass.commit();
-}
-
-std::string contents(const Rotating& cache) {
-    std::string all = audit(cache);
-    for (std::int32_t s = 0; s < cache.sequences(); ++s)
-        cache.visit_cells({s}, [&](Position p, Cell cell, std::int32_t n) {
-            all += std::to_string(p.value) + '@' + std::to_string(cell) + '+' + std::to_string(n) + ' ';
-        });
-    return all + std::to_string(cache.statistics().free) + " free";
-}
-
-bool has(const std::string& text, const std::string& part) {
-    return text.find(part) != std::string::npos;
 }
 
 } // namespace

@@ -5,13 +5,13 @@
 #include "../hybrid/failing_allocations.hpp"
 #include "../hybrid/toy.hpp"
 #include "../naive/naive_model.hpp"
+#include "ranks.hpp"
 #include <cellar/cellar.hpp>
 #include <cellar/mpi/communicator.hpp>
 #include <cellar/mpi/lockstep_memory.hpp>
 
 #include <doctest/doctest.h>
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <mpi.h>
@@ -58,10 +58,7 @@ public:
             if (any && here) failing.emplace(successes);
             outcome = operation() ? Outcome::done : Outcome::refused;
         } catch (const std::bad_alloc&) {}
-        std::array<int, 2> own{static_cast<int>(outcome), -static_cast<int>(outcome)};
-        std::array<int, 2> most{};
-        MPI_Allreduce(own.data(), most.data(), 2, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
-        REQUIRE(most[0] == -most[1]);
+        REQUIRE(ranks::same_on_all(static_cast<std::int64_t>(outcome)));
         failed_ += outcome == Outcome::failed ? 1 : 0;
         return outcome;
     }
@@ -79,10 +76,7 @@ void expect_alike(LockstepMemory<M>& memory) {
     const auto compared = memory.compare();
     const std::string difference = compared ? "" : compared.error().message;
     REQUIRE(difference == "");
-    std::array<std::int64_t, 2> own{memory.agreements(), -memory.agreements()};
-    std::array<std::int64_t, 2> most{};
-    MPI_Allreduce(own.data(), most.data(), 2, MPI_INT64_T, MPI_MAX, MPI_COMM_WORLD);
-    REQUIRE(most[0] == -most[1]);
+    REQUIRE(ranks::same_on_all(memory.agreements()));
 }
 
 using Keys = Cache<StandardV<float>, SlidingWindow<6>, UnrotatedShift>;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "../hybrid/failing_allocations.hpp"
+#include "ranks.hpp"
 #include <cellar/attention/attend.hpp>
-#include <cellar/cache/audit.hpp>
 #include <cellar/cellar.hpp>
 #include <cellar/mpi/communicator.hpp>
 #include <cellar/mpi/pipeline_stage.hpp>
@@ -26,6 +26,9 @@ using namespace cellar;
 using mpi::Communicator;
 using mpi::PipelineStage;
 using mpi::Share;
+using ranks::contents;
+using ranks::has;
+using ranks::same_on_all;
 
 namespace {
 
@@ -58,29 +61,6 @@ KeysOf<Backend> keys(const Communicator& comm,
 template <class Pass>
 void fill(Pass& pass, int layers) {
     for (int layer = 0; layer < layers; ++layer) pass.own().mark_put(layer);
-}
-
-template <class M>
-std::string contents(const M& cache) {
-    std::string all = audit(cache);
-    for (std::int32_t s = 0; s < cache.sequences(); ++s)
-        cache.visit_cells({s}, [&](Position p, Cell cell, std::int32_t n) {
-            all += std::to_string(p.value) + '@' + std::to_string(cell) + '+' + std::to_string(n) + ' ';
-        });
-    return all + std::to_string(cache.statistics().free) + " free";
-}
-
-bool has(const std::string& text, const std::string& part) {
-    return text.find(part) != std::string::npos;
-}
-
-/// Collective: true if all ranks have the same text.
-bool same_on_all(const std::string& text) {
-    unsigned long long own[2] = {std::hash<std::string>{}(text), 0};
-    own[1] = ~own[0];
-    unsigned long long most[2] = {};
-    MPI_Allreduce(own, most, 2, MPI_UNSIGNED_LONG_LONG, MPI_MAX, MPI_COMM_WORLD);
-    return most[0] == ~most[1];
 }
 
 template <class M>
