@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include <cellar/element/bfloat16.hpp>
 #include <cellar/element/convert_stored.hpp>
-#include <cellar/element/half.hpp>
+#include <cellar/element/stored_element.hpp>
 #include <cellar/files/detail/header_parser.hpp>
 #include <cellar/files/detail/saved_snapshot.hpp>
 #include <cellar/files/file_options.hpp>
@@ -13,8 +12,6 @@
 #include <cellar/files/tensor.hpp>
 #include <cellar/memory/stored_snapshot.hpp>
 
-#include <algorithm>
-#include <array>
 #include <bit>
 #include <charconv>
 #include <cstddef>
@@ -25,7 +22,6 @@
 #include <span>
 #include <string>
 #include <system_error>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -81,54 +77,43 @@ private:
     Reader& reader_;
 };
 
-/// Converts n elements of a file to those of an array. `from` is aligned to its elements.
-template <class From, class To>
-void convert_stored(std::span<const std::byte> from, void* to, std::uint64_t first) {
-    To* const begin = static_cast<To*>(to) + first;
-    if constexpr (std::is_same_v<From, To>) {
-        from_little_endian(from, std::span<To>{begin, from.size() / sizeof(From)});
-    } else {
-        std::span<To> target{begin, from.size() / sizeof(From)};
-        std::array<From, 1024> own{};
-        while (!target.empty()) {
-            const std::size_t n = std::min(target.size(), own.size());
-            from_little_endian(from.first(n * sizeof(From)), std::span{own}.first(n));
-            convert_elements(std::span<const From>{own}.first(n), target.first(n));
-            from = from.subspan(n * sizeof(From));
-            target = target.subspan(n);
-        }
-    }
+/// The type of elements of a file that an array can have; none if it can have no such elements.
+inline std::optional<StoredElement> stored_element(Dtype dtype) {
+    if (dtype == Dtype::f32) return StoredElement::f32;
+    if (dtype == Dtype::f16) return StoredElement::f16;
+    if (dtype == Dtype::bfloat) return StoredElement::bf16;
+    return std::nullopt;
 }
 
-/// The conversion between elements of a file and those of an array; null if there is none.
-using ConvertStored = void (*)(std::span<const std::byte> from, void* to, std::uint64_t first);
-
-template <class To>
-ConvertStored conversion_from(Dtype from) {
-    if (from == Dtype::f32) return convert_stored<float, To>;
-    if (from == Dtype::f16) return convert_stored<half, To>;
-    if (from == Dtype::bfloat) return convert_stored<bfloat16, To>;
-    return nullptr;
-}
-inline ConvertStored conversion(Dtype from, StoredElement to) {
-    switch (to) {
-    case StoredElement::f32:
-        return conversion_from<float>(from);
-    case StoredElement::f16:
-        return conversion_from<half>(from);
-    case StoredElement::bf16:
-        return conversion_from<bfloat16>(from);
-    case StoredElement::i32:
-        break;
-    }
-    return nullptr;
+/// Reverses the bytes of elements of 2 or 4 bytes where the machine is big-endian.
+inline void swap_to_little_endian(std::span<std::byte> bytes, std::size_t element_bytes) {
+    element_bytes == 2 ? swap_to_little_endian<std::uint16_t>(bytes) : swap_to_little_endian<std::uint32_t>(bytes);
 }
 
-/// Where a tensor goes, and how. Without a conversion, its bytes are copied.
+/// Where the elements of a tensor go.
 struct LoadTarget {
+    StoredElement from;
+    StoredElement to;
     std::byte* data;
-    ConvertStored convert;
-    bool is_copied;
+
+    /// Whether bytes are copied, because no element is converted.
+    bool is_copied() const { return from == to; }
+
+    /// The place of the bytes from `offset` on in the tensor.
+    std::byte* place(std::uint64_t offset) const { return data + offset / bytes_of(from) * bytes_of(to); }
+
+    /// Fills that place. If bytes are copied, they already are there.
+    void take(std::span<const std::byte> bytes, std::uint64_t offset) const {
+        const std::size_t size = bytes_of(from);
+        if (is_copied()) return swap_to_little_endian({place(offset), bytes.size()}, size);
+        std::vector<std::byte> swapped;
+        if constexpr (std::endian::native == std::endian::big) {
+            swapped.assign(bytes.begin(), bytes.end());
+            swap_to_little_endian(swapped, size);
+            bytes = swapped;
+        }
+        conversion_of(from, to)(bytes.data(), place(offset), bytes.size() / size);
+    }
 };
 
 /// Reads all data once: fills the arrays, and checks the checksum. After an error they may be filled in part.
@@ -137,27 +122,24 @@ FileResult<void> read_arrays(const std::filesystem::path& path, Reader& reader, 
     std::map<const StoredTensor*, LoadTarget> targets;
     for (const StoredArray& array : arrays) {
         const StoredTensor* const tensor = reader.find(array.name);
-        const ConvertStored convert = tensor == nullptr ? nullptr : conversion(tensor->dtype, array.element);
-        if (convert == nullptr)
+        const auto from = tensor == nullptr ? std::nullopt : stored_element(tensor->dtype);
+        if (!from)
             return unsuitable(path, "its " + array.name + " has elements of type "
                                         + (tensor == nullptr ? "none" : std::string{to_string(tensor->dtype)})
                                         + ", expected F32, F16 or BF16");
-        const bool is_copied =
-            std::endian::native == std::endian::little && tensor->dtype == dtype_of_stored(array.element);
-        targets.emplace(tensor, LoadTarget{static_cast<std::byte*>(array.data), convert, is_copied});
+        targets.emplace(tensor, LoadTarget{*from, array.element, static_cast<std::byte*>(array.data)});
     }
     const auto place = [&](const StoredTensor& tensor, std::uint64_t offset) -> std::byte* {
         const auto target = targets.find(&tensor);
-        return target == targets.end() || !target->second.is_copied ? nullptr : target->second.data + offset;
+        return target == targets.end() || !target->second.is_copied() ? nullptr : target->second.place(offset);
     };
     reader.rewind();
     for (;;) {
         auto piece = reader.next_to(place);
         if (!piece) return std::move(piece).error();
         if (piece->tensor == nullptr) return {};
-        const auto target = targets.find(piece->tensor);
-        if (target == targets.end() || target->second.is_copied) continue;
-        target->second.convert(piece->bytes, target->second.data, piece->offset / bytes_of(piece->tensor->dtype));
+        if (const auto target = targets.find(piece->tensor); target != targets.end())
+            target->second.take(piece->bytes, piece->offset);
     }
 }
 
