@@ -5,6 +5,8 @@
 #include "../violations.hpp"
 #include "list_trial.hpp"
 
+#include <new>
+
 using namespace cellar;
 using cellar_test::ListWriter;
 using namespace list_trial;
@@ -84,6 +86,80 @@ TEST_CASE("a backend that writes lists gets what changed, and nothing twice") {
     }
     REQUIRE(cache.remove({0}, {15}, to_end));
     CHECK(written({0, 1}) == 2 + 3); // both rows begin elsewhere than in the pass that was dropped
+}
+
+namespace {
+
+// Does it again after each call of the backend that throws. Returns how many of them did.
+template <class F>
+int writes_that_throw(F f) {
+    for (int calls = 0;; ++calls) {
+        ListWriter::throws_after = calls;
+        try {
+            f();
+            ListWriter::throws_after = -1;
+            return calls;
+        } catch (const std::bad_alloc&) {}
+    }
+}
+
+} // namespace
+
+TEST_CASE("entries that a backend could not upload are not written together with those of the next pass") {
+    Written cache{numbers::small, {.sequences = 4, .capacity = 100, .batch = 60}};
+    for (int s = 0; s < 4; ++s) feed(cache, prompt(s, 0, Values(static_cast<std::size_t>(10 + s))));
+    const std::int64_t repeated = ListWriter::repeated;
+    const auto lists_throw = [&](const std::vector<int>& sequences) {
+        auto pass = numbers::begin(cache, decoded(cache, sequences));
+        ListWriter::throws_after = 0;
+        CHECK_THROWS_AS((void)pass->lists(), std::bad_alloc);
+        ListWriter::throws_after = -1;
+    };
+    const auto check = [&](const std::vector<int>& sequences) {
+        const Numbers batch = decoded(cache, sequences);
+        auto pass = numbers::begin(cache, batch);
+        const CellLists lists = pass->lists();
+        for (std::size_t r = sequences.size(); r < 4; ++r) CHECK(lists.lengths().data()[r] == 0);
+        check_lists(*pass, expected_rows(cache, batch), ints);
+    };
+    lists_throw({0, 1, 2});
+    check({3, 0}); // other numbers for the same rows of the batch
+    lists_throw({2, 1});
+    lists_throw({1, 3, 2});
+    check({2});
+    lists_throw({0, 1, 2, 3});
+    cache.reserve_lists(1000); // other places for the same rows
+    check({1});
+    {
+        const Numbers batch = decoded(cache, {1, 2});
+        auto pass = numbers::begin(cache, batch);
+        const CellLists lists = pass->lists();
+        CHECK(writes_that_throw([&] { (void)lists.compressed(); }) == 1);
+        check_lists(*pass, expected_rows(cache, batch), ints);
+    }
+    {
+        auto pass = numbers::begin(cache, decoded(cache, {3, 0, 1}));
+        const CellLists lists = pass->lists();
+        ListWriter::throws_after = 0;
+        CHECK_THROWS_AS((void)lists.compressed(), std::bad_alloc);
+        ListWriter::throws_after = -1;
+    }
+    check({0, 2});
+    CHECK(ListWriter::repeated == repeated);
+}
+
+TEST_CASE("long rows whose upload throws in between are complete after the next call") {
+    constexpr int most = 1 << 15; // entries of one upload
+    for (const int tokens : {most, most + 1, 2 * most - 1}) {
+        Written cache{numbers::small, {.sequences = 2, .capacity = 2 * most, .batch = 2 * most}};
+        feed(cache, prompt(1, 0, Values(static_cast<std::size_t>(tokens - 1))));
+        const Numbers batch = decoded(cache, {1});
+        auto pass = numbers::begin(cache, batch);
+        const std::int64_t repeated = ListWriter::repeated;
+        CHECK(writes_that_throw([&] { (void)pass->lists(); }) > 1);
+        check_lists(*pass, expected_rows(cache, batch), ints);
+        CHECK(ListWriter::repeated == repeated);
+    }
 }
 
 TEST_CASE("rows that a backend writes are empty behind those of the batch") {

@@ -58,6 +58,7 @@ public:
         const std::int64_t size = before_table() + rows_.size();
         if (size > memory_.size()) {
             replace(memory_, size);
+            entries_.clear();                                 // of the old memory
             std::fill(uploaded_.begin(), uploaded_.end(), 0); // new memory is zero
             filled_rows_ = 0;
         }
@@ -68,6 +69,7 @@ public:
     /// while the rows have not grown. May throw; then the next call uploads it.
     void update(std::span<const Sequence> sequences) {
         reserve(0);
+        upload(); // what a call that threw has left: one kernel must not write two values to a place
         sequences_ = sequences;
         for (const Sequence s : sequences) {
             const std::int32_t* const values = rows_.row(0, s.value);
@@ -130,8 +132,8 @@ private:
     void set(std::int64_t place, std::int32_t value) {
         std::int32_t& uploaded = uploaded_[static_cast<std::size_t>(place)];
         if (uploaded == value) return;
-        uploaded = value;
         add(place, value);
+        uploaded = value;
     }
     void add(std::int64_t place, std::int32_t value) {
         if (entries_.size() == max_entries) upload();
