@@ -1,80 +1,40 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include "backend/kokkos/passes.hpp"
 #include "backend/kokkos/states.hpp"
+#include "backend/kokkos/twin_caches.hpp"
 #include <cellar/cellar.hpp>
 
 #include <doctest/doctest.h>
 
 #include <cstddef>
-#include <cstdint>
 #include <memory>
 #include <utility>
 #include <vector>
 
 namespace cellar_test {
 
-/// The same passes and operations on a device and on the host, without a fence between them.
+/// Twins, and snapshots of both.
 template <class Backend, class Layout>
-class PagedCaches {
-    using Space = typename Backend::memory_space;
-    template <class B>
-    using Cache = cellar::Cache<Layout, cellar::FullCausal, cellar::DisabledShift, B>;
-
+class PagedCaches : public TwinCaches<Backend, Layout> {
 public:
-    using Host = Cache<cellar::HostBackend>;
-    using Device = Cache<Backend>;
+    PagedCaches() : TwinCaches<Backend, Layout>{3, {.sequences = 3, .capacity = 20, .batch = 20}} {}
 
     /// Calls `operation(cache, snapshots)` for both.
     template <class Operation>
     void both(Operation operation) {
-        operation(host, host_snapshots);
-        operation(device, device_snapshots);
+        operation(this->host, host_snapshots_);
+        operation(this->device, device_snapshots_);
     }
 
     void feed(int sequence, int count) {
-        const auto tokens = static_cast<std::size_t>(count);
-        const cellar::Tokens batch{{sequence}, host.next({sequence}), count};
-        const Kokkos::View<float***, Kokkos::LayoutRight, Kokkos::HostSpace> rows{"rows", tokens, heads, dim};
-        for (std::size_t i = 0; i < rows.size(); ++i) rows.data()[i] = static_cast<float>(++last_);
-        const Rows device_rows{"rows", tokens, heads, dim};
-        Kokkos::deep_copy(device_rows, rows);
-        in_use_.push_back(device_rows);
-        auto a = host.begin(batch).value();
-        auto b = device.begin(batch).value();
-        for (int layer = 0; layer < layers; ++layer) {
-            a.put(layer, rows, rows);
-            b.put(layer, device_rows, device_rows);
-        }
-        a.commit();
-        b.commit();
+        const cellar::Tokens batch{{sequence}, this->host.next({sequence}), count};
+        this->run(this->host, this->device, batch, [&](std::size_t, int) { return ++last_; });
     }
-
-    /// Compares all cells, used or not.
-    void compare() {
-        device.fence();
-        in_use_.clear();
-        const auto a = host.reserve(1);
-        const auto b = device.reserve(1);
-        for (int layer = 0; layer < layers; ++layer) {
-            CHECK(elements_of<Kokkos::HostSpace>(a.keys(layer)) == elements_of<Space>(b.keys(layer)));
-            CHECK(elements_of<Kokkos::HostSpace>(a.values(layer)) == elements_of<Space>(b.values(layer)));
-        }
-    }
-
-    static constexpr int layers = 3;
-    static constexpr int heads = 2;
-    static constexpr int dim = 16;
-    Host host{cellar::CacheShape{layers, heads, dim}, {.sequences = 3, .capacity = 20, .batch = 20}};
-    Device device{cellar::CacheShape{layers, heads, dim}, {.sequences = 3, .capacity = 20, .batch = 20}};
-    std::vector<cellar::CellSnapshot> host_snapshots;
-    std::vector<cellar::CellSnapshot> device_snapshots;
 
 private:
-    using Rows = Kokkos::View<float***, Kokkos::LayoutRight, Space>;
-
-    std::vector<Rows> in_use_; ///< until a fence
+    std::vector<cellar::CellSnapshot> host_snapshots_;
+    std::vector<cellar::CellSnapshot> device_snapshots_;
     int last_ = 0;
 };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include "backend/kokkos/passes.hpp"
+#include "backend/kokkos/twin_caches.hpp"
 #include <cellar/cellar.hpp>
 #include <cellar/prefix/audit.hpp>
 
@@ -15,20 +15,18 @@
 
 namespace cellar_test {
 
-/// A prefix tree of a cache on a device and one of a cache on the host, which do the same. That of the host pages out
-/// to the host.
+/// Twins with a prefix tree each. That of the host pages out to the host.
 template <class Backend, class Layout>
-class PagedTrees {
-    template <class B>
-    using CacheOn = cellar::Cache<Layout, cellar::FullCausal, cellar::DisabledShift, B>;
-    using Space = typename Backend::memory_space;
+class PagedTrees : public TwinCaches<Backend, Layout> {
+    using Twins = TwinCaches<Backend, Layout>;
 
 public:
     using List = std::vector<std::int32_t>;
 
     PagedTrees(cellar::PageTo to, std::int64_t paged_tokens)
-        : host_tree{host, {.paged_bytes = paged_tokens * token_bytes}},
-          device_tree{device, {.paged_bytes = paged_tokens * token_bytes, .page_to = to}} {}
+        : Twins{layers, {.sequences = 2, .cells = 64, .batch = 24}},
+          host_tree{this->host, {.paged_bytes = paged_tokens * token_bytes}},
+          device_tree{this->device, {.paged_bytes = paged_tokens * token_bytes, .page_to = to}} {}
 
     /// Sequence s computes what the trees do not have of these tokens, and stays until it is served again.
     void serve(int s, const List& tokens) {
@@ -36,65 +34,38 @@ public:
         REQUIRE(attach(device_tree, s, tokens) == attached);
         const auto rest = std::span{tokens}.subspan(static_cast<std::size_t>(attached));
         const cellar::Tokens batch{{s}, {attached}, static_cast<std::int32_t>(rest.size())};
-        const Kokkos::View<float***, Kokkos::LayoutRight, Kokkos::HostSpace> rows{"rows", rest.size(), heads, dim};
-        for (std::size_t i = 0; i < rows.size(); ++i)
-            rows.data()[i] = static_cast<float>(rest[i / (heads * dim)] + 3 * static_cast<int>(i % (heads * dim)));
-        const Rows device_rows{"rows", rest.size(), heads, dim};
-        Kokkos::deep_copy(device_rows, rows);
-        in_use_.push_back(device_rows);
-        auto a = host_tree.begin(batch).value();
-        auto b = device_tree.begin(batch).value();
-        for (int layer = 0; layer < layers; ++layer) {
-            a.put(layer, rows, rows);
-            b.put(layer, device_rows, device_rows);
-        }
-        a.commit();
-        b.commit();
+        this->run(host_tree, device_tree, batch, [&](std::size_t i, int e) { return rest[i] + 3 * e; });
         REQUIRE(host_tree.insert({s}, tokens));
         REQUIRE(device_tree.insert({s}, tokens));
     }
 
     /// Compares all cells, used or not, and where the prefixes are.
     void compare() {
-        device.fence();
-        in_use_.clear();
-        const auto a = host.reserve(1);
-        const auto b = device.reserve(1);
-        for (int layer = 0; layer < layers; ++layer) {
-            CHECK(elements_of<Kokkos::HostSpace>(a.keys(layer)) == elements_of<Space>(b.keys(layer)));
-            CHECK(elements_of<Kokkos::HostSpace>(a.values(layer)) == elements_of<Space>(b.values(layer)));
-        }
+        Twins::compare();
         const cellar::PrefixStatistics x = host_tree.statistics();
         const cellar::PrefixStatistics y = device_tree.statistics();
         CHECK(x.paged_bytes == y.paged_bytes);
         CHECK(x.in_place_bytes == y.in_place_bytes);
-        CHECK(device.statistics().paged_bytes == y.paged_bytes);
+        CHECK(this->device.statistics().paged_bytes == y.paged_bytes);
         CHECK(x.page_outs == y.page_outs);
         CHECK(x.page_ins == y.page_ins);
         CHECK(x.evictions == y.evictions);
         CHECK(audit(device_tree) == "");
     }
 
-    static constexpr int layers = 2;
-    static constexpr int heads = 2;
-    static constexpr int dim = 16;
-    static constexpr std::int64_t token_bytes = 2 * layers * heads * dim * sizeof(typename Layout::key_element);
-    static constexpr cellar::CacheLimits limits{.sequences = 2, .cells = 64, .batch = 24};
-    CacheOn<cellar::HostBackend> host{cellar::CacheShape{layers, heads, dim}, limits};
-    CacheOn<Backend> device{cellar::CacheShape{layers, heads, dim}, limits};
-    cellar::PrefixTree<CacheOn<cellar::HostBackend>> host_tree;
-    cellar::PrefixTree<CacheOn<Backend>> device_tree;
+    cellar::PrefixTree<typename Twins::Host> host_tree;
+    cellar::PrefixTree<typename Twins::Device> device_tree;
 
 private:
-    using Rows = Kokkos::View<float***, Kokkos::LayoutRight, Space>;
-
     template <class Tree>
     static std::int32_t attach(Tree& tree, int s, const List& tokens) {
         REQUIRE(tree.memory().remove({s}, {0}, cellar::to_end));
         return tree.attach({s}, std::span{tokens}.first(tokens.size() - 1)).length;
     }
 
-    std::vector<Rows> in_use_; ///< until a fence
+    static constexpr int layers = 2;
+    static constexpr std::int64_t token_bytes =
+        2 * layers * Twins::heads * Twins::dim * sizeof(typename Layout::key_element);
 };
 
 /// Random lists that begin alike, in a cache that is always full. There is room for `paged_tokens` outside of it.

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include "backend/kokkos/passes.hpp"
+#include <cellar/cellar.hpp>
+
+#include <doctest/doctest.h>
+
+#include <cstddef>
+#include <vector>
+
+namespace cellar_test {
+
+/// A cache on the host and one on a device, which do the same. No fence comes between operations.
+template <class Backend, class Layout>
+class TwinCaches {
+    template <class B>
+    using CacheOn = cellar::Cache<Layout, cellar::FullCausal, cellar::DisabledShift, B>;
+    using Space = typename Backend::memory_space;
+    using Rows = Kokkos::View<float***, Kokkos::LayoutRight, Space>;
+
+public:
+    using Host = CacheOn<cellar::HostBackend>;
+    using Device = CacheOn<Backend>;
+
+    TwinCaches(int layers, const cellar::CacheLimits& limits)
+        : host{cellar::CacheShape{layers, heads, dim}, limits},
+          device{cellar::CacheShape{layers, heads, dim}, limits} {}
+
+    /// Runs a pass over `on_host` and one over `on_device`: the caches, or what begins passes of them. Each layer gets
+    /// the same keys and values: `value(token, element)`, with the token's index in the batch.
+    template <class OnHost, class OnDevice, class Value>
+    void run(OnHost& on_host, OnDevice& on_device, const cellar::Tokens& batch, Value value) {
+        auto a = on_host.begin(batch).value();
+        auto b = on_device.begin(batch).value();
+        const auto tokens = static_cast<std::size_t>(batch.size());
+        const Kokkos::View<float***, Kokkos::LayoutRight, Kokkos::HostSpace> rows{"rows", tokens, heads, dim};
+        constexpr std::size_t elements{heads * dim};
+        for (std::size_t i = 0; i < rows.size(); ++i)
+            rows.data()[i] = static_cast<float>(value(i / elements, static_cast<int>(i % elements)));
+        const Rows device_rows{"rows", tokens, heads, dim};
+        Kokkos::deep_copy(device_rows, rows);
+        in_use_.push_back(device_rows);
+        for (int layer = 0; layer < host.layers(); ++layer) {
+            a.put(layer, rows, rows);
+            b.put(layer, device_rows, device_rows);
+        }
+        a.commit();
+        b.commit();
+    }
+
+    /// Compares all cells, used or not.
+    void compare() {
+        device.fence();
+        in_use_.clear();
+        const auto a = host.reserve(1);
+        const auto b = device.reserve(1);
+        for (int layer = 0; layer < host.layers(); ++layer) {
+            CHECK(elements_of<Kokkos::HostSpace>(a.keys(layer)) == elements_of<Space>(b.keys(layer)));
+            CHECK(elements_of<Kokkos::HostSpace>(a.values(layer)) == elements_of<Space>(b.values(layer)));
+        }
+    }
+
+    static constexpr int heads = 2;
+    static constexpr int dim = 16;
+    Host host;
+    Device device;
+
+private:
+    std::vector<Rows> in_use_; ///< until a fence
+};
+
+} // namespace cellar_test
