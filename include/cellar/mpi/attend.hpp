@@ -75,9 +75,9 @@ namespace cellar::mpi {
 ///   `out` is a view.
 /// - A token that sees nothing on any rank gets zeros.
 ///
-/// Cost: that of `cellar::attend` for this rank's cells. Then each rank sends and receives its partial results, which
-/// are tokens * heads * (value_dim + 1) floats, less its own share of them, and as much for the merged ones. Where the
-/// parts of all ranks are few bytes, every rank gets all of them at once instead. Allocates if it needs more memory
+/// Cost: that of `cellar::attend` for this rank's cells. Then each rank sends and receives its partial results, less
+/// its own share of them. They are tokens * heads * (value_dim + 1) floats. The merged ones take as many again. Where
+/// the parts of all ranks are few bytes, every rank gets all of them at once instead. Allocates if it needs more memory
 /// than any call of this memory before.
 ///
 /// After an error, the pass should be dropped: `out` holds anything. A rank that is dead or silent is named, as by
