@@ -161,22 +161,37 @@ TEST_CASE("decode steps allocate nothing, in no stage") {
     CHECK(stage.next(alice) == Position{200});
 }
 
-TEST_CASE("a first stage without memory for its message has changed nothing") {
+TEST_CASE("a first stage that is short of memory for its messages has changed nothing") {
     Communicator comm{MPI_COMM_WORLD};
-    Stage stage{comm, keys(comm), {.seconds = 20}};
+    Stage stage{comm, keys(comm, {.sequences = 2, .capacity = 64, .initial_cells = 8, .batch = 32}), {.seconds = 20}};
     if (stage.is_first()) {
         add(stage, alice, 2);
         const std::string before = contents(stage.memory());
-        const Tokens batch{alice, {2}, 20}; // longer than any before
-        const int failures =
-            failures_of([&] { (void)stage.begin(batch); }, [&] { REQUIRE(contents(stage.memory()) == before); });
-        CHECK(failures > 1);
+        // The message is longer than any before, and the others are asked. Every try gets one allocation further.
+        const auto fails = [&](const Tokens& batch) {
+            try {
+                const FailingAllocations failing{1};
+                return !stage.begin(batch);
+            } catch (const std::bad_alloc&) {
+                return true;
+            }
+        };
+        int failures = 0;
+        for (const Tokens batch{alice, {2}, 5}; failures < 20 && fails(batch); ++failures)
+            REQUIRE(contents(stage.memory()) == before);
+        CHECK(failures > 0);
+        CHECK(failures < 20);
+        // Cells are needed, too.
+        const Tokens longer{alice, {2}, 30};
+        CHECK(failures_of([&] { (void)stage.begin(longer); }, [&] { REQUIRE(contents(stage.memory()) == before); })
+              > 1);
         add(stage, alice, 3);
         stage.end();
     } else {
         CHECK(follow(stage) == 2);
     }
     CHECK(stage.next(alice) == Position{5});
+    CHECK(same_on_all(contents(stage.memory())));
 }
 
 TEST_CASE("memory that is short in one stage is short in the first, and nothing has changed in any") {

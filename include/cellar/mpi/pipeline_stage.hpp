@@ -292,20 +292,22 @@ private:
     // The first stage. What it refuses without having allocated is sent to nobody.
     template <class Prepare, class MakeMessage>
     auto decide(const Prepare& prepare, const MakeMessage& make_message) -> std::invoke_result_t<const Prepare&> {
-        const std::uint64_t before = detail::growths;
+        bool asks = asks_always_;
         auto prepared = [&] {
             try {
-                return prepare();
+                const std::uint64_t before = detail::growths;
+                auto found = prepare();
+                asks = asks || detail::growths != before;
+                if (!asks && !found) return found;
+                Message message = make_message();
+                message.asks = asks;
+                line_->start(message);
+                return found;
             } catch (const std::bad_alloc&) {
-                asks_always_ = true; // this stage may have less room than the others from now on
+                asks_always_ = true; // this stage may have other room than the others from now on
                 throw;
             }
         }();
-        const bool asks = asks_always_ || detail::growths != before;
-        if (!asks && !prepared) return prepared;
-        Message message = make_message();
-        message.asks = asks;
-        line_->start(message);
         if (!asks) return prepared;
         const detail::LineAnswer answer = line_->answers();
         line_->send_verdict(prepared && answer.can());

@@ -10,6 +10,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <list>
 #include <memory>
 #include <mpi.h>
@@ -130,6 +131,7 @@ public:
 
     /// Sends a message of the first stage to the next one. `std::bad_alloc` changes nothing.
     void start(const LineMessage& message) {
+        if (message.asks) reserve_verdicts();
         const Head head = head_of(message, number_ + 1);
         if (!is_last()) send(comm_.rank() + 1, line_tag, head, message.rest);
         ++number_;
@@ -244,6 +246,14 @@ private:
     Sent& unused_sent() {
         finish_sends();
         return unused_.empty() ? unused_.emplace_back() : unused_.front();
+    }
+
+    // Memory for a message, for the answers to it, and for the verdict on them.
+    void reserve_verdicts() {
+        finish_sends();
+        while (std::ssize(unused_) < comm_.size()) unused_.emplace_back();
+        for (Sent& unused : unused_) unused.numbers.reserve(head_size);
+        received_.reserve(head_size);
     }
 
     // Valid until the next call.
