@@ -29,7 +29,8 @@ int ranks() {
     return size;
 }
 
-void append(Context& context, Sequence s, std::int32_t n) {
+template <class Cache>
+void append(mpi::ContextParallel<Cache>& context, Sequence s, std::int32_t n) {
     auto pass = context.begin(Tokens{s, context.next(s), n}).value();
     const std::size_t stored = pass.stored().size();
     pass.put(0, Floats(stored * Heads{}.key_row()), Floats(stored * Heads{}.value_row()));
@@ -134,6 +135,22 @@ TEST_CASE("a snapshot owns the cells of each rank until it is destroyed") {
         CHECK(context.cache().tokens({1}) == 0);
     }
     CHECK(context.cache().statistics().free == cells);
+}
+
+TEST_CASE("a sequence that cannot go on has no snapshot") {
+    using Windowed = Cache<StandardV<float>, SlidingWindow<8>, DisabledShift, HostBackend>;
+    const CacheLimits limits{.capacity = 256, .batch = 100, .positions = Positions::any};
+    mpi::ContextParallel<Windowed> context{mpi::Communicator{MPI_COMM_WORLD}, Windowed{Heads{}.shape(), limits}};
+    append(context, {0}, 100);
+    append(context, {0}, 50);
+    REQUIRE(context.snapshot({0}));
+    REQUIRE(context.remove({0}, {145}, to_end)); // some of what a query at 145 would see was forgotten
+    REQUIRE(!context.can_resume({0}, {145}));
+    const auto refused = context.snapshot({0});
+    REQUIRE(!refused);
+    CHECK(refused.error() == Reason::cannot_resume);
+    CHECK(context.next({0}) == Position{145});
+    CHECK(context.cache().statistics().snapshots == 0);
 }
 
 TEST_CASE("a silent rank is named, and what the others store stays as it is") {
