@@ -1,10 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Memories in the host code of programs for devices. Compiled if a compiler for devices is installed, and never run.
+#include <cellar/attention/attend.hpp>
 #include <cellar/cellar.hpp>
+#include <cellar/files/file_reader.hpp>
+#include <cellar/prefix/prefix_tree.hpp>
 
+#include <cstdint>
 #include <vector>
 
 namespace cellar_test {
+
+template <class Memory>
+std::int32_t use_prefixes(Memory& memory) {
+    cellar::PrefixTree<Memory> tree{memory, {.paged_bytes = 1 << 20}};
+    const std::vector<std::int32_t> tokens{1, 2, 3};
+    if (!tree.insert({0}, tokens)) return 0;
+    return tree.attach({1}, tokens).length;
+}
 
 template <class Layout, class Window, class Shift>
 int use(const Window& window, const Shift& shift) {
@@ -16,12 +28,15 @@ int use(const Window& window, const Shift& shift) {
     cache.reserve(2).drop();
     if (auto pass = cache.begin({positions, sequences})) {
         pass->put(0, rows, rows);
+        std::vector<float> results(rows.size());
+        cellar::attend(*pass, 0, rows, results);
         auto [keys, values, mask] = pass->get(0);
         if (keys.size() != values.size() || mask.size() == 0) return 1;
         pass->commit();
     }
     if (!cache.copy_prefix({0}, {1}, 2)) return 1;
     if (!cache.remove({0}, {0}, {1})) return 1;
+    if (use_prefixes(cache) == 0) return 1;
     cache.defragment();
     return cache.can_resume({1}, {2}) ? cache.cells() : 0;
 }
@@ -51,8 +66,14 @@ int use_states() {
         }
         pass->commit();
     }
+    if (use_prefixes(memory) == 0) return 1;
     const bool copied = memory.copy_prefix({0}, {1}, 2).has_value();
     return copied ? memory.resumable_prefix({1}, {2}).value : memory.slots();
+}
+
+bool use_files() {
+    auto reader = cellar::FileReader::open("cache.safetensors");
+    return reader && reader->verify();
 }
 
 } // namespace cellar_test

@@ -171,11 +171,10 @@ private:
             crc_.add(*bytes);
         } else {
             crc_.add_copy(*bytes, to, bytes_in_all() > cached_bytes);
-            bytes = std::span<const std::byte>{to, count};
         }
         done_ += count;
         if (options_.progress) options_.progress(done_, bytes_in_all());
-        return bytes;
+        return std::span<const std::byte>{to == nullptr ? bytes->data() : to, count};
     }
 
     FileResult<FilePiece> end_of_data() const {

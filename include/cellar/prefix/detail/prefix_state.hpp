@@ -395,13 +395,15 @@ private:
         nodes_.reserve(2);
         auto upper = first_part(walk);
         auto leaf = nodes_.make(tokens.subspan(walk.verified));
-        auto kept = memory_.snapshot(s, end_of(walk), end_of(tokens));
-        if (!kept) return kept.error();
+        auto first = memory_.snapshot(s, end_of(walk), end_of(tokens));
+        if (!first) return first.error();
+        std::optional<Snapshot> kept = *std::move(first);
         Parts parts = parts_of(walk, s);
         if (!parts.head && !parts.tail && kept->from() == end_of(walk)) {
-            { const Snapshot given_up = *std::move(kept); } // its slot, before another one is taken
-            kept = memory_.snapshot(s, begin_below(walk.last), end_of(tokens));
-            if (!kept) return kept.error();
+            kept.reset(); // its slot, before another one is taken
+            auto longer = memory_.snapshot(s, begin_below(walk.last), end_of(tokens));
+            if (!longer) return longer.error();
+            kept = *std::move(longer);
         }
         Node& parent = divide(*walk.below, std::move(upper), std::move(parts));
         keep(nodes_.add(std::move(leaf), parent), *std::move(kept));
