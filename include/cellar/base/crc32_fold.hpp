@@ -25,10 +25,12 @@ constexpr std::uint64_t crc32_factor(int n) {
 #if defined(__x86_64__) && defined(__GNUC__)
 
 /// Vectors of one, two or four blocks of 128 bits. The factors lie in the same places of every block: the product of a
-/// block's low half and that of its high half are added up.
+/// block's low half and that of its high half are added up. `side_by_side`: vectors that are folded at a time, so that no
+/// product waits for the one before.
 struct ClmulVector {
     using Blocks = long long __attribute__((vector_size(16)));
     using Target = long long __attribute__((vector_size(16), may_alias));
+    static constexpr int side_by_side = 4;
 
     static bool is_available() { return static_cast<bool>(__builtin_cpu_supports("pclmul")); }
 
@@ -50,6 +52,7 @@ struct ClmulVector {
 struct Avx2ClmulVector {
     using Blocks = long long __attribute__((vector_size(32)));
     using Target = long long __attribute__((vector_size(32), may_alias));
+    static constexpr int side_by_side = 8;
 
     static bool is_available() {
 #if defined(_WIN32)
@@ -85,6 +88,7 @@ struct Avx2ClmulVector {
 struct Avx512ClmulVector {
     using Blocks = long long __attribute__((vector_size(64)));
     using Target = long long __attribute__((vector_size(64), may_alias));
+    static constexpr int side_by_side = 4;
 
     static bool is_available() { return Avx2ClmulVector::is_available() && __builtin_cpu_supports("avx512f"); }
 

@@ -16,26 +16,28 @@ template <bool Copies>
                                                                 [[maybe_unused]] std::byte* to) {
     using Vector = CELLAR_VECTOR;
     using Blocks = Vector::Blocks;
-    constexpr std::size_t stride = 4 * sizeof(Blocks);
+    constexpr int n = Vector::side_by_side;
+    constexpr std::size_t stride = n * sizeof(Blocks);
     constexpr int bits = static_cast<int>(stride) * 8;
     constexpr auto lanes = static_cast<int>(sizeof(Blocks) / sizeof(long long));
+    constexpr auto low = static_cast<long long>(crc32_factor(bits + 32));
+    constexpr auto high = static_cast<long long>(crc32_factor(bits - 32));
     Blocks factors;
-    for (int lane = 0; lane < lanes; ++lane)
-        factors[lane] = static_cast<long long>(crc32_factor(lane % 2 == 0 ? bits + 32 : bits - 32));
-    Blocks sums[4];
+    for (int lane = 0; lane < lanes; ++lane) factors[lane] = lane % 2 == 0 ? low : high;
+    Blocks sums[n];
     std::memcpy(sums, bytes.data(), stride);
     if constexpr (Copies) std::memcpy(to, bytes.data(), stride);
     sums[0][0] ^= state;
     const std::byte* from = bytes.data() + stride;
     const std::byte* const end = bytes.data() + bytes.size() / stride * stride;
     for (; from != end; from += stride) {
-        Blocks next[4];
+        Blocks next[n];
         std::memcpy(next, from, stride);
         if constexpr (Copies) to += stride;
 #if !defined(__NVCC__)
-#pragma GCC unroll 4
+#pragma GCC unroll 8
 #endif
-        for (int k = 0; k < 4; ++k) {
+        for (int k = 0; k < n; ++k) {
             if constexpr (Copies) Vector::stream(reinterpret_cast<typename Vector::Target*>(to) + k, next[k]);
             sums[k] = next[k] ^ Vector::multiply_low(sums[k], factors) ^ Vector::multiply_high(sums[k], factors);
         }
