@@ -403,7 +403,7 @@ private:
             kept.reset(); // its slot, before another one is taken
             auto longer = memory_.snapshot(s, begin_below(walk.last), end_of(tokens));
             if (!longer) return longer.error();
-            kept = *std::move(longer);
+            kept.emplace(*std::move(longer));
         }
         Node& parent = divide(*walk.below, std::move(upper), std::move(parts));
         keep(nodes_.add(std::move(leaf), parent), *std::move(kept));
