@@ -397,17 +397,17 @@ private:
         auto leaf = nodes_.make(tokens.subspan(walk.verified));
         auto first = memory_.snapshot(s, end_of(walk), end_of(tokens));
         if (!first) return first.error();
-        std::optional<Snapshot> kept = *std::move(first);
         Parts parts = parts_of(walk, s);
-        if (!parts.head && !parts.tail && kept->from() == end_of(walk)) {
-            kept.reset(); // its slot, before another one is taken
-            auto longer = memory_.snapshot(s, begin_below(walk.last), end_of(tokens));
-            if (!longer) return longer.error();
-            kept.emplace(*std::move(longer));
-        }
-        Node& parent = divide(*walk.below, std::move(upper), std::move(parts));
-        keep(nodes_.add(std::move(leaf), parent), *std::move(kept));
-        return {};
+        const auto finish = [&](Snapshot kept) {
+            Node& parent = divide(*walk.below, std::move(upper), std::move(parts));
+            keep(nodes_.add(std::move(leaf), parent), std::move(kept));
+            return Result<void>{};
+        };
+        if (parts.head || parts.tail || first->from() != end_of(walk)) return finish(*std::move(first));
+        { const Snapshot given_up = *std::move(first); } // its slot, before another one is taken
+        auto longer = memory_.snapshot(s, begin_below(walk.last), end_of(tokens));
+        if (!longer) return longer.error();
+        return finish(*std::move(longer));
     }
 
     static Position end_of(const Walk& walk) { return {static_cast<std::int32_t>(walk.verified)}; }
