@@ -25,8 +25,8 @@ constexpr std::uint64_t crc32_factor(int n) {
 #if defined(__x86_64__) && defined(__GNUC__)
 
 /// Vectors of one, two or four blocks of 128 bits. The factors lie in the same places of every block: the product of a
-/// block's low half and that of its high half are added up. `side_by_side`: vectors that are folded at a time, so that no
-/// product waits for the one before.
+/// block's low half and that of its high half are added up. `side_by_side`: how many vectors are folded at a time, so
+/// that no product waits for the one before.
 struct ClmulVector {
     using Blocks = long long __attribute__((vector_size(16)));
     using Target = long long __attribute__((vector_size(16), may_alias));
