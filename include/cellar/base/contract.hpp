@@ -130,9 +130,10 @@ inline ViolationHandler set_violation_handler(ViolationHandler handler) {
 /// they are evaluated only if it does not hold.
 #define CELLAR_EXPECTS(condition, ...) CELLAR_EXPECTS_AT(std::source_location::current(), condition, __VA_ARGS__)
 
-/// The same, for functions that know their caller's position in `where`. (The list has a type because nvcc 13 garbles
-/// some lists without.)
+/// The same, for functions that know their caller's position in `where`. (nvcc 13 garbles some lists that have no type,
+/// and refuses a constant condition in `?:`.)
 #define CELLAR_EXPECTS_AT(where, condition, ...)                                                                       \
-    ((condition) ? void()                                                                                              \
-                 : ::cellar::detail::violated(#condition, where,                                                       \
-                                              std::initializer_list<::cellar::detail::MessagePart>{__VA_ARGS__}))
+    static_cast<void>((condition)                                                                                      \
+                      || (::cellar::detail::violated(                                                                  \
+                              #condition, where, std::initializer_list<::cellar::detail::MessagePart>{__VA_ARGS__}),   \
+                          false))

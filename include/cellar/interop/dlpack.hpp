@@ -121,8 +121,7 @@ StridedView<T, Rank> from_dlpack(const DLTensor& tensor, DLDevice device) {
     CELLAR_EXPECTS(tensor.device.device_type == device.device_type && tensor.device.device_id == device.device_id,
                    "from_dlpack: memory of device ", static_cast<int>(tensor.device.device_type), ":",
                    tensor.device.device_id, ", expected ", static_cast<int>(device.device_type), ":", device.device_id);
-    if constexpr (Rank != 0)
-        CELLAR_EXPECTS(tensor.shape != nullptr, "from_dlpack: a null shape, expected ", Rank, " extents");
+    CELLAR_EXPECTS(Rank == 0 || tensor.shape != nullptr, "from_dlpack: a null shape, expected ", Rank, " extents");
     StridedView<T, Rank> view;
     constexpr std::int64_t max_elements = INT64_MAX / static_cast<std::int64_t>(sizeof(T));
     std::int64_t dense = 1; // before DLPack 1.2, null strides mean densely packed
@@ -150,9 +149,8 @@ template <class T, int Rank>
 StridedView<T, Rank> from_dlpack(const DLManagedTensorVersioned& tensor, DLDevice device) {
     CELLAR_EXPECTS(tensor.version.major == DLPACK_MAJOR_VERSION, "from_dlpack: a tensor of version ",
                    tensor.version.major, " of DLPack, expected ", DLPACK_MAJOR_VERSION);
-    if constexpr (!std::is_const_v<T>)
-        CELLAR_EXPECTS((tensor.flags & DLPACK_FLAG_BITMASK_READ_ONLY) == 0,
-                       "from_dlpack: the tensor is read-only, expected one that may be written");
+    CELLAR_EXPECTS(std::is_const_v<T> || (tensor.flags & DLPACK_FLAG_BITMASK_READ_ONLY) == 0,
+                   "from_dlpack: the tensor is read-only, expected one that may be written");
     return from_dlpack<T, Rank>(tensor.dl_tensor, device);
 }
 

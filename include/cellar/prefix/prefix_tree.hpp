@@ -141,10 +141,9 @@ private:
         CELLAR_EXPECTS(limits.usefulness != nullptr, "limits: no function for the usefulness, expected one");
         CELLAR_EXPECTS(limits.paged_bytes >= 0, "limits: ", limits.paged_bytes,
                        " bytes for what is paged out, expected 0 or more");
-        if constexpr (!State::pages_out)
-            CELLAR_EXPECTS(
-                limits.paged_bytes == 0, "limits: ", limits.paged_bytes,
-                " bytes for what is paged out, expected 0, because the snapshots of this memory cannot be paged out");
+        CELLAR_EXPECTS(
+            State::pages_out || limits.paged_bytes == 0, "limits: ", limits.paged_bytes,
+            " bytes for what is paged out, expected 0, because the snapshots of this memory cannot be paged out");
         return std::make_unique<State>(memory, limits);
     }
 
