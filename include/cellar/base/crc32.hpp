@@ -17,7 +17,7 @@ namespace cellar::detail {
 class Crc32 {
 public:
     void add(std::span<const std::byte> bytes) {
-        if (bytes.size() >= Crc32Fold::smallest) state_ = fastest_crc32_fold().add(state_, bytes, nullptr);
+        if (bytes.size() >= smallest_crc32_fold) state_ = fastest_crc32_fold().add(state_, bytes, nullptr);
         state_ = add_by_table(state_, bytes);
     }
 
@@ -29,7 +29,7 @@ public:
             add_small_copy(head, to);
             bytes = bytes.subspan(head.size());
             const std::span<const std::byte> lines = bytes;
-            if (bytes.size() >= Crc32Fold::smallest)
+            if (bytes.size() >= smallest_crc32_fold)
                 state_ = fastest_crc32_fold().copy(state_, bytes, to + head.size());
             to += head.size() + (lines.size() - bytes.size());
         }

@@ -24,34 +24,31 @@ constexpr std::uint64_t crc32_factor(int n) {
 
 #if defined(__x86_64__) && defined(__GNUC__)
 
+/// At least as many bytes are folded: two strides of every vector.
+inline constexpr std::size_t smallest_crc32_fold = 512;
+
 /// Vectors of one, two or four blocks of 128 bits. The factors lie in the same places of every block: the product of a
-/// block's low half and that of its high half are added up. `side_by_side`: how many vectors are folded at a time, so
-/// that no product waits for the one before.
+/// block's low half (`halves` 0x00) and that of its high half (0x11) are added up. `side_by_side`: how many vectors are
+/// folded at a time, so that no product waits for the one before.
 struct ClmulVector {
     using Blocks = long long __attribute__((vector_size(16)));
-    using Target = long long __attribute__((vector_size(16), may_alias));
-    static constexpr int side_by_side = 4;
+    static constexpr int side_by_side = 8;
 
     static bool is_available() { return static_cast<bool>(__builtin_cpu_supports("pclmul")); }
 
-    [[gnu::target("pclmul,sse2"), gnu::always_inline]] static inline Blocks multiply_low(Blocks a, Blocks b) {
-        return __builtin_ia32_pclmulqdq128(a, b, 0x00);
+    template <int halves>
+    [[gnu::target("pclmul,sse2"), gnu::always_inline]] static inline Blocks multiply(Blocks a, Blocks b) {
+        return __builtin_ia32_pclmulqdq128(a, b, halves);
     }
-    [[gnu::target("pclmul,sse2"), gnu::always_inline]] static inline Blocks multiply_high(Blocks a, Blocks b) {
-        return __builtin_ia32_pclmulqdq128(a, b, 0x11);
-    }
-    [[gnu::target("pclmul,sse2"), gnu::always_inline]] static inline void stream(Target* to, Blocks blocks) {
-#if defined(__clang__)
-        __builtin_nontemporal_store(blocks, to);
-#else
+#if !defined(__clang__)
+    [[gnu::target("pclmul,sse2"), gnu::always_inline]] static inline void stream(Blocks* to, Blocks blocks) {
         __builtin_ia32_movntdq(to, blocks);
-#endif
     }
+#endif
 };
 
 struct Avx2ClmulVector {
     using Blocks = long long __attribute__((vector_size(32)));
-    using Target = long long __attribute__((vector_size(32), may_alias));
     static constexpr int side_by_side = 8;
 
     static bool is_available() {
@@ -62,57 +59,40 @@ struct Avx2ClmulVector {
 #endif
     }
 
-    [[gnu::target("avx2,vpclmulqdq"), gnu::always_inline]] static inline Blocks multiply_low(Blocks a, Blocks b) {
+    template <int halves>
+    [[gnu::target("avx2,vpclmulqdq"), gnu::always_inline]] static inline Blocks multiply(Blocks a, Blocks b) {
 #if defined(__clang__)
-        return __builtin_ia32_pclmulqdq256(a, b, 0x00);
+        return __builtin_ia32_pclmulqdq256(a, b, halves);
 #else
-        return __builtin_ia32_vpclmulqdq_v4di(a, b, 0x00);
+        return __builtin_ia32_vpclmulqdq_v4di(a, b, halves);
 #endif
     }
-    [[gnu::target("avx2,vpclmulqdq"), gnu::always_inline]] static inline Blocks multiply_high(Blocks a, Blocks b) {
-#if defined(__clang__)
-        return __builtin_ia32_pclmulqdq256(a, b, 0x11);
-#else
-        return __builtin_ia32_vpclmulqdq_v4di(a, b, 0x11);
-#endif
-    }
-    [[gnu::target("avx2,vpclmulqdq"), gnu::always_inline]] static inline void stream(Target* to, Blocks blocks) {
-#if defined(__clang__)
-        __builtin_nontemporal_store(blocks, to);
-#else
+#if !defined(__clang__)
+    [[gnu::target("avx2,vpclmulqdq"), gnu::always_inline]] static inline void stream(Blocks* to, Blocks blocks) {
         __builtin_ia32_movntdq256(to, blocks);
-#endif
     }
+#endif
 };
 
 struct Avx512ClmulVector {
     using Blocks = long long __attribute__((vector_size(64)));
-    using Target = long long __attribute__((vector_size(64), may_alias));
     static constexpr int side_by_side = 4;
 
     static bool is_available() { return Avx2ClmulVector::is_available() && __builtin_cpu_supports("avx512f"); }
 
-    [[gnu::target("avx512f,vpclmulqdq"), gnu::always_inline]] static inline Blocks multiply_low(Blocks a, Blocks b) {
+    template <int halves>
+    [[gnu::target("avx512f,vpclmulqdq"), gnu::always_inline]] static inline Blocks multiply(Blocks a, Blocks b) {
 #if defined(__clang__)
-        return __builtin_ia32_pclmulqdq512(a, b, 0x00);
+        return __builtin_ia32_pclmulqdq512(a, b, halves);
 #else
-        return __builtin_ia32_vpclmulqdq_v8di(a, b, 0x00);
+        return __builtin_ia32_vpclmulqdq_v8di(a, b, halves);
 #endif
     }
-    [[gnu::target("avx512f,vpclmulqdq"), gnu::always_inline]] static inline Blocks multiply_high(Blocks a, Blocks b) {
-#if defined(__clang__)
-        return __builtin_ia32_pclmulqdq512(a, b, 0x11);
-#else
-        return __builtin_ia32_vpclmulqdq_v8di(a, b, 0x11);
-#endif
-    }
-    [[gnu::target("avx512f,vpclmulqdq"), gnu::always_inline]] static inline void stream(Target* to, Blocks blocks) {
-#if defined(__clang__)
-        __builtin_nontemporal_store(blocks, to);
-#else
+#if !defined(__clang__)
+    [[gnu::target("avx512f,vpclmulqdq"), gnu::always_inline]] static inline void stream(Blocks* to, Blocks blocks) {
         __builtin_ia32_movntdq512(to, blocks);
-#endif
     }
+#endif
 };
 
 #endif
@@ -150,10 +130,9 @@ struct Avx512ClmulVector {
 namespace cellar::detail {
 
 /// Advances the state by whole strides at the front of `bytes`, which are removed from it. `copy` also writes them past
-/// the caches to an address that is aligned to 64 bytes. Both need `smallest` bytes.
+/// the caches to an address that is aligned to 64 bytes. Both need `smallest_crc32_fold` bytes.
 struct Crc32Fold {
     using Function = std::uint32_t (*)(std::uint32_t state, std::span<const std::byte>& bytes, std::byte* to);
-    static constexpr std::size_t smallest = 512;
 
     bool is_available;
     Function add;

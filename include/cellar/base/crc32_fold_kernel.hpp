@@ -16,8 +16,10 @@ template <bool Copies>
                                                                 [[maybe_unused]] std::byte* to) {
     using Vector = CELLAR_VECTOR;
     using Blocks = Vector::Blocks;
+    using Target [[gnu::may_alias]] = Blocks;
     constexpr int n = Vector::side_by_side;
     constexpr std::size_t stride = n * sizeof(Blocks);
+    static_assert(2 * stride <= smallest_crc32_fold);
     constexpr int bits = static_cast<int>(stride) * 8;
     constexpr auto lanes = static_cast<int>(sizeof(Blocks) / sizeof(long long));
     constexpr auto low = static_cast<long long>(crc32_factor(bits + 32));
@@ -31,15 +33,23 @@ template <bool Copies>
     const std::byte* from = bytes.data() + stride;
     const std::byte* const end = bytes.data() + bytes.size() / stride * stride;
     for (; from != end; from += stride) {
-        Blocks next[n];
-        std::memcpy(next, from, stride);
         if constexpr (Copies) to += stride;
 #if !defined(__NVCC__)
 #pragma GCC unroll 8
 #endif
         for (int k = 0; k < n; ++k) {
-            if constexpr (Copies) Vector::stream(reinterpret_cast<typename Vector::Target*>(to) + k, next[k]);
-            sums[k] = next[k] ^ Vector::multiply_low(sums[k], factors) ^ Vector::multiply_high(sums[k], factors);
+            Blocks next;
+            std::memcpy(&next, from + static_cast<std::size_t>(k) * sizeof(Blocks), sizeof(Blocks));
+            if constexpr (Copies) {
+                Target* const target = reinterpret_cast<Target*>(to) + k;
+#if defined(__clang__)
+                __builtin_nontemporal_store(next, target);
+#else
+                Vector::stream(target, next);
+#endif
+            }
+            sums[k] = next ^ Vector::template multiply<0x00>(sums[k], factors)
+                      ^ Vector::template multiply<0x11>(sums[k], factors);
         }
     }
     if constexpr (Copies) __builtin_ia32_sfence();
