@@ -78,10 +78,9 @@ private:
 };
 
 /// The type of elements of a file that an array can have; none if it can have no such elements.
-inline std::optional<StoredElement> stored_element(Dtype dtype) {
-    if (dtype == Dtype::f32) return StoredElement::f32;
-    if (dtype == Dtype::f16) return StoredElement::f16;
-    if (dtype == Dtype::bfloat) return StoredElement::bf16;
+inline std::optional<StoredElement> convertible_from(Dtype dtype) {
+    for (const StoredElement element : {StoredElement::f32, StoredElement::f16, StoredElement::bf16})
+        if (dtype_of_stored(element) == dtype) return element;
     return std::nullopt;
 }
 
@@ -122,7 +121,7 @@ FileResult<void> read_arrays(const std::filesystem::path& path, Reader& reader, 
     std::map<const StoredTensor*, LoadTarget> targets;
     for (const StoredArray& array : arrays) {
         const StoredTensor* const tensor = reader.find(array.name);
-        const auto from = tensor == nullptr ? std::nullopt : stored_element(tensor->dtype);
+        const auto from = tensor == nullptr ? std::nullopt : convertible_from(tensor->dtype);
         if (!from)
             return unsuitable(path, "its " + array.name + " has elements of type "
                                         + (tensor == nullptr ? "none" : std::string{to_string(tensor->dtype)})
