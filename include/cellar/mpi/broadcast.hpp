@@ -45,7 +45,7 @@ public:
                           " ids, expected none or one for each of ", tokens, " tokens");
         CELLAR_EXPECTS_AT(where, tokens < (std::size_t{1} << 26), "SharedBatch: ", tokens,
                           " tokens, expected fewer than 2^26");
-        reserve(header + values * static_cast<int>(tokens));
+        reserve_message(header + values * tokens);
         message_[0] = version;
         message_[1] = static_cast<std::int32_t>(tokens);
         message_[2] = (batch.groups.empty() ? 0 : has_groups) + (ids.empty() ? 0 : has_ids);
@@ -75,10 +75,15 @@ public:
     std::span<const std::int32_t> message() const {
         return {message_.data(), static_cast<std::size_t>(size_of(message_))};
     }
-    /// Returns false, with nothing changed, if these are not the numbers of a batch.
+    /// Sets memory aside for messages of so many numbers. Changes nothing else.
+    void reserve_message(std::size_t numbers) {
+        if (message_.size() < numbers) message_.resize(numbers);
+    }
+    /// Returns false, with nothing changed, if these are not the numbers of a batch. Allocates only what
+    /// `reserve_message` has not set aside.
     bool assign_message(std::span<const std::int32_t> numbers) {
         if (size_of(numbers) != std::ssize(numbers)) return false;
-        reserve(static_cast<int>(numbers.size()));
+        reserve_message(numbers.size());
         std::copy(numbers.begin(), numbers.end(), message_.begin());
         return true;
     }
@@ -94,10 +99,6 @@ private:
     static constexpr int values = 4; // of a token at most
 
     const std::int32_t* list(int i) const { return message_.data() + header + i * std::int64_t{tokens()}; }
-
-    void reserve(int size) {
-        if (message_.size() < static_cast<std::size_t>(size)) message_.resize(static_cast<std::size_t>(size));
-    }
 
     // How many numbers the message has that begins with these; -1 if no message does.
     static int size_of(std::span<const std::int32_t> begin) {
@@ -131,7 +132,7 @@ inline MpiResult<void> broadcast(const Communicator& comm, SharedBatch& shared, 
                             + " sent no batch, expected one of the same version of cellar",
                         {}};
     if (size <= shared.first_) return {};
-    shared.reserve(size);
+    shared.reserve_message(static_cast<std::size_t>(size));
     if (const int code = send(shared.first_, size - shared.first_); code != MPI_SUCCESS)
         return detail::error_of_code("broadcast", root, code);
     return {};

@@ -206,12 +206,12 @@ public:
     }
 
     /// In the other stages: carries out what the first stage did, up to its next pass, which it opens. Blocks until
-    /// then. Empty after `end`.
+    /// then. Empty after `end`. If this throws `std::bad_alloc`, call it again: it goes on where it was.
     std::optional<Pass> begin_received(const std::source_location& where = std::source_location::current()) {
         const detail::Caller caller{where};
         CELLAR_EXPECTS(!is_first(), "begin_received: the first stage decides, expected another one");
         while (true) {
-            const Message received = line_->receive();
+            const Message received = line_->receive([&](std::size_t rest) { shared_.reserve_message(rest); });
             const auto& [a, b, c, d] = received.arguments;
             switch (received.kind) {
             case Kind::begin: {

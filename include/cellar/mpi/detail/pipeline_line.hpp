@@ -7,6 +7,7 @@
 #include <cellar/mpi/lockstep_options.hpp>
 #include <cellar/mpi/mpi_result.hpp>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -85,8 +86,7 @@ public:
     /// Sets memory aside for `word`, which then allocates nothing.
     void reserve_word() {
         if (!word_.empty()) return;
-        Sent& unused = unused_sent();
-        unused.numbers.reserve(head_size);
+        unused_sent();
         word_.splice(word_.end(), unused_, unused_.begin());
     }
     /// The pass that is open is kept, or dropped. `reserve_word` precedes it.
@@ -98,9 +98,9 @@ public:
         send(comm_.rank() + 1, line_tag, word_);
     }
 
-    /// For another stage than the first: whether its pass is kept. Passed on.
+    /// For another stage than the first: whether its pass is kept. Passed on. Allocates nothing.
     bool receive_word() {
-        const LineMessage message = receive();
+        const LineMessage message = receive(word_, [](std::size_t) {});
         if (message.kind != LineKind::commit && message.kind != LineKind::drop) fail_malformed();
         return message.kind == LineKind::commit;
     }
@@ -136,35 +136,31 @@ public:
         if (!is_last()) send(comm_.rank() + 1, line_tag, head, message.rest);
         ++number_;
     }
-    /// The next message of the stage before, which is passed on. Valid until the next one.
-    LineMessage receive() {
-        const int from = comm_.rank() - 1;
+    /// The next operation of the stage before, which is passed on. Valid until the next one. `reserve(n)` sets memory
+    /// aside for what the caller does with n numbers behind the head. If it or this throws `std::bad_alloc`, the
+    /// operation is received by the next call.
+    template <class Reserve>
+    LineMessage receive(Reserve reserve) {
         if (std::exchange(dropped_, false) && receive_word())
             fail({mpi::MpiReason::differs,
                   comm_.rank(),
                   "pipeline: rank " + std::to_string(comm_.rank())
                       + " dropped a pass that the first stage committed, expected it to do the same",
                   {}});
-        const Numbers& numbers = receive(from, line_tag, "pipeline");
-        if (numbers.size() < head_size || numbers[0] < 0 || numbers[0] > static_cast<std::int32_t>(LineKind::end)
-            || numbers[1] != ++number_)
-            fail({mpi::MpiReason::malformed,
-                  from,
-                  "pipeline: rank " + std::to_string(from) + " sent no operation number " + std::to_string(number_)
-                      + ", expected one of the same version of cellar",
-                  {}});
-        if (!is_last()) send(comm_.rank() + 1, line_tag, numbers);
-        return {.kind = static_cast<LineKind>(numbers[0]),
-                .asks = numbers[2] != 0,
-                .arguments = {numbers[3], numbers[4], numbers[5], numbers[6]},
-                .rest = std::span{numbers}.subspan(head_size)};
+        return receive(unused_, [&](std::size_t size) {
+            reserve_word();
+            finish_sends();
+            while (unused_.size() < 2) unused_.emplace_back(); // to pass it on, and to answer
+            unused_.front().numbers.reserve(size);
+            reserve(size - std::min(size, head_size));
+        });
     }
 
     /// For the first stage: the answer of all other stages, that of the first one which cannot.
     LineAnswer answers() {
         LineAnswer found;
         for (int rank = 1; rank < comm_.size(); ++rank) {
-            const Numbers& answer = receive(rank, answer_tag, "pipeline");
+            const Numbers& answer = receive(rank, answer_tag);
             if (answer.size() != 6 || answer[0] != number_)
                 fail({mpi::MpiReason::malformed,
                       rank,
@@ -195,7 +191,7 @@ public:
         send(0, answer_tag, numbers);
     }
     bool receive_verdict() {
-        const Numbers& verdict = receive(0, verdict_tag, "pipeline");
+        const Numbers& verdict = receive(0, verdict_tag);
         return verdict.size() == 2 && verdict[0] == number_ && verdict[1] == 1;
     }
 
@@ -205,12 +201,17 @@ private:
     using Head = std::array<std::int32_t, head_size>; // kind, number of the operation, asks, four arguments
     struct Sent {
         MPI_Request request = MPI_REQUEST_NULL;
-        Numbers numbers{};
+        Numbers numbers = with_room(head_size);
     };
     static constexpr int line_tag = 0x1b02;
     static constexpr int answer_tag = 0x1b03;
     static constexpr int verdict_tag = 0x1b04;
 
+    static Numbers with_room(std::size_t size) {
+        Numbers numbers;
+        numbers.reserve(size);
+        return numbers;
+    }
     static Head head_of(const LineMessage& message, std::int32_t number) {
         const auto& [a, b, c, d] = message.arguments;
         return {static_cast<std::int32_t>(message.kind), number, message.asks ? 1 : 0, a, b, c, d};
@@ -252,28 +253,58 @@ private:
     void reserve_verdicts() {
         finish_sends();
         while (std::ssize(unused_) < comm_.size()) unused_.emplace_back();
-        for (Sent& unused : unused_) unused.numbers.reserve(head_size);
-        received_.reserve(head_size);
     }
 
-    // Valid until the next call.
-    const Numbers& receive(int from, int tag, const char* operation) {
+    // The next message of the stage before. It is passed on with the memory of the first of `list`.
+    template <class Reserve>
+    LineMessage receive(std::list<Sent>& list, Reserve reserve) {
+        const int from = comm_.rank() - 1;
+        const Numbers& numbers = receive(from, line_tag, reserve);
+        if (numbers.size() < head_size || numbers[0] < 0 || numbers[0] > static_cast<std::int32_t>(LineKind::end)
+            || numbers[1] != ++number_)
+            fail({mpi::MpiReason::malformed,
+                  from,
+                  "pipeline: rank " + std::to_string(from) + " sent no operation number " + std::to_string(number_)
+                      + ", expected one of the same version of cellar",
+                  {}});
+        if (!is_last()) {
+            list.front().numbers.assign(numbers.begin(), numbers.end());
+            send(comm_.rank() + 1, line_tag, list);
+        }
+        return {.kind = static_cast<LineKind>(numbers[0]),
+                .asks = numbers[2] != 0,
+                .arguments = {numbers[3], numbers[4], numbers[5], numbers[6]},
+                .rest = std::span{numbers}.subspan(head_size)};
+    }
+
+    // Valid until the next call. `reserve(n)` precedes the receipt of n numbers: what it throws changes nothing.
+    template <class Reserve>
+    const Numbers& receive(int from, int tag, Reserve reserve) {
         expect_usable();
+        const std::size_t size = wait_for(from, tag);
+        received_.reserve(size);
+        reserve(size);
+        received_.resize(size);
+        const int code = MPI_Recv(received_.data(), static_cast<int>(size), MPI_INT32_T, from, tag, comm_.handle(),
+                                  MPI_STATUS_IGNORE);
+        if (code != MPI_SUCCESS) fail(error_of_code("pipeline", from, code));
+        return received_;
+    }
+    const Numbers& receive(int from, int tag) {
+        return receive(from, tag, [](std::size_t) {});
+    }
+    // Returns how many numbers the next message has.
+    std::size_t wait_for(int from, int tag) {
         const double begun = MPI_Wtime();
         for (std::int64_t turns = 1;; ++turns) {
             int there = 0;
-            MPI_Message message = MPI_MESSAGE_NULL;
             MPI_Status status;
-            if (const int code = MPI_Improbe(from, tag, comm_.handle(), &there, &message, &status); code != MPI_SUCCESS)
-                fail(error_of_code(operation, from, code));
+            if (const int code = MPI_Iprobe(from, tag, comm_.handle(), &there, &status); code != MPI_SUCCESS)
+                fail(error_of_code("pipeline", from, code));
             if (there != 0) {
                 int size = 0;
                 MPI_Get_count(&status, MPI_INT32_T, &size);
-                received_.resize(static_cast<std::size_t>(size));
-                if (const int code = MPI_Mrecv(received_.data(), size, MPI_INT32_T, &message, &status);
-                    code != MPI_SUCCESS)
-                    fail(error_of_code(operation, from, code));
-                return received_;
+                return static_cast<std::size_t>(size);
             }
             if (turns % 64 == 0) {
                 finish_sends();
@@ -282,8 +313,7 @@ private:
             if (seconds_ > 0 && MPI_Wtime() - begun > seconds_)
                 fail({mpi::MpiReason::timed_out,
                       from,
-                      std::string{operation} + ": rank " + std::to_string(from)
-                          + " has sent nothing within the time limit",
+                      "pipeline: rank " + std::to_string(from) + " has sent nothing within the time limit",
                       {}});
         }
     }
@@ -294,7 +324,7 @@ private:
     std::unique_ptr<std::list<Sent>> sent_ = std::make_unique<std::list<Sent>>(); // in flight
     std::list<Sent> unused_;                                                      // memory for more
     std::list<Sent> word_;                                                        // the next one, for `word`
-    Numbers received_;
+    Numbers received_ = with_room(head_size);
     std::optional<mpi::MpiError> lost_;
     bool dropped_ = false; // this stage has dropped its pass
 };
