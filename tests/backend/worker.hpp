@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cellar/backend/host.hpp>
+#include <cellar/base/crc32.hpp>
 #include <cellar/base/zeroed.hpp>
 
 #include <doctest/doctest.h>
@@ -225,6 +226,13 @@ public:
         fence();
     }
 
+    std::uint32_t crc32(const std::byte* bytes, std::int64_t n) {
+        std::uint32_t crc = 0;
+        add({bytes}, [&] { crc = cellar::detail::crc32_of({bytes, static_cast<std::size_t>(n)}); });
+        fence();
+        return crc;
+    }
+
     void fence() {
         if (thread_ != nullptr) thread_->wait();
     }
@@ -252,6 +260,6 @@ private:
     std::unique_ptr<WorkerThread> thread_ = std::make_unique<WorkerThread>();
 };
 static_assert(cellar::BackendPolicy<WorkerBackend> && cellar::WritesMasks<WorkerBackend>);
-static_assert(cellar::PinsHostMemory<WorkerBackend>);
+static_assert(cellar::PinsHostMemory<WorkerBackend> && cellar::ComputesChecksums<WorkerBackend>);
 
 } // namespace cellar_test

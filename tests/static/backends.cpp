@@ -16,6 +16,7 @@ static_assert(WritesMasks<cellar_test::MaskWriter> && BackendPolicy<cellar_test:
 static_assert(!WritesMasks<HostBackend> && !WritesMasks<EigenBackend>);
 static_assert(!PinsHostMemory<HostBackend> && !PinsHostMemory<EigenBackend>);
 static_assert(!UploadsCells<HostBackend> && !UploadsCells<EigenBackend>);
+static_assert(!ComputesChecksums<HostBackend> && !ComputesChecksums<EigenBackend>);
 static_assert(!WritesLists<HostBackend> && !WritesLists<EigenBackend> && !WritesLists<cellar_test::MaskWriter>);
 
 // A buffer has one owner.

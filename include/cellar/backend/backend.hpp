@@ -12,6 +12,7 @@
 #include <cellar/shift/shift.hpp>
 
 #include <concepts>
+#include <cstddef>
 #include <cstdint>
 #include <span>
 
@@ -225,6 +226,13 @@ concept WritesLists = requires(B& b, std::span<const ListEntry> entries, std::in
     b.reserve_entries(n);
     b.write_entries(entries, list);
     b.compress_rows(copy, n);
+};
+
+/// A backend that computes checksums of its memory. `crc32(bytes, n)` blocks until all work is done, and returns the
+/// CRC-32 (that of zlib) of n bytes in one of its buffers, at a multiple of 4 bytes from its beginning.
+template <class B>
+concept ComputesChecksums = requires(B& b, const std::byte* bytes, std::int64_t n) {
+    { b.crc32(bytes, n) } -> std::same_as<std::uint32_t>;
 };
 
 } // namespace cellar

@@ -146,6 +146,13 @@ public:
         if (entries != 0) work_.compress_rows(space_, copy, entries);
     }
 
+    /// See `ComputesChecksums`. Allocates 1 KB at the first call.
+    std::uint32_t crc32(const std::byte* bytes, std::int64_t n) requires(Work::on_device) {
+        const std::uint32_t crc = work_.crc32(space_, bytes, n);
+        work_.fenced();
+        return crc;
+    }
+
     /// For `attend`: computes it on the device.
     auto& attention() requires(Work::on_device) { return work_.attention(); }
 

@@ -41,6 +41,7 @@ struct SmallLimits {
     static constexpr std::int64_t part_cells = 64;
     static constexpr std::int64_t sequence_items = 20;
     static constexpr int team_threads = 3;
+    static constexpr std::int32_t crc_threads = 7;
 };
 template <class Backend, class Limits>
 using WithLimits = cellar::detail::BasicKokkosBackend<

@@ -3,6 +3,7 @@
 
 #include <cellar/backend/host/runs.hpp>
 #include <cellar/backend/kokkos/device_attention.hpp>
+#include <cellar/backend/kokkos/device_crc32.hpp>
 #include <cellar/backend/kokkos/device_rows.hpp>
 #include <cellar/backend/kokkos/launch.hpp>
 #include <cellar/backend/kokkos/staged_list.hpp>
@@ -188,6 +189,11 @@ public:
 
     DeviceAttention<ExecutionSpace, MemorySpace, Limits>& attention() { return attention_; }
 
+    /// Blocks until all work given to the space is done; `fenced` must follow.
+    std::uint32_t crc32(const ExecutionSpace& space, const std::byte* bytes, std::int64_t n) {
+        return crc32_.of(space, bytes, n);
+    }
+
     /// To be called when all work given to the space is done.
     void fenced() {
         for_each_list([](auto& list) { list.fenced(); });
@@ -296,7 +302,8 @@ private:
     List<ListEntry> entries_{Limits::staging_bytes};
     Scratch scratch_;
     DeviceAttention<ExecutionSpace, MemorySpace, Limits> attention_;
-    std::vector<Cell> listed_; // what is uploaded next
+    DeviceCrc32<ExecutionSpace, MemorySpace, Limits> crc32_; // no work in flight uses it
+    std::vector<Cell> listed_;                               // what is uploaded next
     std::vector<std::byte> bytes_;
 };
 

@@ -34,6 +34,8 @@ struct DeviceLimits {
     static constexpr std::int64_t sequence_items = 1024;
     /// Of a team, if the device allows that many.
     static constexpr int team_threads = 128;
+    /// That compute a checksum: as many as the largest devices run at a time, about.
+    static constexpr std::int32_t crc_threads = 1 << 16;
 };
 
 /// Kokkos passes kernels by value if they are smaller than 512 bytes, its own part included: 32 bytes for a range of
