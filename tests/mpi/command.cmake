@@ -4,6 +4,7 @@
 # not know. Open MPI 6 warns about the name of 5, unless its own is there too. Leaks of the library are known by its name
 # somewhere in the stack of an allocation, and only the slow unwinder finds the whole stack.
 set(cellar_mpi_environment
+    OMP_PROC_BIND=false
     OMPI_ALLOW_RUN_AS_ROOT=1
     OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
     OMPI_MCA_rmaps_base_oversubscribe=1

@@ -3,10 +3,12 @@
 
 #include <cellar/base/result.hpp>
 #include <cellar/element/stored_element.hpp>
+#include <cellar/memory/device_rows.hpp>
 
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -33,6 +35,9 @@ struct StoredArray {
     /// Visits where rows lie in memory that the host reaches, to save them or to load them, in order. Empty elsewhere.
     using Visit = std::function<void(std::byte* at, std::size_t bytes)>;
     std::function<void(std::uint64_t first, std::uint64_t count, const Visit& visit)> pieces = {};
+    /// The rows, to save them or to load them, where a device has them in cells and its backend computes checksums.
+    /// Null elsewhere.
+    std::shared_ptr<DeviceRows> on_device = nullptr;
     /// To load it: where it goes, in host memory.
     void* data = nullptr;
     /// Or, if `data` is null: writes rows to where they go. Blocks.

@@ -17,6 +17,9 @@ struct SendOptions {
     std::chrono::milliseconds time_limit = std::chrono::seconds{60};
     /// Bytes of one message: 1 MiB or more. The transfer has four such blocks of host memory.
     std::int64_t block = std::int64_t{1} << 20;
+    /// The MPI of this process takes addresses of the memory's device: a library that is aware of CUDA or ROCm. Rows
+    /// then leave from there, and the transfer has four blocks of that memory. Makes no difference on the host.
+    bool device_aware = false;
     std::string model = {}; ///< sent along; any text that tells models apart
 };
 
@@ -25,6 +28,9 @@ struct ReceiveOptions {
     int tag = 0; ///< as that of the `send`
     /// Fails with `timed_out` if the other process does nothing for so long. The wait for a `send` counts.
     std::chrono::milliseconds time_limit = std::chrono::seconds{60};
+    /// The same for this process; the other one may differ. Rows then arrive in memory of the device if they also leave
+    /// from such memory, and if they have this memory's type of elements.
+    bool device_aware = false;
     std::string model = {}; ///< refuses a transfer with another one; empty: accepts every transfer
 };
 

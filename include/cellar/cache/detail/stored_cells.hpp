@@ -10,6 +10,7 @@
 #include <cellar/book/cache_book.hpp>
 #include <cellar/book/kept_cells.hpp>
 #include <cellar/book/position_runs.hpp>
+#include <cellar/cache/detail/device_cells.hpp>
 #include <cellar/cache/detail/paged_rows.hpp>
 #include <cellar/element/stored_element.hpp>
 #include <cellar/layout/mapping.hpp>
@@ -211,6 +212,7 @@ private:
                 read_cells(state, rows, *working, static_cast<E*>(to));
             };
             saved.pieces = pieces_of(rows, runs, positions, working);
+            saved.on_device = on_device(rows, runs, positions);
             saved.read = [&rows, working, copy = saved.copy](std::uint64_t first, std::uint64_t count) -> const void* {
                 working->on_host.resize(static_cast<std::size_t>(static_cast<std::int64_t>(count) * rows.row()));
                 copy(first, count, working->on_host.data());
@@ -243,6 +245,7 @@ private:
         auto& rows = (state_.stores[i].*RowsOf)();
         auto working = std::make_shared<Working<E>>();
         written.pieces = pieces_of(rows, kept.runs, positions, working);
+        written.on_device = on_device(rows, kept.runs, positions);
         written.write = [&state = state_, &rows, runs = &kept.runs, positions,
                          working](std::uint64_t first, std::uint64_t count, const void* from) {
             find_cells(*runs, *positions, first, count, working->cells);
@@ -290,6 +293,19 @@ private:
                 }
             };
         return pieces;
+    }
+
+    // Null if the rows are in memory of the host.
+    template <class Elements>
+    std::shared_ptr<DeviceRows> on_device(Elements& rows, const PositionRuns& runs, const Positions& positions) {
+        if constexpr (WritesMasks<Backend> && ComputesChecksums<Backend>) {
+            auto find = [runs = &runs, positions](std::uint64_t first, std::uint64_t count, TrivialList<Cell>& cells) {
+                find_cells(*runs, *positions, first, count, cells);
+            };
+            return std::make_shared<DeviceCells<Backend, Elements, decltype(find)>>(state_.backend, rows, find);
+        } else {
+            return nullptr;
+        }
     }
 
     // Room of the backend for that many elements.

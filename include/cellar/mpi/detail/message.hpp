@@ -3,11 +3,13 @@
 
 #include <cellar/base/crc32.hpp>
 #include <cellar/base/zeroed.hpp>
+#include <cellar/memory/device_rows.hpp>
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <mpi.h>
 #include <span>
 #include <type_traits>
@@ -23,6 +25,7 @@ enum class MessageKind : std::uint16_t {
     acceptance,       ///< receiver: blocks may follow
     completion,       ///< receiver: everything has arrived and is in its memory
     failure,          ///< receiver: why it takes nothing
+    block_apart,      ///< sender: as a block, but its rows are the next message, which has no head
 };
 
 /// The beginning of every message between the two processes of a transfer, in the byte order of the sender. What
@@ -38,29 +41,36 @@ struct MessageHead {
     std::uint64_t array = 0;    ///< of a block: which
     std::uint64_t first = 0;    ///< its first row
     std::uint64_t rows = 0;     ///< how many
-    std::uint64_t bytes = 0;    ///< behind the head
+    std::uint64_t bytes = 0;    ///< behind the head, or in the next message
     std::uint32_t body_crc = 0; ///< of these bytes
     std::uint32_t head_crc = 0; ///< of the head, with a zero here
     std::uint64_t reserved = 0;
+
+    /// What follows in the same message.
+    std::uint64_t body() const { return kind == MessageKind::block_apart ? 0 : bytes; }
 };
 static_assert(sizeof(MessageHead) == 64 && std::is_trivially_copyable_v<MessageHead>);
 
 /// What is wrong with a message.
 enum class MessageFault { none, cut, foreign, altered };
 
-/// A message, and the request of MPI that uses its memory.
+/// A message, or the rows of one on a device, and the request of MPI that uses the memory.
 class Message {
 public:
     Message() = default;
     /// With room for that many bytes behind the head.
     explicit Message(std::int64_t bytes) { reserve_body(bytes); }
+    /// In memory of a device, which only MPI and work of the device may touch.
+    explicit Message(std::unique_ptr<DeviceRoom> room) : room_{std::move(room)} {}
     Message(Message&& other) noexcept
         : memory_{std::move(other.memory_)},
+          room_{std::move(other.room_)},
           skipped_{std::exchange(other.skipped_, 0)},
           size_{std::exchange(other.size_, 0)},
           request_{std::exchange(other.request_, MPI_REQUEST_NULL)} {}
     Message& operator=(Message&& other) noexcept {
         std::swap(memory_, other.memory_);
+        std::swap(room_, other.room_);
         std::swap(skipped_, other.skipped_);
         std::swap(size_, other.size_);
         std::swap(request_, other.request_);
@@ -70,8 +80,11 @@ public:
     ~Message() = default;
 
     /// What was there is lost. Long messages begin at a huge page, where the system has any: it hands them to another
-    /// process page by page. Most of what they allocate is never written, and so takes no memory.
+    /// process page by page. Most of what they allocate is never written, and so takes no memory. A message that does
+    /// not fit into its memory of a device gets memory of the host.
     void reserve(std::int64_t bytes) {
+        if (room_ != nullptr && room_->size() >= bytes) return;
+        room_ = nullptr;
         if (memory_.size() - skipped_ >= bytes) return;
         constexpr std::int64_t page = std::int64_t{2} << 20;
         const bool is_long = bytes >= page / 2;
@@ -81,16 +94,28 @@ public:
     }
     void reserve_body(std::int64_t bytes) { reserve(bytes + std::int64_t{sizeof(MessageHead)}); }
 
-    std::byte* data() { return memory_.data() + skipped_; }
-    const std::byte* data() const { return memory_.data() + skipped_; }
+    /// The memory of a device that it lies in; null if it lies in memory of the host.
+    const DeviceRoom* room() const { return room_.get(); }
+    /// True if it has no memory, or only that of a short message.
+    bool is_short() const { return memory_.size() < (1 << 20); }
+
+    std::byte* data() { return room_ != nullptr ? room_->data() : memory_.data() + skipped_; }
+    const std::byte* data() const { return room_ != nullptr ? room_->data() : memory_.data() + skipped_; }
     std::byte* body() { return data() + sizeof(MessageHead); }
-    std::span<const std::byte> received_body() const {
-        return {data() + sizeof(MessageHead), static_cast<std::size_t>(size_) - sizeof(MessageHead)};
-    }
+    std::span<const std::byte> received_body() const { return all().subspan(sizeof(MessageHead)); }
+    /// What was received.
+    std::span<const std::byte> all() const { return {data(), static_cast<std::size_t>(size_)}; }
     /// Bytes of the whole message.
     std::int64_t size() const { return size_; }
     void set_size(std::int64_t size) { size_ = size; }
     MPI_Request& request() { return request_; }
+    /// Returns MPI's code. `is_done` after an error, too.
+    int test(bool& is_done) {
+        int flag = 1;
+        const int code = request_ == MPI_REQUEST_NULL ? MPI_SUCCESS : MPI_Test(&request_, &flag, MPI_STATUS_IGNORE);
+        is_done = flag != 0 || code != MPI_SUCCESS;
+        return code;
+    }
 
     /// Completes and writes the head. `head.bytes` are in the body.
     void finish(MessageHead head) { finish(head, crc32_of({body(), static_cast<std::size_t>(head.bytes)})); }
@@ -100,7 +125,7 @@ public:
         head.head_crc = 0;
         head.head_crc = crc_of(head);
         std::memcpy(data(), &head, sizeof(head));
-        size_ = static_cast<std::int64_t>(sizeof(head) + head.bytes);
+        size_ = static_cast<std::int64_t>(sizeof(head) + head.body());
     }
 
     /// Checks a message that was received, but not its body.
@@ -112,7 +137,7 @@ public:
         MessageHead without = head;
         without.head_crc = 0;
         if (crc_of(without) != head.head_crc) return MessageFault::altered;
-        return head.bytes == static_cast<std::uint64_t>(size_) - sizeof(head) ? MessageFault::none : MessageFault::cut;
+        return head.body() == static_cast<std::uint64_t>(size_) - sizeof(head) ? MessageFault::none : MessageFault::cut;
     }
     MessageFault check_body(const MessageHead& head) const {
         return crc32_of(received_body()) == head.body_crc ? MessageFault::none : MessageFault::altered;
@@ -122,6 +147,7 @@ private:
     static std::uint32_t crc_of(const MessageHead& head) { return crc32_of(std::as_bytes(std::span{&head, 1})); }
 
     ZeroedArray<std::byte> memory_;
+    std::unique_ptr<DeviceRoom> room_;
     std::int64_t skipped_ = 0; // of the memory, before the message
     std::int64_t size_ = 0;
     MPI_Request request_ = MPI_REQUEST_NULL;

@@ -6,6 +6,7 @@
 #include <cellar/element/convert_stored.hpp>
 #include <cellar/memory/stored_snapshot.hpp>
 #include <cellar/mpi/communicator.hpp>
+#include <cellar/mpi/detail/arrival.hpp>
 #include <cellar/mpi/detail/message.hpp>
 #include <cellar/mpi/detail/transfers.hpp>
 #include <cellar/mpi/detail/wire.hpp>
@@ -57,6 +58,7 @@ public:
           rank_{rank},
           tag_{options.tag},
           model_{options.model},
+          is_device_aware_{options.device_aware},
           patience_{options.time_limit},
           target_{std::move(target)} {}
     Receiver(const Receiver&) = delete;
@@ -120,51 +122,84 @@ private:
         fail({mpi::MpiReason::malformed, rank_, "receive: rank " + std::to_string(rank_) + ": " + problem});
     }
 
-    // Two messages are in flight at a time.
+    // Two messages are in flight at a time, and the rows of both.
     bool receive_next() {
-        if (messages_.size() == 2) return false;
-        Message message = spare_.empty() ? transfers_.take_spare() : Message{};
-        if (!spare_.empty()) {
-            message = std::move(spare_.back());
-            spare_.pop_back();
-        }
+        const Arrival::Next next = arrivals_.empty() ? Arrival::Next::message : arrivals_.back().next();
+        if (next == Arrival::Next::unknown || (next == Arrival::Next::message && arrivals_.size() == 2)) return false;
+        Message message = next == Arrival::Next::rows ? take_room(arrivals_.back().message()) : take_spare(nullptr);
         bool is_there = false;
         check(transfers_.receive(rank_, sender_tag(tag_), message, is_there));
-        if (is_there) {
-            messages_.push_back(std::move(message));
-        } else {
+        if (is_over_) {
+            transfers_.keep(std::move(message));
+        } else if (!is_there) {
             spare_.push_back(std::move(message));
+        } else if (next == Arrival::Next::rows) {
+            arrivals_.back().add_rows(std::move(message));
+        } else {
+            arrivals_.emplace_back(std::move(message));
         }
         return is_there;
     }
 
+    // Memory of that owner that was used before, if there is any.
+    Message take_spare(const void* owner) {
+        const auto found = std::find_if(spare_.begin(), spare_.end(), [&](const Message& message) {
+            return (message.room() == nullptr ? nullptr : message.room()->owner()) == owner;
+        });
+        if (found == spare_.end()) return owner == nullptr ? transfers_.take_spare() : Message{};
+        Message message = std::move(*found);
+        spare_.erase(found);
+        return message;
+    }
+
+    // For the rows behind this head: memory of the device if they can go straight to cells from there.
+    Message take_room(const Message& message) {
+        MessageHead head;
+        if (!is_device_aware_ || message.check_head(head) != MessageFault::none || head.transfer != id_
+            || head.array >= incoming_.size())
+            return take_spare(nullptr);
+        const Incoming& incoming = incoming_[static_cast<std::size_t>(head.array)];
+        const AnnouncedArray& array = announcement_.arrays()[static_cast<std::size_t>(head.array)];
+        if (incoming.to == nullptr || incoming.to->on_device == nullptr || incoming.to->element != array.element
+            || head.bytes == 0 || head.bytes > array.row_bytes * array.shape[0])
+            return take_spare(nullptr);
+        DeviceRows& rows = *incoming.to->on_device;
+        Message room = take_spare(rows.owner());
+        const auto bytes = static_cast<std::int64_t>(head.bytes);
+        if (room.room() == nullptr || room.room()->size() < bytes) room = Message{rows.make_room(bytes)};
+        return room;
+    }
+
     bool take_first() {
-        if (messages_.empty()) return false;
-        bool is_done = false;
-        const int code = Transfers::test(messages_.front(), is_done);
-        if (!is_done) return false;
-        Message message = std::move(messages_.front());
-        messages_.pop_front();
-        check(code);
+        if (arrivals_.empty() || !arrivals_.front().is_done()) return false;
+        Arrival arrival = std::move(arrivals_.front());
+        arrivals_.pop_front();
+        check(arrival.code());
         if (is_over_) return true;
-        const bool is_ours = take(message);
-        spare_.push_back(std::move(message));
+        const bool is_ours = take(arrival);
+        if (arrival.has_rows()) spare_.push_back(std::move(arrival.rows()));
+        spare_.push_back(std::move(arrival.message()));
         return is_ours;
     }
 
-    bool take(const Message& message) {
+    bool take(const Arrival& arrival) {
+        const Message& message = arrival.message();
         MessageHead head;
         MessageFault fault = message.check_head(head);
         if (fault == MessageFault::none && is_of_another(head)) return false;
-        const bool is_block = head.kind == MessageKind::block && is_accepted_; // `place` checks it
-        if (fault == MessageFault::none && !is_block) fault = message.check_body(head);
+        const bool is_block = is_accepted_ && (head.kind == MessageKind::block || arrival.has_rows());
+        if (fault == MessageFault::none && arrival.has_rows()) {
+            if (arrival.rows().all().size() != head.bytes) fault = MessageFault::cut;
+        } else if (fault == MessageFault::none && !is_block) { // `take_block` checks these
+            fault = message.check_body(head);
+        }
         if (fault != MessageFault::none) {
             fail(error_of_fault("receive", rank_, fault));
         } else if (head.kind == MessageKind::announcement && id_ == 0) {
             id_ = head.transfer;
             accept(message);
         } else if (is_block) {
-            take_block(head, message);
+            take_block(head, arrival.has_rows() ? arrival.rows() : message);
         } else if (head.kind == MessageKind::end || head.kind == MessageKind::withdrawal) {
             is_last_ = true;
             end_with(read_error(message.received_body(), "receive", rank_), false);
@@ -221,6 +256,7 @@ private:
         return targets.empty() ? "" : "it has no " + targets.begin()->first;
     }
 
+    // `message` has the rows, with or without a head.
     void take_block(const MessageHead& head, const Message& message) {
         if (head.array >= incoming_.size()) return malformed("a block is of no array");
         Incoming& incoming = incoming_[static_cast<std::size_t>(head.array)];
@@ -229,8 +265,12 @@ private:
             || head.rows > array.shape[0] - incoming.next || head.rows != head.bytes / array.row_bytes
             || head.bytes % array.row_bytes != 0)
             return malformed("a block has other rows than those that follow");
-        if (place(incoming, array, head, message.received_body()) != head.body_crc)
-            return fail(error_of_fault("receive", rank_, MessageFault::altered));
+        const bool is_apart = head.kind == MessageKind::block_apart;
+        const std::uint32_t crc =
+            message.room() != nullptr
+                ? incoming.to->on_device->scatter(head.first, head.rows, message.data())
+                : place(incoming, array, head, is_apart ? message.all() : message.received_body());
+        if (crc != head.body_crc) return fail(error_of_fault("receive", rank_, MessageFault::altered));
         incoming.next += head.rows;
         rows_left_ -= head.rows;
         finish_if_complete();
@@ -279,7 +319,10 @@ private:
         is_over_ = true;
         if (error) target_->give_up();
         error_ = std::move(error);
-        transfers_.give_back(rank_, sender_tag(tag_), std::exchange(messages_, {}));
+        std::deque<Message> left;
+        for (Arrival& arrival : arrivals_) arrival.move_to(left);
+        arrivals_.clear();
+        transfers_.give_back(rank_, sender_tag(tag_), std::move(left));
         for (Message& message : spare_) transfers_.give_spare(std::move(message));
         spare_.clear();
         arrays_.clear();
@@ -291,6 +334,7 @@ private:
     int rank_;
     int tag_;
     std::string model_;
+    bool is_device_aware_;
     Patience patience_;
     std::unique_ptr<ReceiveTarget> target_;
     std::uint64_t id_ = 0; // of the transfer, once it is announced
@@ -298,7 +342,7 @@ private:
     std::vector<StoredArray> arrays_;
     std::vector<Incoming> incoming_; // of each announced array
     std::uint64_t rows_left_ = 0;
-    std::deque<Message> messages_; // being received, in their order
+    std::deque<Arrival> arrivals_; // being received, in their order
     std::vector<Message> spare_;
     Message converted_;
     bool is_accepted_ = false;

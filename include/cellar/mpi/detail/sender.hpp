@@ -37,6 +37,7 @@ public:
           rank_{rank},
           tag_{options.tag},
           block_{options.block},
+          is_device_aware_{options.device_aware},
           id_{transfers.next_id()},
           patience_{options.time_limit} {}
     Sender(const Sender&) = delete;
@@ -136,6 +137,12 @@ private:
         std::uint64_t end;
     };
 
+    /// A block in flight. `head`: if it is a message of its own.
+    struct Block {
+        Message message;
+        Message head;
+    };
+
     void post(MessageKind kind, const WireWriter& out, std::uint64_t number = 0) {
         Message message{static_cast<std::int64_t>(out.all().size())};
         std::copy(out.all().begin(), out.all().end(), message.body());
@@ -157,7 +164,7 @@ private:
             answer_.emplace(std::move(message));
         }
         bool is_done = false;
-        const int code = Transfers::test(*answer_, is_done);
+        const int code = answer_->test(is_done);
         if (!is_done) return false;
         const Message message = *std::exchange(answer_, std::nullopt);
         check(code);
@@ -195,53 +202,76 @@ private:
     // Tests the blocks in flight, and sends another one if there is room.
     bool send_block() {
         bool something = false;
-        Message* room = nullptr;
-        for (Message& message : in_flight_) {
-            const bool was_busy = message.request() != MPI_REQUEST_NULL;
-            bool is_done = false;
-            check(Transfers::test(message, is_done));
-            something = something || (was_busy && is_done);
-            if (is_done) room = &message;
+        Block* block = nullptr;
+        for (Block& sent : in_flight_) {
+            bool is_free = true;
+            for (Message* const message : {&sent.head, &sent.message}) {
+                const bool was_busy = message->request() != MPI_REQUEST_NULL;
+                bool is_done = false;
+                check(message->test(is_done));
+                something = something || (was_busy && is_done);
+                is_free = is_free && is_done;
+            }
+            if (is_free) block = &sent;
         }
-        if (is_over_ || room == nullptr) return something;
+        if (is_over_ || block == nullptr) return something;
         while (at_ < queues_.size() && is_empty(queues_[at_])) ++at_; // for good
         std::size_t at = at_;
         while (at < queues_.size() && (is_empty(queues_[at]) || queues_[at].next == queues_[at].ready)) ++at;
         if (at == queues_.size()) return something;
-        fill(*room, at);
-        check(transfers_.send(rank_, sender_tag(tag_), *room));
-        return true;
-    }
-
-    void fill(Message& message, std::size_t at) {
         Queue& queue = queues_[at];
         const StoredArray& array = stored_.arrays[at];
         const std::uint64_t count =
             std::min(queue.ready - queue.next, static_cast<std::uint64_t>(block_) / queue.row_bytes);
-        if (message.data() == nullptr) message = transfers_.take_spare();
-        message.reserve_body(block_);
-        Crc32 crc;
-        const auto bytes = static_cast<std::size_t>(count * queue.row_bytes);
-        if (array.pieces) {
-            std::byte* to = message.body();
-            array.pieces(queue.next, count, [&](const std::byte* from, std::size_t n) {
-                add_copy(crc, {from, n}, to);
-                to += n;
-            });
-        } else if (array.copy) {
-            array.copy(queue.next, count, message.body());
-            crc.add({message.body(), bytes});
-        } else {
-            add_copy(crc, {static_cast<const std::byte*>(array.read(queue.next, count)), bytes}, message.body());
-        }
         const MessageHead head{.kind = MessageKind::block,
                                .transfer = id_,
                                .array = at,
                                .first = queue.next,
                                .rows = count,
-                               .bytes = bytes};
-        message.finish(head, crc.value());
+                               .bytes = count * queue.row_bytes};
+        const bool is_apart = is_device_aware_ && array.on_device != nullptr;
+        is_apart ? fill_on_device(*block, array, head) : fill(block->message, array, head);
         queue.next += count;
+        // Nothing may come between a head and its rows.
+        if (is_apart) check(transfers_.send(rank_, sender_tag(tag_), block->head));
+        if (!is_over_) check(transfers_.send(rank_, sender_tag(tag_), block->message));
+        return true;
+    }
+
+    void fill(Message& message, const StoredArray& array, const MessageHead& head) {
+        if (message.data() == nullptr || message.room() != nullptr) message = transfers_.take_spare();
+        message.reserve_body(block_);
+        Crc32 crc;
+        const auto bytes = static_cast<std::size_t>(head.bytes);
+        if (array.pieces) {
+            std::byte* to = message.body();
+            array.pieces(head.first, head.rows, [&](const std::byte* from, std::size_t n) {
+                add_copy(crc, {from, n}, to);
+                to += n;
+            });
+        } else if (array.copy) {
+            array.copy(head.first, head.rows, message.body());
+            crc.add({message.body(), bytes});
+        } else {
+            add_copy(crc, {static_cast<const std::byte*>(array.read(head.first, head.rows)), bytes}, message.body());
+        }
+        message.finish(head, crc.value());
+    }
+
+    // The rows leave from memory of the device, where the host cannot write a head.
+    void fill_on_device(Block& block, const StoredArray& array, MessageHead head) {
+        DeviceRows& rows = *array.on_device;
+        Message& message = block.message;
+        if (message.room() == nullptr || message.room()->owner() != rows.owner()) {
+            Message on_device{rows.make_room(block_)};
+            std::swap(message, on_device);
+            transfers_.give_spare(std::move(on_device));
+        }
+        const std::uint32_t crc = rows.gather(head.first, head.rows, message.data());
+        message.set_size(static_cast<std::int64_t>(head.bytes));
+        head.kind = MessageKind::block_apart;
+        block.head.reserve_body(0);
+        block.head.finish(head, crc);
     }
 
     // Piece by piece, so that each is read from memory once, and ahead of time: the checksum alone would wait for each
@@ -269,9 +299,10 @@ private:
     }
     // MPI may still use messages.
     void close() {
-        for (Message& message : in_flight_) {
-            const bool is_busy = message.request() != MPI_REQUEST_NULL;
-            is_busy ? transfers_.keep(std::move(message)) : transfers_.give_spare(std::move(message));
+        for (Block& block : in_flight_) {
+            const bool is_busy = block.message.request() != MPI_REQUEST_NULL;
+            is_busy ? transfers_.keep(std::move(block.message)) : transfers_.give_spare(std::move(block.message));
+            transfers_.keep(std::move(block.head));
         }
         if (answer_) transfers_.keep(*std::exchange(answer_, std::nullopt));
         stored_ = {};
@@ -283,12 +314,13 @@ private:
     int rank_;
     int tag_;
     std::int64_t block_; // bytes
+    bool is_device_aware_;
     std::uint64_t id_;
     Patience patience_;
     StoredSnapshot stored_;
     std::vector<Queue> queues_; // of each array
     std::size_t at_ = 0;        // all arrays before are sent
-    std::array<Message, 4> in_flight_;
+    std::array<Block, 4> in_flight_;
     std::optional<Message> answer_; // being received
     bool is_open_ = true;
     bool is_accepted_ = false;

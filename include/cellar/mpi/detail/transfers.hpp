@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <cellar/mpi/detail/arrival.hpp>
 #include <cellar/mpi/detail/message.hpp>
 
 #include <algorithm>
@@ -74,9 +75,10 @@ public:
             progress();
             std::this_thread::yield();
         }
+        for (Remains& remains : remains_) begin_again(remains);
         for (auto& [from, early] : early_)
             for (Message& message : early) keep(std::move(message));
-        static std::list<Message> in_use; // until the process ends
+        static auto& in_use = *new std::list<Message>; // also when the process ends: MPI may end later
         in_use.splice(in_use.end(), messages_);
     }
 
@@ -86,7 +88,12 @@ public:
     bool is_idle() const { return messages_.empty() && remains_.empty(); }
 
     /// False if there is a transfer in this direction already.
-    bool open(int rank, int mpi_tag) { return open_.emplace(rank, mpi_tag).second; }
+    bool open(int rank, int mpi_tag) {
+        if (!open_.emplace(rank, mpi_tag).second) return false;
+        for (Remains& remains : remains_)
+            if (remains.rank == rank && remains.mpi_tag == mpi_tag) begin_again(remains);
+        return true;
+    }
     void close(int rank, int mpi_tag) { open_.erase({rank, mpi_tag}); }
 
     /// Sends a message, and keeps it as long as MPI uses it. Returns MPI's code.
@@ -123,17 +130,12 @@ public:
         is_there = true;
         return MPI_Imrecv(message.data(), bytes, MPI_BYTE, &matched, &message.request());
     }
-    /// Returns MPI's code.
-    static int test(Message& message, bool& is_done) {
-        int flag = 1;
-        const int code = message.request() == MPI_REQUEST_NULL ? MPI_SUCCESS
-                                                               : MPI_Test(&message.request(), &flag, MPI_STATUS_IGNORE);
-        is_done = flag != 0 || code != MPI_SUCCESS;
-        return code;
-    }
     /// Messages from there whose receipt has begun, in their order, that a transfer leaves to the next one.
     void give_back(int rank, int mpi_tag, std::deque<Message> messages) {
-        if (!messages.empty()) early_[{rank, mpi_tag}] = std::move(messages);
+        if (messages.empty()) return;
+        std::deque<Message>& early = early_[{rank, mpi_tag}]; // maybe with later ones that were given back before
+        std::move(early.begin(), early.end(), std::back_inserter(messages));
+        early = std::move(messages);
     }
     /// A long message whose memory was used before, or an empty one: fresh memory costs milliseconds.
     Message take_spare() {
@@ -144,7 +146,7 @@ public:
     }
     /// No request uses it.
     void give_spare(Message message) {
-        if (spare_.size() < 8) spare_.push_back(std::move(message));
+        if (spare_.size() < 8 && !message.is_short()) spare_.push_back(std::move(message));
     }
     /// A message that MPI may still use.
     void keep(Message message) {
@@ -155,15 +157,14 @@ public:
     void drop_rest(int rank, int mpi_tag, std::uint64_t transfer) { remains_.push_back({rank, mpi_tag, transfer, {}}); }
     /// A transfer's last message has arrived.
     void has_ended(int rank, int mpi_tag, std::uint64_t transfer) {
-        remains_.remove_if([&](const Remains& r) {
-            return r.rank == rank && r.mpi_tag == mpi_tag && r.transfer == transfer && !r.message;
-        });
+        remains_.remove_if(
+            [&](const Remains& r) { return r.rank == rank && r.mpi_tag == mpi_tag && r.transfer == transfer; });
     }
 
     void progress() {
         for (auto message = messages_.begin(); message != messages_.end();) {
             bool is_done = false;
-            static_cast<void>(test(*message, is_done));
+            static_cast<void>(message->test(is_done));
             message = is_done ? messages_.erase(message) : std::next(message);
         }
         for (auto remains = remains_.begin(); remains != remains_.end();)
@@ -175,27 +176,34 @@ private:
         int rank;
         int mpi_tag;
         std::uint64_t transfer;
-        std::optional<Message> message; // being received
+        std::optional<Arrival> arrival; // being received
     };
 
     // True if there is nothing left. A later transfer in this direction receives what remains itself.
     bool drop_some(Remains& remains) {
-        if (!remains.message) {
-            if (open_.contains({remains.rank, remains.mpi_tag})) return false;
+        if (open_.contains({remains.rank, remains.mpi_tag})) return false;
+        const Arrival::Next next = remains.arrival ? remains.arrival->next() : Arrival::Next::message;
+        if (!remains.arrival || next == Arrival::Next::rows) {
             Message message;
             bool is_there = false;
             if (receive(remains.rank, remains.mpi_tag, message, is_there) != MPI_SUCCESS) return true;
-            if (is_there) remains.message.emplace(std::move(message));
             if (!is_there) return false;
+            next == Arrival::Next::rows ? remains.arrival->add_rows(std::move(message))
+                                        : static_cast<void>(remains.arrival.emplace(std::move(message)));
         }
-        bool is_done = false;
-        const int code = test(*remains.message, is_done);
-        if (!is_done) return false;
+        if (!remains.arrival->is_done()) return false;
+        const Arrival arrival = *std::exchange(remains.arrival, std::nullopt);
         MessageHead head;
-        const bool is_last = remains.message->check_head(head) == MessageFault::none
+        const bool is_last = arrival.message().check_head(head) == MessageFault::none
                              && head.transfer == remains.transfer && head.kind == MessageKind::end;
-        remains.message.reset();
-        return is_last || code != MPI_SUCCESS;
+        return is_last || arrival.code() != MPI_SUCCESS;
+    }
+    // Leaves what is being received to whoever receives next.
+    void begin_again(Remains& remains) {
+        if (!remains.arrival) return;
+        std::deque<Message> messages;
+        std::exchange(remains.arrival, std::nullopt)->move_to(messages);
+        give_back(remains.rank, remains.mpi_tag, std::move(messages));
     }
 
     MPI_Comm comm_;
