@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <cellar/base/crc32_product.hpp>
 #include <cellar/base/crc32_table.hpp>
 
 #include <algorithm>
@@ -14,18 +15,15 @@
 /// multiplied, and added to the block that follows n bits later. The last blocks are left to the table.
 namespace cellar::detail {
 
-/// x^n mod P as a factor for reflected operands: the lowest power in the highest bit, shifted up by one bit because the
-/// product of two reflected numbers comes out one bit too low.
+/// x^n mod P as a factor, shifted up by one bit because the product of reflected numbers comes out one bit too low.
 constexpr std::uint64_t crc32_factor(int n) {
-    std::uint32_t remainder = 0x80000000; // x^0
-    for (; n > 0; --n) remainder = (remainder >> 1) ^ ((remainder & 1) != 0 ? crc32_polynomial : 0);
-    return std::uint64_t{remainder} << 1;
+    return std::uint64_t{crc32_power(static_cast<std::uint64_t>(n))} << 1;
 }
-
-#if defined(__x86_64__) && defined(__GNUC__)
 
 /// At least as many bytes are folded: two strides of every vector.
 inline constexpr std::size_t smallest_crc32_fold = 512;
+
+#if defined(__x86_64__) && defined(__GNUC__)
 
 /// Vectors of one, two or four blocks of 128 bits. The factors lie in the same places of every block: the product of a
 /// block's low half (`halves` 0x00) and that of its high half (0x11) are added up. `side_by_side`: how many vectors are
