@@ -10,20 +10,15 @@ namespace cellar::detail {
 /// Memory of a device for rows on their way from or to another process. It may outlive the memory whose rows they are.
 class DeviceRoom {
 public:
+    DeviceRoom() = default;
     DeviceRoom(const DeviceRoom&) = delete;
     DeviceRoom& operator=(const DeviceRoom&) = delete;
     virtual ~DeviceRoom() = default;
 
-    std::byte* data() const { return data_; }
-    std::int64_t size() const { return size_; }
-    const void* owner() const { return owner_; }
-
-protected:
-    DeviceRoom() = default;
-
-    std::byte* data_ = nullptr;
-    std::int64_t size_ = 0;
-    const void* owner_ = nullptr; // whose rows it can hold
+    virtual std::byte* data() = 0;
+    virtual std::int64_t size() const = 0;
+    /// Whose rows it can hold.
+    virtual const void* owner() const = 0;
 };
 
 /// Rows of an array in memory that the host does not reach. All functions block until the device's work is done, so

@@ -19,14 +19,17 @@ template <class Backend>
 class BackendRoom final : public DeviceRoom {
 public:
     // Floats are aligned for all elements, and for checksums.
-    BackendRoom(Backend& backend, std::int64_t bytes) : memory_{backend.template allocate<float>((bytes + 3) / 4)} {
+    BackendRoom(Backend& backend, std::int64_t bytes)
+        : backend_{&backend}, memory_{backend.template allocate<float>((bytes + 3) / 4)} {
         backend.fence(); // else it is cleared later, when rows may have arrived
-        data_ = reinterpret_cast<std::byte*>(memory_.data());
-        size_ = 4 * memory_.size();
-        owner_ = &backend;
     }
 
+    std::byte* data() override { return reinterpret_cast<std::byte*>(memory_.data()); }
+    std::int64_t size() const override { return std::int64_t{sizeof(float)} * memory_.size(); }
+    const void* owner() const override { return backend_; }
+
 private:
+    const Backend* backend_; // which may be no more
     typename Backend::template Buffer<float> memory_;
 };
 

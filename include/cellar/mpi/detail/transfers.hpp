@@ -6,12 +6,14 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <iterator>
 #include <list>
 #include <map>
 #include <mpi.h>
+#include <new>
 #include <optional>
 #include <set>
 #include <thread>
@@ -78,8 +80,10 @@ public:
         for (Remains& remains : remains_) begin_again(remains);
         for (auto& [from, early] : early_)
             for (Message& message : early) keep(std::move(message));
-        static auto& in_use = *new std::list<Message>; // also when the process ends: MPI may end later
-        in_use.splice(in_use.end(), messages_);
+        // Never destroyed, because MPI may end after all objects.
+        alignas(std::list<Message>) static std::byte memory[sizeof(std::list<Message>)];
+        static auto* const in_use = ::new (memory) std::list<Message>;
+        in_use->splice(in_use->end(), messages_);
     }
 
     MPI_Comm comm() const { return comm_; }
