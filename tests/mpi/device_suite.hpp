@@ -302,8 +302,9 @@ TEST_CASE_TEMPLATE("rows of a device arrive on the host and in other elements, a
 
 TEST_CASE_TEMPLATE("no row passes through the host where MPI takes addresses of the device", Device, CELLAR_DEVICES) {
     using Memory = CacheOf<Device, StandardV<half>>;
-    for (const bool is_aware : {false, true}) {
-        CAPTURE(is_aware);
+    for_both([](bool out, bool in) {
+        CAPTURE(out);
+        CAPTURE(in);
         const auto copies_of = [](auto transfer) {
             const int before = Counting<Device>::copies;
             const auto done = transfer();
@@ -313,19 +314,17 @@ TEST_CASE_TEMPLATE("no row passes through the host where MPI takes addresses of 
         between(
             [&](const Communicator& comm, int rank) {
                 auto cache = filled<Memory>(many, 40, 1);
-                CHECK(copies_of(
-                          [&] { return mpi::send(comm, rank, cache, Sequence{0}, {.device_aware = is_aware}).wait(); })
-                      == (is_aware ? 0 : 18));
+                CHECK(copies_of([&] { return mpi::send(comm, rank, cache, Sequence{0}, {.device_aware = out}).wait(); })
+                      == (out ? 0 : 18));
             },
             [&](const Communicator& comm, int rank) {
                 Memory cache{many, limits_for(40)};
-                CHECK(copies_of([&] {
-                          return mpi::receive(comm, rank, cache, Sequence{0}, {.device_aware = is_aware}).wait();
-                      })
-                      == (is_aware ? 0 : 18));
+                CHECK(
+                    copies_of([&] { return mpi::receive(comm, rank, cache, Sequence{0}, {.device_aware = in}).wait(); })
+                    == (out && in ? 0 : 18));
                 CHECK(has(cache, 0, 40, 1));
             });
-    }
+    });
 }
 
 TEST_CASE_TEMPLATE("rows that are apart have no head, and a checksum that the host computes too", Device,
