@@ -26,7 +26,7 @@ inline constexpr std::size_t smallest_crc32_fold = 512;
 #if defined(__x86_64__) && defined(__GNUC__)
 
 /// Vectors of one, two or four blocks of 128 bits. The factors lie in the same places of every block: the product of a
-/// block's low half (`halves` 0x00) and that of its high half (0x11) are added up. `side_by_side`: how many vectors are
+/// block's low half (`Halves` 0x00) and that of its high half (0x11) are added up. `side_by_side`: how many vectors are
 /// folded at a time, so that no product waits for the one before.
 struct ClmulVector {
     using Blocks = long long __attribute__((vector_size(16)));
@@ -34,9 +34,9 @@ struct ClmulVector {
 
     static bool is_available() { return static_cast<bool>(__builtin_cpu_supports("pclmul")); }
 
-    template <int halves>
+    template <int Halves>
     [[gnu::target("pclmul,sse2"), gnu::always_inline]] static inline Blocks multiply(Blocks a, Blocks b) {
-        return __builtin_ia32_pclmulqdq128(a, b, halves);
+        return __builtin_ia32_pclmulqdq128(a, b, Halves);
     }
 #if !defined(__clang__)
     [[gnu::target("pclmul,sse2"), gnu::always_inline]] static inline void stream(Blocks* to, Blocks blocks) {
@@ -57,12 +57,12 @@ struct Avx2ClmulVector {
 #endif
     }
 
-    template <int halves>
+    template <int Halves>
     [[gnu::target("avx2,vpclmulqdq"), gnu::always_inline]] static inline Blocks multiply(Blocks a, Blocks b) {
 #if defined(__clang__)
-        return __builtin_ia32_pclmulqdq256(a, b, halves);
+        return __builtin_ia32_pclmulqdq256(a, b, Halves);
 #else
-        return __builtin_ia32_vpclmulqdq_v4di(a, b, halves);
+        return __builtin_ia32_vpclmulqdq_v4di(a, b, Halves);
 #endif
     }
 #if !defined(__clang__)
@@ -78,12 +78,12 @@ struct Avx512ClmulVector {
 
     static bool is_available() { return Avx2ClmulVector::is_available() && __builtin_cpu_supports("avx512f"); }
 
-    template <int halves>
+    template <int Halves>
     [[gnu::target("avx512f,vpclmulqdq"), gnu::always_inline]] static inline Blocks multiply(Blocks a, Blocks b) {
 #if defined(__clang__)
-        return __builtin_ia32_pclmulqdq512(a, b, halves);
+        return __builtin_ia32_pclmulqdq512(a, b, Halves);
 #else
-        return __builtin_ia32_vpclmulqdq_v8di(a, b, halves);
+        return __builtin_ia32_vpclmulqdq_v8di(a, b, Halves);
 #endif
     }
 #if !defined(__clang__)

@@ -21,18 +21,16 @@ template <bool Copies>
     constexpr std::size_t stride = n * sizeof(Blocks);
     static_assert(2 * stride <= smallest_crc32_fold);
     constexpr int bits = static_cast<int>(stride) * 8;
-    constexpr auto lanes = static_cast<int>(sizeof(Blocks) / sizeof(long long));
     constexpr auto low = static_cast<long long>(crc32_factor(bits + 32));
     constexpr auto high = static_cast<long long>(crc32_factor(bits - 32));
     Blocks factors;
-    for (int lane = 0; lane < lanes; ++lane) factors[lane] = lane % 2 == 0 ? low : high;
+    for (std::size_t lane = 0; lane < sizeof(Blocks) / sizeof(low); ++lane) factors[lane] = lane % 2 == 0 ? low : high;
     Blocks sums[n];
     std::memcpy(sums, bytes.data(), stride);
     if constexpr (Copies) std::memcpy(to, bytes.data(), stride);
     sums[0][0] ^= state;
-    const std::byte* from = bytes.data() + stride;
     const std::byte* const end = bytes.data() + bytes.size() / stride * stride;
-    for (; from != end; from += stride) {
+    for (const std::byte* from = bytes.data() + stride; from != end; from += stride) {
         if constexpr (Copies) to += stride;
 #if !defined(__NVCC__)
 #pragma GCC unroll 8
@@ -54,10 +52,7 @@ template <bool Copies>
     }
     if constexpr (Copies) __builtin_ia32_sfence();
     bytes = bytes.subspan(static_cast<std::size_t>(end - bytes.data()));
-    // The sums stand for all bytes before `end`: their CRC is the new state.
-    std::byte last[stride];
-    std::memcpy(last, sums, stride);
-    return add_by_table(0, last);
+    return add_by_table(0, std::as_bytes(std::span{sums})); // the sums stand for all bytes before `end`
 }
 
 } // namespace cellar::detail
