@@ -248,6 +248,33 @@ TEST_CASE("a process that gives up tells the other one, and the next transfer su
             });
 }
 
+TEST_CASE("what was sent of a transfer that failed is received, although no other transfer follows") {
+    const auto until_idle = [](const Communicator& comm) {
+        detail::Transfers& transfers = comm.transfers();
+        for (const double begun = MPI_Wtime(); !transfers.is_idle() && MPI_Wtime() - begun < 20;) transfers.progress();
+        CHECK(transfers.is_idle()); // MPI uses no message any more
+    };
+    between(
+        [&](const Communicator& comm, int rank) {
+            Cache<> cache{{1, 8, 128, 128}, {.sequences = 1, .capacity = 4096, .batch = 4096}};
+            numbers::feed(cache, prompt(0, 0, numbers::Values(4096, 3)));
+            const auto sent = mpi::send(comm, rank, cache, Sequence{0}).wait();
+            REQUIRE_FALSE(sent);
+            until_idle(comm);
+            meet(rank);
+        },
+        [&](const Communicator& comm, int rank) {
+            Cache<> cache{{1, 8, 128, 128}, {.sequences = 1, .capacity = 4096, .batch = 4096}};
+            {
+                auto receiving = mpi::receive(comm, rank, cache, Sequence{0});
+                while (cache.statistics().free == cache.cells()) static_cast<void>(receiving.progress());
+                for (int i = 0; i < 10; ++i) static_cast<void>(receiving.progress());
+            }
+            until_idle(comm);
+            meet(rank);
+        });
+}
+
 TEST_CASE("a process that does nothing within the time limit is named") {
     between(
         [&](const Communicator& comm, int rank) {
