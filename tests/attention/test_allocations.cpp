@@ -6,6 +6,8 @@
 
 #include <doctest/doctest.h>
 
+namespace test_attention_allocations {
+
 using namespace cellar;
 
 TEST_CASE("allocations: attention makes none once it has been called for as many tokens that see as much") {
@@ -36,3 +38,5 @@ TEST_CASE("allocations: attention makes none once it has been called for as many
     CHECK(allocations == 0);
     CHECK(out.front() == doctest::Approx(0.5));
 }
+
+} // namespace test_attention_allocations

@@ -12,6 +12,8 @@
 #include <limits>
 #include <memory>
 
+namespace test_attend {
+
 using namespace cellar;
 using attention_test::Floats;
 using attention_test::SomeThreads;
@@ -465,3 +467,5 @@ TEST_CASE("drafted tokens in a tree see their branch alone") {
                       == doctest::Approx(expected[static_cast<std::size_t>(depth * heads * dim + i)]).epsilon(1e-6));
     }
 }
+
+} // namespace test_attend

@@ -16,6 +16,8 @@
 #include <optional>
 #include <random>
 
+namespace test_property {
+
 using namespace cellar;
 using attention_test::bound;
 using attention_test::Floats;
@@ -247,3 +249,5 @@ TEST_CASE("attention equals the definition: blocks of half and bfloat16") {
 TEST_CASE("attention equals the definition: a mapping without any contiguity") {
     check<cellar_test::BackwardsLayout<float>, FullCausal>();
 }
+
+} // namespace test_property

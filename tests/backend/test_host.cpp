@@ -4,6 +4,8 @@
 #define CELLAR_BACKEND cellar::HostBackend
 #include "backend/ladder.hpp"
 
+namespace test_host {
+
 TEST_CASE_TEMPLATE("heads too long for the buffer on the stack are rotated, too", E, float, cellar::half) {
     std::mt19937 random{1};
     for (const int dim : {514, 1024, 1300}) {
@@ -76,3 +78,5 @@ TEST_CASE_TEMPLATE("any number of pairs is rotated, apart, as neighbours, or cro
     CHECK(rotates_any_number_of_pairs<E, cellar::Interleaved>());
     CHECK(rotates_any_number_of_pairs<E, Crossed>());
 }
+
+} // namespace test_host

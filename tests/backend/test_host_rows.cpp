@@ -17,6 +17,8 @@
 #include <utility>
 #include <vector>
 
+namespace test_host_rows {
+
 using namespace cellar;
 
 namespace {
@@ -206,3 +208,5 @@ TEST_CASE("host: runs move correctly in one part or two, even if they overlap th
         check(BlocksHeadsCellsDims<16>{cells, heads, dim});
     }
 }
+
+} // namespace test_host_rows

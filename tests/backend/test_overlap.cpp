@@ -16,6 +16,8 @@
 #include <utility>
 #include <vector>
 
+namespace test_overlap {
+
 using namespace cellar;
 using cellar_test::batch_of;
 using cellar_test::text;
@@ -210,3 +212,5 @@ TEST_CASE("a cache that is destroyed waits for a snapshot that is being paged ou
         snapshot.reset();
     }
 }
+
+} // namespace test_overlap

@@ -18,6 +18,8 @@
 #include <unistd.h>
 #include <vector>
 
+namespace test_base {
+
 using namespace cellar;
 
 TEST_CASE("positions are ordered and differ by numbers of tokens") {
@@ -177,3 +179,5 @@ TEST_CASE("a message has every text and number in full") {
     CHECK(detail::composed({INT64_MIN, " to ", UINT64_MAX, std::string{"; "}, Position{-1}, "", Sequence{0}})
           == "-9223372036854775808 to 18446744073709551615; -10");
 }
+
+} // namespace test_base

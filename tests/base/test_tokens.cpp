@@ -13,6 +13,8 @@
 #include <type_traits>
 #include <vector>
 
+namespace test_tokens {
+
 using namespace cellar;
 
 namespace {
@@ -113,3 +115,5 @@ TEST_CASE("each group of a builder has its own number, and other tokens have non
     CHECK(groups_of(tokens).empty());
     CHECK(groups_of(tokens.add({0}, {0})).empty());
 }
+
+} // namespace test_tokens

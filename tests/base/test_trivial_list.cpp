@@ -11,6 +11,8 @@
 #include <utility>
 #include <vector>
 
+namespace test_trivial_list {
+
 using cellar::detail::TrivialList;
 
 namespace {
@@ -111,3 +113,5 @@ TEST_CASE("a list that cannot grow is as it was") {
     CHECK_THROWS_AS(list.reserve(static_cast<std::size_t>(-1) / 2), std::bad_alloc);
     CHECK(are_equal(list, {5, 5}));
 }
+
+} // namespace test_trivial_list

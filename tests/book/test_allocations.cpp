@@ -10,6 +10,8 @@
 #include <cstdint>
 #include <vector>
 
+namespace test_book_allocations {
+
 namespace {
 
 using namespace cellar;
@@ -121,3 +123,5 @@ TEST_CASE("allocations: decode steps with a window never allocate") {
         CHECK(allocations_of(ChunkedAttention<32>{}, sequences, 1000, false) == 0);
     }
 }
+
+} // namespace test_book_allocations

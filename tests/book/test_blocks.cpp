@@ -17,6 +17,8 @@
 #include <set>
 #include <vector>
 
+namespace test_blocks {
+
 using namespace cellar;
 using namespace cellar::detail;
 
@@ -389,3 +391,5 @@ TEST_CASE("by blocks, 64 sequences that decode in turn are runs of 64 cells") {
     CHECK(book.table().free().count() == 0);
     for (int s = 0; s < sequences; ++s) CHECK(book.table().record({s}).runs.runs() <= 10);
 }
+
+} // namespace test_blocks

@@ -16,6 +16,8 @@
 #include <set>
 #include <vector>
 
+namespace test_cells {
+
 using namespace cellar;
 using namespace cellar::detail;
 
@@ -446,3 +448,5 @@ TEST_CASE("defragmentation makes the fewest moves, and none overwrites a cell th
         REQUIRE(moved <= n);
     }
 }
+
+} // namespace test_cells

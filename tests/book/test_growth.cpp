@@ -14,6 +14,8 @@
 #include <utility>
 #include <vector>
 
+namespace test_growth {
+
 using namespace cellar;
 using namespace cellar::detail;
 
@@ -136,3 +138,5 @@ TEST_CASE("a book that planned no memory agrees with one that planned all of it"
         REQUIRE(audit(complete.table()).empty());
     }
 }
+
+} // namespace test_growth

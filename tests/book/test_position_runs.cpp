@@ -13,6 +13,8 @@
 #include <set>
 #include <vector>
 
+namespace test_position_runs {
+
 using namespace cellar;
 using namespace cellar::detail;
 
@@ -343,3 +345,5 @@ TEST_CASE("visible cells: after a query among the sinks, the next query sees all
     visible.slide(runs, {0}, {5});
     for (Cell cell = 0; cell < 5; ++cell) CHECK(visible.cells().contains(cell));
 }
+
+} // namespace test_position_runs

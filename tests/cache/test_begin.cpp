@@ -2,6 +2,8 @@
 #include "../violations.hpp"
 #include "numbers.hpp"
 
+namespace test_begin {
+
 using namespace cellar;
 using numbers::feed;
 using numbers::Numbers;
@@ -279,3 +281,5 @@ TEST_CASE("while a pass is open, every other operation is a violation") {
     feed(cache, prompt(0, 2, {3}));
     CHECK(numbers::values(cache, 0) == Values{1, 2, 3});
 }
+
+} // namespace test_begin

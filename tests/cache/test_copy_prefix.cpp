@@ -4,6 +4,8 @@
 
 #include <random>
 
+namespace test_copy_prefix {
+
 using namespace cellar;
 using numbers::feed;
 using numbers::Held;
@@ -188,3 +190,5 @@ TEST_CASE("resumable_prefix is the largest position that can be resumed") {
     CHECK(violation_of([&] { static_cast<void>(cache.resumable_prefix({0}, {-1})); })
           == "resumable_prefix: position -1, expected 0 or more");
 }
+
+} // namespace test_copy_prefix

@@ -4,6 +4,8 @@
 
 #include <stdexcept>
 
+namespace test_defragment {
+
 using namespace cellar;
 using numbers::feed;
 using numbers::Held;
@@ -112,3 +114,5 @@ TEST_CASE("a batch has room for its runs behind those that its defragmentation d
     CHECK(cache.tokens({2}) == tokens + batch);
     CHECK(audit(cache).empty());
 }
+
+} // namespace test_defragment

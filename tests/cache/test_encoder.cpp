@@ -14,6 +14,8 @@
 #include <utility>
 #include <vector>
 
+namespace test_encoder {
+
 using namespace cellar;
 
 namespace {
@@ -230,3 +232,5 @@ TEST_CASE("encoder: a hybrid can have it outside of its pattern") {
     CHECK(model.member<Text>().tokens({0}) == 1);
     CHECK(model.can_resume({0}, {1}));
 }
+
+} // namespace test_encoder

@@ -7,6 +7,8 @@
 
 #include <set>
 
+namespace test_growth {
+
 using namespace cellar;
 using numbers::feed;
 using numbers::prompt;
@@ -153,3 +155,5 @@ TEST_CASE("fewer than no initial cells are a mistake") {
           })
           == "limits: -1 initial cells, expected 0 or more");
 }
+
+} // namespace test_growth

@@ -10,6 +10,8 @@
 #include <cstdint>
 #include <vector>
 
+namespace test_limits {
+
 using namespace cellar;
 using cellar_test::text;
 
@@ -110,3 +112,5 @@ TEST_CASE("impossible limits are violations") {
           != std::string::npos);
     CHECK(message({.cells = INT32_MAX}).find("cells, expected at most 2147483584") != std::string::npos);
 }
+
+} // namespace test_limits

@@ -7,6 +7,8 @@
 
 #include <new>
 
+namespace test_lists {
+
 using namespace cellar;
 using cellar_test::ListWriter;
 using namespace list_trial;
@@ -376,3 +378,5 @@ TEST_CASE_TEMPLATE("lists without memory change nothing, and are right once ther
     CHECK(violation_of([&] { cache.reserve_lists(INT32_MAX); })
           == "lists: rows of 4294967296 entries for 2 sequences, expected at most 2147483647 entries in all");
 }
+
+} // namespace test_lists

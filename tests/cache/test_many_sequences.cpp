@@ -13,6 +13,8 @@
 #include <unistd.h>
 #endif
 
+namespace test_many_sequences {
+
 #if defined(__SANITIZE_ADDRESS__)
 #define CELLAR_SANITIZED 1
 #elif defined(__has_feature)
@@ -74,3 +76,5 @@ TEST_CASE("the bookkeeping of 100,000 sequences in a pool of 2^22 cells takes le
     CHECK(bookkeeping_bytes(1) < std::int64_t{1} << 30);  // no two cells of a sequence are neighbours
     CHECK(bookkeeping_bytes(20) < std::int64_t{1} << 30); // prompts
 }
+
+} // namespace test_many_sequences

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+namespace test_overview {
+
 using namespace cellar;
 using numbers::feed;
 using numbers::Held;
@@ -110,3 +112,5 @@ TEST_CASE("the map draws equal rows once") {
              "      ...\n"
              " 990  ..........\n");
 }
+
+} // namespace test_overview

@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+namespace test_paging {
+
 using namespace cellar;
 using numbers::feed;
 using numbers::filled;
@@ -195,3 +197,5 @@ TEST_CASE("nothing is paged while a pass is open") {
     pass.drop();
     CHECK_FALSE(snapshot.is_paged_out());
 }
+
+} // namespace test_paging

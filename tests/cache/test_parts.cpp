@@ -9,6 +9,8 @@
 #include <string>
 #include <utility>
 
+namespace test_parts {
+
 using namespace cellar;
 using numbers::feed;
 using numbers::prompt;
@@ -247,3 +249,5 @@ TEST_CASE("mistakes with parts that are paged out are violations, and change not
     CHECK(violation_of([&] { (void)cache.split(apart, {4}); }) == "split" + open);
     CHECK(violation_of([&] { (void)cache.merge(head, std::move(apart)); }) == "merge" + open);
 }
+
+} // namespace test_parts

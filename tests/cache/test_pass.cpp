@@ -5,6 +5,8 @@
 
 #include <cmath>
 
+namespace test_pass {
+
 using namespace cellar;
 using numbers::feed;
 using numbers::Numbers;
@@ -318,3 +320,5 @@ TEST_CASE("visit passes on the pass and the layer") {
     CHECK(found == 10);
     CHECK(violation_of([&] { pass->visit(99, [](auto&, int) {}); }).starts_with("visit: layer 99, expected"));
 }
+
+} // namespace test_pass

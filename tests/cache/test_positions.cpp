@@ -3,6 +3,8 @@
 #include "../violations.hpp"
 #include "numbers.hpp"
 
+namespace test_positions {
+
 using namespace cellar;
 using numbers::feed;
 using numbers::Numbers;
@@ -107,3 +109,5 @@ TEST_CASE("Positions::any accepts gaps and any order") {
     CHECK(cache.next({0}) == Position{10});
     CHECK(cache.tokens({0}) == 4);
 }
+
+} // namespace test_positions

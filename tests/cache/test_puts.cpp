@@ -3,6 +3,8 @@
 #include "../violations.hpp"
 #include "numbers.hpp"
 
+namespace test_puts {
+
 using namespace cellar;
 using numbers::prompt;
 using numbers::Values;
@@ -120,3 +122,5 @@ TEST_CASE("rows can be pointers; null and misaligned ones are violations") {
     CHECK(violation_of([&] { pass.put(0, odd, v); })
           == "put: the keys of layer 0 are not aligned, expected an address that is a multiple of 4");
 }
+
+} // namespace test_puts

@@ -4,6 +4,8 @@
 
 #include <cmath>
 
+namespace test_remove {
+
 using namespace cellar;
 using numbers::feed;
 using numbers::Held;
@@ -217,3 +219,5 @@ TEST_CASE("RotateBy rotates keys by another number than the removed positions") 
     static_assert(takes_rotate_by<numbers::Cache<>>);
     static_assert(!takes_rotate_by<Cache<>>);
 }
+
+} // namespace test_remove

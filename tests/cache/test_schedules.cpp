@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+namespace test_schedules {
+
 using namespace cellar;
 using numbers::feed;
 using numbers::prompt;
@@ -238,3 +240,5 @@ TEST_CASE("many scheduled positions in scattered cells are kept, each with its w
     CHECK(cache.tokens({0}) == 5);
     CHECK(audit(cache).empty());
 }
+
+} // namespace test_schedules

@@ -2,6 +2,8 @@
 #include "../violations.hpp"
 #include "numbers.hpp"
 
+namespace test_shape {
+
 using namespace cellar;
 using numbers::feed;
 using numbers::Held;
@@ -91,3 +93,5 @@ TEST_CASE("a shift that rotates more elements than a head has is a violation") {
     CHECK(make(3, 0) == "shift: layer 0 has a key_dim of 3, expected at least 4, the elements that are rotated");
     CHECK(make(4, 1) == "shift: layer 0 has a key_dim of 4, expected at least 5, the elements that are rotated");
 }
+
+} // namespace test_shape

@@ -6,6 +6,8 @@
 #include <numeric>
 #include <optional>
 
+namespace test_snapshots {
+
 using namespace cellar;
 using numbers::feed;
 using numbers::filled;
@@ -262,3 +264,5 @@ TEST_CASE("a snapshot may outlive its memory, and a pass may be open when it is 
     CHECK(violation_of([&] { (void)last.to(); })
           == "the snapshot's memory was destroyed, expected it to live as long as its snapshots are used");
 }
+
+} // namespace test_snapshots

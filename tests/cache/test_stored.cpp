@@ -12,6 +12,8 @@
 #include <vector>
 #include <violations.hpp>
 
+namespace test_stored {
+
 using namespace cellar;
 
 namespace {
@@ -213,3 +215,5 @@ TEST_CASE("recurrent memories store every token of a batch") {
           != std::string::npos);
     CHECK(memory.begin(Part{{0}, "###"}).has_value());
 }
+
+} // namespace test_stored

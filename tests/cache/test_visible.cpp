@@ -6,6 +6,8 @@
 #include <cmath>
 #include <limits>
 
+namespace test_visible {
+
 using namespace cellar;
 using numbers::feed;
 using numbers::prompt;
@@ -94,3 +96,5 @@ TEST_CASE("a NaN of one sequence does not reach others that read visible cells o
         pass.commit();
     }
 }
+
+} // namespace test_visible

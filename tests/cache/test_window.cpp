@@ -2,6 +2,8 @@
 // What a cache with a window forgets, and when.
 #include "numbers.hpp"
 
+namespace test_window {
+
 using namespace cellar;
 using numbers::feed;
 using numbers::Numbers;
@@ -113,3 +115,5 @@ TEST_CASE("a token older than the retention is not kept") {
     pass->commit();
     CHECK(values(cache, 0) == Values{4, 5});
 }
+
+} // namespace test_window

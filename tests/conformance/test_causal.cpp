@@ -14,6 +14,8 @@
 #include <utility>
 #include <vector>
 
+namespace test_causal {
+
 // The backend that runs the cases. tests/backend/kokkos includes this file with other backends.
 #ifndef CELLAR_BACKEND
 #define CELLAR_BACKEND cellar::HostBackend
@@ -275,3 +277,5 @@ TEST_CASE("a sequence can be resumed where its window is complete") {
 TEST_CASE("a sequence that keeps more than its window can be resumed at more positions") {
     run_case("TestCanResumeSWAMem");
 }
+
+} // namespace test_causal

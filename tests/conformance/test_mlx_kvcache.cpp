@@ -14,6 +14,8 @@
 #include <utility>
 #include <vector>
 
+namespace test_mlx_kvcache {
+
 // The cases in mlx_kvcache.json record the behaviour of another implementation, the KV cache of a server for MLX. A
 // cache there is one sequence, so it is a sequence of one cellar cache here. All 19 cases run. These terms differ:
 //
@@ -320,3 +322,5 @@ TEST_CASE("MLX: a snapshot may reach across several writes") {
 TEST_CASE("MLX: a snapshot of the past needs no announcement") {
     run_mlx_case("kv_prepare_past_offset_panics");
 }
+
+} // namespace test_mlx_kvcache

@@ -20,6 +20,8 @@
 #include <utility>
 #include <vector>
 
+namespace test_transformers {
+
 // tests/conformance/transformers/ has what the attention of three models was given and what it returned; see the README
 // there. A hybrid of two caches is given the same keys and values, of all sequences at once, in random batches.
 
@@ -247,3 +249,5 @@ TEST_CASE("transformers: a wrong scale, window or logit of a sink is noticed") {
     CHECK(difference_with("gpt_oss", [](LayerRecord& layer) { layer.sinks.clear(); }) > 1000);
     CHECK(difference_with("gpt_oss", [](LayerRecord& layer) { layer.sinks[0] += 0.001F; }) > 10);
 }
+
+} // namespace test_transformers

@@ -13,6 +13,8 @@
 #include <thread>
 #include <vector>
 
+namespace test_attend {
+
 using cellar::CellRange;
 using cellar::StridedView;
 using cellar::Tokens;
@@ -226,3 +228,5 @@ TEST_CASE("attend, with several threads") {
     cellar::attend(alone, 0, last(q), found);
     CHECK(found == last(out));
 }
+
+} // namespace test_attend

@@ -13,6 +13,8 @@
 #include <type_traits>
 #include <vector>
 
+namespace test_how_to {
+
 using cellar::Position;
 using cellar::Refusal;
 using cellar::Result;
@@ -292,3 +294,5 @@ TEST_CASE("the map on the page of concepts") {
     CHECK(rows(cellar::FullCausal{}) == "0: oooooo" + hidden + "--- ooo---" + hidden + "ooo");
     CHECK(rows(cellar::SlidingWindow<3>{{.retention = 5}}) == "3: ooo" + hidden + "--- ---" + hidden + "ooo");
 }
+
+} // namespace test_how_to

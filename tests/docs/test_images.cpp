@@ -9,6 +9,8 @@
 #include <cstdint>
 #include <vector>
 
+namespace test_images {
+
 using cellar::Cell;
 using cellar::CellRange;
 using cellar::Position;
@@ -130,3 +132,5 @@ TEST_CASE("images for cross attention") {
     pass.commit();
     // [/begin]
 }
+
+} // namespace test_images

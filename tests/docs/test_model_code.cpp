@@ -19,6 +19,8 @@
 #include <utility>
 #include <vector>
 
+namespace test_model_code {
+
 using cellar::Cell;
 using cellar::CellRange;
 using cellar::Position;
@@ -234,3 +236,5 @@ TEST_CASE("attention in parallel") {
     CHECK(sum_in_parallel(pass, 0) == 6);
     pass.commit();
 }
+
+} // namespace test_model_code

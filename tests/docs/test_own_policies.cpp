@@ -11,6 +11,8 @@
 #include <span>
 #include <vector>
 
+namespace test_own_policies {
+
 // [window]
 /// A token sees its own block of positions and the one before (block-local attention).
 class TwoBlocks {
@@ -196,3 +198,5 @@ TEST_CASE("a shift that a user wrote rotates keys there and back") {
         CHECK(b == doctest::Approx(rows[static_cast<std::size_t>(7 - pair)]));
     }
 }
+
+} // namespace test_own_policies

@@ -11,6 +11,8 @@
 #include <span>
 #include <vector>
 
+namespace test_paged_kernels {
+
 using cellar::Tokens;
 
 namespace {
@@ -108,3 +110,5 @@ TEST_CASE("whole pages, with a block table that has a row for each sequence of t
     CHECK(hnd(pass->in_place(0).keys.pointer, page_size, compressed.indptr, compressed.indices, last_page_len)
           == numbered({16, 17, 18, 19, 20, 21}));
 }
+
+} // namespace test_paged_kernels

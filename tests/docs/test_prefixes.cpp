@@ -12,6 +12,8 @@
 #include <span>
 #include <vector>
 
+namespace test_prefixes {
+
 using cellar::PrefixMatch;
 using cellar::PrefixPin;
 using cellar::Result;
@@ -171,3 +173,5 @@ TEST_CASE("prefixes of a window, kept at positions that a pass goes past") {
     // [/ahead]
     CHECK(memory.tokens({0}) == 9); // the schedule has ended
 }
+
+} // namespace test_prefixes

@@ -12,6 +12,8 @@
 #include <type_traits>
 #include <vector>
 
+namespace test_which_memory {
+
 using namespace cellar;
 
 namespace {
@@ -170,3 +172,5 @@ TEST_CASE("a model that a user describes") {
     CHECK(memory.layers() == 24);
     CHECK(memory.bytes() == models::total_bytes(my_model, {.sequences = 2, .capacity = 1024, .batch = 64}));
 }
+
+} // namespace test_which_memory

@@ -14,6 +14,8 @@
 #include <type_traits>
 #include <vector>
 
+namespace test_convert {
+
 using cellar::bfloat16;
 using cellar::half;
 
@@ -236,3 +238,5 @@ TEST_CASE("a view converts to one of the same extents only") {
     const auto none = cellar::contiguous_view(halves.data(), 0, 3, 4);
     cellar::convert(none, cellar::contiguous_view(floats.data(), 0, 3, 4));
 }
+
+} // namespace test_convert

@@ -12,6 +12,8 @@
 #include <type_traits>
 #include <vector>
 
+namespace test_element {
+
 namespace {
 
 template <class E>
@@ -130,3 +132,5 @@ TEST_CASE_TEMPLATE("random floats and edge cases round as in Eigen", E, cellar::
         if (!converts_like_eigen<E>(value)) FAIL_CHECK("float ", value);
     }
 }
+
+} // namespace test_element

@@ -12,6 +12,8 @@
 #include <string>
 #include <unistd.h>
 
+namespace test_chat {
+
 namespace {
 
 /// Runs `chat` with these lines as its input.
@@ -175,3 +177,5 @@ TEST_CASE("chat: a program that is killed while it saves leaves a file that can 
         CHECK(has(said(scratch, "/load a\n/list\n"), "* a: 1 turns, "));
     }
 }
+
+} // namespace test_chat

@@ -21,6 +21,8 @@
 #include <utility>
 #include <vector>
 
+namespace test_checkpoint {
+
 namespace {
 
 std::vector<char> tiny_checkpoint() {
@@ -126,3 +128,5 @@ TEST_CASE("llama2.c: 200 greedy tokens of stories260K and their logits equal the
         CHECK(difference < 5e-5F); // float logits up to 13; llama2.c itself is off by 7e-6
     }
 }
+
+} // namespace test_checkpoint

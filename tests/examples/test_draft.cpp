@@ -15,6 +15,8 @@
 #include <string>
 #include <vector>
 
+namespace test_draft {
+
 namespace {
 
 std::vector<int> draft(const std::string& text, int count) {
@@ -81,3 +83,5 @@ TEST_CASE("session: tokens that were tried and removed leave no trace") {
         }
     }
 }
+
+} // namespace test_draft

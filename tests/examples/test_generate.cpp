@@ -16,6 +16,8 @@
 #include <string>
 #include <vector>
 
+namespace test_generate {
+
 TEST_CASE("generate: wrong flags are refused") {
     check_refused(generate("--tokes 5"), 2, "--tokes");
     check_refused(generate("--tokens many"), 2, "many");
@@ -241,3 +243,5 @@ TEST_CASE("a program whose output cannot be written ends with an error") {
     if (!has_rwkv()) CELLAR_SKIP("no RWKV model in ../shared");
     check_fails(CELLAR_RWKV " --tokens 1 " + tiny_rwkv);
 }
+
+} // namespace test_generate

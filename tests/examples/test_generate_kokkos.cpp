@@ -8,6 +8,8 @@
 
 #include <string>
 
+namespace test_generate_kokkos {
+
 namespace {
 
 // Passive waiting, because tests run in parallel.
@@ -83,3 +85,5 @@ TEST_CASE("generate on Kokkos: an error is one line") {
     check_refused(generate_on_kokkos("--prompt ''"), 1, "--prompt is empty");
     check_refused(generate_on_kokkos("--model /no/such/model"), 1, "/no/such/model: cannot be opened");
 }
+
+} // namespace test_generate_kokkos

@@ -16,6 +16,8 @@
 #include <string_view>
 #include <vector>
 
+namespace test_kokkos_session {
+
 namespace {
 
 template <class Layout>
@@ -80,3 +82,5 @@ TEST_CASE("session on Kokkos: a token takes one fence per layer and allocates no
         CHECK(allocations == 0);
     }
 }
+
+} // namespace test_kokkos_session

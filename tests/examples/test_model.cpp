@@ -17,6 +17,8 @@
 #include <string>
 #include <vector>
 
+namespace test_model {
+
 namespace {
 
 // Logits reach about 15. In PyTorch itself, float differs from double by 1e-5.
@@ -142,3 +144,5 @@ TEST_CASE("models: the greedy text equals that of PyTorch") {
         CHECK(compared > 0);
     }
 }
+
+} // namespace test_model

@@ -14,6 +14,8 @@
 #include <string>
 #include <vector>
 
+namespace test_pool {
+
 namespace {
 
 using llama::Matrix;
@@ -127,3 +129,5 @@ TEST_CASE("pool: the tree gives up what it must, and a refused pass changes noth
         CHECK(pool->audit().empty());
     }
 }
+
+} // namespace test_pool

@@ -21,6 +21,8 @@
 #include <utility>
 #include <vector>
 
+namespace test_rwkv {
+
 namespace {
 
 using rwkv::Matrix;
@@ -287,3 +289,5 @@ TEST_CASE("rwkv: users who share a memory get the logits that each would get alo
     CHECK(users.rolled_back() > 20);
     CHECK(users.max_micro_batches() > 3);
 }
+
+} // namespace test_rwkv

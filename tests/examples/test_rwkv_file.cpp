@@ -13,6 +13,8 @@
 #include <string>
 #include <vector>
 
+namespace test_rwkv_file {
+
 TEST_CASE("rwkv: a file that is not a model is refused") {
     if (!has_rwkv()) CELLAR_SKIP("no RWKV model in ../shared");
     const std::vector<char> valid = llama::read_file(tiny_rwkv).bytes;
@@ -62,3 +64,5 @@ TEST_CASE("rwkv: a file that is not a model is refused") {
     twice.insert(twice.end(), valid.begin() + 24, valid.begin() + 54 + 4 * 64 * 256);
     CHECK(failure(twice) == "f: tensor 'emb.weight' occurs twice");
 }
+
+} // namespace test_rwkv_file

@@ -14,6 +14,8 @@
 #include <string>
 #include <vector>
 
+namespace test_safetensors {
+
 namespace {
 
 const llama::Weights& tiny() {
@@ -237,3 +239,5 @@ TEST_CASE("a file that cannot be read is refused") {
     const std::string folder = std::filesystem::temp_directory_path().string();
     CHECK(failure_of(folder) == folder + ": cannot be read: Is a directory");
 }
+
+} // namespace test_safetensors

@@ -17,6 +17,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+namespace test_saved_chat {
+
 namespace {
 
 /// A conversation whose memory a pool has.
@@ -105,3 +107,5 @@ TEST_CASE("saved chat: a file that does not suit is refused") {
     chat::Conversation empty{.name = "e", .text = 1};
     CHECK_THROWS_WITH(chat::save(path, "m", empty, *f.pool), "'e' has no turns, expected at least one");
 }
+
+} // namespace test_saved_chat

@@ -19,6 +19,8 @@
 #include <string>
 #include <vector>
 
+namespace test_serve {
+
 namespace {
 
 const std::string recorded = CELLAR_SOURCE_DIR "/tests/examples/serve_trace.jsonl";
@@ -208,3 +210,5 @@ TEST_CASE("serve: wrong flags and traces are refused") {
     check_trace_refused(R"({"at": 1, "seed": 1, "system": "", "turns": [{"wait": 0, "say": "a"}]})",
                         "'reply' is null, expected a number from 1 to 1000000000");
 }
+
+} // namespace test_serve

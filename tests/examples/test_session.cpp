@@ -16,6 +16,8 @@
 #include <string>
 #include <vector>
 
+namespace test_session {
+
 namespace {
 
 llama::Llama& tiny() {
@@ -197,3 +199,5 @@ TEST_CASE("memory: both caches take a batch, or neither does") {
     CHECK(memory->use().sliding.cells_used == 0);
     CHECK(memory->begin(0, 16).has_value());
 }
+
+} // namespace test_session

@@ -3,6 +3,8 @@
 // not have the fault; comments describe the fault.
 #include "../cache/numbers.hpp"
 
+namespace test_forgetting {
+
 using namespace cellar;
 using numbers::feed;
 using numbers::held;
@@ -200,3 +202,5 @@ TEST_CASE("a group holds for its own pass and sequence only") {
     CHECK(sees(cache, *next, 0) == Values{1, 2, 5});
     CHECK(sees(cache, *next, 2) == Values{3, 4, 7});
 }
+
+} // namespace test_forgetting

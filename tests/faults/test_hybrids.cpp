@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+namespace test_hybrids {
+
 using namespace cellar;
 using namespace toy;
 
@@ -140,3 +142,5 @@ TEST_CASE("a hybrid goes back to the checkpoints of its states") {
         CHECK(memory.member<Full>().tokens({0}) == p);
     }
 }
+
+} // namespace test_hybrids

@@ -4,6 +4,8 @@
 #include "../cache/numbers.hpp"
 #include "../violations.hpp"
 
+namespace test_moving {
+
 using namespace cellar;
 using numbers::feed;
 using numbers::Held;
@@ -237,3 +239,5 @@ TEST_CASE("all memory is taken by the constructor") {
     CHECK(cache.bytes() == bytes);
     CHECK(keys() == before);
 }
+
+} // namespace test_moving

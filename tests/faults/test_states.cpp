@@ -8,6 +8,8 @@
 
 #include <vector>
 
+namespace test_states {
+
 using namespace recurrent_test;
 using cellar::MicroBatch;
 using cellar::Reason;
@@ -260,3 +262,5 @@ TEST_CASE("a state is not freed twice") {
     CHECK(memory.statistics().used == 1);
     CHECK(holds(memory, 1, 3, words(3)));
 }
+
+} // namespace test_states

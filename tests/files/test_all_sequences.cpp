@@ -17,6 +17,8 @@
 #include <string>
 #include <vector>
 
+namespace test_all_sequences {
+
 namespace {
 
 using namespace cellar;
@@ -374,3 +376,5 @@ TEST_CASE("a lack of memory while sequences are saved or loaded changes nothing"
     CHECK(failures_of(load_all, check) > 20);
     for (const int s : {0, 1, 2}) CHECK(state(to, {s}) == state(from, {s}));
 }
+
+} // namespace test_all_sequences

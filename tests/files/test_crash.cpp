@@ -6,6 +6,8 @@
 
 #include <string>
 
+namespace test_crash {
+
 namespace {
 
 using namespace cellar;
@@ -115,3 +117,5 @@ TEST_CASE("after an error, a writer returns it again") {
     CHECK(writer->finish().error().message == first.error().message);
     CHECK(disk.now.empty());
 }
+
+} // namespace test_crash

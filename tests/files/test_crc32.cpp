@@ -10,6 +10,8 @@
 #include <span>
 #include <string_view>
 
+namespace test_crc32 {
+
 namespace {
 
 using namespace cellar::detail;
@@ -98,3 +100,5 @@ TEST_CASE("the checksum and the copy are the same with every set of instructions
     }
     CHECK(crc32_folds().back().is_available);
 }
+
+} // namespace test_crc32

@@ -8,6 +8,8 @@
 #include <string>
 #include <string_view>
 
+namespace test_damage {
+
 namespace {
 
 using namespace cellar;
@@ -239,3 +241,5 @@ TEST_CASE("every call that fails while reading is an error with its path") {
         CHECK(failures >= 4);
     }
 }
+
+} // namespace test_damage

@@ -14,6 +14,8 @@
 #include <numeric>
 #include <vector>
 
+namespace test_memory {
+
 namespace {
 
 using namespace cellar;
@@ -97,3 +99,5 @@ TEST_CASE("a snapshot of many pieces is converted to another element type, and c
     check(Cache<StandardV<float>>{{2, 2, 128}, limits});
     check(Cache<PermutedV<bf16>>{{2, 2, 128}, limits});
 }
+
+} // namespace test_memory

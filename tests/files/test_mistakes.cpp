@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+namespace test_mistakes {
+
 namespace {
 
 using namespace cellar;
@@ -106,3 +108,5 @@ TEST_CASE("every reason has its own line for a person") {
     std::sort(lines.begin(), lines.end());
     CHECK(std::unique(lines.begin(), lines.end()) == lines.end());
 }
+
+} // namespace test_mistakes

@@ -23,6 +23,8 @@
 #include <utility>
 #include <vector>
 
+namespace test_page {
+
 namespace {
 
 using namespace cellar;
@@ -182,3 +184,5 @@ TEST_CASE("a snapshot goes from one cache to another through a file") {
     REQUIRE(all_through_a_file(folder.path / "all.safetensors", from, same));
     CHECK(same.next({0}) == Position{3});
 }
+
+} // namespace test_page

@@ -15,6 +15,8 @@
 #include <string>
 #include <vector>
 
+namespace test_python {
+
 namespace {
 
 using namespace cellar;
@@ -157,3 +159,5 @@ assert all(tensor.dtype == ("int32" if "positions" in name else "float32") for n
     if (const std::string reason = reason_to_skip(outcome); !reason.empty()) CELLAR_SKIP(reason);
     CHECK(outcome == PythonOutcome::right);
 }
+
+} // namespace test_python

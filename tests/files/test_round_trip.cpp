@@ -19,6 +19,8 @@
 #include <utility>
 #include <vector>
 
+namespace test_round_trip {
+
 namespace {
 
 using namespace cellar;
@@ -259,3 +261,5 @@ TEST_CASE_TEMPLATE("what is no file is refused with its path", Files, NativeFile
     const auto nowhere = BasicFileWriter<Files>::create(folder.path / "none" / "f", disk::small_plan());
     CHECK(nowhere.error() == FileReason::cannot_write);
 }
+
+} // namespace test_round_trip

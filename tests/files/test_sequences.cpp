@@ -13,6 +13,8 @@
 #include <cstddef>
 #include <string>
 
+namespace test_sequences {
+
 namespace {
 
 using namespace cellar;
@@ -210,3 +212,5 @@ TEST_CASE("a sequence can be given as a number in braces") {
     REQUIRE(load(folder.path / "f", to, {1}, {.model = "tiny"}));
     CHECK(values(to, 1) == Values{1, 2, 3, 4, 5});
 }
+
+} // namespace test_sequences

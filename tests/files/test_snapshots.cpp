@@ -18,6 +18,8 @@
 #include <utility>
 #include <vector>
 
+namespace test_snapshots {
+
 namespace {
 
 using namespace cellar;
@@ -340,3 +342,5 @@ TEST_CASE("a snapshot goes through a file of the operating system, streamed or m
     CHECK(load(folder.path / "none", from).error() == FileReason::cannot_open);
     CHECK(folder.names() == std::vector<std::string>{"s.safetensors"});
 }
+
+} // namespace test_snapshots

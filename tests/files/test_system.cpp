@@ -18,6 +18,8 @@
 #include <unistd.h>
 #include <vector>
 
+namespace test_system {
+
 // What only the real system shows.
 namespace {
 
@@ -166,3 +168,5 @@ TEST_CASE("two writers of one path do not disturb each other") {
     CHECK(load(path) == disk::content_of(plan_of("0"), 0));
     CHECK(folder.names() == std::vector<std::string>{"f"});
 }
+
+} // namespace test_system

@@ -11,6 +11,8 @@
 #include <string>
 #include <vector>
 
+namespace test_want_of_memory {
+
 namespace {
 
 using namespace cellar;
@@ -71,3 +73,5 @@ TEST_CASE("reading that lacks memory at any point can be repeated") {
         CHECK(failures_of(read, [] {}) > 20);
     }
 }
+
+} // namespace test_want_of_memory

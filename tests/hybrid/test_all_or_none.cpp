@@ -12,6 +12,8 @@
 #include <string>
 #include <vector>
 
+namespace test_all_or_none {
+
 using namespace cellar;
 using namespace toy;
 
@@ -202,3 +204,5 @@ TEST_CASE("all or none: a member would defragment itself, and a later one refuse
     REQUIRE(feed(memory, text(0, 0, 6)));
     CHECK(audit(memory.member<Sliding>()).empty());
 }
+
+} // namespace test_all_or_none

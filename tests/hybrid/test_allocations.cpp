@@ -10,6 +10,8 @@
 #include <type_traits>
 #include <vector>
 
+namespace test_hybrid_allocations {
+
 using namespace cellar;
 using namespace toy;
 
@@ -84,3 +86,5 @@ TEST_CASE("allocations: decode steps and one-token rollbacks of a hybrid make no
     CHECK(positions[0].value > 100);
     CHECK(allocations == 0);
 }
+
+} // namespace test_hybrid_allocations

@@ -10,6 +10,8 @@
 #include <optional>
 #include <string>
 
+namespace test_growth {
+
 using namespace cellar;
 
 TEST_CASE("a cache that cannot grow for want of memory is as it was") {
@@ -34,3 +36,5 @@ TEST_CASE("a cache that cannot grow for want of memory is as it was") {
     compute(second);
     CHECK(audit(cache) == "");
 }
+
+} // namespace test_growth

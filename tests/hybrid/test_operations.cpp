@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+namespace test_operations {
+
 using namespace cellar;
 using namespace toy;
 
@@ -263,3 +265,5 @@ TEST_CASE("hybrid: RotateBy applies to the members that rotate keys") {
     REQUIRE(feed(with_states, text(0, 0, 4)));
     CHECK(with_states.remove({0}, {1}, {2}, RotateBy{0}).error() == Refusal{Reason::cannot_shift, 0});
 }
+
+} // namespace test_operations

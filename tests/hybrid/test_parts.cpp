@@ -13,6 +13,8 @@
 #include <type_traits>
 #include <utility>
 
+namespace test_parts {
+
 using namespace cellar;
 using namespace toy;
 
@@ -267,3 +269,5 @@ TEST_CASE("a memory whose snapshots are not divided is a member like others, wit
     REQUIRE(m.restore({1}, snapshot));
     CHECK(m.member<Undivided>().tokens({1}) == 4);
 }
+
+} // namespace test_parts

@@ -8,6 +8,8 @@
 #include <memory>
 #include <vector>
 
+namespace test_property {
+
 using namespace property;
 using namespace property::hybrid;
 
@@ -48,3 +50,5 @@ TEST_CASE("caches that can shift and an encoder's inputs agree with the naive mo
     using Pattern = cellar::Repeat<Memory<TurningFull>, Memory<TurningSliding>>;
     CHECK(agrees_with_model<Pattern, TurningSliding, Pictures, TurningFull>("shifting hybrid", 8));
 }
+
+} // namespace test_property

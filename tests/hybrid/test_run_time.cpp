@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+namespace test_run_time {
+
 using namespace toy;
 using cellar::no_memory;
 using cellar::Reason;
@@ -121,3 +123,5 @@ TEST_CASE("a run-time pattern and members that do not fit together are violation
           })
           == "hybrid: no member, expected at least one");
 }
+
+} // namespace test_run_time

@@ -10,6 +10,8 @@
 #include <new>
 #include <string>
 
+namespace test_schedules {
+
 using namespace cellar;
 using namespace toy;
 
@@ -94,3 +96,5 @@ TEST_CASE("schedules of a hybrid: the position lies ahead, and no pass is open")
     CHECK(violation_of([&] { (void)m.schedule({0}, {9}); })
           == "schedule: a pass is open, expected it to be committed or dropped first");
 }
+
+} // namespace test_schedules

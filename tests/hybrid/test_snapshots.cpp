@@ -12,6 +12,8 @@
 #include <string>
 #include <utility>
 
+namespace test_snapshots {
+
 using namespace cellar;
 using namespace toy;
 
@@ -165,3 +167,5 @@ TEST_CASE("a failed allocation while a snapshot is paged out or in changes nothi
     CHECK(m.next({1}) == Position{8});
     CHECK(audit(m.member<Full>()) == "");
 }
+
+} // namespace test_snapshots

@@ -13,6 +13,8 @@
 #include <utility>
 #include <vector>
 
+namespace test_dlpack {
+
 using namespace cellar;
 
 namespace {
@@ -253,3 +255,5 @@ TEST_CASE("put takes DLPack tensors, and views of a pass become tensors") {
     }
     pass->commit();
 }
+
+} // namespace test_dlpack

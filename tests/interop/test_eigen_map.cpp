@@ -9,6 +9,8 @@
 #include <type_traits>
 #include <vector>
 
+namespace test_eigen_map {
+
 using namespace cellar;
 
 namespace {
@@ -79,3 +81,5 @@ TEST_CASE("eigen_map: an axis or index out of range is a violation") {
     CHECK(violation_of([&] { eigen_map(view, 1, 3); }) == "eigen_map: index 3 of axis 1, expected 0 to 2");
     CHECK(violation_of([&] { eigen_map(view, 1, -1); }) == "eigen_map: index -1 of axis 1, expected 0 to 2");
 }
+
+} // namespace test_eigen_map

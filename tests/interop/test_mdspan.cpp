@@ -9,6 +9,8 @@
 #include <type_traits>
 #include <vector>
 
+namespace test_mdspan {
+
 using namespace cellar;
 
 TEST_CASE("keys, values and mask become mdspans, and put takes mdspans") {
@@ -43,3 +45,5 @@ TEST_CASE("keys, values and mask become mdspans, and put takes mdspans") {
     CHECK(&keys[0, 0, 0] == pass->keys(0).pointer);
     pass->commit();
 }
+
+} // namespace test_mdspan

@@ -18,6 +18,8 @@
 #include <thread>
 #include <vector>
 
+namespace test_attend_tiles {
+
 using namespace cellar;
 using namespace cellar::detail;
 
@@ -317,3 +319,5 @@ TEST_CASE("attention by teams: tokens whose windows begin within the same tile")
         scene.check(3, 32, false, {});
     }
 }
+
+} // namespace test_attend_tiles

@@ -9,6 +9,8 @@
 #include <cstdint>
 #include <type_traits>
 
+namespace test_copy_slots {
+
 using cellar::SlotCopy;
 using cellar::detail::kernel::CopySlots;
 using cellar::detail::kernel::SlotPart;
@@ -66,3 +68,5 @@ TEST_CASE("copy_slots may copy the words in any order") {
     check_mixed(SlotPart<std::uint16_t>{});
     check_mixed(std::byte{});
 }
+
+} // namespace test_copy_slots

@@ -16,6 +16,8 @@
 #include <random>
 #include <vector>
 
+namespace test_each {
+
 using namespace cellar;
 using namespace cellar::detail;
 using cellar_test::random_elements;
@@ -165,3 +167,5 @@ TEST_CASE("scatter and gather by tiles equal those by elements") {
         }
     }
 }
+
+} // namespace test_each

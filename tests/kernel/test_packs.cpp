@@ -13,6 +13,8 @@
 #include <type_traits>
 #include <vector>
 
+namespace test_packs {
+
 using namespace cellar;
 using namespace cellar::detail;
 using cellar_test::random_elements;
@@ -71,3 +73,5 @@ TEST_CASE("a mask written in packs equals one written by elements") {
         CHECK(packs[i / 4].elements[i % 4] == singles[i].elements[0]);
     }
 }
+
+} // namespace test_packs

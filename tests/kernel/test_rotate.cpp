@@ -14,6 +14,8 @@
 #include <random>
 #include <vector>
 
+namespace test_rotate {
+
 using cellar::CellsHeadsDims;
 using cellar::HeadsDimsCells;
 using cellar_test::AddShift;
@@ -135,3 +137,5 @@ TEST_CASE("pairs are rotated in packs if they fill whole packs") {
         check_packs<cellar::bfloat16, 8, cellar::Neox>(random, begin, 32, apart);
     }
 }
+
+} // namespace test_rotate

@@ -9,6 +9,8 @@
 #include <cstdint>
 #include <vector>
 
+namespace test_rows {
+
 using cellar::Cell;
 using cellar::CellsHeadsDims;
 using cellar::HeadsDimsCells;
@@ -69,3 +71,5 @@ TEST_CASE_TEMPLATE("scatter and gather may visit the elements in any order", Map
     scatter_and_gather<Mapping, cellar::bfloat16, cellar::bfloat16>();
     scatter_and_gather<Mapping, cellar::bfloat16, float>();
 }
+
+} // namespace test_rows

@@ -24,6 +24,8 @@
 #include <utility>
 #include <vector>
 
+namespace test_sectors {
+
 using namespace cellar;
 using namespace cellar::detail;
 
@@ -270,3 +272,5 @@ TEST_CASE("sectors: masks and states touch each needed sector once") {
         device.check("states are copied", 8 * 16 * (words[0] + words[1]), 8 * 16 * (words[0] + words[1]));
     }
 }
+
+} // namespace test_sectors

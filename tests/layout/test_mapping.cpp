@@ -9,6 +9,8 @@
 #include <random>
 #include <vector>
 
+namespace test_mapping {
+
 using cellar::BlocksHeadsCellsDims;
 using cellar::CellRange;
 using cellar::CellsHeadsDims;
@@ -235,3 +237,5 @@ TEST_CASE("a view of no cells is empty") {
     CHECK(HeadsDimsCells{9, 2, 3}.view(memory.data(), {4, 0}).size() == 0);
     CHECK(BlocksHeadsCellsDims<4>{9, 2, 3}.view(memory.data(), {4, 0}).blocks() == 0);
 }
+
+} // namespace test_mapping

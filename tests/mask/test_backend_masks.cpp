@@ -9,6 +9,8 @@
 #include <cstdint>
 #include <vector>
 
+namespace test_backend_masks {
+
 using namespace cellar;
 using cellar_test::MaskWriter;
 
@@ -84,3 +86,5 @@ TEST_CASE("a backend that writes masks: the memory of a mask is replaced only af
     static_cast<void>(buffer.reserve<float>(backend, 1, 7));
     CHECK(backend.fences == before + 1);
 }
+
+} // namespace test_backend_masks

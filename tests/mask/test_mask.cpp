@@ -9,6 +9,8 @@
 #include <random>
 #include <vector>
 
+namespace test_mask {
+
 using namespace cellar;
 using namespace cellar::detail;
 
@@ -76,3 +78,5 @@ TEST_CASE("a row of bits has the right bit for each cell of the history") {
         REQUIRE(row.back() == 42);
     }
 }
+
+} // namespace test_mask

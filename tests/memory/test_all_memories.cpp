@@ -12,6 +12,8 @@
 #include <type_traits>
 #include <vector>
 
+namespace test_all_memories {
+
 using namespace cellar;
 using cellar_test::text;
 
@@ -159,3 +161,5 @@ TEST_CASE("every refusal has the same type, so generic code can return it") {
     CHECK(refusals(together)
           == std::vector<Refusal>{{batch_too_long, 0}, {cannot_cut, 1}, {full, 0}, {cannot_rewind, 1}});
 }
+
+} // namespace test_all_memories

@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+namespace test_callers {
+
 using namespace cellar;
 
 namespace {
@@ -201,3 +203,5 @@ TEST_CASE("a thrown violation does not affect the line of later ones") {
     CHECK_THROWS_AS((void)cache.next({5}), Place);
     set_violation_handler(before);
 }
+
+} // namespace test_callers

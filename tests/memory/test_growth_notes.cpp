@@ -10,6 +10,8 @@
 #include <new>
 #include <random>
 
+namespace test_growth_notes {
+
 using namespace cellar;
 
 namespace {
@@ -208,3 +210,5 @@ TEST_CASE("the hash of a recurrent memory depends on its states, checkpoints and
     one.page_out(snapshot);
     CHECK(hash(one) != hash(other));
 }
+
+} // namespace test_growth_notes

@@ -16,6 +16,8 @@
 #include <utility>
 #include <vector>
 
+namespace test_lifetimes {
+
 using namespace cellar;
 
 namespace {
@@ -157,3 +159,5 @@ TEST_CASE("the printed message names the caller's line") {
     CHECK(words.find("test_lifetimes.cpp:") != std::string::npos);
     CHECK(words.find(": cellar: sequence 7, expected 0 to 1\n") != std::string::npos);
 }
+
+} // namespace test_lifetimes

@@ -11,6 +11,8 @@
 #include <utility>
 #include <vector>
 
+namespace test_two_phase {
+
 using namespace cellar;
 using cellar_test::text;
 
@@ -206,3 +208,5 @@ TEST_CASE("a hybrid can be a member of another hybrid: all or none, and refusals
     CHECK(memory.member<Draft>().tokens({1}) == 2);
     CHECK(memory.member<Together>().member<Counter>().length({1}) == 2);
 }
+
+} // namespace test_two_phase

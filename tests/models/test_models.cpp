@@ -11,6 +11,8 @@
 #include <type_traits>
 #include <vector>
 
+namespace test_models {
+
 using namespace cellar;
 using namespace cellar::models;
 
@@ -157,3 +159,5 @@ TEST_CASE("layers and kinds that a model does not have are violations") {
     CHECK(violation_of([] { return mamba2_27b.attention(LayerKind::recurrent).window; })
           == "attention: a kind without keys, expected sliding or full");
 }
+
+} // namespace test_models

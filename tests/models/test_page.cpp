@@ -11,6 +11,8 @@
 #include <iterator>
 #include <string>
 
+namespace test_page {
+
 using namespace cellar;
 using namespace cellar::models;
 
@@ -61,3 +63,5 @@ TEST_CASE("the table of docs/models.md is up to date") {
     INFO("the page must have, between its two marks:\n", expected);
     CHECK(between(page, "<!-- table -->\n", "<!-- /table -->") == expected);
 }
+
+} // namespace test_page

@@ -10,6 +10,8 @@
 #include <cstdint>
 #include <string>
 
+namespace test_sizes {
+
 using namespace cellar;
 using namespace cellar::models;
 
@@ -114,3 +116,5 @@ TEST_CASE("the states of all models are multiples of 16 bytes, even with element
         for (const StateDescription& tensor : M::description.state) CHECK(tensor.elements() % 8 == 0);
     });
 }
+
+} // namespace test_sizes

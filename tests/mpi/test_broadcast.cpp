@@ -13,6 +13,8 @@
 #include <vector>
 #include <violations.hpp>
 
+namespace test_broadcast {
+
 using namespace cellar;
 using mpi::broadcast;
 using mpi::Communicator;
@@ -111,3 +113,5 @@ TEST_CASE("lists of different lengths and wrong ranks are violations") {
           != std::string::npos);
     CHECK(violation_of([&] { SharedBatch{-1}; }).find("-1 tokens") != std::string::npos);
 }
+
+} // namespace test_broadcast

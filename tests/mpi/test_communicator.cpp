@@ -10,6 +10,8 @@
 #include <utility>
 #include <violations.hpp>
 
+namespace test_communicator {
+
 using namespace cellar;
 using mpi::Communicator;
 
@@ -64,3 +66,5 @@ TEST_CASE("wrong ranks and communicators are violations") {
     const Communicator moved = std::move(comm);
     CHECK(violation_of([&] { comm.expect_other("send", 0, where); }).find("moved from") != std::string::npos);
 }
+
+} // namespace test_communicator

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <optional>
 
+namespace test_context {
+
 using namespace context_test;
 
 namespace {
@@ -102,3 +104,5 @@ TEST_CASE("contexts over ranks equal one cache: half, chunks, keys without posit
 TEST_CASE("contexts over ranks equal one cache: a narrow window, no shift, larger blocks") {
     run_history<StandardV<float>>(SlidingWindow<>{5, {.sinks = 1}}, DisabledShift{}, 4, 100, 128);
 }
+
+} // namespace test_context

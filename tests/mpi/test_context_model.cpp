@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+namespace test_context_model {
+
 using namespace context_test;
 
 namespace {
@@ -229,3 +231,5 @@ TEST_CASE("the page's code: a context over ranks") {
     // [/divided_pass]
     CHECK(memory.next(user) == Position{512});
 }
+
+} // namespace test_context_model

@@ -11,6 +11,8 @@
 #include <random>
 #include <set>
 
+namespace test_context_positions {
+
 using namespace cellar;
 
 namespace {
@@ -88,3 +90,5 @@ TEST_CASE("the table of positions agrees with a set of positions") {
     compare(ChunkedAttention<>{6, {.sinks = 2}}, 5);
     compare(ChunkedAttention<>{4}, 6);
 }
+
+} // namespace test_context_positions

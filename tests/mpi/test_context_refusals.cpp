@@ -4,6 +4,8 @@
 #include <string>
 #include <violations.hpp>
 
+namespace test_context_refusals {
+
 using namespace context_test;
 
 namespace {
@@ -243,3 +245,5 @@ TEST_CASE("mistakes are violations") {
     CHECK(violation_of([&] { (void)mpi::attend(pass, 0, Floats(96), out); }).find("results") != std::string::npos);
     CHECK(violation_of([&] { (void)mpi::attend(pass, 1, Floats(96), out); }).find("layer 1") != std::string::npos);
 }
+
+} // namespace test_context_refusals

@@ -23,6 +23,8 @@
 #include <utility>
 #include <vector>
 
+namespace test_failures {
+
 namespace {
 
 using namespace cellar;
@@ -425,3 +427,5 @@ TEST_CASE("mistakes are violations") {
     CHECK(violation_of([&] { receiving.progress(); }).find("moved from") != std::string::npos);
     MPI_Barrier(MPI_COMM_WORLD);
 }
+
+} // namespace test_failures

@@ -13,6 +13,8 @@ void start_devices() {
 
 } // namespace
 
+namespace test_kokkos {
+
 TEST_CASE("a device without memory for a block ends the transfer, and the next one arrives") {
     using Memory = CacheOf<cellar_test::LateDevice, StandardV<half>>;
     using cellar_test::LateSpace;
@@ -54,3 +56,5 @@ TEST_CASE("a device without memory for a block ends the transfer, and the next o
         }
     CHECK(failed >= 4);
 }
+
+} // namespace test_kokkos

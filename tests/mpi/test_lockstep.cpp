@@ -15,6 +15,8 @@
 #include <utility>
 #include <violations.hpp>
 
+namespace test_lockstep {
+
 using namespace cellar;
 using mpi::Communicator;
 using mpi::LockstepMemory;
@@ -259,3 +261,5 @@ TEST_CASE("a hybrid is kept in lockstep with all its members") {
     CHECK(memory.copy_prefix({0}, {2}, 9));
     CHECK(memory.compare());
 }
+
+} // namespace test_lockstep

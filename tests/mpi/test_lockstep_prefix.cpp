@@ -13,6 +13,8 @@
 #include <span>
 #include <vector>
 
+namespace test_lockstep_prefix {
+
 using namespace cellar;
 
 namespace {
@@ -58,3 +60,5 @@ TEST_CASE("a prefix tree over a memory in lockstep finds what one of a single pr
     CHECK(of_divided.statistics().paged_out == of_whole.statistics().paged_out);
     CHECK(divided.compare());
 }
+
+} // namespace test_lockstep_prefix

@@ -22,6 +22,8 @@
 #include <utility>
 #include <vector>
 
+namespace test_lockstep_property {
+
 using namespace cellar;
 using mpi::Communicator;
 using mpi::LockstepMemory;
@@ -391,3 +393,5 @@ TEST_CASE("caches in lockstep agree with the naive model, whichever rank is shor
 TEST_CASE("hybrids in lockstep agree with one on its own, whichever rank is short of memory") {
     CHECK(run_trials<HybridTrial>(16, 50) > 10);
 }
+
+} // namespace test_lockstep_property

@@ -11,6 +11,8 @@
 #include <random>
 #include <vector>
 
+namespace test_merge {
+
 using namespace cellar;
 using Floats = std::vector<float>;
 
@@ -98,3 +100,5 @@ TEST_CASE("what is not a number stays so, and only in its row") {
         CHECK(std::isnan(out[0]));
     }
 }
+
+} // namespace test_merge

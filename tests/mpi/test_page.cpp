@@ -16,6 +16,8 @@
 #include <string>
 #include <vector>
 
+namespace test_page {
+
 using namespace cellar;
 using numbers::prompt;
 using numbers::Values;
@@ -119,3 +121,5 @@ TEST_CASE("the page's prefix goes from one tree to another") {
     }
     MPI_Barrier(MPI_COMM_WORLD);
 }
+
+} // namespace test_page

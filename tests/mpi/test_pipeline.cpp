@@ -22,6 +22,8 @@
 #include <vector>
 #include <violations.hpp>
 
+namespace test_pipeline {
+
 using namespace cellar;
 using mpi::Communicator;
 using mpi::PipelineStage;
@@ -458,3 +460,5 @@ TEST_CASE("layers divided over ranks compute what one process computes") {
         CHECK(x == results[i]);
     }
 }
+
+} // namespace test_pipeline

@@ -13,6 +13,8 @@
 #include <utility>
 #include <vector>
 
+namespace test_send_ahead {
+
 namespace {
 
 using namespace cellar;
@@ -239,3 +241,5 @@ TEST_CASE("a prompt that is given up leaves both memories as they were") {
             CHECK(cache.statistics().free == cache.cells());
         });
 }
+
+} // namespace test_send_ahead

@@ -9,6 +9,8 @@
 #include <vector>
 #include <violations.hpp>
 
+namespace test_shares {
+
 using namespace cellar;
 using mpi::heads_of;
 using mpi::HeadShare;
@@ -102,3 +104,5 @@ TEST_CASE("wrong numbers of ranks and heads are violations") {
     CHECK(violation_of([] { (void)layers_of(-1, 3, 8); }).find("rank -1 of 3") != std::string::npos);
     CHECK(violation_of([] { (void)layers_of(0, 3, -1); }).find("expected 0 or more") != std::string::npos);
 }
+
+} // namespace test_shares

@@ -15,6 +15,8 @@
 #include <mpi.h>
 #include <vector>
 
+namespace test_tensor_parallel {
+
 using namespace cellar;
 using mpi::Communicator;
 using mpi::HeadShare;
@@ -115,3 +117,5 @@ TEST_CASE("attention with heads divided over ranks equals that of one process") 
     compare(1, 6); // fewer heads of keys than ranks
     compare(2, 10);
 }
+
+} // namespace test_tensor_parallel

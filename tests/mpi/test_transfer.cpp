@@ -14,6 +14,8 @@
 #include <utility>
 #include <vector>
 
+namespace test_transfer {
+
 namespace {
 
 using namespace cellar;
@@ -310,3 +312,5 @@ TEST_CASE("transfers with other tags, and in both directions, go on at a time") 
     }
     MPI_Barrier(MPI_COMM_WORLD);
 }
+
+} // namespace test_transfer

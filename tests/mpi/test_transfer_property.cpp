@@ -19,6 +19,8 @@
 #include <utility>
 #include <vector>
 
+namespace test_transfer_property {
+
 namespace {
 
 using namespace cellar;
@@ -275,3 +277,5 @@ TEST_CASE("random operations and transfers between ranks agree with lists of tok
         return run<Cache<PermutedV<bf16>, FullCausal, DisabledShift, EigenBackend>>(comm, scattered);
     }
 }
+
+} // namespace test_transfer_property

@@ -7,6 +7,8 @@
 
 #include <new>
 
+namespace test_kinds {
+
 using namespace cellar;
 using namespace prefix_test;
 
@@ -302,3 +304,5 @@ TEST_CASE("a node without a snapshot and with one child is joined to the child")
     CHECK_FALSE(tree.evict());
     CHECK(tree.statistics().nodes == 0);
 }
+
+} // namespace test_kinds

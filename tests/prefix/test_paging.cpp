@@ -12,6 +12,8 @@
 #include <utility>
 #include <vector>
 
+namespace test_paging {
+
 using namespace cellar;
 using namespace prefix_test;
 
@@ -412,3 +414,5 @@ TEST_CASE("bytes for paging that cannot be used are a mistake") {
     serve_all(tree, {topic(0), topic(1)});
     CHECK(tree.statistics().evictions == 1);
 }
+
+} // namespace test_paging

@@ -15,6 +15,8 @@
 #include <utility>
 #include <vector>
 
+namespace test_parts {
+
 using namespace cellar::detail;
 
 TEST_CASE("the common prefix is found wherever the first difference is") {
@@ -103,3 +105,5 @@ TEST_CASE("the queue yields the least useful node, and among equals the one that
     }
     CHECK(queue.size() > 0);
 }
+
+} // namespace test_parts

@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+namespace test_pressure {
+
 using namespace cellar;
 using namespace prefix_test;
 
@@ -283,3 +285,5 @@ TEST_CASE("windows that overlap are given up one after another") {
     CHECK(tree.statistics().evictions == 4);
     CHECK(audit(tree) == "");
 }
+
+} // namespace test_pressure

@@ -13,6 +13,8 @@
 #include <utility>
 #include <vector>
 
+namespace test_property {
+
 using namespace prefix_test;
 
 namespace {
@@ -293,3 +295,5 @@ TEST_CASE("a tree of a hybrid agrees with the naive tree") {
                            recurrent(kind.snapshots, kind.rollback)};
     }));
 }
+
+} // namespace test_property

@@ -11,6 +11,8 @@
 #include <utility>
 #include <vector>
 
+namespace test_tree {
+
 using namespace cellar;
 using namespace prefix_test;
 
@@ -228,3 +230,5 @@ TEST_CASE("mistakes are violations that say what was given and what was expected
           == "limits: no function for the usefulness, expected one");
     CHECK(audit(tree) == "");
 }
+
+} // namespace test_tree

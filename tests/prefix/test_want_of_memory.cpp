@@ -10,6 +10,8 @@
 #include <string>
 #include <utility>
 
+namespace test_want_of_memory {
+
 using namespace cellar;
 using namespace prefix_test;
 
@@ -163,3 +165,5 @@ TEST_CASE("a tree that cannot be made is not made") {
     CHECK(failures_of([&] { tree.emplace(memory); }, [] {}) > 0);
     CHECK(tree->statistics().nodes == 0);
 }
+
+} // namespace test_want_of_memory

@@ -9,6 +9,8 @@
 #include <cstdint>
 #include <vector>
 
+namespace test_recurrent_allocations {
+
 using namespace recurrent_test;
 
 namespace {
@@ -52,3 +54,5 @@ TEST_CASE("allocations: passes over recurrent states make none once lists have r
         CHECK(allocations_of(sequences, 2, 8) == 0);
     }
 }
+
+} // namespace test_recurrent_allocations

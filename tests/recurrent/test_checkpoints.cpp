@@ -7,6 +7,8 @@
 
 #include <vector>
 
+namespace test_checkpoints {
+
 using namespace recurrent_test;
 using cellar::Reason;
 using cellar::to_end;
@@ -206,3 +208,5 @@ TEST_CASE("checkpoints: a shared one has its largest use among its sequences") {
     CHECK(checkpoints(memory, 1) == std::vector<int>{20});
     CHECK(checkpoints(memory, 2) == std::vector<int>{6});
 }
+
+} // namespace test_checkpoints

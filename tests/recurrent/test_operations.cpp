@@ -7,6 +7,8 @@
 
 #include <vector>
 
+namespace test_operations {
+
 using namespace recurrent_test;
 using cellar::Reason;
 using cellar::to_end;
@@ -241,3 +243,5 @@ TEST_CASE("a token that does not follow is refused, with the expected position")
     CHECK(refusal(text(0, 0, 2) + text(0, 3, 1)) == cellar::Refusal{Reason::not_next, -1, {0}, {2}});
     CHECK(memory.next({1}) == Position{3});
 }
+
+} // namespace test_operations

@@ -10,6 +10,8 @@
 #include <string>
 #include <utility>
 
+namespace test_paging {
+
 using namespace cellar;
 using namespace recurrent_test;
 
@@ -104,3 +106,5 @@ TEST_CASE("a state that is paged out outlives its memory, and is then of no use"
     states.reset();
     CHECK(violation_of([&] { (void)snapshot.bytes(); }).find("the snapshot's memory was destroyed") == 0);
 }
+
+} // namespace test_paging

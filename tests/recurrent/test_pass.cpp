@@ -7,6 +7,8 @@
 
 #include <vector>
 
+namespace test_pass {
+
 using namespace recurrent_test;
 using cellar::HostBackend;
 using cellar::MicroBatch;
@@ -163,3 +165,5 @@ TEST_CASE("pass: refusals name the reason and change nothing") {
     REQUIRE(feed(memory, text(0, 3, 2, 4) + text(1, 0, 2)));
     CHECK(holds(memory, 0, 5, words(5)));
 }
+
+} // namespace test_pass

@@ -12,6 +12,8 @@
 #include <utility>
 #include <vector>
 
+namespace test_protocol {
+
 using namespace recurrent_test;
 using cellar::HostBackend;
 using cellar::MicroBatch;
@@ -163,3 +165,5 @@ TEST_CASE("pass: a micro-batch of another pass is a violation") {
     CHECK(violation_of([&] { next->get<Wide>(0, old); }) != "none");
     CHECK(violation_of([&] { next->mark_written(0, old); }) != "none");
 }
+
+} // namespace test_protocol

@@ -7,6 +7,8 @@
 #include <optional>
 #include <string>
 
+namespace test_snapshots {
+
 using namespace cellar;
 using namespace recurrent_test;
 
@@ -107,3 +109,5 @@ TEST_CASE("mistakes with snapshots of states are violations") {
     CHECK(message([&] { return snapshot.to(); })
           == "the snapshot's memory was destroyed, expected it to live as long as its snapshots are used");
 }
+
+} // namespace test_snapshots

@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+namespace test_frequencies {
+
 namespace {
 
 void check_all(const std::vector<double>& actual, const std::vector<double>& expected) {
@@ -113,3 +115,5 @@ TEST_CASE("a number of rotary elements that is odd or below 1 is a violation") {
         CHECK(violation_of([&] { cellar::rope_frequencies(dims); })
               == "rope_frequencies: " + std::to_string(dims) + " rotary elements, expected an even number above 0");
 }
+
+} // namespace test_frequencies

@@ -14,6 +14,8 @@
 #include <utility>
 #include <vector>
 
+namespace test_rope_shift {
+
 using cellar::Interleaved;
 using cellar::Neox;
 using cellar::RopeShift;
@@ -177,3 +179,5 @@ TEST_CASE("invalid arguments of RopeShift are violations") {
     CHECK(rotation_of(2) == "RopeShift: layer 2, expected 0 to 1, the layers it has frequencies for");
     CHECK(rotation_of(-1) == "RopeShift: layer -1, expected 0 to 1, the layers it has frequencies for");
 }
+
+} // namespace test_rope_shift

@@ -9,6 +9,8 @@
 #include <type_traits>
 #include <vector>
 
+namespace test_shift {
+
 using cellar::RopeShift;
 using cellar::ShiftPolicy;
 using cellar_test::AddShift;
@@ -55,3 +57,5 @@ TEST_CASE("min_dim is one more than the last element that is rotated") {
     CHECK(cellar::min_dim(RopeShift<cellar::Neox>{three}.rotation(0)) == 6);
     CHECK(cellar::min_dim(RopeShift<cellar::Interleaved>{three, 4}.rotation(0)) == 10);
 }
+
+} // namespace test_shift

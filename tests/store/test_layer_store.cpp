@@ -17,6 +17,11 @@
 #include <utility>
 #include <vector>
 
+TYPE_TO_STRING(cellar::HostBackend);
+TYPE_TO_STRING(cellar::EigenBackend);
+
+namespace test_layer_store {
+
 namespace {
 
 using cellar::bf16;
@@ -68,9 +73,6 @@ struct Small {
 };
 
 } // namespace
-
-TYPE_TO_STRING(cellar::HostBackend);
-TYPE_TO_STRING(cellar::EigenBackend);
 
 TEST_CASE_TEMPLATE("StandardV holds the same as a plain array, for all elements", Backend, HostBackend, EigenBackend) {
     check_all_elements<Backend, StandardV>();
@@ -179,3 +181,5 @@ TEST_CASE("a rotation of more elements than a head has is a violation") {
     CHECK(rotate(cellar::RopeShift<>{{1.0, 0.1}, 1})
           == "store: the keys of layer 7 have 4 elements per head, expected at least the 5 that the shift rotates");
 }
+
+} // namespace test_layer_store

@@ -8,6 +8,8 @@
 
 #include <cstdint>
 
+namespace test_window {
+
 using namespace cellar;
 
 namespace {
@@ -114,3 +116,5 @@ TEST_CASE("window: invalid arguments are violations") {
     CHECK(violation_of([] { (void)SlidingWindow<4>{{.retention = 3}}.resolved(1, 100); })
           == "window: the retention is 3 tokens, expected at least the width 4");
 }
+
+} // namespace test_window

@@ -14,6 +14,8 @@
 #include <type_traits>
 #include <vector>
 
+namespace test_attention {
+
 using namespace cellar;
 
 namespace {
@@ -60,3 +62,5 @@ void check() {
 TEST_CASE("attend: Kokkos' memory and threads, the same results") {
     check<Kokkos::DefaultExecutionSpace>();
 }
+
+} // namespace test_attention

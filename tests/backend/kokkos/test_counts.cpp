@@ -16,6 +16,8 @@
 #include <string_view>
 #include <vector>
 
+namespace test_counts {
+
 using namespace cellar;
 using cellar_test::HostSpace;
 using cellar_test::LateDevice;
@@ -336,3 +338,5 @@ TEST_CASE("counts: larger removals wait once for each list that grows") {
     CHECK(counts.copies == 3);
     cache.fence();
 }
+
+} // namespace test_counts

@@ -12,6 +12,8 @@
 #include <span>
 #include <vector>
 
+namespace test_crc32 {
+
 namespace {
 
 using namespace cellar;
@@ -102,3 +104,5 @@ TEST_CASE("device: a checksum is of what was enqueued before") {
     CHECK(backend.crc32(reinterpret_cast<const std::byte*>(to.data()), 4 * 4000)
           == detail::crc32_of(std::as_bytes(std::span{numbers}.first(4000))));
 }
+
+} // namespace test_crc32

@@ -14,6 +14,8 @@
 #include "backend/ladder.hpp"
 #include "backend/masks.hpp"
 
+namespace test_device {
+
 TEST_CASE("device: agrees with the Eigen backend") {
     cellar_test::check_agreement<CELLAR_BACKEND>(3, 3000);
 }
@@ -59,3 +61,5 @@ TEST_CASE("device: the prefixes of a tree are paged out and come back wherever t
 TEST_CASE("device: masks of every element type, at sizes around words") {
     cellar_test::check_written_masks<CELLAR_BACKEND>();
 }
+
+} // namespace test_device

@@ -5,6 +5,8 @@
 #include "backend/kokkos/attention.hpp"
 #include "layout/archetypes.hpp"
 
+namespace test_device_attention {
+
 using namespace cellar;
 using cellar_test::check_attention;
 using cellar_test::SmallLimits;
@@ -31,3 +33,5 @@ TEST_CASE("device: attention equals the definition: bfloat16 with permuted value
 TEST_CASE("device: attention equals the definition: a mapping without any contiguity, divided into many parts") {
     check_attention<cellar_test::BackwardsLayout<float>, WithLimits<TheDevice, SmallLimits>>(20);
 }
+
+} // namespace test_device_attention

@@ -10,6 +10,8 @@
 #include <string>
 #include <string_view>
 
+namespace test_device_attention_cases {
+
 using namespace cellar;
 using cellar_test::Floats;
 using cellar_test::LateDevice;
@@ -276,3 +278,5 @@ TEST_CASE("fences: attention waits for nothing, and uploads what a pass sees onc
     cache.fence();
 }
 #endif
+
+} // namespace test_device_attention_cases

@@ -6,6 +6,10 @@
 #include "backend/agreement.hpp"
 #include "backend/ladder.hpp"
 
+namespace test_device_limits {
+
 TEST_CASE("divided device work agrees with the Eigen backend") {
     cellar_test::check_agreement<cellar_test::LateDeviceOfSmallLimits>(2, 500);
 }
+
+} // namespace test_device_limits

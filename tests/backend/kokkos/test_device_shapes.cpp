@@ -21,6 +21,8 @@
 #include <string_view>
 #include <vector>
 
+namespace test_device_shapes {
+
 using namespace cellar;
 using cellar_test::LateDevice;
 using cellar_test::same;
@@ -219,3 +221,5 @@ TEST_CASE("device work: keys are rotated in packs and pair by pair") {
         check_rotations<float>(random, MixedShift{}, dim);
     }
 }
+
+} // namespace test_device_shapes

@@ -25,6 +25,8 @@
 #include <utility>
 #include <vector>
 
+namespace test_fences {
+
 using namespace cellar;
 using cellar_test::LateDevice;
 using cellar_test::LateDeviceOfSmallLimits;
@@ -346,3 +348,5 @@ TEST_CASE("fences: all memory is allocated on the backend's instance") {
     CHECK(LateSpace::allocations > allocations + 9);
     CHECK(LateSpace::without_instance == before);
 }
+
+} // namespace test_fences

@@ -13,6 +13,8 @@
 #include <type_traits>
 #include <vector>
 
+namespace test_launch {
+
 using namespace cellar;
 using cellar_test::Late;
 using cellar_test::LateDevice;
@@ -164,3 +166,5 @@ TEST_CASE("launches: slots are copied in the widest words that all rows of a lau
     // Only the eight tensors of the launch with the odd one.
     CHECK(words_of({160, 160, 160, 160, 160, 160, 160, 160, 162}) == 8 * 10 + 81);
 }
+
+} // namespace test_launch

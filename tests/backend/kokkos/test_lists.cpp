@@ -16,6 +16,8 @@
 #include <string_view>
 #include <vector>
 
+namespace test_lists {
+
 using namespace cellar;
 using cellar_test::HostSpace;
 using cellar_test::LateDevice;
@@ -367,3 +369,5 @@ TEST_CASE("lists of a device: without memory of the device they change nothing, 
     auto pass = begin(cache, {1, 0}, 2);
     check_rows(cache, pass);
 }
+
+} // namespace test_lists

@@ -6,6 +6,8 @@
 
 #include <doctest/doctest.h>
 
+namespace test_masks {
+
 using namespace cellar;
 using cellar_test::LateDevice;
 
@@ -20,3 +22,5 @@ TEST_CASE("masks by device work: equal to those of the host") {
 TEST_CASE("masks by device work: a reserved pass sees all cells, and later masks are at the same address") {
     cellar_test::check_reserved_masks<LateDevice>();
 }
+
+} // namespace test_masks

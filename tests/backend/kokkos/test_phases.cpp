@@ -18,6 +18,8 @@
 #include <string_view>
 #include <vector>
 
+namespace test_phases {
+
 using namespace cellar;
 using cellar_test::elements_of;
 using cellar_test::LateDevice;
@@ -255,3 +257,5 @@ TEST_CASE("phases: a memory that does not fit on the device throws, and leaves n
     const auto make_states = [] { const DeviceStates states{StateShape{2, {{4}}}, {.sequences = 2, .batch = 2}}; };
     CHECK(failures_on_device(make_states, [] {}) == 5); // two layers, gathered rows, two lists
 }
+
+} // namespace test_phases

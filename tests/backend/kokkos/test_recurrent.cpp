@@ -4,6 +4,8 @@
 
 #include <doctest/doctest.h>
 
+namespace test_recurrent {
+
 TEST_CASE("recurrent states by host work agree with the naive model") {
     CHECK(property::recurrent::agrees_with_model<cellar::KokkosBackend<cellar_test::HostSpace>>(60));
 }
@@ -11,3 +13,5 @@ TEST_CASE("recurrent states by host work agree with the naive model") {
 TEST_CASE("recurrent states by device work agree with the naive model") {
     CHECK(property::recurrent::agrees_with_model<cellar_test::DeviceOnHost>(60));
 }
+
+} // namespace test_recurrent

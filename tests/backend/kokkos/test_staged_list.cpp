@@ -15,6 +15,8 @@
 #include <utility>
 #include <vector>
 
+namespace test_staged_list {
+
 using cellar::detail::StagingSpace;
 using cellar_test::Late;
 using cellar_test::LateSpace;
@@ -190,3 +192,5 @@ TEST_CASE("staged lists: memory is allocated on the instance's device") {
     CHECK(LateSpace::without_instance == before);
     space.fence();
 }
+
+} // namespace test_staged_list

@@ -9,6 +9,8 @@
 #include <type_traits>
 #include <utility>
 
+namespace test_views {
+
 using namespace cellar;
 
 namespace {
@@ -82,3 +84,5 @@ TEST_CASE("views: buffers and device lists cannot be copied") {
     CHECK(moved.size() == 3);
     CHECK(buffer.size() == 0);
 }
+
+} // namespace test_views
