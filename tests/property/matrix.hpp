@@ -147,8 +147,8 @@ void check_policies(const std::string& name) {
     check_windows<Layout, Rotating<cellar::Interleaved>, Backend>(name);
 }
 
-/// Every window and every shift once, for other element types and backends. The bookkeeping depends on neither, and
-/// each combination takes a second to compile.
+/// Every window and every shift once, for other layouts and backends. The bookkeeping depends on neither, and each
+/// combination takes a second to compile.
 template <class Layout, class Backend>
 void check_some_policies(const std::string& name) {
     CHECK(agrees_with_model(combination<Layout, Full, Rotating<cellar::Neox>, Backend>(name)));

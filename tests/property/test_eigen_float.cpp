@@ -2,6 +2,8 @@
 #include "matrix.hpp"
 #include <cellar/backend/eigen.hpp>
 
+namespace test_eigen_float {
+
 TEST_CASE("StandardV of float on EigenBackend agrees with the naive model") {
     property::check_some_policies<cellar::StandardV<float>, cellar::EigenBackend>("EigenBackend, StandardV<float>");
 }
@@ -9,3 +11,5 @@ TEST_CASE("StandardV of float on EigenBackend agrees with the naive model") {
 TEST_CASE("PermutedV of float on EigenBackend agrees with the naive model") {
     property::check_some_policies<cellar::PermutedV<float>, cellar::EigenBackend>("EigenBackend, PermutedV<float>");
 }
+
+} // namespace test_eigen_float

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "matrix.hpp"
 
+namespace test_host_half {
+
 TEST_CASE("StandardV of half on HostBackend agrees with the naive model") {
     property::check_some_policies<cellar::StandardV<cellar::half>, cellar::HostBackend>("HostBackend, StandardV<half>");
 }
@@ -8,3 +10,5 @@ TEST_CASE("StandardV of half on HostBackend agrees with the naive model") {
 TEST_CASE("PermutedV of half on HostBackend agrees with the naive model") {
     property::check_some_policies<cellar::PermutedV<cellar::half>, cellar::HostBackend>("HostBackend, PermutedV<half>");
 }
+
+} // namespace test_host_half

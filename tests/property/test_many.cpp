@@ -2,6 +2,8 @@
 #include "matrix.hpp"
 #include <cellar/backend/eigen.hpp>
 
+namespace test_many {
+
 using namespace property;
 
 namespace {
@@ -60,3 +62,5 @@ TEST_CASE("half keys and float values agree with the naive model") {
     CHECK(agrees_with_model(combination<Mixed, Full, Rotating<cellar::Interleaved>, cellar::HostBackend>("mixed")));
     CHECK(agrees_with_model(combination<Mixed, Sliding<0>, Adding, cellar::EigenBackend>("mixed")));
 }
+
+} // namespace test_many

@@ -8,7 +8,10 @@
 
 #include <cstdlib>
 
+namespace test_recurrent {
+
 using namespace property::recurrent;
+using property::recurrent::agrees_with_model;
 
 namespace {
 
@@ -36,3 +39,5 @@ TEST_CASE("recurrent states of many sequences agree with the naive model, in sma
     CHECK(agrees_with_model({.sequences = 130, .batch = 4, .rollback = 1, .interval = 5, .checkpoints = 20}, 120));
     CHECK(agrees_with_model({.sequences = 120, .batch = 300, .rollback = 2, .interval = 2, .checkpoints = 7}, 40));
 }
+
+} // namespace test_recurrent
