@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // What a device must pass: the ladder, the agreement with the Eigen backend, passes, states and masks. On a device, if
-// Kokkos was built for one, else on `Late`. Attention is in test_device_attention.cpp. Left out are the conformance cases and the naive model, because they read
-// keys and values on the host. scripts/gpu-test selects these cases by `TheDevice` and "device: ".
+// Kokkos was built for one, else on `Late`. Attention is in test_device_attention.cpp. Left out are the conformance
+// cases and the naive model, because they read keys and values on the host. scripts/gpu-test selects these cases by
+// "device: ", and those of the ladder by `TheDevice`, of which no other source may make a template's case: its name
+// would be one or the other.
 #include "backend/kokkos/device_on_host.hpp"
 #include <cellar/backend/kokkos.hpp>
 

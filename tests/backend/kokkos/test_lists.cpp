@@ -23,6 +23,7 @@ using cellar_test::HostSpace;
 using cellar_test::LateDevice;
 using cellar_test::LateDeviceOfSmallLimits;
 using cellar_test::LateSpace;
+using cellar_test::TheDevice;
 using list_trial::Ints;
 
 static_assert(WritesLists<LateDevice> && !WritesLists<KokkosBackend<HostSpace>> && !WritesLists<HostBackend>);
@@ -146,9 +147,8 @@ int new_calls_of(Call call) {
 
 } // namespace
 
-TEST_CASE_TEMPLATE("random operations leave in the lists of a device what a scan of the sequences finds", Backend,
-                   cellar_test::TheDevice) {
-    list_trial::run_all_trials<Backend, ReadDevice>(30);
+TEST_CASE("device: random operations leave in the lists what a scan of the sequences finds") {
+    list_trial::run_all_trials<TheDevice, ReadDevice>(30);
 }
 
 TEST_CASE("random operations leave in the lists what a scan of the sequences finds, in small pieces and on cores") {
@@ -204,8 +204,9 @@ TEST_CASE("lists of a device: a decode step uploads a page when one begins") {
     }
 }
 
-TEST_CASE_TEMPLATE("lists of a device are read by kernels", Backend, cellar_test::TheDevice) {
-    using Space = typename Backend::memory_space;
+TEST_CASE("device: lists are read by kernels") {
+    using Backend = TheDevice;
+    using Space = Backend::memory_space;
     OnDevice<FullCausal, Backend> cache{small, {.sequences = 2, .capacity = 64, .batch = 20}};
     feed(cache, {0, 1}, 10);
     std::vector<Cell> expected;
