@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-/// All that it takes to run a model with nothing but the standard library. To be included by name: `models/models.hpp`,
-/// `cache/describe.hpp`, `cache/audit.hpp`, `cache/sizes.hpp`, `prefix/audit.hpp`, the headers of `interop/`, and the
-/// other backends.
+/// The memories, policies and batches, which need nothing but the standard library. Include these headers by name:
+/// `attention/attend.hpp`, `attention/merge_attention.hpp`, `element/convert.hpp`, `models/models.hpp`,
+/// `cache/describe.hpp`, `cache/audit.hpp`, `cache/sizes.hpp`, `prefix/audit.hpp`, the headers of `interop/`, `files/`
+/// and `mpi/`, and the other backends.
 
 #include <cellar/backend/host.hpp>
 #include <cellar/base/tokens.hpp>

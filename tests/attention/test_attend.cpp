@@ -342,7 +342,8 @@ TEST_CASE("what does not fit together is a violation, and nothing is written") {
           == "attend: 3 sinks, expected one for each of 4 query heads");
     CHECK(violation(0, q, good, AttentionOptions{.soft_cap = -1})
           == "attend: the soft_cap is negative or not a number, expected 0 or more");
-    CHECK(violation(0, q, good, AttentionOptions{.scale = not_a_number}) == "attend: the scale is not a number");
+    CHECK(violation(0, q, good, AttentionOptions{.scale = not_a_number})
+          == "attend: the scale is not a number, expected one");
     CHECK(violation(0, q, good, AttentionOptions{.log_sum_exp = contiguous_view(out.data(), 2, 3)})
           == "attend: the log_sum_exp is [2, 3], expected [2 tokens, 4 heads]");
     const auto tree = [&](std::vector<std::int32_t> parents) {
@@ -421,7 +422,7 @@ TEST_CASE("parts of a history are merged exactly") {
     CHECK(violation_of([&] {
               merge_attention(parts[0].view(), {narrow, nothing.view().log_sum_exp});
           })
-          == "merge_attention: extent 2 is 16, and 8 in the other part");
+          == "merge_attention: extent 2 is 16, expected 8 as in the other part");
     CHECK(violation_of([&] {
               merge_attention(parts[0].view(), {nothing.view().out, contiguous_view(nothing.sums.data(), 2, 3)});
           })

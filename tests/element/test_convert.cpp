@@ -196,7 +196,7 @@ TEST_CASE("spans, vectors and arrays convert, and floats are copied") {
 TEST_CASE("spans of different sizes are a violation") {
     const std::vector<half> halves(3);
     std::vector<float> floats(4);
-    CHECK(violation_of([&] { cellar::convert(halves, floats); }) == "convert: 3 elements to 4");
+    CHECK(violation_of([&] { cellar::convert(halves, floats); }) == "convert: 3 elements to 4, expected as many");
 }
 
 TEST_CASE_TEMPLATE("keys and values of each layout convert to rows of floats", E, half, bfloat16) {
@@ -233,7 +233,7 @@ TEST_CASE("a view converts to one of the same extents only") {
     std::vector<float> floats(24);
     const auto from = cellar::contiguous_view(halves.data(), 2, 3, 4);
     CHECK(violation_of([&] { cellar::convert(from, cellar::contiguous_view(floats.data(), 2, 4, 3)); })
-          == "convert: extent 1 is 3, and 4 in the view to write");
+          == "convert: extent 1 is 3, expected 4 as in the view to write");
     cellar::convert(from, cellar::contiguous_view(floats.data(), 2, 3, 4));
     const auto none = cellar::contiguous_view(halves.data(), 0, 3, 4);
     cellar::convert(none, cellar::contiguous_view(floats.data(), 0, 3, 4));

@@ -29,18 +29,20 @@ std::string violation_of_plan(const FilePlan& plan) {
 } // namespace
 
 TEST_CASE("a wrong plan is a violation, before a file is created") {
-    CHECK(violation_of_plan({{{"a", Dtype::u8, {1}}, {"a", Dtype::u8, {1}}}, {}}) == "two tensors are named a");
+    CHECK(violation_of_plan({{{"a", Dtype::u8, {1}}, {"a", Dtype::u8, {1}}}, {}})
+          == "two tensors are named a, expected different names");
     CHECK(violation_of_plan({{{"__metadata__", Dtype::u8, {1}}}, {}})
-          == "a tensor is named __metadata__, which has a meaning in the format");
+          == "a tensor is named __metadata__, expected a name that the format does not use");
     CHECK(violation_of_plan({{{"cellar.padding.7", Dtype::u8, {1}}}, {}})
-          == "a tensor is named cellar.padding.7, which has a meaning in the format");
+          == "a tensor is named cellar.padding.7, expected a name that the format does not use");
     CHECK(violation_of_plan({{{"a", Dtype::u8, {1, 1, 1, 1, 1, 1, 1, 1, 1}}}, {}})
           == "tensor a has 9 dimensions, expected at most 8");
     CHECK(violation_of_plan({{{"a", Dtype::u16, {1ULL << 62}}}, {}})
-          == "tensor a makes the file larger than 2^63 bytes");
+          == "tensor a makes the file larger than 2^63 bytes, expected less");
     CHECK(violation_of_plan({{{"a", Dtype::u8, {1ULL << 62}}, {"b", Dtype::u8, {1ULL << 62}}}, {}})
-          == "tensor b makes the file larger than 2^63 bytes");
-    CHECK(violation_of_plan({{}, {{"cellar.format", "1"}}}) == "the metadata has cellar.format, which cellar writes");
+          == "tensor b makes the file larger than 2^63 bytes, expected less");
+    CHECK(violation_of_plan({{}, {{"cellar.format", "1"}}})
+          == "the metadata has cellar.format, expected no entry that cellar itself writes");
     CHECK(violation_of_plan({{}, {{"k", "\xff"}}}) == "a name or an entry of the metadata is not UTF-8: \xff");
     CHECK(violation_of_plan({{{"\xc3", Dtype::u8, {1}}}, {}})
           == "a name or an entry of the metadata is not UTF-8: \xc3");
@@ -54,16 +56,19 @@ TEST_CASE("data that does not fit the plan is a violation") {
     auto writer = disk::Writer::create("f", plan, {}, DiskFiles{disk});
     REQUIRE(writer);
     CHECK(violation_of([&] { static_cast<void>(writer->append(disk::Bytes(5))); })
-          == "5 bytes for tensor a, which lacks 4");
+          == "append: 5 bytes for tensor a, expected at most the 4 that are missing");
     REQUIRE(writer->append(disk::Bytes(3)));
     CHECK(violation_of([&] { static_cast<void>(writer->append(disk::Bytes(2))); })
-          == "2 bytes for tensor a, which lacks 1");
-    CHECK(violation_of([&] { static_cast<void>(writer->finish()); }) == "tensor a is not complete");
+          == "append: 2 bytes for tensor a, expected at most the 1 that are missing");
+    CHECK(violation_of([&] { static_cast<void>(writer->finish()); })
+          == "finish: tensor a is not complete, expected all of its bytes");
     REQUIRE(writer->append(disk::Bytes(1)));
-    CHECK(violation_of([&] { static_cast<void>(writer->finish()); }) == "tensor b is not complete");
+    CHECK(violation_of([&] { static_cast<void>(writer->finish()); })
+          == "finish: tensor b is not complete, expected all of its bytes");
     REQUIRE(writer->append(disk::Bytes(1)));
     REQUIRE(writer->append({}));
-    CHECK(violation_of([&] { static_cast<void>(writer->append(disk::Bytes(1))); }) == "1 bytes after the last tensor");
+    CHECK(violation_of([&] { static_cast<void>(writer->append(disk::Bytes(1))); })
+          == "append: 1 bytes after the last tensor, expected none");
     REQUIRE(writer->finish());
 }
 
@@ -75,10 +80,10 @@ TEST_CASE("reading a tensor as another type or size is a violation") {
     const StoredTensor& positions = *reader->find("positions");
     std::vector<std::uint32_t> other(5);
     CHECK(violation_of([&] { static_cast<void>(reader->read<std::uint32_t>(positions, other)); })
-          == "tensor positions of type I32 has 20 bytes, and there is room for 20 of type U32");
+          == "read: 20 bytes of type U32 for tensor positions, expected 20 of type I32");
     std::vector<std::int32_t> few(4);
     CHECK(violation_of([&] { static_cast<void>(reader->read<std::int32_t>(positions, few)); })
-          == "tensor positions of type I32 has 20 bytes, and there is room for 16 of type I32");
+          == "read: 16 bytes of type I32 for tensor positions, expected 20 of type I32");
     CHECK(violation_of([&] { to_little_endian<std::int32_t>(few, std::as_writable_bytes(std::span{other})); })
           == "20 bytes for 4 elements, expected 16");
     CHECK(violation_of([&] { from_little_endian<std::int32_t>(std::as_bytes(std::span{other}), few); })

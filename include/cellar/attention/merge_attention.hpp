@@ -28,7 +28,7 @@ void merge_attention(const PartialAttention<T>& into, const PartialAttention<T>&
     const detail::Caller caller{where};
     for (int r = 0; r < 3; ++r)
         CELLAR_EXPECTS(into.out.extent(r) == other.out.extent(r), "merge_attention: extent ", r, " is ",
-                       into.out.extent(r), ", and ", other.out.extent(r), " in the other part");
+                       into.out.extent(r), ", expected ", other.out.extent(r), " as in the other part");
     for (int r = 0; r < 2; ++r)
         CELLAR_EXPECTS(into.log_sum_exp.extent(r) == into.out.extent(r)
                            && other.log_sum_exp.extent(r) == into.out.extent(r),

@@ -42,8 +42,9 @@ namespace cellar {
 ///   `RopeShift<Neox>`).
 /// - `Backend`: where the memory is and who works on it (`HostBackend`, `EigenBackend`, `KokkosBackend<>`).
 ///
-/// The constructor allocates all memory for keys and values; its addresses never change. Every operation does all it
-/// says, or refuses and leaves the cache as it was. Movable, not copyable. One thread may use it at a time.
+/// The constructor allocates all memory for keys and values; its addresses change only with `initial_cells`. Every
+/// operation does all it says, or refuses and leaves the cache as it was. Movable, not copyable. One thread may use it
+/// at a time.
 template <LayoutPolicy Layout, WindowPolicy Window, ShiftPolicy Shift, BackendPolicy Backend>
 class Cache {
     using State = detail::CacheState<Layout, Window, Shift, Backend>;
@@ -197,8 +198,8 @@ public:
     /// incomplete. Refuses with `cannot_share` if a token of the snapshot has another position in s by now: `remove`
     /// moved it without rotating its key, and s would have it twice.
     ///
-    /// A snapshot that is paged out stays so: its rows are copied to cells of s's own (enqueued; see `page_out`).
-    /// Refuses with `full` if there are too few, counting those that s gives up.
+    /// A snapshot that is paged out stays so: its rows are copied to cells that s alone owns (enqueued; see
+    /// `page_out`). Refuses with `full` if too few cells are free, those that s gives up included.
     Result<void> restore(Sequence s, const CellSnapshot& snapshot, Position to,
                          const std::source_location& where = std::source_location::current()) {
         const detail::Caller caller{where};

@@ -44,8 +44,9 @@ struct EncoderInput {
 /// the tokens of a decoder's batch that reads. `positions` has no meaning: inputs and the tokens that read them may
 /// stand at any position.
 ///
-/// The constructor allocates all memory for keys and values; its addresses never change. Every operation does all it
-/// says, or refuses and leaves the memory as it was. Movable, not copyable. One thread may use it at a time.
+/// The constructor allocates all memory for keys and values; its addresses change only with `initial_cells`. Every
+/// operation does all it says, or refuses and leaves the memory as it was. Movable, not copyable. One thread may use it
+/// at a time.
 template <LayoutPolicy Layout, BackendPolicy Backend>
 class EncoderMemory {
     using Cells = Cache<Layout, FullCausal, UnrotatedShift, Backend>;
@@ -117,7 +118,7 @@ public:
         return cells_.copy_prefix(from, to, length, where);
     }
 
-    /// Always 0: inputs are no tokens of the sequence. A hybrid answers as its other members do.
+    /// Always 0: inputs are not tokens of the sequence. So `next` of a hybrid is that of its other members.
     Position next(Sequence s, const std::source_location& where = std::source_location::current()) const {
         static_cast<void>(cells_.next(s, where)); // checks s
         return {0};

@@ -19,7 +19,8 @@ namespace detail {
 
 template <class From, class To>
 void convert_span(std::span<const From> from, std::span<To> to, const std::source_location& where) {
-    CELLAR_EXPECTS_AT(where, from.size() == to.size(), "convert: ", from.size(), " elements to ", to.size());
+    CELLAR_EXPECTS_AT(where, from.size() == to.size(), "convert: ", from.size(), " elements to ", to.size(),
+                      ", expected as many");
     convert_run(from.data(), to.data(), std::ssize(from));
 }
 
@@ -73,7 +74,7 @@ void convert(const From& from, const To& to, const std::source_location& where =
     const auto target = strided_view(to);
     for (int r = 0; r < rank; ++r)
         CELLAR_EXPECTS_AT(where, source.extent(r) == target.extent(r), "convert: extent ", r, " is ", source.extent(r),
-                          ", and ", target.extent(r), " in the view to write");
+                          ", expected ", target.extent(r), " as in the view to write");
     detail::convert_view(source, target);
 }
 

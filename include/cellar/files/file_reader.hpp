@@ -122,9 +122,9 @@ public:
     FileResult<void> read(const StoredTensor& tensor, std::span<E> elements,
                           const std::source_location& where = std::source_location::current()) {
         const detail::Caller caller{where};
-        CELLAR_EXPECTS(tensor.dtype == dtype_of<E> && tensor.bytes == elements.size_bytes(), "tensor ", tensor.name,
-                       " of type ", to_string(tensor.dtype), " has ", tensor.bytes, " bytes, and there is room for ",
-                       elements.size_bytes(), " of type ", to_string(dtype_of<E>));
+        CELLAR_EXPECTS(tensor.dtype == dtype_of<E> && tensor.bytes == elements.size_bytes(),
+                       "read: ", elements.size_bytes(), " bytes of type ", to_string(dtype_of<E>), " for tensor ",
+                       tensor.name, ", expected ", tensor.bytes, " of type ", to_string(tensor.dtype));
         const std::span<std::byte> bytes = std::as_writable_bytes(elements);
         if (auto read = file_.copy(data_begin_ + tensor.begin, bytes); !read) return read;
         detail::swap_to_little_endian<E>(bytes);

@@ -47,17 +47,18 @@ public:
         return writer;
     }
 
-    /// The next bytes of the current tensor, little-endian. More bytes than it lacks are a violation. After an error,
-    /// every call returns it.
+    /// The next bytes of the current tensor, little-endian. More bytes than are missing are a violation. After an
+    /// error, every call returns it.
     FileResult<void> append(std::span<const std::byte> bytes,
                             const std::source_location& where = std::source_location::current()) {
         const detail::Caller caller{where};
         if (error_) return *error_;
-        CELLAR_EXPECTS(at_ < header_.tensors().size() || bytes.empty(), bytes.size(), " bytes after the last tensor");
+        CELLAR_EXPECTS(at_ < header_.tensors().size() || bytes.empty(), "append: ", bytes.size(),
+                       " bytes after the last tensor, expected none");
         if (bytes.empty()) return {};
         const StoredTensor& tensor = header_.tensors()[at_];
-        CELLAR_EXPECTS(bytes.size() <= tensor.bytes - in_tensor_, bytes.size(), " bytes for tensor ", tensor.name,
-                       ", which lacks ", tensor.bytes - in_tensor_);
+        CELLAR_EXPECTS(bytes.size() <= tensor.bytes - in_tensor_, "append: ", bytes.size(), " bytes for tensor ",
+                       tensor.name, ", expected at most the ", tensor.bytes - in_tensor_, " that are missing");
         in_tensor_ += bytes.size();
         add(bytes);
         if (in_tensor_ == tensor.bytes) next_tensor();
@@ -81,7 +82,8 @@ public:
     /// the last step fails, the sync of the folder, then the new file is in place, and may be lost with the power.
     FileResult<void> finish(const std::source_location& where = std::source_location::current()) {
         const detail::Caller caller{where};
-        CELLAR_EXPECTS(error_ || at_ == header_.tensors().size(), "tensor ", name_of_next(), " is not complete");
+        CELLAR_EXPECTS(error_ || at_ == header_.tensors().size(), "finish: tensor ", name_of_next(),
+                       " is not complete, expected all of its bytes");
         if (!error_) flush();
         if (!error_) {
             const std::string beginning = header_.finished(crc_.value());

@@ -256,13 +256,13 @@ public:
     template <int I>
     auto& member() {
         auto& m = members_.template get<I>();
-        CELLAR_EXPECTS(m.has_value(), "member: the hybrid was made without member ", I);
+        CELLAR_EXPECTS(m.has_value(), "member: the hybrid was made without member ", I, ", expected one with it");
         return *m;
     }
     template <int I>
     const auto& member() const {
         const auto& m = members_.template get<I>();
-        CELLAR_EXPECTS(m.has_value(), "member: the hybrid was made without member ", I);
+        CELLAR_EXPECTS(m.has_value(), "member: the hybrid was made without member ", I, ", expected one with it");
         return *m;
     }
     template <class M>

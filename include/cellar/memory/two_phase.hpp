@@ -33,7 +33,7 @@ struct MemoryAccess {
     static auto prepare_remove(M& m, Sequence s, Position begin, Position end) {
         return m.prepare_remove(s, begin, end);
     }
-    /// A memory that rotates keys also takes a `RotateBy`; others ignore it.
+    /// Ignores `rotate_by` if the memory rotates no keys.
     template <class M>
     static auto prepare_remove(M& m, Sequence s, Position begin, Position end, RotateBy rotate_by) {
         if constexpr (requires { m.prepare_remove(s, begin, end, rotate_by); }) {
@@ -42,7 +42,7 @@ struct MemoryAccess {
             return m.prepare_remove(s, begin, end);
         }
     }
-    /// `options`: only of cellar's own memories.
+    /// Only cellar's own memories take `options`.
     template <class M, class... Options>
     static auto prepare_snapshot(M& m, Sequence s, Position from, Position to, Options... options) {
         return m.prepare_snapshot(s, from, to, options...);
@@ -52,7 +52,7 @@ struct MemoryAccess {
         return m.prepare_restore(s, snapshot, to, options...);
     }
     /// False if `restore` would refuse this snapshot up to position `to` even for a sequence that has all tokens below
-    /// it. A memory that does not tell accepts nothing but the snapshot's end.
+    /// it. Optional; without it, only the snapshot's end is accepted.
     template <class M, class Snapshot>
     static bool can_restore(const M& m, const Snapshot& snapshot, Position to) {
         if constexpr (requires { m.can_restore(snapshot, to); }) {
@@ -61,8 +61,8 @@ struct MemoryAccess {
             return to == snapshot.to();
         }
     }
-    /// False if the destruction of this snapshot would free no cells of the memory, or of this member of a hybrid. A
-    /// memory that does not tell frees some.
+    /// False if the destruction of this snapshot would free no cells of the memory, or of this member of a hybrid.
+    /// Optional; without it, true.
     template <class M, class Snapshot>
     static bool frees_cells(const M& m, const Snapshot& snapshot, int member) {
         if constexpr (requires { m.frees_cells(snapshot, member); }) {
@@ -73,7 +73,7 @@ struct MemoryAccess {
             return true;
         }
     }
-    /// Bytes that this snapshot takes, in place or paged out. 1 for each of a memory that does not tell.
+    /// Bytes that this snapshot takes, in place or paged out. Optional; without it, 1.
     template <class M, class Snapshot>
     static std::int64_t occupied_bytes(const M& m, const Snapshot& snapshot) {
         if constexpr (requires { m.occupied_bytes(snapshot); }) {
@@ -82,7 +82,7 @@ struct MemoryAccess {
             return 1;
         }
     }
-    /// What schedules need. Memories without have nothing to prepare, and nothing to finish.
+    /// The two phases of `schedule` and `unschedule`. Optional; they do nothing for a memory without them.
     template <class M>
     static Result<void> prepare_schedule(M& m, Sequence s, Position p) {
         if constexpr (requires { m.prepare_schedule(s, p); }) return m.prepare_schedule(s, p);
@@ -100,7 +100,7 @@ struct MemoryAccess {
     static void finish_unschedule(M& m, Sequence s, Position p) noexcept {
         if constexpr (requires { m.finish_unschedule(s, p); }) m.finish_unschedule(s, p);
     }
-    /// Not offered for a memory that has no cells, or no phases of it. A backend may throw in the second one.
+    /// Exists only if the memory has it. In the second phase, a backend may throw.
     template <class M>
     static auto prepare_defragment(M& m) -> decltype(m.prepare_defragment()) {
         return m.prepare_defragment();
@@ -121,7 +121,7 @@ struct MemoryAccess {
     static auto prepare_page_in(M& m, Snapshot& snapshot) {
         return m.prepare_page_in(snapshot);
     }
-    /// Not offered for a memory that has none.
+    /// Exists only if the memory has it, as `prepare_split` does.
     template <class M, class Snapshot>
     static auto prepare_merge(M& m, Snapshot& parent, Snapshot& child) -> decltype(m.prepare_merge(parent, child)) {
         return m.prepare_merge(parent, child);
@@ -148,7 +148,7 @@ struct MemoryAccess {
                              std::vector<detail::StoredArray>& arrays, Options... options) {
         return m.prepare_load(source, prefix, arrays, options...);
     }
-    /// The same, where it is asked for; members without cells have it on the host. Cells may be refused with `full`.
+    /// The same, with the arrays where `to` says; a memory without cells has them on the host. May refuse with `full`.
     template <class M>
     static auto prepare_load_to(detail::LoadTo to, M& m, detail::StoredSource& source, const std::string& prefix,
                                 std::vector<detail::StoredArray>& arrays) {
@@ -213,8 +213,8 @@ struct MemoryAccess {
         if constexpr (requires { M::notes_growth; }) return M::notes_growth;
         return false;
     }
-    /// For several ranks: a hash of the bookkeeping, which positions are kept and where. Of a memory that does not
-    /// tell: of the positions of its next tokens. O(runs).
+    /// For several ranks: a hash of the bookkeeping: which positions are kept, and where. For a memory that is not one
+    /// of cellar's own, a hash of `next` of its sequences. O(runs).
     template <class M>
     static std::uint64_t book_hash(const M& m) {
         detail::Digest digest;

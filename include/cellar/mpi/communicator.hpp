@@ -19,7 +19,7 @@
 
 namespace cellar::mpi {
 
-/// A duplicate of a program's communicator. Messages of cellar and of the program cannot meet, and errors of MPI are
+/// A duplicate of a program's communicator. Messages of cellar and of the program cannot be confused. Errors of MPI are
 /// returned instead of ending the program. Move-only. Every operation of cellar on several processes takes one.
 ///
 /// One thread may use it at a time: `MPI_THREAD_FUNNELED` suffices.
@@ -68,7 +68,8 @@ public:
 
     /// Checks the rank of another process.
     void expect_other(const char* operation, int rank, const std::source_location& where) const {
-        CELLAR_EXPECTS_AT(where, comm_ != MPI_COMM_NULL, operation, ": the communicator was moved from");
+        CELLAR_EXPECTS_AT(where, comm_ != MPI_COMM_NULL, operation,
+                          ": the communicator was moved from, expected one that was not");
         CELLAR_EXPECTS_AT(where, rank >= 0 && rank < size_ && rank != rank_, operation, ": rank ", rank,
                           ", expected 0 to ", size_ - 1, " other than this process, ", rank_);
     }

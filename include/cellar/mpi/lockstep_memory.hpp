@@ -25,15 +25,15 @@ namespace cellar::mpi {
 /// operations all ranks call in the same order with the same arguments.
 ///
 /// All ranks carry out an operation, or none does. Bookkeeping is the same on all ranks, so they refuse alike without a
-/// message. Only memory can be short on one rank alone: an operation that has to allocate waits until all ranks have
-/// their memory, and if one lacks it, `std::bad_alloc` is thrown on all, with nothing changed on any. Which operations
-/// allocate follows from the bookkeeping, so all ranks know it. A pass that finds its room planned, as in decode steps,
+/// message. But one rank alone may be short of memory: so an operation that has to allocate waits until all ranks have
+/// allocated, and if one cannot, `std::bad_alloc` is thrown on all, with nothing changed on any. Which operations
+/// allocate follows from the bookkeeping, so all ranks know it. A pass within the planned room, as in decode steps,
 /// sends nothing. `commit` and `drop` never do. Snapshots and `defragment` always allocate. Once an operation was short
-/// of memory somewhere, every operation asks the other ranks. A memory of your own type asks always.
+/// of memory somewhere, every operation asks the other ranks. A memory of your own type always asks.
 ///
-/// What a pass does by itself (masks, `attend`) can fail on one rank alone. A backend that throws while it carries out
-/// an operation ends the process. A rank that is dead or silent for `LockstepOptions::seconds` is an `MpiFailure`; from
-/// then on every operation throws it, and `release` returns the memory, which is whole.
+/// Operations of a pass (masks, `attend`) can fail on one rank alone. A backend that throws while it carries out an
+/// operation ends the process. If a rank is dead or silent for `LockstepOptions::seconds`, an `MpiFailure` is thrown;
+/// from then on every operation throws it, and `release` returns the memory, which is whole.
 template <TwoPhaseMemory M>
 class LockstepMemory {
     using Operation = detail::JointOperation;
@@ -46,7 +46,7 @@ public:
                    const std::source_location& where = std::source_location::current())
         : memory_{std::move(memory)}, lockstep_{comm, options, where} {}
 
-    /// The memory of this rank, to read what only its kind can say.
+    /// The memory of this rank, to read what this class does not offer.
     const M& memory() const { return memory_; }
     /// The same, to change what is not common to all ranks.
     M& memory() { return memory_; }

@@ -56,9 +56,9 @@ public:
     /// The pass of this stage's memory. Commit and drop the whole, not this.
     Pass& own() & { return pass_; }
 
-    /// Ends the pass. In the first stage: keeps its tokens. Elsewhere: does what the first stage did, and waits for its
-    /// word, which is usually there. Returns false if the pass was dropped. Throws `MpiFailure`; the pass is then
-    /// dropped.
+    /// Ends the pass. In the first stage: keeps its tokens. Elsewhere: waits for the message by which the first stage
+    /// commits or drops, which has usually arrived, and does the same. Returns false if the pass was dropped. Throws
+    /// `MpiFailure`; the pass is then dropped.
     bool commit(const std::source_location& where = std::source_location::current()) {
         const detail::Caller caller{where};
         CELLAR_EXPECTS(line_ != nullptr, "commit: the pass is over, expected an open one");
@@ -69,8 +69,7 @@ public:
         return true;
     }
 
-    /// Undoes the pass. In another stage than the first, the stage can then only follow if the first one dropped it,
-    /// too.
+    /// Undoes the pass. In another stage than the first, this is allowed only if the first one drops it, too.
     void drop() noexcept {
         if (line_ == nullptr) return;
         pass_.drop();

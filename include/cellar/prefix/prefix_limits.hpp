@@ -9,7 +9,7 @@
 
 namespace cellar {
 
-/// What is known about a node of a prefix tree when its usefulness is weighed.
+/// What the usefulness of a node of a prefix tree is computed from.
 struct PrefixUse {
     std::uint64_t last_used; ///< counts the uses of all nodes: the larger, the later
     std::int32_t tokens;     ///< that would have to be computed again without it, up to its end
@@ -17,8 +17,8 @@ struct PrefixUse {
     double floor;            ///< usefulness of the node that had been given up last when this one was used
 };
 
-/// How useful a node is. Those of the least usefulness are given up first. It is computed when a node is used, and
-/// again before the node is given up. It depends on nothing but its argument.
+/// How useful a node is: the node with the smallest result is given up first. Called when a node is used, and again
+/// before the node is given up. The result must depend on nothing but the argument.
 using Usefulness = double (*)(const PrefixUse&);
 
 /// The node that was not used for the longest time is given up first.
@@ -35,8 +35,8 @@ inline double tokens_for_each_byte(const PrefixUse& use) {
 struct PrefixLimits {
     NamedOnly named_only{};
     Usefulness usefulness = least_recently_used;
-    /// For prefixes that are paged out. When the memory is full, prefixes are paged out as long as these bytes suffice,
-    /// and then given up.
+    /// Memory for prefixes that are paged out. When the cells or slots are full, prefixes are paged out as long as
+    /// these bytes suffice, and then given up.
     std::int64_t paged_bytes = 0;
     PageTo page_to = PageTo::host; ///< where prefixes are paged out to
 };

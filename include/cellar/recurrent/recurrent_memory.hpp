@@ -133,7 +133,7 @@ public:
     }
 
     /// The state of s after the tokens below `to`, to be kept whatever happens to s: the snapshot shares its slot. No
-    /// data moves. `to_end`: the current state. `from` means nothing here: a state stands for all tokens before it.
+    /// data moves. `to_end`: the current state. `from` is ignored, because a state is that of all tokens before it.
     /// Refuses with `cannot_rewind` if no state is kept at `to` (`schedule` keeps one ahead of time), and with
     /// `too_many_snapshots` if there are `StateLimits::snapshots` already.
     Result<StateSnapshot> snapshot(Sequence s, Position from = {0}, Position to = to_end,
@@ -145,8 +145,8 @@ public:
     }
 
     /// s gives up its states, and shares that of the snapshot: its next token has position `to`. No data moves. Refuses
-    /// with `cannot_rewind` if `to` is not the snapshot's own. A snapshot that is paged out stays so: its state is
-    /// copied to a slot of s's own (enqueued; see `page_out`).
+    /// with `cannot_rewind` if `to` is not the end of the snapshot. A snapshot that is paged out stays so: its state is
+    /// copied to a slot that s alone owns (enqueued; see `page_out`).
     Result<void> restore(Sequence s, const StateSnapshot& snapshot, Position to,
                          const std::source_location& where = std::source_location::current()) {
         const detail::Caller caller{where};
@@ -197,7 +197,7 @@ public:
         return {};
     }
 
-    /// Always refuses, with `cannot_split`: a state stands for all tokens before it.
+    /// Always refuses, with `cannot_split`: a state is that of all tokens before it.
     Result<StateSnapshot> split(StateSnapshot& snapshot, Position at,
                                 const std::source_location& where = std::source_location::current()) {
         const detail::Caller caller{where};
@@ -213,15 +213,15 @@ public:
     }
 
     /// Asks for a checkpoint ahead of time: the pass that brings s to position p keeps its state there, which splits
-    /// the batch there. Forgotten when s becomes empty or a copy of another sequence. Refuses with `no_checkpoints` if
-    /// the limits allow none.
+    /// the batch there. The schedule ends if s becomes empty or a copy of another sequence. Refuses with
+    /// `no_checkpoints` if the limits allow none.
     Result<void> schedule(Sequence s, Position p, const std::source_location& where = std::source_location::current()) {
         const detail::Caller caller{where};
         if (const Result<void> prepared = prepare_schedule(s, p); !prepared) return prepared;
         finish_schedule(s, p);
         return {};
     }
-    /// Forgets that a checkpoint was asked for. Does nothing if none was, or s has reached p.
+    /// Ends a schedule before it is used. Does nothing if there is none for s at p, or s has reached p.
     void unschedule(Sequence s, Position p, const std::source_location& where = std::source_location::current()) {
         const detail::Caller caller{where};
         prepare_unschedule(s, p);

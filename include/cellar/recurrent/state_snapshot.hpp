@@ -22,7 +22,7 @@ struct MemoryAccess;
 /// uses the memory.
 class StateSnapshot {
 public:
-    /// Always 0: a state stands for all tokens before it, and needs nothing of the sequence.
+    /// Always 0: a state is that of all tokens before it, and needs nothing of the sequence.
     Position from(const std::source_location& where = std::source_location::current()) const {
         static_cast<void>(detail::expect_kept(kept_, where));
         return {0};

@@ -96,7 +96,7 @@ AttentionShape checked_attention(const LayerShape& layer, std::int32_t tokens, c
     per_head("slopes", options.slopes);
     per_head("sinks", options.sinks);
     CELLAR_EXPECTS(options.soft_cap >= 0, "attend: the soft_cap is negative or not a number, expected 0 or more");
-    CELLAR_EXPECTS(options.scale >= 0 || options.scale < 0, "attend: the scale is not a number");
+    CELLAR_EXPECTS(options.scale >= 0 || options.scale < 0, "attend: the scale is not a number, expected one");
     const auto& sum = options.log_sum_exp;
     CELLAR_EXPECTS(sum.pointer == nullptr || (sum.extent(0) == tokens && sum.extent(1) == heads),
                    "attend: the log_sum_exp is [", sum.extent(0), ", ", sum.extent(1), "], expected [", tokens,
@@ -127,7 +127,7 @@ inline void expect_tree(std::span<const std::int32_t> parents, std::span<const S
                        "attend: the parent of token ", i, " is ", parents[i],
                        ", expected a token before it, or -1 for the first of a branch");
         CELLAR_EXPECTS(parents[i] < 0 || sequences[static_cast<std::size_t>(parents[i])] == sequences[i],
-                       "attend: the parent of token ", i, " is of another sequence");
+                       "attend: the parent of token ", i, " is of another sequence, expected one of its own");
     }
 }
 

@@ -113,7 +113,7 @@ private:
                R"(:"00000000",)", quoted(format_key), ":", quoted(std::to_string(format_version))});
         for (const auto& [key, value] : metadata) {
             CELLAR_EXPECTS(key != header_crc_key && key != data_crc_key && key != format_key, "the metadata has ", key,
-                           ", which cellar writes");
+                           ", expected no entry that cellar itself writes");
             write({",", quoted(key), ":", quoted(value)});
         }
         text_ += '}';
@@ -121,8 +121,9 @@ private:
 
     void add_tensor(const TensorPlan& tensor) {
         CELLAR_EXPECTS(tensor.name != metadata_name && !tensor.name.starts_with(padding_name), "a tensor is named ",
-                       tensor.name, ", which has a meaning in the format");
-        CELLAR_EXPECTS(names_.insert(tensor.name).second, "two tensors are named ", tensor.name);
+                       tensor.name, ", expected a name that the format does not use");
+        CELLAR_EXPECTS(names_.insert(tensor.name).second, "two tensors are named ", tensor.name,
+                       ", expected different names");
         CELLAR_EXPECTS(tensor.shape.size() <= max_dimensions, "tensor ", tensor.name, " has ", tensor.shape.size(),
                        " dimensions, expected at most ", max_dimensions);
         if (const std::uint64_t over = end_ % tensor_alignment)
@@ -134,7 +135,7 @@ private:
         constexpr auto max = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
         const std::optional<std::uint64_t> bytes = tensor_bytes(dtype, shape);
         CELLAR_EXPECTS(bytes && *bytes <= max - max_header_bytes - prefix_bytes - end_, "tensor ", name,
-                       " makes the file larger than 2^63 bytes");
+                       " makes the file larger than 2^63 bytes, expected less");
         write({",", quoted(name), R"(:{"dtype":")", to_string(dtype), R"(","shape":[)"});
         for (std::size_t k = 0; k < shape.size(); ++k) write({k == 0 ? "" : ",", std::to_string(shape[k])});
         write({R"(],"data_offsets":[)", std::to_string(end_), ",", std::to_string(end_ + *bytes), "]}"});
