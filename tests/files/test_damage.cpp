@@ -205,7 +205,7 @@ TEST_CASE("duplicate names are refused") {
                   "two tensors are named 'a'");
     check_refused(R"({"__metadata__":{},"__metadata__":{}})", "", FileReason::malformed,
                   "two tensors are named '__metadata__'");
-    check_refused(R"({"__metadata__":{"k":"1","k":"1"}})", "", FileReason::malformed, "a metadata key stands twice");
+    check_refused(R"({"__metadata__":{"k":"1","k":"1"}})", "", FileReason::malformed, "a metadata key occurs twice");
 }
 
 TEST_CASE("text of a file appears in messages printable and shortened") {

@@ -133,14 +133,14 @@ public:
         forget_old(to); // which `from` may keep for its own schedules
     }
 
-    /// A removal without a gap. What was scheduled for positions that s loses, it does not keep again.
+    /// A removal without a gap. Schedules at positions that s loses end.
     void finish_remove(const Removal& removal) noexcept {
         if (removal.empties) unschedule_all(removal.sequence);
         if (removal.begin != removal.end)
             schedules_.remove(removal.sequence, removal.begin + 1, next(removal.sequence));
         table_.finish_remove(removal);
     }
-    /// The same with a gap. All positions from the gap on mean other tokens afterwards.
+    /// The same with a gap. Schedules behind the gap end, because their positions are then those of other tokens.
     void finish_gap(Removal& removal) noexcept {
         table_.finish_gap(removal);
         if (schedules_.remove(removal.sequence, removal.begin + 1, to_end)) forget_old(removal.sequence);

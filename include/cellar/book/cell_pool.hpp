@@ -37,9 +37,9 @@ public:
     /// The first cell of the lowest run of n >= 1 free cells, or -1. O(log cells).
     Cell find_run(std::int32_t n) { return free_.find_run(n); }
 
-    /// A cell behind all that will be taken for the next n tokens, in one piece or several, if others may be given up
-    /// before. `behind`: -1, or the cell behind which they go on if they can. O(log cells), and O(cells / 4096) for
-    /// blocks.
+    /// All cells that the next n tokens take lie below the result, in one piece or several, also if other cells become
+    /// free before. `behind`: -1, or the cell behind which they go on if they can. O(log cells), and O(cells / 4096)
+    /// for blocks.
     Cell end_of_next(std::int32_t n, Cell behind) {
         if (choice_ == Choice::blocks) {
             const CellRange blocks = free_.find_blocks(n);
@@ -49,7 +49,7 @@ public:
         return run >= 0 ? run + n : cells_;
     }
 
-    /// In at most that many runs of neighbouring cells will `take` find n cells, if others may be given up before.
+    /// The most runs of neighbouring cells in which `take` finds n cells, also if other cells become free before.
     std::int64_t max_runs(std::int32_t n) {
         if (choice_ == Choice::blocks)
             return free_.whole_blocks() > n / word_bits + 1 ? n / word_bits + 2 : std::int64_t{n};

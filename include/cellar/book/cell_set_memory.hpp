@@ -73,8 +73,9 @@ private:
     Value last_given_ = 0;
 };
 
-/// The memory of a number of sets over the same cells. A set takes 64 bytes for each block of 512 cells where it has
-/// any, and 64 for each 16 neighbouring blocks. Whatever it has, it takes 4 bytes for every 8192 cells of the pool.
+/// The memory of a number of sets over the same cells. A set takes 64 bytes for each block of 512 cells in which it has
+/// any, and 64 for each group of 16 blocks with such a block. An empty one also takes 4 bytes for every 8192 cells of
+/// the pool.
 class CellSetMemory {
 public:
     static constexpr std::int64_t block_words = 8;

@@ -41,8 +41,8 @@ struct ContextOptions {
 /// `snapshot` and `restore` send one small message to every rank for that. They also compare a hash of all calls so
 /// far, and fail with `MpiReason::differs` if a rank has made other ones. Questions and `commit` send nothing.
 ///
-/// A rank that is dead or silent for `ContextOptions::seconds` is an error that names it (`timed_out`, or `lost` if MPI
-/// knows that it has died). From then on every operation returns that error, and what this rank stores stays as it is.
+/// If a rank is dead or silent for `ContextOptions::seconds`, the error names it (`timed_out`, or `lost` if MPI knows
+/// that it has died). From then on every operation returns that error, and what this rank stores stays as it is.
 ///
 /// Movable, not copyable. One thread may use it at a time.
 template <class Cache>

@@ -22,19 +22,19 @@ inline constexpr std::int64_t max_launch_values = std::int64_t{1} << 30;
 
 /// Sizes at which device work is divided. Tests take smaller ones.
 struct DeviceLimits {
-    /// Of a launch of more than one row.
+    /// The most values of a launch of more than one row.
     static constexpr std::int64_t values = max_launch_values;
-    /// Of the host memory from which a list is copied, at least: the short lists of decode steps rarely fill it.
+    /// The least host memory from which a list is copied: the short lists of decode steps rarely fill it.
     static constexpr std::size_t staging_bytes = std::size_t{1} << 20;
-    /// Of scratch memory: small enough for a device's cache, large enough for a launch to pay.
+    /// The size of scratch memory: small enough for a device's cache, large enough for a launch to pay.
     static constexpr std::int64_t scratch_bytes = std::int64_t{4} << 20;
-    /// Of a part of a history, at least: many times what joining it costs.
+    /// The least cells of a part of a history: their attention takes much longer than joining the part.
     static constexpr std::int64_t part_cells = 256;
-    /// Teams that share the attention of one sequence, about: enough for the largest devices.
+    /// About as many teams share the attention of one sequence: enough for the largest devices.
     static constexpr std::int64_t sequence_items = 1024;
-    /// Of a team, if the device allows that many.
+    /// The threads of a team, if the device allows that many.
     static constexpr int team_threads = 128;
-    /// That compute a checksum: as many as the largest devices run at a time, about.
+    /// The threads that compute a checksum: about as many as the largest devices run at a time.
     static constexpr std::int32_t crc_threads = 1 << 16;
 };
 

@@ -58,7 +58,7 @@ public:
 
     bool string(string_t& value) override {
         if (where_ == Where::metadata) {
-            if (!metadata.emplace(std::move(key_), std::move(value)).second) return fail("a metadata key stands twice");
+            if (!metadata.emplace(std::move(key_), std::move(value)).second) return fail("a metadata key occurs twice");
             return true;
         }
         if (where_ != Where::tensor || key_ != "dtype") return unexpected("a string");
