@@ -92,6 +92,21 @@ float state(const toy::Memory& memory, Sequence s) {
 
 } // namespace
 
+TEST_CASE("saving all sequences ends no schedule") {
+    numbers::Cache<SlidingWindow<2>> all{shape, {.sequences = 2, .capacity = 20, .batch = 8}};
+    REQUIRE(all.schedule({0}, {3}));
+    numbers::feed(all, prompt(0, 0, {1, 2, 3}));
+    REQUIRE(all.copy_prefix({0}, {1}, 3));
+    REQUIRE(all.schedule({0}, {6}));
+    numbers::feed(all, prompt(0, 3, {4, 5, 6}));
+    Disk disk;
+    REQUIRE(save("f", all, all_sequences, {}, DiskFiles{disk})); // the part that both share ends at 3
+    CHECK(all.can_resume({0}, {3}));
+    numbers::feed(all, prompt(0, 6, {7, 8, 9}));
+    CHECK(all.can_resume({0}, {3}));
+    CHECK(all.can_resume({0}, {6}));
+}
+
 TEST_CASE("all sequences are saved, cells that they share once, and share them when they are loaded") {
     Numbers from = related();
     check_related(from);

@@ -100,6 +100,32 @@ TEST_CASE("a sequence gives up its own tokens for what is loaded, or keeps them 
     CHECK(values(to, 0) == Values{6, 6, 6});
 }
 
+TEST_CASE("saving a sequence ends no schedule") {
+    numbers::Cache<SlidingWindow<2>> from{shape, {.sequences = 2, .capacity = 20, .batch = 8}};
+    REQUIRE(from.schedule({0}, {5}));
+    numbers::feed(from, prompt(0, 0, {1, 2, 3, 4, 5}));
+    CHECK_FALSE(saved(from, {0}).empty());
+    numbers::feed(from, prompt(0, 5, {6, 7, 8, 9}));
+    CHECK(from.can_resume({0}, {5}));
+    CHECK(from.snapshot({0}, {0}, {5}).value().to() == Position{5});
+    CHECK_FALSE(from.can_resume({0}, {5})); // this one ended it
+}
+
+TEST_CASE("a file whose members end at different positions is unsuitable for a hybrid") {
+    toy::Memory from = hybrid(1);
+    REQUIRE(toy::feed(from, toy::text(0, 0, 8)));
+    const Bytes file = saved(from, {0});
+    for (const std::string end : {"5", "9", "2147483647"}) {
+        toy::Memory to = hybrid(1);
+        const auto refused = load_into(to, {1}, disk::with(file, {{"members.2.to", end}}));
+        REQUIRE_FALSE(refused);
+        CHECK(refused.error() == FileReason::unsuitable);
+        CHECK(refused.error().message
+              == "f: member 2: its snapshot ends at position " + end + ", expected 8, as in the members before");
+        CHECK(to.next({1}) == Position{0});
+    }
+}
+
 TEST_CASE("a sequence without tokens is saved, and empties the one that loads it") {
     Numbers from = filled();
     const Bytes file = saved(from, {2});

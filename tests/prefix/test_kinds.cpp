@@ -64,6 +64,20 @@ TEST_CASE("what a window has forgotten is not inserted, and not divided") {
     CHECK(lacks(memory, 3, numbers(0, 6)) == "");
 }
 
+TEST_CASE("a scheduled prefix of a hybrid is inserted, though its window has passed where it parts from another") {
+    Attention memory = attention(100, 6, 100);
+    PrefixTree tree{memory};
+    serve(tree, 0, numbers(0, 12));
+    const List list = numbers(0, 6) + numbers(50, 20);
+    REQUIRE(memory.schedule({1}, {18}));
+    REQUIRE(compute(memory, 1, list));
+    REQUIRE(tree.insert({1}, first(18, list)));
+    CHECK(audit(tree) == "");
+    CHECK_FALSE(memory.can_resume({1}, {18})); // the schedule has ended
+    CHECK(tree.attach({2}, list) == PrefixMatch{18, 18});
+    CHECK(lacks(memory, 2, first(18, list)) == "");
+}
+
 TEST_CASE("a recurrent state is attached at exactly its position") {
     toy::Recurrent memory = recurrent(10);
     PrefixTree tree{memory};

@@ -95,12 +95,11 @@ public:
         prepare_unschedule(s, to);
         return table_.snapshots().prepare(runs, forgets ? Position{0} : from, to, forgets);
     }
-    /// The snapshot takes the place of a schedule for its end.
+    /// A schedule for the end of the snapshot goes on. `finish_unschedule` may follow.
     void finish_keep(Sequence s, KeptCells& kept) noexcept {
         const Position gap{kept.is_window ? window_.sinks() : 0}; // others may be scheduled before it
         table_.snapshots().finish(kept, table_.record(s).runs, gap,
                                   kept.is_window ? window_.oldest_kept(kept.to - 1) : gap);
-        finish_unschedule(s, kept.to);
     }
 
     /// Reserves room for a position of s at which a snapshot is wanted.

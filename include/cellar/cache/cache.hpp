@@ -432,9 +432,8 @@ private:
     }
     void finish_unschedule(Sequence s, Position p) noexcept { state().book.finish_unschedule(s, p); }
 
-    auto prepare_snapshot(Sequence s, Position from, Position to,
-                          detail::Resuming resuming = detail::Resuming::checked) {
-        return snapshots().prepare_keep(s, from, to, resuming);
+    auto prepare_snapshot(Sequence s, Position from, Position to, auto... options) {
+        return snapshots().prepare_keep(s, from, to, options...);
     }
     auto prepare_restore(Sequence s, const CellSnapshot& snapshot, Position to,
                          detail::Resuming resuming = detail::Resuming::checked) {

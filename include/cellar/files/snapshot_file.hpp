@@ -41,7 +41,7 @@ template <HasSnapshots M, FileSystem Files = NativeFiles>
 FileResult<void> save(const std::filesystem::path& path, M& memory, Sequence s, const SaveOptions& options = {},
                       Files files = {}, const std::source_location& where = std::source_location::current()) {
     const detail::Caller caller{where};
-    const auto snapshot = memory.snapshot(s);
+    const auto snapshot = MemoryAccess::snapshot_beside_schedules(memory, s, {0}, to_end);
     if (!snapshot) return detail::refused(path, snapshot.error());
     return save(path, memory, *snapshot, options, std::move(files), where);
 }

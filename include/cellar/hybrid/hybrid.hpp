@@ -298,31 +298,18 @@ private:
     }
     void save(const Snapshot& snapshot, const std::string& prefix, detail::StoredSnapshot& stored) {
         members_.for_each_indexed([&](auto& m, auto i) {
-            MemoryAccess::save(m, snapshot.template of<decltype(i)::value>(), member_prefix(prefix, i), stored);
+            MemoryAccess::save(m, snapshot.template of<decltype(i)::value>(), detail::member_prefix(prefix, i), stored);
         });
     }
     void save_ahead(Sequence s, Position to, const std::string& prefix, detail::StoredSnapshot& stored) {
         members_.for_each_indexed(
-            [&](auto& m, auto i) { MemoryAccess::save_ahead(m, s, to, member_prefix(prefix, i), stored); });
+            [&](auto& m, auto i) { MemoryAccess::save_ahead(m, s, to, detail::member_prefix(prefix, i), stored); });
     }
 
     using Load = Prepared<detail::PreparedLoad>;
     detail::LoadResult<Load> prepare_load(detail::StoredSource& source, const std::string& prefix,
                                           std::vector<detail::StoredArray>& arrays, detail::LoadTo to = {}) {
-        std::string problem;
-        auto prepared = members_.template prepare<Load>([&](auto& m, auto i) {
-            auto loaded = MemoryAccess::prepare_load_to(to, m, source, member_prefix(prefix, i), arrays);
-            using One = typename decltype(loaded.prepared)::value_type;
-            if (loaded.prepared) return Result<One>{*std::move(loaded.prepared)};
-            if (loaded.refusal) return Result<One>{*loaded.refusal};
-            problem = "member " + std::to_string(int{i}) + ": " + loaded.problem;
-            return Result<One>{Reason::full}; // only the problem counts
-        });
-        if (prepared) return {*std::move(prepared), ""};
-        return {std::nullopt, problem, problem.empty() ? std::optional{prepared.error()} : std::nullopt};
-    }
-    static std::string member_prefix(const std::string& prefix, int member) {
-        return prefix + "members." + std::to_string(member) + ".";
+        return members_.template prepare_load<Load>(source, prefix, arrays, to);
     }
 
     bool can_restore(const Snapshot& snapshot, Position to) const {
@@ -371,10 +358,11 @@ private:
     }
     void finish(Remove&& removal) noexcept { members_.finish(std::move(removal)); }
 
-    auto prepare_snapshot(Sequence s, Position from, Position to) requires(KeepsSnapshots<Members>&&...) {
+    auto prepare_snapshot(Sequence s, Position from, Position to,
+                          detail::AtSchedule at_schedule = {}) requires(KeepsSnapshots<Members>&&...) {
         if (to == to_end) to = next(s);
         return members_.template prepare<Keep>(
-            [&](auto& m, auto) { return MemoryAccess::prepare_snapshot(m, s, from, to); });
+            [&](auto& m, auto) { return MemoryAccess::prepare_snapshot(m, s, from, to, at_schedule); });
     }
     auto prepare_restore(Sequence s, const Snapshot& snapshot, Position to) requires(KeepsSnapshots<Members>&&...) {
         return members_.template prepare<Restore>([&](auto& m, auto member) {

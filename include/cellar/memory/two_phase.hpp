@@ -18,6 +18,13 @@
 
 namespace cellar {
 
+namespace detail {
+
+/// What becomes of a schedule for the end of a snapshot.
+enum class AtSchedule { ends, goes_on };
+
+} // namespace detail
+
 /// Reaches what memories and passes do not offer in public: the two phases of their operations. A memory or pass whose
 /// phases are private declares `friend struct MemoryAccess;`.
 struct MemoryAccess {
@@ -46,6 +53,27 @@ struct MemoryAccess {
     template <class M, class... Options>
     static auto prepare_snapshot(M& m, Sequence s, Position from, Position to, Options... options) {
         return m.prepare_snapshot(s, from, to, options...);
+    }
+    /// The same. A memory that has no schedules, or whose snapshots end none, ignores the last argument.
+    template <class M>
+    static auto prepare_snapshot(M& m, Sequence s, Position from, Position to, detail::AtSchedule at_schedule) {
+        if constexpr (requires { m.prepare_snapshot(s, from, to, at_schedule); }) {
+            return m.prepare_snapshot(s, from, to, at_schedule);
+        } else {
+            return m.prepare_snapshot(s, from, to);
+        }
+    }
+    /// A snapshot that ends no schedule. One of a memory that does not tell ends what it usually ends.
+    template <class M>
+    static auto snapshot_beside_schedules(M& m, Sequence s, Position from, Position to) {
+        if constexpr (requires { m.prepare_snapshot(s, from, to, detail::AtSchedule::goes_on); }) {
+            using Kept = decltype(m.snapshot(s, from, to));
+            auto prepared = m.prepare_snapshot(s, from, to, detail::AtSchedule::goes_on);
+            if (!prepared) return Kept{prepared.error()};
+            return Kept{m.finish(*std::move(prepared))};
+        } else {
+            return m.snapshot(s, from, to);
+        }
     }
     template <class M, class Snapshot, class... Options>
     static auto prepare_restore(M& m, Sequence s, const Snapshot& snapshot, Position to, Options... options) {

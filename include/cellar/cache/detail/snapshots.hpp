@@ -37,18 +37,24 @@ public:
     struct Keep {
         Sequence sequence;
         KeptCellsPointer kept;
+        AtSchedule at_schedule;
     };
-    Result<Keep> prepare_keep(Sequence s, Position from, Position to, Resuming resuming) {
+    Result<Keep> prepare_keep(Sequence s, Position from, Position to, AtSchedule at_schedule) {
+        return prepare_keep(s, from, to, Resuming::checked, at_schedule);
+    }
+    Result<Keep> prepare_keep(Sequence s, Position from, Position to, Resuming resuming = Resuming::checked,
+                              AtSchedule at_schedule = AtSchedule::ends) {
         state_.expect_no_pass("snapshot");
         if (to == to_end && resuming == Resuming::checked) to = state_.book.next(s);
         CELLAR_EXPECTS(from.value >= 0 && from <= to, "snapshot: positions [", from, ", ", to, ") of sequence ", s,
                        ", expected 0 <= from <= to");
         auto kept = state_.book.prepare_keep(s, from, to, resuming);
         if (!kept) return kept.error();
-        return Keep{s, *std::move(kept)};
+        return Keep{s, *std::move(kept), at_schedule};
     }
     CellSnapshot finish(Keep&& keep) noexcept {
         state_.book.finish_keep(keep.sequence, *keep.kept);
+        if (keep.at_schedule == AtSchedule::ends) state_.book.finish_unschedule(keep.sequence, keep.kept->to);
         return MemoryAccess::make<CellSnapshot>(std::move(keep.kept));
     }
 

@@ -37,14 +37,14 @@ public:
     const std::vector<std::int32_t>& last_parts() const { return last_; }
 
     Result<SnapshotOf<M>> snapshot(const Part& part) const {
-        return memory_.snapshot(part.owner, part.begin, part.end);
+        return MemoryAccess::snapshot_beside_schedules(memory_, part.owner, part.begin, part.end);
     }
 
     /// Refuses as `snapshot` does. O(sequences before * runs).
     Result<void> add(Sequence s) {
         Position end;
         {
-            const auto whole = memory_.snapshot(s);
+            const auto whole = MemoryAccess::snapshot_beside_schedules(memory_, s, {0}, to_end);
             if (!whole) return whole.error();
             end = whole->to();
         }

@@ -3,16 +3,34 @@
 
 #include <cellar/base/ids.hpp>
 #include <cellar/base/result.hpp>
+#include <cellar/memory/stored_snapshot.hpp>
 #include <cellar/memory/two_phase.hpp>
 
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <tuple>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 namespace cellar::detail {
+
+/// The names of what a snapshot has of a member begin with this.
+inline std::string member_prefix(const std::string& prefix, int member) {
+    return prefix + "members." + std::to_string(member) + ".";
+}
+
+/// Why a member's snapshot does not end where those of the members before do; else an empty string. A member that does
+/// not tell may end anywhere.
+inline std::string mismatch_of_ends(std::optional<std::int64_t> found, std::optional<std::int64_t>& expected) {
+    if (!found) return "";
+    if (!expected) expected = found;
+    if (found == expected) return "";
+    return "its snapshot ends at position " + std::to_string(*found) + ", expected " + std::to_string(*expected)
+           + ", as in the members before";
+}
 
 /// The members of a hybrid, some of which may be missing, and the two phases of what they do together: all or none.
 template <class... Members>
@@ -71,6 +89,26 @@ public:
     Result<AllPrepared> prepare(F f) {
         return prepare<AllPrepared>(f, indices);
     }
+    /// The first phase of loading a snapshot, which ends at the same position in all members.
+    template <class Load>
+    LoadResult<Load> prepare_load(StoredSource& source, const std::string& prefix, std::vector<StoredArray>& arrays,
+                                  LoadTo to) {
+        std::string problem;
+        std::optional<std::int64_t> end;
+        auto prepared = prepare<Load>([&](auto& m, auto i) {
+            const std::string own = member_prefix(prefix, i);
+            auto loaded = MemoryAccess::prepare_load_to(to, m, source, own, arrays);
+            using One = typename decltype(loaded.prepared)::value_type;
+            if (loaded.prepared) loaded.problem = mismatch_of_ends(source.number(own + "to"), end);
+            if (loaded.prepared && loaded.problem.empty()) return Result<One>{*std::move(loaded.prepared)};
+            if (loaded.refusal) return Result<One>{*loaded.refusal};
+            problem = "member " + std::to_string(int{i}) + ": " + loaded.problem;
+            return Result<One>{Reason::full}; // only the problem counts
+        });
+        if (prepared) return {*std::move(prepared), ""};
+        return {std::nullopt, problem, problem.empty() ? std::optional{prepared.error()} : std::nullopt};
+    }
+
     /// The second phase.
     template <class AllPrepared>
     void finish(AllPrepared all) noexcept {

@@ -395,12 +395,14 @@ private:
         nodes_.reserve(2);
         auto upper = first_part(walk);
         auto leaf = nodes_.make(tokens.subspan(walk.verified));
-        auto first = memory_.snapshot(s, end_of(walk), end_of(tokens));
+        auto first = MemoryAccess::snapshot_beside_schedules(memory_, s, end_of(walk), end_of(tokens));
         if (!first) return first.error();
+        MemoryAccess::prepare_unschedule(memory_, s, end_of(tokens)); // it takes the place of a schedule at the end
         Parts parts = parts_of(walk, s);
         const auto finish = [&](Snapshot kept) {
             Node& parent = divide(*walk.below, std::move(upper), std::move(parts));
             keep(nodes_.add(std::move(leaf), parent), std::move(kept));
+            MemoryAccess::finish_unschedule(memory_, s, end_of(tokens));
             return Result<void>{};
         };
         if (parts.head || parts.tail || first->from() != end_of(walk)) return finish(*std::move(first));
