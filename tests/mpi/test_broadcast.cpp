@@ -111,6 +111,10 @@ TEST_CASE("lists of different lengths and wrong ranks are violations") {
     CHECK(violation_of([&] { shared.assign({two, two}, three); }).find("3 ids") != std::string::npos);
     CHECK(violation_of([&] { (void)broadcast(comm, shared, comm.size()); }).find("broadcast: rank")
           != std::string::npos);
+    const std::vector<std::uint8_t> stored{1, 0};
+    CHECK(violation_of([&] { shared.assign({two, two, {}, stored}); }).find("stored tokens") != std::string::npos);
+    const Communicator moved = std::move(comm);
+    CHECK(violation_of([&] { (void)broadcast(comm, shared, 0); }).find("moved from") != std::string::npos);
     CHECK(violation_of([&] { SharedBatch{-1}; }).find("-1 tokens") != std::string::npos);
 }
 

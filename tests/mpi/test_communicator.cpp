@@ -63,6 +63,14 @@ TEST_CASE("wrong ranks and communicators are violations") {
     CHECK(violation_of([&] { comm.expect_other("send", -1, where); }).find("expected 0 to") != std::string::npos);
     CHECK(violation_of([&] { static_cast<void>(Communicator{MPI_COMM_NULL}); }).find("expected a communicator")
           != std::string::npos);
+    MPI_Comm own = MPI_COMM_NULL;
+    MPI_Comm_split(MPI_COMM_WORLD, comm.rank() == 0 ? 0 : 1, 0, &own);
+    MPI_Comm between_groups = MPI_COMM_NULL;
+    MPI_Intercomm_create(own, 0, MPI_COMM_WORLD, comm.rank() == 0 ? 1 : 0, 0, &between_groups);
+    CHECK(violation_of([&] { static_cast<void>(Communicator{between_groups}); }).find("intercommunicator")
+          != std::string::npos);
+    MPI_Comm_free(&between_groups);
+    MPI_Comm_free(&own);
     const Communicator moved = std::move(comm);
     CHECK(violation_of([&] { comm.expect_other("send", 0, where); }).find("moved from") != std::string::npos);
 }

@@ -114,6 +114,21 @@ TEST_CASE("a rank that makes another call than the others is named") {
     CHECK(other.begin(Tokens{{0}, {0}}).error() == mpi::MpiReason::differs);
 }
 
+TEST_CASE("a rank that attends to another layer than the others is named") {
+    Context context{mpi::Communicator{MPI_COMM_WORLD},
+                    Plain{{2, 1, 2, 2}, {.capacity = 64, .batch = 4, .positions = Positions::any}}};
+    auto pass = context.begin(Tokens{{0}, {0}}).value();
+    const Floats rows(2 * pass.stored().size());
+    for (const int layer : {0, 1}) pass.put(layer, rows, rows);
+    Floats out(2);
+    REQUIRE(mpi::attend(pass, rank() == 1 ? 1 : 0, Floats(2), out));
+    pass.commit();
+    const auto next = context.begin(Tokens{{0}, {1}});
+    REQUIRE_FALSE(next);
+    CHECK(next.error() == mpi::MpiReason::differs);
+    CHECK(next.error().rank == 1);
+}
+
 TEST_CASE("a snapshot owns the cells of each rank until it is destroyed") {
     Context context = context_of(256);
     append(context, {0}, 100);

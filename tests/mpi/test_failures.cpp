@@ -174,8 +174,11 @@ TEST_CASE("a sequence that lacks what precedes a snapshot refuses it on both pro
         [&](const Communicator& comm, int rank) {
             Numbers cache = filled(16);
             const std::string before = portrait(cache);
-            const auto received = mpi::receive(comm, rank, cache, Sequence{1}).wait();
+            const std::int32_t free = cache.statistics().free;
+            auto receiving = mpi::receive(comm, rank, cache, Sequence{1});
+            const auto received = receiving.wait();
             REQUIRE_FALSE(received);
+            CHECK(cache.statistics().free == free); // at once
             CHECK(received.error() == Reason::cannot_resume);
             CHECK(received.error().refusal.sequence == Sequence{1});
             CHECK(portrait(cache) == before);
@@ -301,6 +304,24 @@ TEST_CASE("a process that does nothing within the time limit is named") {
             REQUIRE_FALSE(received);
             CHECK(received.error() == MpiReason::cancelled);
             CHECK(portrait(cache) == before);
+        });
+}
+
+TEST_CASE("a time limit may be as long as any, and a snapshot is received once") {
+    constexpr auto no_limit = std::chrono::milliseconds::max();
+    between(
+        [&](const Communicator& comm, int rank) {
+            Numbers cache = filled();
+            const auto sent = mpi::send(comm, rank, cache, Sequence{0}, {.time_limit = no_limit}).wait();
+            REQUIRE_MESSAGE(sent, sent.error().message);
+        },
+        [&](const Communicator& comm, int rank) {
+            Numbers cache = filled();
+            auto receiving = mpi::receive(comm, rank, cache, {.time_limit = no_limit});
+            const auto received = receiving.wait();
+            REQUIRE_MESSAGE(received, received.error().message);
+            CHECK(violation_of([&] { static_cast<void>(receiving.wait()); }).find("taken already")
+                  != std::string::npos);
         });
 }
 

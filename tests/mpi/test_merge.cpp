@@ -101,4 +101,23 @@ TEST_CASE("what is not a number stays so, and only in its row") {
     }
 }
 
+TEST_CASE("what is not a number on one rank alone is no number for all") {
+    const float nothing[] = {0, -infinity};
+    const float seen[] = {2, 1};
+    const float wrong[] = {NAN, NAN};
+    float weights[2];
+    const auto merged = [&](const float* first, const float* second) {
+        const float* const parts[] = {first, second};
+        float out = 7;
+        static_cast<void>(detail::merge_row(parts, weights, 1, &out));
+        return out;
+    };
+    for (const float* other : {nothing, seen}) {
+        CHECK(std::isnan(merged(wrong, other)));
+        CHECK(std::isnan(merged(other, wrong)));
+    }
+    CHECK(merged(nothing, seen) == 2);
+    CHECK(merged(nothing, nothing) == 0);
+}
+
 } // namespace test_merge

@@ -343,6 +343,27 @@ TEST_CASE("operations of the wrong stage are violations") {
     }
 }
 
+TEST_CASE("an open pass ends before the next operation, in every stage") {
+    Communicator comm{MPI_COMM_WORLD};
+    Stage stage{comm, keys(comm)};
+    if (stage.is_first()) {
+        {
+            const auto pass = stage.begin(Tokens{alice, {0}, 1}).value(); // dropped
+            CHECK(has(violation_of([&] { stage.end(); }), "end: a pass is open"));
+        }
+        stage.end();
+    } else {
+        {
+            const auto pass = stage.begin_received().value();
+            CHECK(has(violation_of([&] { (void)stage.begin_received(); }), "begin_received: a pass is open"));
+        }
+        CHECK_FALSE(stage.begin_received());
+    }
+    const Stage moved = std::move(stage);
+    CHECK(has(violation_of([&] { (void)stage.is_first(); }), "moved from"));
+    CHECK(has(violation_of([&] { stage.end(); }), "moved from"));
+}
+
 TEST_CASE("stages that lag behind stay the same over random operations") {
     Communicator comm{MPI_COMM_WORLD};
     Stage stage{comm, keys(comm, {.sequences = 2, .capacity = 64, .initial_cells = 8, .batch = 32})};

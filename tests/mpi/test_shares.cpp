@@ -102,6 +102,9 @@ TEST_CASE("wrong numbers of ranks and heads are violations") {
     CHECK(violation_of([] { (void)heads_of(3, 3, 8); }).find("rank 3 of 3") != std::string::npos);
     CHECK(violation_of([] { (void)heads_of(0, 3, 8, 12); }).find("expected a multiple") != std::string::npos);
     CHECK(violation_of([] { (void)layers_of(-1, 3, 8); }).find("rank -1 of 3") != std::string::npos);
+    CHECK(violation_of([] { (void)mpi::share_of(0, 0, 8); }).find("share 0 of 0") != std::string::npos);
+    CHECK(violation_of([] { (void)mpi::share_of(3, 3, 8); }).find("share 3 of 3") != std::string::npos);
+    CHECK(violation_of([] { (void)mpi::share_of(0, 3, -1); }).find("-1 things") != std::string::npos);
     CHECK(violation_of([] { (void)layers_of(0, 3, -1); }).find("expected 0 or more") != std::string::npos);
 }
 

@@ -95,6 +95,8 @@ MpiResult<void> attend(ContextPass<Cache>& pass, int layer, const Queries& q, Ou
     CELLAR_EXPECTS(layer >= 0 && layer < state.cache.layers(), "attend: layer ", layer, ", expected 0 to ",
                    state.cache.layers() - 1);
     if (state.lost) return *state.lost;
+    state.note(detail::ContextState<Cache>::Call::attend);
+    state.calls.add(layer);
     if (tokens == 0) return {};
     const LayerShape& shape = state.cache.shape()[layer];
     const std::int64_t heads = detail::rows_of_tokens("queries", q, tokens, shape.key_dim).extent(1);

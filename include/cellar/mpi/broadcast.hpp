@@ -32,7 +32,7 @@ public:
         message_.resize(static_cast<std::size_t>(first_));
     }
 
-    /// Copies the batch and the ids of its tokens, which may be left out.
+    /// Copies the batch and the ids of its tokens, which may be left out. The batch has no list of stored tokens.
     void assign(const Batch& batch, std::span<const std::int32_t> ids = {},
                 const std::source_location& where = std::source_location::current()) {
         const auto tokens = static_cast<std::size_t>(batch.tokens());
@@ -41,6 +41,8 @@ public:
         CELLAR_EXPECTS_AT(where, batch.groups.empty() || batch.groups.size() == tokens,
                           "SharedBatch: ", batch.groups.size(), " groups, expected none or one for each of ", tokens,
                           " tokens");
+        CELLAR_EXPECTS_AT(where, batch.stored.empty(),
+                          "SharedBatch: a list of stored tokens, expected none: every rank stores other ones");
         CELLAR_EXPECTS_AT(where, ids.empty() || ids.size() == tokens, "SharedBatch: ", ids.size(),
                           " ids, expected none or one for each of ", tokens, " tokens");
         CELLAR_EXPECTS_AT(where, tokens < (std::size_t{1} << 26), "SharedBatch: ", tokens,
@@ -117,6 +119,7 @@ private:
 /// MPI_Bcast does. An error leaves the batch of this rank without a meaning.
 inline MpiResult<void> broadcast(const Communicator& comm, SharedBatch& shared, int root,
                                  const std::source_location& where = std::source_location::current()) {
+    CELLAR_EXPECTS_AT(where, comm.handle() != MPI_COMM_NULL, "broadcast: the communicator was moved from");
     CELLAR_EXPECTS_AT(where, root >= 0 && root < comm.size(), "broadcast: rank ", root, ", expected 0 to ",
                       comm.size() - 1);
     const auto send = [&](int from, int size) {

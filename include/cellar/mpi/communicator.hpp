@@ -25,12 +25,20 @@ namespace cellar::mpi {
 /// One thread may use it at a time: `MPI_THREAD_FUNNELED` suffices.
 class Communicator {
 public:
-    /// Collective over `comm`: all its ranks make theirs at the same time. MPI must be initialised.
+    /// Collective over `comm`, an intracommunicator: all its ranks make theirs at the same time. MPI must be
+    /// initialised, and not finalised.
     explicit Communicator(MPI_Comm comm, const std::source_location& where = std::source_location::current()) {
         int initialised = 0;
         MPI_Initialized(&initialised);
         CELLAR_EXPECTS_AT(where, initialised != 0, "Communicator: MPI is not initialised, expected MPI_Init before");
+        int finalised = 0;
+        MPI_Finalized(&finalised);
+        CELLAR_EXPECTS_AT(where, finalised == 0, "Communicator: after MPI_Finalize, expected it before");
         CELLAR_EXPECTS_AT(where, comm != MPI_COMM_NULL, "Communicator: MPI_COMM_NULL, expected a communicator");
+        int between_groups = 0;
+        MPI_Comm_test_inter(comm, &between_groups);
+        CELLAR_EXPECTS_AT(where, between_groups == 0,
+                          "Communicator: an intercommunicator, expected one whose ranks are one group");
         MPI_Comm_dup(comm, &comm_);
         MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
         MPI_Comm_rank(comm_, &rank_);

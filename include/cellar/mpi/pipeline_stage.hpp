@@ -83,7 +83,9 @@ private:
     friend struct cellar::MemoryAccess;
 
     template <class Opened>
-    PipelinePass(detail::PipelineLine& line, Opened opened) : pass_{opened()}, line_{&line} {}
+    PipelinePass(detail::PipelineLine& line, Opened opened) : pass_{opened()}, line_{&line} {
+        line.begin_pass();
+    }
 
     bool follow() {
         const bool keeps = line_->receive_word();
@@ -127,8 +129,8 @@ public:
         CELLAR_EXPECTS_AT(where, options.seconds >= 0, "pipeline: a negative time limit, expected 0 or more seconds");
     }
 
-    bool is_first() const { return line_->is_first(); }
-    bool is_last() const { return line_->is_last(); }
+    bool is_first() const { return line().is_first(); }
+    bool is_last() const { return line().is_last(); }
 
     /// The memory of this stage, to read what only its kind can say.
     const M& memory() const { return memory_; }
@@ -201,6 +203,7 @@ public:
     void end(const std::source_location& where = std::source_location::current()) {
         const detail::Caller caller{where};
         expect_first("end");
+        line_->expect_no_pass("end");
         line_->start({.kind = Kind::end});
     }
 
@@ -209,6 +212,7 @@ public:
     std::optional<Pass> begin_received(const std::source_location& where = std::source_location::current()) {
         const detail::Caller caller{where};
         CELLAR_EXPECTS(!is_first(), "begin_received: the first stage decides, expected another one");
+        line_->expect_no_pass("begin_received");
         while (true) {
             const Message received = line_->receive([&](std::size_t rest) { shared_.reserve_message(rest); });
             const auto& [a, b, c, d] = received.arguments;
@@ -260,6 +264,10 @@ private:
     static void refuse_snapshots() {
         static_assert(sizeof...(Arguments) > 99,
                       "PipelineStage: snapshots are not sent down the line, expected those of memory() in every stage");
+    }
+    const detail::PipelineLine& line() const {
+        CELLAR_EXPECTS(line_ != nullptr, "the stage was moved from, expected one that was not");
+        return *line_;
     }
     void expect_first(const char* operation) const {
         CELLAR_EXPECTS(is_first(), operation, ": this is stage ", line_->communicator().rank(),

@@ -37,7 +37,10 @@ public:
     Result<void> finish() override { return {}; }
     void give_up() noexcept override { snapshot_.reset(); }
 
-    mpi::MpiResult<SnapshotOf<M>> result() { return *std::exchange(snapshot_, std::nullopt); }
+    mpi::MpiResult<SnapshotOf<M>> result() {
+        CELLAR_EXPECTS(snapshot_.has_value(), "wait: the snapshot was taken already, expected one call");
+        return *std::exchange(snapshot_, std::nullopt);
+    }
 
 private:
     M& memory_;
@@ -97,8 +100,9 @@ public:
     }
 
     /// Blocks until everything is there, or until the transfer fails: then the memory is as it was, but for what free
-    /// cells hold. Call it once.
+    /// cells hold. Other transfers stand still meanwhile. Call it once.
     result_type wait(const std::source_location& where = std::source_location::current()) {
+        const detail::Caller caller{where};
         while (!progress(where)) receiver().yield();
         if (receiver().error()) return *receiver().error();
         return static_cast<Target&>(receiver().target()).result();

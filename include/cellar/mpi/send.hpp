@@ -47,7 +47,8 @@ public:
         return is_over;
     }
 
-    /// Blocks until the other process has everything in its memory, or until the transfer fails.
+    /// Blocks until the other process has everything in its memory, or until the transfer fails. Other transfers stand
+    /// still meanwhile.
     MpiResult<void> wait(const std::source_location& where = std::source_location::current()) {
         while (!progress(where)) sender().yield();
         return sender().error() ? MpiResult<void>{*sender().error()} : MpiResult<void>{};

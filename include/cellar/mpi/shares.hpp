@@ -22,7 +22,11 @@ struct Share {
 
 /// Share number `i` of `count` things that are divided into `shares` in order. The first ones get one more where they
 /// do not divide evenly.
-constexpr Share share_of(int i, int shares, int count) {
+constexpr Share share_of(int i, int shares, int count,
+                         const std::source_location& where = std::source_location::current()) {
+    CELLAR_EXPECTS_AT(where, shares > 0 && i >= 0 && i < shares, "share_of: share ", i, " of ", shares,
+                      ", expected 0 or more, below the number of shares");
+    CELLAR_EXPECTS_AT(where, count >= 0, "share_of: ", count, " things, expected 0 or more");
     const int each = count / shares;
     const int larger = count % shares;
     return {i * each + std::min(i, larger), each + (i < larger ? 1 : 0)};

@@ -118,7 +118,7 @@ struct ContextState {
         return MemoryAccess::prepare_snapshot(cache, s, Position{0}, kept(s).end(), Resuming::anywhere);
     }
 
-    enum class Call : std::uint64_t { begin = 1, commit, drop, copy_prefix, remove, rotate, snapshot, restore };
+    enum class Call : std::uint64_t { begin = 1, commit, drop, copy_prefix, remove, rotate, snapshot, restore, attend };
 
     void note(Call call) { calls.add(static_cast<std::uint64_t>(call)); }
     void note(Sequence s, Position p) { calls.add(s).add(p); }

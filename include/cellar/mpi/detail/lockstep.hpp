@@ -31,6 +31,7 @@ inline JointCall call_of(const Batch& batch) {
     for (const Position p : batch.positions) digest.add(p);
     for (const Sequence s : batch.sequences) digest.add(s);
     for (const std::int32_t group : batch.groups) digest.add(group);
+    for (const std::int32_t is_stored : batch.stored) digest.add(is_stored);
     return {JointOperation::begin, 1, {batch.tokens()}, digest.value()};
 }
 

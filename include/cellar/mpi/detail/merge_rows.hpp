@@ -16,9 +16,13 @@ namespace cellar::detail {
 /// Writes `dim` floats to `out`, and returns the logarithm of the whole sum.
 inline float merge_row(std::span<const float* const> parts, float* weights, std::int64_t dim, float* out) {
     constexpr float infinity = std::numeric_limits<float>::infinity();
-    float largest = parts[0][dim];
-    for (const float* part : parts.subspan(1)) largest = std::max(largest, part[dim]);
-    if (largest == -infinity) {
+    float largest = -infinity;
+    bool sees = false; // NaN, too, which is larger than nothing
+    for (const float* part : parts) {
+        largest = std::max(largest, part[dim]);
+        sees = sees || part[dim] != -infinity;
+    }
+    if (!sees) {
         std::fill_n(out, dim, 0.0F);
         return -infinity;
     }

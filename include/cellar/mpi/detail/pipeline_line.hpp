@@ -78,6 +78,9 @@ public:
     void expect_usable() const {
         if (lost_) throw mpi::MpiFailure{*lost_};
     }
+    void expect_no_pass(const char* operation) const {
+        CELLAR_EXPECTS(!has_pass_, operation, ": a pass is open, expected it to be committed or dropped first");
+    }
     [[noreturn]] void fail(mpi::MpiError error) {
         lost_ = std::move(error);
         throw mpi::MpiFailure{*lost_};
@@ -89,8 +92,11 @@ public:
         unused_sent();
         word_.splice(word_.end(), unused_, unused_.begin());
     }
+    /// A pass is open until the word on it.
+    void begin_pass() { has_pass_ = true; }
     /// The pass that is open is kept, or dropped. `reserve_word` precedes it.
     void word(bool keeps) {
+        has_pass_ = false;
         const Head head = head_of({.kind = keeps ? LineKind::commit : LineKind::drop}, ++number_);
         if (is_last()) return;
         expect_usable();
@@ -102,10 +108,14 @@ public:
     bool receive_word() {
         const LineMessage message = receive(word_, [](std::size_t) {});
         if (message.kind != LineKind::commit && message.kind != LineKind::drop) fail_malformed();
+        has_pass_ = false;
         return message.kind == LineKind::commit;
     }
     /// For another stage, which has dropped its pass: the word on it comes before the next operation.
-    void leave() { dropped_ = true; }
+    void leave() {
+        has_pass_ = false;
+        dropped_ = true;
+    }
 
     [[noreturn]] void fail_malformed() {
         fail({mpi::MpiReason::malformed,
@@ -326,6 +336,7 @@ private:
     std::list<Sent> word_;                                                        // the next one, for `word`
     Numbers received_ = with_room(head_size);
     std::optional<mpi::MpiError> lost_;
+    bool has_pass_ = false;
     bool dropped_ = false; // this stage has dropped its pass
 };
 

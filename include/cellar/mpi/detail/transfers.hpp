@@ -26,7 +26,9 @@ class Patience {
 public:
     using Clock = std::chrono::steady_clock;
 
-    explicit Patience(Clock::duration limit) : limit_{limit} {}
+    /// A limit of more than a century is one of a century: the clock cannot count much further.
+    explicit Patience(std::chrono::milliseconds limit)
+        : limit_{std::min<std::chrono::milliseconds>(limit, std::chrono::hours{24 * 36525})} {}
 
     void something_happened() {
         idle_ = {};
