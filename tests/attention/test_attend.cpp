@@ -9,6 +9,7 @@
 
 #include <doctest/doctest.h>
 
+#include <cmath>
 #include <limits>
 #include <memory>
 
@@ -418,6 +419,12 @@ TEST_CASE("parts of a history are merged exactly") {
     std::fill(neither.sums.begin(), neither.sums.end(), -infinity);
     merge_attention(neither.view(), neither.view());
     CHECK(neither.out == Floats(expected.size()));
+    // What is not a number in one part is none in both.
+    Part no_number = nothing;
+    no_number.sums[0] = not_a_number;
+    merge_attention(neither.view(), no_number.view());
+    CHECK(std::isnan(neither.sums[0]));
+    CHECK(std::isnan(neither.out[0]));
     const auto narrow = contiguous_view(nothing.out.data(), 2, heads, dim / 2);
     CHECK(violation_of([&] {
               merge_attention(parts[0].view(), {narrow, nothing.view().log_sum_exp});

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Batches: lists of ids in several types, and the builder.
+#include "violations.hpp"
 #include <cellar/base/batch.hpp>
 #include <cellar/base/tokens.hpp>
 
@@ -114,6 +115,20 @@ TEST_CASE("each group of a builder has its own number, and other tokens have non
     tokens.clear();
     CHECK(groups_of(tokens).empty());
     CHECK(groups_of(tokens.add({0}, {0})).empty());
+}
+
+TEST_CASE("fewer tokens than none, and positions that no token can have, are violations of a builder") {
+    Tokens tokens;
+    tokens.add({0}, {0}, 2);
+    const Position last{INT32_MAX - 1};
+    CHECK(violation_of([&] { tokens.add({0}, {2}, -3); }) == "Tokens: -3 tokens, expected 0 or more");
+    CHECK(violation_of([&] { tokens.add_group({0}, last, 2); })
+          == "Tokens: 2 tokens from position 2147483646 on, expected all below 2147483647");
+    CHECK(violation_of([&] { Tokens{{0}, {INT32_MAX}, INT32_MAX}; }) != "none");
+    CHECK(tokens.size() == 2);
+    CHECK(groups_of(tokens).empty());
+    tokens.add({0}, last).add_at({0}, last, 2);
+    CHECK(positions_of(tokens) == List{0, 1, last.value, last.value, last.value});
 }
 
 } // namespace test_tokens

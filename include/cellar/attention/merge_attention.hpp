@@ -39,8 +39,9 @@ void merge_attention(const PartialAttention<T>& into, const PartialAttention<T>&
         for (std::int64_t head = 0; head < into.out.extent(1); ++head) {
             float& sum = into.log_sum_exp(token, head);
             const float others = other.log_sum_exp(token, head);
+            constexpr float nothing = -std::numeric_limits<float>::infinity();
+            if (sum == nothing && others == nothing) continue; // NaN is not nothing
             const float largest = std::max(sum, others);
-            if (largest == -std::numeric_limits<float>::infinity()) continue; // neither has seen anything
             const float own = std::exp(sum - largest);
             const float rest = std::exp(others - largest);
             for (std::int64_t d = 0; d < into.out.extent(2); ++d) {

@@ -2,12 +2,14 @@
 #pragma once
 
 #include <cellar/base/batch.hpp>
+#include <cellar/base/contract.hpp>
 #include <cellar/base/ids.hpp>
 #include <cellar/base/trivial_list.hpp>
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <source_location>
 
 namespace cellar {
 
@@ -17,18 +19,28 @@ class Tokens {
 public:
     Tokens() = default;
     /// `count` tokens of s at positions first, first + 1, ...
-    Tokens(Sequence s, Position first, std::int32_t count = 1) { add(s, first, count); }
+    Tokens(Sequence s, Position first, std::int32_t count = 1,
+           const std::source_location& where = std::source_location::current()) {
+        add(s, first, count, where);
+    }
 
     /// `count` tokens of s at positions first, first + 1, ...
-    Tokens& add(Sequence s, Position first, std::int32_t count = 1) { return add(s, first, count, 1, no_group); }
+    Tokens& add(Sequence s, Position first, std::int32_t count = 1,
+                const std::source_location& where = std::source_location::current()) {
+        return add(s, first, count, 1, no_group, where);
+    }
 
     /// The same, for tokens that see one another, as those of an image do.
-    Tokens& add_group(Sequence s, Position first, std::int32_t count) {
-        return add(s, first, count, 1, static_cast<std::int32_t>(positions_.size()));
+    Tokens& add_group(Sequence s, Position first, std::int32_t count,
+                      const std::source_location& where = std::source_location::current()) {
+        return add(s, first, count, 1, static_cast<std::int32_t>(positions_.size()), where);
     }
 
     /// `count` tokens of s at one position. They see one another.
-    Tokens& add_at(Sequence s, Position p, std::int32_t count) { return add(s, p, count, 0, no_group); }
+    Tokens& add_at(Sequence s, Position p, std::int32_t count,
+                   const std::source_location& where = std::source_location::current()) {
+        return add(s, p, count, 0, no_group, where);
+    }
 
     /// Removes all tokens and keeps the memory.
     void clear() {
@@ -44,7 +56,12 @@ public:
 private:
     static constexpr std::int32_t no_group = -1;
 
-    Tokens& add(Sequence s, Position first, std::int32_t count, std::int32_t step, std::int32_t group) {
+    Tokens& add(Sequence s, Position first, std::int32_t count, std::int32_t step, std::int32_t group,
+                const std::source_location& where) {
+        CELLAR_EXPECTS_AT(where, count >= 0, "Tokens: ", count, " tokens, expected 0 or more");
+        const std::int64_t end = std::int64_t{first.value} + std::int64_t{count} * step;
+        CELLAR_EXPECTS_AT(where, end <= INT32_MAX, "Tokens: ", count, " tokens from position ", first,
+                          " on, expected all below ", INT32_MAX);
         if (group != no_group || !groups_.empty()) groups_.resize(positions_.size(), no_group);
         for (std::int32_t i = 0; i < count; ++i) {
             positions_.push_back(first + i * step);
