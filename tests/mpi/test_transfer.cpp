@@ -6,6 +6,7 @@
 #include "hybrid/toy.hpp"
 #include "transfers.hpp"
 #include <cellar/backend/eigen.hpp>
+#include <cellar/mpi/send_ahead.hpp>
 
 #include <doctest/doctest.h>
 
@@ -75,6 +76,24 @@ TEST_CASE("rows arrive in every layout, element type, capacity, placement and ba
     check<Cache<Blocked<float>>>(Cache<PermutedV<half>, FullCausal, DisabledShift, EigenBackend>{shape, other}, other);
     check<Cache<StandardV<half>, FullCausal, DisabledShift, EigenBackend>>(Cache<StandardV<half>>{shape, growing},
                                                                            growing);
+}
+
+TEST_CASE("sending a sequence ends no schedule") {
+    using Windowed = numbers::Cache<SlidingWindow<2>>;
+    between(
+        [&](const Communicator& comm, int rank) {
+            Windowed cache{shape, limits};
+            REQUIRE(cache.schedule({0}, {5}));
+            numbers::feed(cache, prompt(0, 0, {1, 2, 3, 4, 5}));
+            REQUIRE(mpi::send(comm, rank, cache, Sequence{0}).wait());
+            REQUIRE(mpi::send_ahead(comm, rank, cache, Sequence{0}, Position{5}).wait());
+            numbers::feed(cache, prompt(0, 5, {6, 7, 8, 9}));
+            CHECK(cache.can_resume({0}, {5}));
+        },
+        [&](const Communicator& comm, int rank) {
+            Windowed cache{shape, limits};
+            for (int i = 0; i < 2; ++i) CHECK(mpi::receive(comm, rank, cache, Sequence{0}).wait());
+        });
 }
 
 TEST_CASE("rows pass through memory of a backend that the host cannot reach") {

@@ -127,7 +127,7 @@ template <HasSnapshots M>
 Sending send(const Communicator& comm, int rank, M& memory, Sequence s, const SendOptions& options = {},
              const std::source_location& where = std::source_location::current()) {
     const detail::Caller caller{where};
-    auto snapshot = memory.snapshot(s);
+    auto snapshot = MemoryAccess::snapshot_beside_schedules(memory, s, {0}, to_end);
     auto sender = detail::make_sender(comm, rank, options, where);
     if (!snapshot) {
         sender->withdraw({MpiReason::refused, comm.rank(), "send: the memory refuses: " + to_string(snapshot.error()),

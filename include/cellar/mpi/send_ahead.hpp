@@ -69,7 +69,7 @@ public:
         if (held_ || sender().is_over()) return;
         CELLAR_EXPECTS(memory_->next(sequence_) >= to_, "complete: sequence ", sequence_, " has ",
                        memory_->next(sequence_), " tokens, expected the ", to_, " that were announced");
-        auto snapshot = memory_->snapshot(sequence_, {0}, to_);
+        auto snapshot = MemoryAccess::snapshot_beside_schedules(*memory_, sequence_, {0}, to_);
         if (!snapshot)
             return sender().fail({MpiReason::refused, own_rank_,
                                   "send: the memory refuses: " + to_string(snapshot.error()), snapshot.error()});
