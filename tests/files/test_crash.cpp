@@ -18,7 +18,7 @@ using disk::DiskFiles;
 
 FilePlan plan_of(const std::string& model) {
     FilePlan plan = disk::small_plan(model);
-    plan.tensors.push_back({"big", Dtype::u8, {700'000}}); // several writes
+    plan.tensors.push_back({"big", Dtype::u8, {4'300'000}}); // several writes
     return plan;
 }
 
@@ -106,13 +106,13 @@ TEST_CASE("a call that fails leaves the old file, and nothing else") {
 TEST_CASE("after an error, a writer returns it again") {
     Disk disk;
     disk.fail_at = 2;
-    const FilePlan plan{{{"a", Dtype::u8, {1'000'000}}}, {}};
+    const FilePlan plan{{{"a", Dtype::u8, {5'000'000}}}, {}};
     auto writer = disk::Writer::create("f", plan, {}, DiskFiles{disk});
     REQUIRE(writer);
-    const disk::Bytes bytes(500'000);
+    const disk::Bytes bytes(2'500'000);
     const auto first = writer->append(bytes);
     REQUIRE_FALSE(first);
-    CHECK(first.error().message == "f: cannot be written: after 131168 bytes: error 28");
+    CHECK(first.error().message == "f: cannot be written: after 1048672 bytes: error 28");
     CHECK(writer->append(bytes).error().message == first.error().message);
     CHECK(writer->finish().error().message == first.error().message);
     CHECK(disk.now.empty());

@@ -21,28 +21,25 @@ public:
         state_ = add_by_table(state_, bytes);
     }
 
-    /// Adds the bytes, and copies them to `to`. `is_large`: they are part of so many that no cache would keep them.
-    void add_copy(std::span<const std::byte> bytes, std::byte* to, bool is_large) {
-        if (is_large) {
-            const std::size_t to_line = (64 - reinterpret_cast<std::uintptr_t>(to) % 64) % 64;
-            const auto head = bytes.first(std::min(to_line, bytes.size()));
-            add_small_copy(head, to);
-            bytes = bytes.subspan(head.size());
-            const std::span<const std::byte> lines = bytes;
-            if (bytes.size() >= smallest_crc32_fold)
-                state_ = fastest_crc32_fold().copy(state_, bytes, to + head.size());
-            to += head.size() + (lines.size() - bytes.size());
-        }
-        add_small_copy(bytes, to);
+    /// Adds the bytes, and copies them to `to`. `past_caches`: they are part of so many that no cache would keep them,
+    /// and no cache has what is there.
+    void add_copy(std::span<const std::byte> bytes, std::byte* to, bool past_caches) {
+        if (!past_caches) return add_copy_with(fastest_crc32_fold().copy, bytes, to);
+        const std::size_t to_line = (64 - reinterpret_cast<std::uintptr_t>(to) % 64) % 64;
+        const auto head = bytes.first(std::min(to_line, bytes.size()));
+        add_copy(head, to, false);
+        add_copy_with(fastest_crc32_fold().copy_past_caches, bytes.subspan(head.size()), to + head.size());
     }
 
     std::uint32_t value() const { return ~state_; }
 
 private:
-    void add_small_copy(std::span<const std::byte> bytes, std::byte* to) {
+    void add_copy_with(Crc32Fold::Function copy, std::span<const std::byte> bytes, std::byte* to) {
+        const std::size_t size = bytes.size();
+        if (size >= smallest_crc32_fold) state_ = copy(state_, bytes, to);
         if (bytes.empty()) return;
         add(bytes);
-        std::memcpy(to, bytes.data(), bytes.size());
+        std::memcpy(to + (size - bytes.size()), bytes.data(), bytes.size());
     }
 
     std::uint32_t state_ = 0xffffffff;

@@ -23,6 +23,9 @@ constexpr std::uint64_t crc32_factor(int n) {
 /// At least as many bytes are folded: two strides of every vector.
 inline constexpr std::size_t smallest_crc32_fold = 512;
 
+/// What a fold writes besides.
+enum class Crc32Copy { none, cached, past_caches };
+
 #if defined(__x86_64__) && defined(__GNUC__)
 
 /// Vectors of one, two or four blocks of 128 bits. The factors lie in the same places of every block: the product of a
@@ -127,14 +130,15 @@ struct Avx512ClmulVector {
 
 namespace cellar::detail {
 
-/// Advances the state by whole strides at the front of `bytes`, which are removed from it. `copy` also writes them past
-/// the caches to an address that is aligned to 64 bytes. Both need `smallest_crc32_fold` bytes.
+/// Advances the state by whole strides at the front of `bytes`, which are removed from it. `copy` also writes them to
+/// an address, `copy_past_caches` to one that is aligned to 64 bytes. All need `smallest_crc32_fold` bytes.
 struct Crc32Fold {
     using Function = std::uint32_t (*)(std::uint32_t state, std::span<const std::byte>& bytes, std::byte* to);
 
     bool is_available;
     Function add;
     Function copy;
+    Function copy_past_caches;
 };
 
 /// One for each set of instructions, the fastest first. The last one, which is always available, leaves all bytes.
@@ -142,11 +146,14 @@ inline std::span<const Crc32Fold> crc32_folds() {
     constexpr auto none = [](std::uint32_t state, std::span<const std::byte>&, std::byte*) { return state; };
     static const Crc32Fold folds[] = {
 #if defined(__x86_64__) && defined(__GNUC__)
-        {Avx512ClmulVector::is_available(), fold_avx512<false>, fold_avx512<true>},
-        {Avx2ClmulVector::is_available(), fold_avx2<false>, fold_avx2<true>},
-        {ClmulVector::is_available(), fold_clmul<false>, fold_clmul<true>},
+        {Avx512ClmulVector::is_available(), fold_avx512<Crc32Copy::none>, fold_avx512<Crc32Copy::cached>,
+         fold_avx512<Crc32Copy::past_caches>},
+        {Avx2ClmulVector::is_available(), fold_avx2<Crc32Copy::none>, fold_avx2<Crc32Copy::cached>,
+         fold_avx2<Crc32Copy::past_caches>},
+        {ClmulVector::is_available(), fold_clmul<Crc32Copy::none>, fold_clmul<Crc32Copy::cached>,
+         fold_clmul<Crc32Copy::past_caches>},
 #endif
-        {true, none, none},
+        {true, none, none, none},
     };
     return folds;
 }

@@ -9,9 +9,9 @@
 
 namespace cellar::detail {
 
-// Advances the state by whole strides at the front of `bytes`, at least two, which are removed from it. Copies: also
-// writes them past the caches to `to`, which is aligned to 64 bytes.
-template <bool Copies>
+// Advances the state by whole strides at the front of `bytes`, at least two, which are removed from it, and copies them
+// to `to`, which is aligned to 64 bytes if the copy is `past_caches`.
+template <Crc32Copy Copy>
 [[gnu::target(CELLAR_TARGET)]] inline std::uint32_t CELLAR_FOLD(std::uint32_t state, std::span<const std::byte>& bytes,
                                                                 [[maybe_unused]] std::byte* to) {
     using Vector = CELLAR_VECTOR;
@@ -27,18 +27,20 @@ template <bool Copies>
     for (std::size_t lane = 0; lane < sizeof(Blocks) / sizeof(low); ++lane) factors[lane] = lane % 2 == 0 ? low : high;
     Blocks sums[n];
     std::memcpy(sums, bytes.data(), stride);
-    if constexpr (Copies) std::memcpy(to, bytes.data(), stride);
+    if constexpr (Copy != Crc32Copy::none) std::memcpy(to, bytes.data(), stride);
     sums[0][0] ^= state;
     const std::byte* const end = bytes.data() + bytes.size() / stride * stride;
     for (const std::byte* from = bytes.data() + stride; from != end; from += stride) {
-        if constexpr (Copies) to += stride;
+        if constexpr (Copy != Crc32Copy::none) to += stride;
 #if !defined(__NVCC__)
 #pragma GCC unroll 8
 #endif
         for (int k = 0; k < n; ++k) {
             Blocks next;
             std::memcpy(&next, from + static_cast<std::size_t>(k) * sizeof(Blocks), sizeof(Blocks));
-            if constexpr (Copies) {
+            if constexpr (Copy == Crc32Copy::cached) {
+                std::memcpy(to + static_cast<std::size_t>(k) * sizeof(Blocks), &next, sizeof(Blocks));
+            } else if constexpr (Copy == Crc32Copy::past_caches) {
                 Target* const target = reinterpret_cast<Target*>(to) + k;
 #if defined(__clang__)
                 __builtin_nontemporal_store(next, target);
@@ -50,7 +52,7 @@ template <bool Copies>
                       ^ Vector::template multiply<0x11>(sums[k], factors);
         }
     }
-    if constexpr (Copies) __builtin_ia32_sfence();
+    if constexpr (Copy == Crc32Copy::past_caches) __builtin_ia32_sfence();
     bytes = bytes.subspan(static_cast<std::size_t>(end - bytes.data()));
     return add_by_table(0, std::as_bytes(std::span{sums})); // the sums stand for all bytes before `end`
 }

@@ -10,14 +10,25 @@
 
 namespace cellar::detail {
 
+inline constexpr std::size_t huge_page = std::size_t{2} << 20;
+
+/// True if `prefer_huge_pages` does anything for so many bytes. They should begin at a multiple of `huge_page`: what
+/// lies before the first one, or behind the last one, consists of small pages.
+constexpr bool is_worth_huge_pages([[maybe_unused]] std::size_t bytes) {
+#if defined(__linux__) && defined(MADV_HUGEPAGE)
+    return bytes >= 4 * huge_page;
+#else
+    return false;
+#endif
+}
+
 /// Asks the operating system to back this memory, which is not written yet, with huge pages: strips of cells lie
 /// thousands of bytes apart, so each would otherwise need a page of its own. Linux does it if set to "madvise" or
 /// "always". Nothing happens elsewhere, nor for memory smaller than a few huge pages.
 inline void prefer_huge_pages([[maybe_unused]] void* first, [[maybe_unused]] std::size_t bytes) noexcept {
 #if defined(__linux__) && defined(MADV_HUGEPAGE)
     constexpr std::uintptr_t page = 65536; // a multiple of every page size in use
-    constexpr std::size_t min_bytes = std::size_t{8} << 20;
-    if (bytes < min_bytes) return;
+    if (!is_worth_huge_pages(bytes)) return;
     const std::size_t skipped = (page - reinterpret_cast<std::uintptr_t>(first) % page) % page;
     (void)::madvise(static_cast<std::byte*>(first) + skipped, (bytes - skipped) / page * page, MADV_HUGEPAGE);
 #endif

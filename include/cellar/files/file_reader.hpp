@@ -83,19 +83,14 @@ public:
     }
     template <class Place>
     FileResult<FilePiece> next_to(Place place, std::size_t at_most) {
-        constexpr std::size_t unit = detail::tensor_alignment;
-        const std::size_t length = std::max(at_most / unit, std::size_t{1}) * unit;
-        while (at_ < tensors_.size() && is_done(tensors_[at_])) ++at_;
-        const bool is_end = at_ == tensors_.size();
-        const std::uint64_t begin = is_end ? bytes_in_all() : tensors_[at_].begin;
-        while (done_ < begin) { // padding
-            if (auto skipped = take(begin - done_, length, nullptr); !skipped) return std::move(skipped).error();
-        }
-        if (is_end) return end_of_data();
-        const std::uint64_t offset = done_ - begin;
-        auto bytes = take(tensors_[at_].bytes - offset, length, place(std::as_const(tensors_[at_]), offset));
-        if (!bytes) return std::move(bytes).error();
-        return FilePiece{&tensors_[at_], offset, *bytes};
+        return next_to(place, at_most, bytes_in_all() > cached_bytes);
+    }
+
+    /// The same for places in memory that was allocated just now. The caches have its zeros, so nothing is written past
+    /// them, and a stream is read to its place at once.
+    template <class Place>
+    FileResult<FilePiece> next_to_new(Place place) {
+        return next_to(place, is_mapped() ? large_piece : default_piece, false);
     }
 
     /// Starts again at the first byte.
@@ -162,16 +157,33 @@ private:
 
     bool is_done(const StoredTensor& tensor) const { return tensor.bytes == 0 || done_ == tensor.begin + tensor.bytes; }
 
-    /// The next bytes of the data, `left` or `length` of them, copied to `to` unless that is null.
-    FileResult<std::span<const std::byte>> take(std::uint64_t left, std::size_t length, std::byte* to) {
-        const auto count = static_cast<std::size_t>(std::min<std::uint64_t>(left, length));
-        auto bytes = file_.bytes(data_begin_ + done_, count, length);
-        if (!bytes) return bytes;
-        if (to == nullptr) {
-            crc_.add(*bytes);
-        } else {
-            crc_.add_copy(*bytes, to, bytes_in_all() > cached_bytes);
+    template <class Place>
+    FileResult<FilePiece> next_to(Place place, std::size_t at_most, bool past_caches) {
+        constexpr std::size_t unit = detail::tensor_alignment;
+        const std::size_t length = std::max(at_most / unit, std::size_t{1}) * unit;
+        while (at_ < tensors_.size() && is_done(tensors_[at_])) ++at_;
+        const bool is_end = at_ == tensors_.size();
+        const std::uint64_t begin = is_end ? bytes_in_all() : tensors_[at_].begin;
+        while (done_ < begin) { // padding
+            if (auto skipped = take(begin - done_, length, nullptr, false); !skipped) return std::move(skipped).error();
         }
+        if (is_end) return end_of_data();
+        const std::uint64_t offset = done_ - begin;
+        std::byte* const to = place(std::as_const(tensors_[at_]), offset);
+        auto bytes = take(tensors_[at_].bytes - offset, length, to, past_caches);
+        if (!bytes) return std::move(bytes).error();
+        return FilePiece{&tensors_[at_], offset, *bytes};
+    }
+
+    /// The next bytes of the data, `left` or `length` of them, copied to `to` unless that is null.
+    FileResult<std::span<const std::byte>> take(std::uint64_t left, std::size_t length, std::byte* to,
+                                                bool past_caches) {
+        const auto count = static_cast<std::size_t>(std::min<std::uint64_t>(left, length));
+        const bool is_copied = to != nullptr && (past_caches || is_mapped());
+        auto bytes = to == nullptr || is_copied ? file_.bytes(data_begin_ + done_, count, length)
+                                                : file_.bytes_to(data_begin_ + done_, {to, count});
+        if (!bytes) return bytes;
+        is_copied ? crc_.add_copy(*bytes, to, past_caches) : crc_.add(*bytes);
         done_ += count;
         if (options_.progress) options_.progress(done_, bytes_in_all());
         return std::span<const std::byte>{to == nullptr ? bytes->data() : to, count};

@@ -30,7 +30,7 @@ namespace cellar {
 /// succeeds, the file of that name is as it was. The data goes to a file of another name in the same folder,
 /// `NAME.HEX.tmp`, which a failure or the destructor removes; only a crash leaves it behind.
 ///
-/// Needs 256 KiB of memory, and as much as the header. A symbolic link is replaced, not followed. Two writers of one
+/// Needs 2 MiB of memory, and as much as the header. A symbolic link is replaced, not followed. Two writers of one
 /// path do not disturb each other: the last one to finish wins.
 template <FileSystem Files>
 class BasicFileWriter {
@@ -98,7 +98,8 @@ public:
     std::uint64_t bytes_in_all() const { return header_.data_bytes(); }
 
 private:
-    static constexpr std::size_t piece = std::size_t{256} << 10; ///< stays in the cache between checksum and write
+    /// The operating system keeps what is written at once in large pages, so that mapping them has few page faults.
+    static constexpr std::size_t piece = std::size_t{2} << 20;
 
     BasicFileWriter(const std::filesystem::path& path, const FilePlan& plan, WriteOptions options, Files files)
         : header_{plan},

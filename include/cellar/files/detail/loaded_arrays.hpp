@@ -115,7 +115,8 @@ struct LoadTarget {
     }
 };
 
-/// Reads all data once: fills the arrays, and checks the checksum. After an error they may be filled in part.
+/// Reads all data once: fills the arrays, which were allocated just now, and checks the checksum. After an error they
+/// may be filled in part.
 template <class Reader>
 FileResult<void> read_arrays(const std::filesystem::path& path, Reader& reader, std::span<const StoredArray> arrays) {
     std::map<const StoredTensor*, LoadTarget> targets;
@@ -134,7 +135,7 @@ FileResult<void> read_arrays(const std::filesystem::path& path, Reader& reader, 
     };
     reader.rewind();
     for (;;) {
-        auto piece = reader.next_to(place);
+        auto piece = reader.next_to_new(place);
         if (!piece) return std::move(piece).error();
         if (piece->tensor == nullptr) return {};
         if (const auto target = targets.find(piece->tensor); target != targets.end())

@@ -93,6 +93,12 @@ public:
         return std::span<const std::byte>{buffer};
     }
 
+    /// The same, read to memory of the caller.
+    FileResult<std::span<const std::byte>> bytes_to(std::uint64_t at, std::span<std::byte> to) {
+        if (auto read = copy(at, to); !read) return std::move(read).error();
+        return std::span<const std::byte>{to};
+    }
+
     /// Fills `bytes` with those of the file from `at` on.
     FileResult<void> copy(std::uint64_t at, std::span<std::byte> bytes) {
         if (map_ != nullptr && !bytes.empty()) std::memcpy(bytes.data(), map_ + at, bytes.size());
