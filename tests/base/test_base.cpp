@@ -150,16 +150,16 @@ TEST_CASE("a zeroed array is zero and aligned, keeps its address, and throws if 
     CHECK_THROWS_AS(ZeroedArray<std::int64_t>{INT64_MAX / 4}, std::bad_alloc);
 }
 
-TEST_CASE("a large zeroed array begins at a huge page, where it can have some") {
+TEST_CASE("a large zeroed array begins at a huge page, where there are any") {
     constexpr auto page = static_cast<std::int64_t>(detail::huge_page);
-    for (const std::int64_t size : {4 * page, 4 * page + 1}) {
+    for (const std::int64_t size : {16 * page, 16 * page + 1}) {
         ZeroedArray<char> array{size};
-        if (detail::is_worth_huge_pages(static_cast<std::size_t>(size)))
+        if (detail::begins_at_huge_page(static_cast<std::size_t>(size)))
             CHECK(reinterpret_cast<std::uintptr_t>(array.data()) % detail::huge_page == 0);
         array[size - 1] = 1;
         CHECK(array[0] == 0);
     }
-    CHECK_FALSE(detail::is_worth_huge_pages(detail::huge_page));
+    CHECK_FALSE(detail::begins_at_huge_page(detail::huge_page));
 }
 
 TEST_CASE("a reserved list keeps its elements in place and destroys those that it loses") {

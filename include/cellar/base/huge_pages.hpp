@@ -12,11 +12,11 @@ namespace cellar::detail {
 
 inline constexpr std::size_t huge_page = std::size_t{2} << 20;
 
-/// True if `prefer_huge_pages` does anything for so many bytes. They should begin at a multiple of `huge_page`: what
-/// lies before the first one, or behind the last one, consists of small pages.
-constexpr bool is_worth_huge_pages([[maybe_unused]] std::size_t bytes) {
+/// True for memory that should begin at a huge page, so that its beginning and end do not consist of small ones. The
+/// allocator of Linux maps so much memory by itself: what is skipped before is never written, and takes no memory.
+constexpr bool begins_at_huge_page([[maybe_unused]] std::size_t bytes) {
 #if defined(__linux__) && defined(MADV_HUGEPAGE)
-    return bytes >= 4 * huge_page;
+    return bytes >= 16 * huge_page;
 #else
     return false;
 #endif
@@ -28,7 +28,8 @@ constexpr bool is_worth_huge_pages([[maybe_unused]] std::size_t bytes) {
 inline void prefer_huge_pages([[maybe_unused]] void* first, [[maybe_unused]] std::size_t bytes) noexcept {
 #if defined(__linux__) && defined(MADV_HUGEPAGE)
     constexpr std::uintptr_t page = 65536; // a multiple of every page size in use
-    if (!is_worth_huge_pages(bytes)) return;
+    constexpr std::size_t min_bytes = 4 * huge_page;
+    if (bytes < min_bytes) return;
     const std::size_t skipped = (page - reinterpret_cast<std::uintptr_t>(first) % page) % page;
     (void)::madvise(static_cast<std::byte*>(first) + skipped, (bytes - skipped) / page * page, MADV_HUGEPAGE);
 #endif

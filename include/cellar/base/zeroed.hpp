@@ -23,7 +23,7 @@ struct ZeroedBlock {
 [[gnu::noinline]] inline ZeroedBlock zeroed_block(std::uint64_t size, std::size_t element_size, std::size_t alignment) {
     if (size > (SIZE_MAX - huge_page) / element_size) throw std::bad_alloc{};
     const std::size_t bytes = static_cast<std::size_t>(size) * element_size;
-    if (is_worth_huge_pages(bytes)) alignment = huge_page; // what is skipped is not written, so it takes no memory
+    if (begins_at_huge_page(bytes)) alignment = huge_page;
     void* const memory = std::calloc(bytes + alignment, 1);
     if (memory == nullptr) throw std::bad_alloc{};
     const std::size_t skipped = alignment - reinterpret_cast<std::uintptr_t>(memory) % alignment;
@@ -35,9 +35,9 @@ struct ZeroedBlock {
 } // namespace detail
 
 /// An array of zeros at a fixed address: `data()` never changes, not even when the array object is moved. Aligned to 64
-/// bytes, and to a huge page where it can have some. The allocator provides zeroed memory, and the operating system
-/// commits a large array page by page as it is first written, so creating one costs the same whatever its size. Throws
-/// `std::bad_alloc`.
+/// bytes, and a large one to a huge page, where there are any. The allocator provides zeroed memory, and the operating
+/// system commits a large array page by page as it is first written, so creating one costs the same whatever its size.
+/// Throws `std::bad_alloc`.
 template <class T>
 class ZeroedArray {
     static_assert(std::is_trivially_copyable_v<T>, "ZeroedArray holds plain data");
