@@ -75,8 +75,8 @@ struct Mirror {
     void relocate(const std::vector<Cell>& cells) {
         const std::int64_t more = runs.tokens() - runs.runs();
         runs.reserve(more);
-        runs.relocate(more, [&](Cell cell, std::int32_t n, auto visit) {
-            for (std::int32_t i = 0; i < n; ++i) visit(cells[static_cast<std::size_t>(cell + i)], 1);
+        runs.relocate(more, [&](Cell cell, std::int32_t) {
+            return CellRange{cells[static_cast<std::size_t>(cell)], 1};
         });
         for (Token& t : tokens) t.cell = cells[static_cast<std::size_t>(t.cell)];
     }

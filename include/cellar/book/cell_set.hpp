@@ -59,10 +59,11 @@ public:
 
     /// Cells that are not in the set are ignored.
     void remove_word(std::int64_t at, Word cells) {
-        if (removed_from_.at != at / block_words) {
+        const auto number = static_cast<std::int32_t>(static_cast<std::size_t>(at) / block_words);
+        if (removed_from_.at != number) {
             const std::uint32_t block = node_of(at);
             if (block == 0) return;
-            removed_from_ = {static_cast<std::int32_t>(at / block_words), block};
+            removed_from_ = {number, block};
         }
         Block& block = blocks()[removed_from_.block];
         Word& word = block.values[in_block(at)];
@@ -76,7 +77,7 @@ public:
         if (cells.words == 1) return remove_word(cells.at, cells.cells);
         const std::int64_t end = cells.at + cells.words;
         for (std::int64_t at = cells.at; at < end;) {
-            const std::int64_t next = std::min(at + block_words - at % block_words, end);
+            const std::int64_t next = std::min((at | (block_words - 1)) + 1, end);
             if (const std::uint32_t node = node_of(at); node != 0) {
                 Block& block = blocks()[node];
                 for (std::size_t i = in_block(at), n = i + static_cast<std::size_t>(next - at); i < n; ++i)
@@ -189,8 +190,10 @@ public:
     std::int64_t block_count() const { return block_count_; }
 
 private:
-    static std::size_t child_of(std::int64_t at) { return static_cast<std::size_t>(at / block_words % branch_blocks); }
-    static std::size_t in_block(std::int64_t at) { return static_cast<std::size_t>(at % block_words); }
+    // Unsigned, because dividing a signed number costs more instructions.
+    static std::size_t branch_at(std::int64_t at) { return static_cast<std::size_t>(at) / branch_words; }
+    static std::size_t child_of(std::int64_t at) { return static_cast<std::size_t>(at) / block_words % branch_blocks; }
+    static std::size_t in_block(std::int64_t at) { return static_cast<std::size_t>(at) % block_words; }
 
     static Cell lowest_of(std::int64_t at, Word cells) {
         return static_cast<Cell>(at * word_bits + std::countr_zero(cells));
@@ -203,7 +206,7 @@ private:
     CellSetMemory::Branches& branches() const { return memory_->branches(); }
 
     // The block of word `at`; 0, which is empty, if the set has none there.
-    std::uint32_t node_of(std::int64_t at) const { return branches()[root_[at / branch_words]].values[child_of(at)]; }
+    std::uint32_t node_of(std::int64_t at) const { return branches()[root_[branch_at(at)]].values[child_of(at)]; }
     const Block& block_of(std::int64_t at) const { return blocks()[node_of(at)]; }
     Word word(std::int64_t at) const { return block_of(at).values[in_block(at)]; }
 
@@ -225,15 +228,16 @@ private:
 
     // Gives back the block of word `at`, which is empty.
     [[gnu::noinline]] void give_block(std::int64_t at) {
-        std::uint32_t& branch = root_[at / branch_words];
-        std::uint32_t& block = branches()[branch].values[child_of(at)];
+        std::uint32_t& branch = root_[branch_at(at)];
+        Branch& node = branches()[branch];
+        std::uint32_t& block = node.values[child_of(at)];
         if (added_to_.block == block) added_to_ = {};
         if (removed_from_.block == block) removed_from_ = {};
-        blocks().give(block);
+        blocks().give_empty(block);
         block = 0;
         --block_count_;
-        if (!branches()[branch].empty()) return;
-        branches().give(branch);
+        if (!node.empty()) return;
+        branches().give_empty(branch);
         branch = 0;
     }
 

@@ -22,10 +22,12 @@ public:
     struct alignas(64) Node {
         std::array<Value, 64 / sizeof(Value)> values;
 
+        /// Reads value by value, because one was just written, and a wider load would wait for it; from the end,
+        /// because cells are usually removed in ascending order.
         bool empty() const {
-            Value any = 0;
-            for (const Value value : values) any |= value;
-            return any == 0;
+            for (std::size_t i = values.size(); i-- > 0;)
+                if (values[i] != 0) return false;
+            return true;
         }
     };
 
@@ -52,6 +54,10 @@ public:
     /// Gives back a node that `take` returned.
     void give(std::uint32_t node) {
         nodes_[node] = {};
+        give_empty(node);
+    }
+    /// The same for a node that is empty.
+    void give_empty(std::uint32_t node) {
         nodes_[node].values[0] = std::exchange(last_given_, Value{node}); // a list through the nodes themselves
         ++given_;
     }

@@ -202,9 +202,9 @@ public:
     /// Reserves room for `finish_restore_rows`. Refuses with `full`. The cells that s gives up count as free.
     Result<TrivialList<Cell>> prepare_restore_rows(Sequence s, const KeptCells& kept, Position end) {
         const PositionRuns& own = record(s).runs;
-        const std::int32_t n = count_tokens(kept.runs, kept.from, end);
+        const std::int32_t n = kept.runs.count(kept.from, end);
         if (n > free().count()) {
-            const std::int32_t given = count_tokens(own, kept.from, to_end) - count_shared(own, kept.from, to_end);
+            const std::int32_t given = own.count(kept.from, to_end) - count_shared(own, kept.from, to_end);
             if (n > free().count() + given) return Reason::full;
         }
         reserve(s, n, snapshots_.pieces_of(kept, n));
@@ -215,7 +215,7 @@ public:
     /// s gives up its cells from position `kept.from` on, and takes `cells` for the rows below `end`.
     void finish_restore_rows(Sequence s, const KeptCells& kept, Position end, TrivialList<Cell>& cells) noexcept {
         SequenceRecord& r = record(s);
-        const std::int32_t n = count_tokens(kept.runs, kept.from, end);
+        const std::int32_t n = kept.runs.count(kept.from, end);
         forget(r, kept.from, to_end);
         pool_.take(n, r.runs.last_cell(), cells);
         KeptTable::for_each_piece(kept, end, cells, [&](Position position, Cell cell, std::int32_t count) {
@@ -249,10 +249,10 @@ public:
         if (removal.keys == MovedKeys::refused) return Reason::cannot_shift;
         if (removal.keys == MovedKeys::rotated) {
             removal.copies = count_shared(runs, end, to_end);
-            removal.rotated = count_tokens(runs, end, to_end);
+            removal.rotated = runs.count(end, to_end);
         }
         if (removal.copies > free().count()) { // removed cells without another owner become free in time
-            const std::int32_t dropped = count_tokens(runs, begin, end) - count_shared(runs, begin, end);
+            const std::int32_t dropped = runs.count(begin, end) - count_shared(runs, begin, end);
             if (removal.copies > free().count() + dropped) return Reason::full;
         }
         const std::int64_t most = runs.runs() + 2 * std::int64_t{removal.copies} + 1;
@@ -374,12 +374,6 @@ private:
 
     std::int32_t count_shared(const PositionRuns& runs, Position from, Position to) const {
         return pool_.count_shared(runs, from, to);
-    }
-
-    static std::int32_t count_tokens(const PositionRuns& runs, Position from, Position to) {
-        std::int32_t count = 0;
-        runs.for_each(from, to, [&](Position, Cell, std::int32_t n) { count += n; });
-        return count;
     }
 
     // Removes positions [begin, end) and moves the later ones down to `begin`. If their keys must be rotated, cells

@@ -5,6 +5,7 @@
 #include <cellar/base/trivial_list.hpp>
 #include <cellar/book/free_cells.hpp>
 #include <cellar/book/position_runs.hpp>
+#include <cellar/book/words.hpp>
 
 #include <algorithm>
 #include <cstdint>
@@ -21,15 +22,15 @@ public:
     Defragmentation(const FreeCells& free, Cell cells) : used_{cells - free.count()} {
         BitRuns holes = free.free_runs(0, used_);
         BitRuns moved = free.used_runs(used_, cells);
-        const auto rest = [](const CellRange& run, std::int32_t n, BitRuns& runs) {
-            return n == run.count ? runs.next() : CellRange{run.first + n, run.count - n};
-        };
         // The holes have as many cells as there are to move.
-        for (CellRange from = moved.next(), to = holes.next(); from.count != 0;) {
+        CellRange from = moved.next();
+        for (CellRange to = holes.next(); from.count != 0;) {
             const std::int32_t n = std::min(from.count, to.count);
             plan_.moves.push_back({from.first, to.first, n});
-            from = rest(from, n, moved);
-            to = rest(to, n, holes);
+            from = {from.first + n, from.count - n};
+            to = {to.first + n, to.count - n};
+            if (from.count == 0) from = moved.next();
+            if (to.count == 0) to = holes.next();
         }
     }
 
@@ -53,24 +54,18 @@ public:
     /// Updates the runs of a sequence to the cells after the moves. Needs room for `max_splits` more.
     void relocate(PositionRuns& runs) const {
         const Move* move = moves().begin();
-        runs.relocate(max_splits(runs), [&](Cell cell, std::int32_t n, auto visit) {
-            if (cell + n <= used_) return visit(cell, n);
+        runs.relocate(max_splits(runs), [&](Cell cell, std::int32_t n) -> CellRange {
+            if (cell + n <= used_) return {cell, n};
+            if (cell < used_) return {cell, used_ - cell};
             move = first_ending_behind(cell, move);
-            while (n > 0) {
-                const bool inside = move != moves().end() && move->from <= cell;
-                const Cell end = move == moves().end() ? cell + n : move->from + (inside ? move->count : 0);
-                const std::int32_t count = std::min(n, end - cell);
-                visit(inside ? move->to + (cell - move->from) : cell, count);
-                if (inside) ++move;
-                cell += count;
-                n -= count;
-            }
+            const Move& inside = *move;
+            const Cell end = inside.from + inside.count;
+            if (cell + n >= end) ++move; // where the next run usually goes on
+            return {inside.to + (cell - inside.from), std::min(n, end - cell)};
         });
     }
 
 private:
-    static bool follows(const Move& m, Cell from, Cell to) { return m.from + m.count == from && m.to + m.count == to; }
-
     // The next search usually ends where the last one did.
     const Move* first_ending_behind(Cell cell, const Move* near) const {
         const auto ends_before = [=](const Move& m) { return m.from + m.count <= cell; };

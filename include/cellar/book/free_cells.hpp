@@ -171,7 +171,7 @@ public:
         const Word free = word(at) |= cells;
         count_ += cells == ~Word{0} ? 64 : std::popcount(cells); // popcount is a function call on plain x86-64
         lowest_word_ = std::min(lowest_word_, at);
-        if (free == whole(at)) whole_.add(at);
+        if (free == ~Word{0} || free == whole(at)) whole_.add(at);
         touch(at);
     }
 
@@ -188,10 +188,11 @@ public:
     /// Makes [0, used) used and [used, cells) free. O(cells / 64).
     void pack(Cell used) {
         const std::int64_t words = words_for(cells_);
-        for (std::int64_t at = 0; at < words; ++at) {
-            const std::int64_t taken = std::clamp<std::int64_t>(used - at * 64, 0, 64);
-            word(at) = taken == 64 ? 0 : whole(at) & (~Word{0} << taken);
-        }
+        Word* const free = words_.data();
+        std::fill(free, free + word_of(used), Word{0});
+        std::fill(free + word_of(used), free + words, ~Word{0});
+        if (words != 0) word(words - 1) &= whole(words - 1);
+        if (bit_of(used) != 0) word(word_of(used)) &= ~Word{0} << bit_of(used);
         count_ = cells_ - used;
         lowest_word_ = word_of(used);
         whole_.assign(words_for(used), words);

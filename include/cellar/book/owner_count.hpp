@@ -17,7 +17,7 @@ namespace cellar::detail {
 
 /// How many sequences own each cell, counted for 64 cells at a time. Plane k holds bit k of every cell's count, so
 /// adding an owner to a run of cells is a ripple-carry addition on whole words. A change of n neighbouring cells
-/// touches O(n / 64) words, twice that on average because of carries.
+/// touches O(n / 64) words, twice that on average because of carries. Planes that no count has reached yet are not read.
 class OwnerCount {
 public:
     /// All counts are zero. `owners` is the largest count that can occur.
@@ -41,7 +41,8 @@ public:
             Chunk carry;
             carry.fill(~Word{0});
             Word any = ~Word{0};
-            for (std::size_t k = 0; any != 0; ++k) {
+            std::size_t k = 0;
+            for (; any != 0; ++k) {
                 Word* const plane = planes_[k].data() + at;
                 any = 0;
                 for (std::int64_t i = 0; i < n; ++i) {
@@ -51,16 +52,19 @@ public:
                     any |= both;
                 }
             }
+            reached_ = std::max(reached_, k);
         });
     }
 
     /// Adds an owner to these cells of word `at`.
     void add_word(std::int64_t at, Word cells) {
-        for (std::size_t k = 0; cells != 0; ++k) {
+        std::size_t k = 0;
+        for (; cells != 0; ++k) {
             const Word plane = planes_[k][at];
             planes_[k][at] = plane ^ cells;
             cells &= plane;
         }
+        if (k > reached_) reached_ = k;
     }
 
     /// Removes an owner from these cells of word `at`, all of them owned. Returns those that have none left.
@@ -74,7 +78,7 @@ public:
             borrow &= plane;
             free &= ~plane;
         }
-        for (; free != 0 && k < planes_.size(); ++k) free &= ~planes_[k][at];
+        for (; free != 0 && k < reached_; ++k) free &= ~planes_[k][at];
         return free;
     }
 
@@ -92,10 +96,17 @@ public:
         });
     }
 
-    /// The counts of moved cells go to the cells they move to, which have no owner.
+    /// The counts of moved cells go to the cells they move to, which have no owner. All cells from the first to the last
+    /// one that moves have none afterwards.
     void transfer(const TrivialList<Move>& moves) {
-        for (ZeroedArray<Word>& plane : planes_)
-            for (const Move& move : moves) transfer(plane.data(), move);
+        if (moves.empty()) return;
+        const Cell first = moves.front().from;
+        const Cell end = moves.back().from + moves.back().count;
+        for (std::size_t k = 0; k < reached_; ++k) {
+            Word* const plane = planes_[k].data();
+            for (const Move& move : moves) copy_bits(plane, move);
+            visit_words(first, end - first, [&](std::int64_t at, Word cells) { plane[at] &= ~cells; });
+        }
     }
 
     /// How many cells of [first, first + n) have several owners.
@@ -108,8 +119,9 @@ public:
     /// How many of these cells of word `at` have several owners.
     std::int32_t shared_word(std::int64_t at, Word cells) const {
         Word any = 0;
-        for (std::size_t k = 1; k < planes_.size(); ++k) any |= planes_[k][at];
-        return std::popcount(any & cells);
+        for (std::size_t k = 1; k < reached_; ++k) any |= planes_[k][at];
+        any &= cells;
+        return any == 0 ? 0 : std::popcount(any); // popcount is a function call on plain x86-64
     }
     std::int32_t shared(const CellsOfWords& cells) const {
         if (cells.words == 1) return shared_word(cells.at, cells.cells);
@@ -154,25 +166,28 @@ private:
     // True if a cell of words [at, at + n) has several owners.
     bool any_shared(std::int64_t at, std::int64_t n) const {
         Word any = 0;
-        for (std::size_t k = 1; k < planes_.size(); ++k)
+        for (std::size_t k = 1; k < reached_; ++k)
             for (std::int64_t i = at; i < at + n; ++i) any |= planes_[k][i];
         return any != 0;
     }
 
-    static void transfer(Word* plane, const Move& move) {
-        for (std::int32_t done = 0, count = 0; done < move.count; done += count) {
-            const std::int64_t from = move.from + done;
-            const std::int64_t to = move.to + done;
-            const std::int64_t room = 64 - std::max(bit_of(from), bit_of(to));
-            count = static_cast<std::int32_t>(std::min<std::int64_t>(move.count - done, room));
-            Word& source = plane[word_of(from)];
-            const Word cells = source & bit_range(bit_of(from), count);
-            source ^= cells;
-            plane[word_of(to)] |= cells >> bit_of(from) << bit_of(to);
+    // The bits of moved cells are also set where they move to, where none are.
+    static void copy_bits(Word* plane, const Move& move) {
+        std::int64_t from = move.from;
+        std::int64_t to = move.to;
+        for (std::int64_t left = move.count, n = 0; left > 0; left -= n, from += n, to += n) {
+            const std::int64_t skipped = bit_of(from);
+            const std::int64_t room = word_bits - bit_of(to);
+            n = std::min(left, room);
+            const Word* const source = plane + word_of(from);
+            Word cells = source[0] >> skipped;
+            if (skipped + n > word_bits) cells |= source[1] << (word_bits - skipped);
+            plane[word_of(to)] |= (cells & bit_range(0, n)) << bit_of(to);
         }
     }
 
     ReservedList<ZeroedArray<Word>> planes_{64}; // as many as a count can have bits
+    std::size_t reached_ = 1;                    // planes from here on are zero
 };
 
 } // namespace cellar::detail

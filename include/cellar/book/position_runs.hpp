@@ -76,12 +76,21 @@ public:
     /// Calls `visit(position, cell, count)` for the runs within positions [from, to), in order.
     template <class Visit>
     void for_each(Position from, Position to, Visit visit) const {
-        for (std::int64_t i = first_ending_at(from.value); i < runs() && runs_[i].position < to.value; ++i) {
-            Run part = runs_[i];
-            if (part.position < from.value) part = part.tail(part.last() - from.value + 1);
-            if (part.last() >= to.value) part.count = to.value - part.position;
-            if (part.count > 0) visit(Position{part.position}, part.cell, part.count);
+        const Run* const end = runs_.begin() + runs();
+        for (const Run* r = runs_.begin() + first_ending_at(from.value); r != end && r->position < to.value; ++r) {
+            const std::int32_t before = std::max(from.value - r->position, 0);
+            const std::int32_t behind = std::max(r->last() - (to.value - 1), 0);
+            const std::int32_t n = r->count - before - behind;
+            if (n > 0) visit(Position{r->position + before}, r->cell + before, n);
         }
+    }
+
+    /// How many tokens lie at positions [from, to). O(runs).
+    std::int32_t count(Position from, Position to) const {
+        std::int32_t n = 0;
+        for (std::int64_t i = first_ending_at(from.value); i < runs() && runs_[i].position < to.value; ++i)
+            n += std::min(runs_[i].last() + 1, to.value) - std::max(runs_[i].position, from.value);
+        return std::max(n, 0);
     }
 
     /// Calls `visit(word, cells)` for the cells at positions [from, to), as bits of words. Consecutive runs in the same
@@ -96,8 +105,10 @@ public:
     /// The same, with one call `visit(words)` for the neighbouring words that a run fills.
     template <class Visit>
     void for_each_words(Position from, Position to, Visit visit) const {
-        for (Words words{*this, from, to}; words.has_more();)
-            if (const CellsOfWords next = words.next(); next.cells != 0) visit(next);
+        for (Words words{*this, from, to}; words.has_more();) {
+            const CellsOfWords next = words.is_at_whole_run() ? words.next_run_of_words() : words.next();
+            if (next.cells != 0) visit(next);
+        }
     }
 
     /// Forgets all tokens at positions [from, to). Needs room for one more run.
@@ -146,24 +157,31 @@ public:
         if (moved < runs()) join(moved - 1);
     }
 
-    /// Moves all tokens to other cells: `for_each_piece(cell, n, visit)` calls `visit(cell, count)` for the new cells
-    /// of [cell, cell + n), in order. `more`: how many runs this can add; needs room for them.
-    template <class ForEachPiece>
-    void relocate(std::int64_t more, ForEachPiece for_each_piece) {
-        if (more != 0) runs_.open(0, more); // so that no run is overwritten before it was read
+    /// Moves all tokens to other cells: `first_piece(cell, n)` says where the first of [cell, cell + n) go that stay
+    /// together. `more`: how many runs this can add; needs room for them.
+    template <class FirstPiece>
+    void relocate(std::int64_t more, FirstPiece first_piece) {
         std::int64_t written = 0;
-        for (std::int64_t i = more; i < runs(); ++i) {
-            Run rest = runs_[i];
-            for_each_piece(rest.cell, rest.count, [&](Cell cell, std::int32_t count) {
-                Run* const end = runs_.begin() + written;
-                if (written != 0 && end[-1].last() + 1 == rest.position && end[-1].cell + end[-1].count == cell) {
-                    end[-1].count += count;
+        std::int32_t next_position = -1; // behind what was written
+        Cell next_cell = -1;
+        bool is_open = false;
+        for (std::int64_t i = 0; i < runs(); ++i) {
+            for (Run rest = runs_[i];;) {
+                const CellRange piece = first_piece(rest.cell, rest.count);
+                if (rest.position == next_position && piece.first == next_cell) {
+                    runs_[written - 1].count += piece.count;
                 } else {
-                    *end = {rest.position, cell, count, rest.covered_from};
-                    ++written;
+                    runs_[written++] = {rest.position, piece.first, piece.count, rest.covered_from};
                 }
-                rest.position += count;
-            });
+                next_position = rest.position + piece.count;
+                next_cell = piece.first + piece.count;
+                if (piece.count == rest.count) break;
+                rest = rest.tail(rest.count - piece.count);
+                if (is_open) continue;
+                runs_.open(i + 1, more); // so that no run is overwritten before it was read
+                i += more;
+                is_open = true;
+            }
         }
         runs_.close(written, runs());
     }
@@ -241,7 +259,7 @@ public:
 private:
     using Run = PositionRun;
 
-    // Goes through the cells at positions [from, to), one word or several whole ones at a time. Its work is not
+    // Goes through the cells at positions [from, to), one word or several whole ones at a time. Most of its work is not
     // inlined, because it has many callers.
     class Words {
     public:
@@ -252,6 +270,16 @@ private:
               to_{to.value} {}
 
         bool has_more() const { return count_ > 0 || (run_ != end_ && run_->position < to_); }
+
+        // The short path of whole blocks: the next run fills its words, and none of it was visited.
+        bool is_at_whole_run() const {
+            return count_ == 0 && bit_of(run_->cell | run_->count) == 0 && run_->position >= from_
+                   && run_->last() < to_;
+        }
+        CellsOfWords next_run_of_words() {
+            const Run& run = *run_++;
+            return {word_of(run.cell), ~Word{0}, word_of(run.count)};
+        }
 
         // No cells: there are no more after all.
         [[gnu::noinline]] CellsOfWords next() {

@@ -57,32 +57,38 @@ constexpr void visit_words(Cell first, std::int32_t count, Visit visit) {
 class BitRuns {
 public:
     /// The runs within [first, end). `flip`: no bits set to find ones, all bits set to find zeros.
-    BitRuns(const Word* words, Word flip, Cell first, Cell end) : words_{words}, flip_{flip}, next_{first}, end_{end} {}
+    BitRuns(const Word* words, Word flip, Cell first, Cell end)
+        : words_{words},
+          flip_{flip},
+          end_{end},
+          at_{word_of(first)},
+          bits_{first < end ? (words[at_] ^ flip) & (~Word{0} << bit_of(first)) : 0} {}
 
     /// The next run; empty if there is none.
-    [[gnu::noinline]] CellRange next() {
-        const Cell first = find(flip_, next_);
-        next_ = find(~flip_, first);
-        return {first, next_ - first};
+    CellRange next() {
+        const std::int64_t last = word_of(end_ - 1);
+        std::int64_t at = at_;
+        Word bits = bits_;
+        while (bits == 0) {
+            if (at >= last) return {end_, 0};
+            bits = words_[++at] ^ flip_;
+        }
+        const int begin = std::countr_zero(bits);
+        const std::int64_t first = at * word_bits + begin;
+        bits |= (Word{1} << begin) - 1; // so that the run begins with the word
+        while (bits == ~Word{0} && at < last) bits = words_[++at] ^ flip_;
+        const std::int64_t end = std::min<std::int64_t>(at * word_bits + std::countr_one(bits), end_);
+        at_ = at;
+        bits_ = bits & (bits + 1); // the carry clears the run
+        return {static_cast<Cell>(first), static_cast<std::int32_t>(std::max<std::int64_t>(end - first, 0))};
     }
 
 private:
-    // The first set bit of `words ^ flip` from `from` on, or the end.
-    Cell find(Word flip, Cell from) const {
-        if (from >= end_) return end_;
-        std::int64_t at = word_of(from);
-        Word bits = (words_[at] ^ flip) & (~Word{0} << bit_of(from));
-        while (bits == 0) {
-            if (++at * word_bits >= end_) return end_;
-            bits = words_[at] ^ flip;
-        }
-        return std::min(static_cast<Cell>(at * word_bits + std::countr_zero(bits)), end_);
-    }
-
     const Word* words_;
     Word flip_;
-    Cell next_;
     Cell end_;
+    std::int64_t at_;
+    Word bits_; // of word at_, without those of earlier runs
 };
 
 } // namespace cellar::detail
