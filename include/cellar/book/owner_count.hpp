@@ -96,8 +96,8 @@ public:
         });
     }
 
-    /// The counts of moved cells go to the cells they move to, which have no owner. All cells from the first to the last
-    /// one that moves have none afterwards.
+    /// The counts of moved cells go to the cells they move to, which have no owner. Between the first and the last cell
+    /// that moves, no cell has an owner afterwards.
     void transfer(const TrivialList<Move>& moves) {
         if (moves.empty()) return;
         const Cell first = moves.front().from;
