@@ -17,7 +17,7 @@ namespace cellar::detail {
 
 /// How many sequences own each cell, counted for 64 cells at a time. Plane k holds bit k of every cell's count, so
 /// adding an owner to a run of cells is a ripple-carry addition on whole words. A change of n neighbouring cells
-/// touches O(n / 64) words, twice that on average because of carries. Planes that no count has reached yet are not read.
+/// touches O(n / 64) words, twice that on average because of carries. Planes that no count has reached are not read.
 class OwnerCount {
 public:
     /// All counts are zero. `owners` is the largest count that can occur.
