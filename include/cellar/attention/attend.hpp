@@ -51,16 +51,16 @@ concept attention_threads = requires(const T& threads) { threads.count() > 0; th
 /// Words for arguments of other types.
 template <class Pass, class Queries, class Out, class Threads>
 constexpr bool expect_types() {
-    static_assert(attended_pass<Pass>,
-                  "attend: expected the pass of a Cache or an EncoderMemory; a Result has it as its "
-                  "value, and the pass of a hybrid gives it to what it visits");
-    static_assert(attention_rows_given<Queries> && attention_rows_given<Out>,
-                  "attend: expected queries and results as views with strides or as contiguous ranges; for a pointer, "
-                  "write contiguous_view(pointer, tokens, heads, dim)");
-    static_assert(attention_threads<Threads>, "attend: expected threads with the functions of CallingThread, count() "
-                                              "and run(f)");
-    return attended_pass<
-               Pass> && attention_rows_given<Queries> && attention_rows_given<Out> && attention_threads<Threads>;
+    constexpr bool is_pass = attended_pass<Pass>;
+    constexpr bool are_rows = attention_rows_given<Queries> && attention_rows_given<Out>;
+    constexpr bool are_threads = attention_threads<Threads>;
+    static_assert(is_pass,
+                  "attend: expected the pass of a Cache or an EncoderMemory; a Result has it as its value, and "
+                  "the pass of a hybrid gives it to what it visits");
+    static_assert(are_rows, "attend: expected queries and results as views with strides or as contiguous ranges; for a "
+                            "pointer, write contiguous_view(pointer, tokens, heads, dim)");
+    static_assert(are_threads, "attend: expected threads with the functions of CallingThread, count() and run(f)");
+    return is_pass && are_rows && are_threads;
 }
 
 /// `attend` with instructions of choice, for tests.
