@@ -82,10 +82,8 @@ void attend_with(Instructions instructions, Pass& pass, int layer, const Queries
     const AttentionShape checked = checked_attention(shape, pass.tokens(), q, out, options);
     using Q = std::remove_const_t<typename decltype(q)::element_type>;
     const StridedView<const Q, 3> constant_q = q;
-    if constexpr (!on_device) {
-        CELLAR_EXPECTS(threads.count() > 0, "attend: ", threads.count(), " threads, expected at least 1");
+    if constexpr (!on_device)
         if (state.pass_reserved) return clear_results(out, options);
-    }
     const auto& tokens = state.book.pass();
     if (!options.parents.empty() && !state.pass_reserved) {
         CELLAR_EXPECTS(tokens.in_part || tokens.cells.size() == tokens.sequences.size(),
@@ -138,8 +136,10 @@ template <class Pass, class Queries, class Out, class Threads = CallingThread>
 void attend(Pass& pass, int layer, const Queries& q, Out&& out, const AttentionOptions& options = {},
             const Threads& threads = {}, const std::source_location& where = std::source_location::current()) {
     const detail::Caller caller{where};
-    if constexpr (detail::expect_types<Pass, Queries, std::remove_cvref_t<Out>, Threads>())
+    if constexpr (detail::expect_types<Pass, Queries, std::remove_cvref_t<Out>, Threads>()) {
+        CELLAR_EXPECTS(threads.count() > 0, "attend: ", threads.count(), " threads, expected at least 1");
         detail::attend_with(detail::best_instructions(), pass, layer, q, out, options, threads);
+    }
 }
 
 } // namespace cellar

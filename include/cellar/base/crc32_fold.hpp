@@ -41,11 +41,13 @@ struct ClmulVector {
     [[gnu::target("pclmul,sse2"), gnu::always_inline]] static inline Blocks multiply(Blocks a, Blocks b) {
         return __builtin_ia32_pclmulqdq128(a, b, Halves);
     }
-#if !defined(__clang__)
     [[gnu::target("pclmul,sse2"), gnu::always_inline]] static inline void stream(Blocks* to, Blocks blocks) {
+#if defined(__clang__)
+        __builtin_nontemporal_store(blocks, to);
+#else
         __builtin_ia32_movntdq(to, blocks);
-    }
 #endif
+    }
 };
 
 struct Avx2ClmulVector {
@@ -68,11 +70,13 @@ struct Avx2ClmulVector {
         return __builtin_ia32_vpclmulqdq_v4di(a, b, Halves);
 #endif
     }
-#if !defined(__clang__)
     [[gnu::target("avx2,vpclmulqdq"), gnu::always_inline]] static inline void stream(Blocks* to, Blocks blocks) {
+#if defined(__clang__)
+        __builtin_nontemporal_store(blocks, to);
+#else
         __builtin_ia32_movntdq256(to, blocks);
-    }
 #endif
+    }
 };
 
 struct Avx512ClmulVector {
@@ -89,11 +93,13 @@ struct Avx512ClmulVector {
         return __builtin_ia32_vpclmulqdq_v8di(a, b, Halves);
 #endif
     }
-#if !defined(__clang__)
     [[gnu::target("avx512f,vpclmulqdq"), gnu::always_inline]] static inline void stream(Blocks* to, Blocks blocks) {
+#if defined(__clang__)
+        __builtin_nontemporal_store(blocks, to);
+#else
         __builtin_ia32_movntdq512(to, blocks);
-    }
 #endif
+    }
 };
 
 #endif

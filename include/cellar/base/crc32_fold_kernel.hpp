@@ -41,12 +41,7 @@ template <Crc32Copy Copy>
             if constexpr (Copy == Crc32Copy::cached) {
                 std::memcpy(to + static_cast<std::size_t>(k) * sizeof(Blocks), &next, sizeof(Blocks));
             } else if constexpr (Copy == Crc32Copy::past_caches) {
-                Target* const target = reinterpret_cast<Target*>(to) + k;
-#if defined(__clang__)
-                __builtin_nontemporal_store(next, target);
-#else
-                Vector::stream(target, next);
-#endif
+                Vector::stream(reinterpret_cast<Target*>(to) + k, next);
             }
             sums[k] = next ^ Vector::template multiply<0x00>(sums[k], factors)
                       ^ Vector::template multiply<0x11>(sums[k], factors);
