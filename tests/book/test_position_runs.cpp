@@ -75,8 +75,11 @@ struct Mirror {
     void relocate(const std::vector<Cell>& cells) {
         const std::int64_t more = runs.tokens() - runs.runs();
         runs.reserve(more);
-        runs.relocate(more, [&](Cell cell, std::int32_t) {
-            return CellRange{cells[static_cast<std::size_t>(cell)], 1};
+        runs.relocate(more, [&](Cell cell, std::int32_t n) {
+            const auto first = cells.begin() + cell;
+            std::int32_t count = 1;
+            while (count < n && first[count] == first[0] + count) ++count;
+            return CellRange{first[0], count};
         });
         for (Token& t : tokens) t.cell = cells[static_cast<std::size_t>(t.cell)];
     }
