@@ -16,11 +16,11 @@ struct SessionOutcome {
 };
 
 /// Feeds a prompt of `prompt` tokens, then generates `tokens` more.
-inline SessionOutcome run_session(llama::Llama& model, llama::TextMemory& memory, int prompt, int tokens) {
-    llama::Session session{model, memory};
+inline SessionOutcome run_session(llama::Llama& speaker, llama::TextMemory& memory, int prompt, int tokens) {
+    llama::Session session{speaker, memory};
     llama::Sampler sample{7, 1.0};
     std::vector<int> text;
-    for (int i = 0; i < prompt; ++i) text.push_back(i * i % model.config().vocab_size);
+    for (int i = 0; i < prompt; ++i) text.push_back(i * i % speaker.config().vocab_size);
     const llama::Matrix* logits = &session.feed(text);
     for (int i = 0; i < tokens; ++i) {
         text.push_back(sample(*logits));
