@@ -319,6 +319,20 @@ TEST_CASE("the pages of a window say where its first token is") {
     CHECK(violation_of([&] { (void)next.pages(0); }) == "pages: a page size of 0, expected 1 or more");
 }
 
+TEST_CASE("a page may be longer than any sequence") {
+    Cache<StandardV<float>> cache{{1, 1, 1}, {.capacity = 16, .batch = 8}};
+    for (int first = 0; first < 16; first += 8) {
+        auto pass = cache.begin(Tokens{{0}, {first}, 8}).value();
+        pass.put(0, Values(8), Values(8));
+        for (const std::int32_t size : {INT32_MAX, 1 << 30}) {
+            const PageLists pages = pass.pages(size).value();
+            CHECK(ints(pages.pages(0)) == Ints{0});
+            CHECK(ints(pages.lengths()) == Ints{first + 8});
+        }
+        pass.commit();
+    }
+}
+
 TEST_CASE("groups see their last token, reserved passes have no rows, and encoders' passes have those of the inputs") {
     numbers::Cache<> cache{numbers::small, {.capacity = 12, .batch = 8}};
     auto pass = numbers::begin(cache, {{0, 0, 1, 0}, {0, 1, 2, 0}, {0, 2, 3, 0}});

@@ -99,12 +99,12 @@ private:
         }
         rows_.drop(s.value, page - row.first_page, 0);
         row.first_page = page;
-        const std::int32_t right = row.to.value == from ? 0 : (row.to.value + page_size_ - 1) / page_size_ - page;
+        const std::int32_t right = row.to.value == from ? 0 : pages_below(row.to.value) - page;
         rows_.cut(s.value, own.begin + right);
         if (positions.back() - from + 1 != static_cast<std::int32_t>(positions.size())) return false;
 
         const std::int32_t end = positions.back() + 1;
-        rows_.make_room(s.value, (end + page_size_ - 1) / page_size_ - page - own.size());
+        rows_.make_room(s.value, pages_below(end) - page - own.size());
         std::int32_t* const pages = rows_.row(0, s.value);
         for (; row.to.value < end; ++row.to.value) {
             const auto i = static_cast<std::size_t>(row.to.value - from);
@@ -119,6 +119,11 @@ private:
             }
         }
         return true;
+    }
+
+    // How many pages begin at positions below this one.
+    std::int32_t pages_below(std::int32_t position) const {
+        return position / page_size_ + (position % page_size_ != 0 ? 1 : 0);
     }
 
     std::int32_t page_size_;
