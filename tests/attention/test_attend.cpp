@@ -366,6 +366,23 @@ TEST_CASE("what does not fit together is a violation, and nothing is written") {
           == "attend: parents of tokens that read an encoder's inputs, expected none");
 }
 
+TEST_CASE("what earlier calls left in memory does not reach a result") {
+    for (const int some_dim : {1, 8, 24, 40, 129}) {
+        F32 cache{CacheShape{1, 2, some_dim}, {.capacity = 64, .batch = 32}};
+        auto pass = cache.begin(Tokens{Sequence{0}, Position{0}, 20}).value();
+        pass.put(0, wave(20 * 2 * some_dim, 1), wave(20 * 2 * some_dim, 2));
+        const Floats q = wave(20 * heads * some_dim, 3);
+        for (const detail::Instructions instructions : attention_test::instructions()) {
+            Floats expected(q.size()), found(q.size());
+            detail::attend_with(instructions, pass, 0, q, expected, {}, CallingThread{});
+            auto& left = MemoryAccess::state(pass).attention.rows;
+            std::fill_n(left.reserve(0), left.bytes(), std::byte{0xff}); // not a number
+            detail::attend_with(instructions, pass, 0, q, found, {}, CallingThread{});
+            CHECK(found == expected);
+        }
+    }
+}
+
 TEST_CASE("parts of a history are merged exactly") {
     F32 whole{shape, {.capacity = 64, .batch = 32}};
     begin(whole, 0, 20).commit();

@@ -331,12 +331,14 @@ template <class E, std::size_t... I>
 CELLAR_INLINE void transpose_cells(const E* const* rows, const E* const* next, int cells, std::int64_t dim, float* out,
                                    std::index_sequence<I...>) {
     constexpr std::int64_t line = 64 / std::int64_t{sizeof(E)};
-    for (std::int64_t d = 0; d < dim; d += lanes) {
+    std::int64_t d = 0;
+    for (; d < dim; d += lanes) {
         if (d % line == 0) ((static_cast<int>(I) < cells ? prefetch(next[I] + d) : void()), ...);
         Floats v[std::size_t{lanes}] = {(static_cast<int>(I) < cells ? load_within(rows[I], d, dim) : Floats{})...};
         transpose<lanes>(v, std::make_index_sequence<std::size_t{lanes} / 2>{});
         (store(out + (d + std::int64_t{I}) * tile_cells, v[I]), ...);
     }
+    for (; d < padded_dim(dim); ++d) store(out + d * tile_cells, Floats{}); // zeros of queries do not hide a NaN
 }
 
 /// out [dim, tile_cells] = the rows of the cells, transposed; zeros behind them, and behind dim up to a multiple of
@@ -354,13 +356,17 @@ CELLAR_KERNEL bool pack_values(const E* const* rows, const E* const* next, int c
     constexpr std::int64_t line = 64 / std::int64_t{sizeof(E)};
     constexpr std::int32_t exponent = 0x7f800000; // all ones: infinite or not a number
     Ints bad = {};
-    for (int c = 0; c < cells; ++c)
-        for (std::int64_t d = 0; d < dim; d += lanes) {
+    for (int c = 0; c < cells; ++c) {
+        float* const to = out + c * padded_dim(dim);
+        std::int64_t d = 0;
+        for (; d < dim; d += lanes) {
             if (d % line == 0) prefetch(next[c] + d);
             const Floats x = load_within(rows[c], d, dim);
             bad |= (reinterpret_cast<Ints>(x) & exponent) == exponent;
-            store(out + c * padded_dim(dim) + d, x);
+            store(to + d, x);
         }
+        for (; d < padded_dim(dim); d += lanes) store(to + d, Floats{});
+    }
     bool finite = true;
     for (int i = 0; i < lanes; ++i) finite = finite && bad[i] == 0;
     return finite;
