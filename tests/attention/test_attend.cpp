@@ -340,9 +340,20 @@ TEST_CASE("what does not fit together is a violation, and nothing is written") {
           == "attend: 3 slopes, expected one for each of 4 query heads");
     CHECK(violation(0, q, good, AttentionOptions{.sinks = three})
           == "attend: 3 sinks, expected one for each of 4 query heads");
-    CHECK(violation(0, q, good, AttentionOptions{.soft_cap = -1})
-          == "attend: the soft_cap is negative or not a number, expected 0 or more");
-    CHECK(violation(0, q, good, AttentionOptions{.scale = not_a_number}) == "attend: the scale is not a number");
+    for (const float bad : {-1.0F, infinity, not_a_number})
+        CHECK(violation(0, q, good, AttentionOptions{.soft_cap = bad})
+              == "attend: the soft_cap is negative, infinite or not a number, expected a finite one, or 0 for none");
+    for (const float bad : {infinity, -infinity, not_a_number}) {
+        CHECK(violation(0, q, good, AttentionOptions{.scale = bad})
+              == "attend: the scale is infinite or not a number, expected a finite one");
+        const Floats numbers{0, 1, bad, 0};
+        CHECK(violation(0, q, good, AttentionOptions{.slopes = numbers})
+              == "attend: the slope of query head 2 is infinite or not a number, expected a finite one");
+        if (bad != -infinity)
+            CHECK(violation(0, q, good, AttentionOptions{.sinks = numbers})
+                  == "attend: the sink of query head 2 is infinite or not a number, expected a finite one, or "
+                     "-infinity for none");
+    }
     CHECK(violation(0, q, good, AttentionOptions{.log_sum_exp = contiguous_view(out.data(), 2, 3)})
           == "attend: the log_sum_exp is [2, 3], expected [2 tokens, 4 heads]");
     const auto tree = [&](std::vector<std::int32_t> parents) {
@@ -355,6 +366,21 @@ TEST_CASE("what does not fit together is a violation, and nothing is written") {
     CHECK(tree({-2, 0})
           == "attend: the parent of token 0 is -2, expected a token before it, or -1 for the first of a "
              "branch");
+    const auto null = contiguous_view(static_cast<float*>(nullptr), 2, heads, dim);
+    CHECK(violation(0, null, good) == "attend: the queries are a null pointer, expected memory for [2, 4, 16]");
+    CHECK(violation(0, q, null) == "attend: the results are a null pointer, expected memory for [2, 4, 16]");
+    std::vector<half> halves(q.size() + 1);
+    auto odd = contiguous_view(halves.data(), 2, heads, dim);
+    odd.pointer = reinterpret_cast<half*>(reinterpret_cast<char*>(halves.data()) + 1);
+    CHECK(violation(0, odd, good)
+          == "attend: the queries are not aligned, expected an address that is a multiple of 2");
+    CHECK(violation(0, q, odd) == "attend: the results are not aligned, expected an address that is a multiple of 2");
+    CHECK(violation(0, q, StridedView<float, 3>{out.data(), {2, heads, dim}, {}}) // its strides were forgotten
+          == "attend: stride 0 of the results is 0 and the extent 2, expected a place for each element");
+    CHECK(violation(0, q, good, AttentionOptions{.log_sum_exp = {out.data(), {2, heads}, {heads, 0}}})
+          == "attend: stride 1 of the log_sum_exp is 0 and the extent 4, expected a place for each element");
+    CHECK(violation(0, q, good, AttentionOptions{}, SomeThreads{0}) == "attend: 0 threads, expected at least 1");
+    CHECK(violation(0, Floats{}, good) == "attend: 0 query heads, expected a multiple of the layer's 2 heads of keys");
     CHECK(out == Floats(q.size(), 5));
     pass.drop();
     EncoderMemory<StandardV<float>> inputs{shape, {.capacity = 8, .batch = 4}};
@@ -364,6 +390,69 @@ TEST_CASE("what does not fit together is a violation, and nothing is written") {
     auto reading = inputs.begin(Batch{positions, sequences}).value();
     CHECK(violation_of([&] { attend(reading, 0, q, good, {.parents = parents}); })
           == "attend: parents of tokens that read an encoder's inputs, expected none");
+}
+
+TEST_CASE("queries and results may be neighbours in one buffer, and overlap nowhere else") {
+    F32 cache{shape, {.capacity = 8, .batch = 8}};
+    auto pass = begin(cache, 0, 2);
+    const Floats expected = attended(pass), q = wave(2 * heads * dim, 3);
+    Floats buffer(5 * heads * dim);
+    const auto in_buffer = [&](int first) {
+        return StridedView<float, 3>{
+            &buffer[static_cast<std::size_t>(first)], {2, heads, dim}, {2 * heads * dim, dim, 1}};
+    };
+    const auto queries = contiguous_view(q.data(), 2, heads, dim),
+               found = contiguous_view(expected.data(), 2, heads, dim);
+    for (const int first : {0, heads * dim}) { // the queries come first, or last
+        const auto from = in_buffer(first), to = in_buffer(heads * dim - first);
+        const auto each = [&](auto f) {
+            for (int t = 0; t < 2; ++t)
+                for (int h = 0; h < heads; ++h)
+                    for (int d = 0; d < dim; ++d) f(t, h, d);
+        };
+        each([&](int t, int h, int d) { from(t, h, d) = queries(t, h, d); });
+        attend(pass, 0, from, to);
+        each([&](int t, int h, int d) { CHECK(to(t, h, d) == found(t, h, d)); });
+    }
+    const std::string overlap = "attend: the results overlap the queries, expected other memory";
+    for (const int apart : {1, heads * dim - 1, heads * dim + 1}) {
+        CHECK(violation_of([&] { attend(pass, 0, in_buffer(0), in_buffer(apart)); }) == overlap);
+        CHECK(violation_of([&] { attend(pass, 0, in_buffer(apart), in_buffer(0)); }) == overlap);
+    }
+    // Results that go backwards lie before the address of the first one.
+    const auto first = contiguous_view(buffer.data(), 2, heads, dim);
+    const StridedView<float, 3> backwards{
+        &buffer[static_cast<std::size_t>((2 * heads + 1) * dim)], {2, heads, dim}, {-heads * dim, -dim, 1}};
+    CHECK(violation_of([&] { attend(pass, 0, first, backwards); }) == overlap);
+    CHECK(violation_of([&] { attend(pass, 0, backwards, first); }) == overlap);
+}
+
+TEST_CASE("a batch without tokens has no queries and no results") {
+    F32 cache{shape, {.capacity = 8, .batch = 8}};
+    Cache<StandardV<float>> latent{CacheShape{1, 2, dim, 0}, {.capacity = 8, .batch = 8}};
+    const auto attend_to_nothing = [](auto pass) {
+        Floats out;
+        attend(pass, 0, Floats{}, out);
+        CHECK(violation_of([&] { attend(pass, 0, Floats{}, Floats(1)); }) != "none");
+    };
+    attend_to_nothing(cache.begin(Tokens{}).value());
+    attend_to_nothing(cache.reserve(0));
+    attend_to_nothing(latent.begin(Tokens{}).value());
+}
+
+TEST_CASE("a learned sink of -infinity is none") {
+    EncoderMemory<StandardV<float>> inputs{shape, {.sequences = 2, .capacity = 8, .batch = 4}};
+    auto written = inputs.write({0}, {0}, 3).value();
+    written.put(0, wave(3 * 2 * dim, 1), wave(3 * 2 * dim, 2));
+    written.commit();
+    const std::vector<Position> positions{{2}, {2}};
+    const std::vector<Sequence> sequences{{0}, {1}}; // the second one sees nothing
+    auto pass = inputs.begin(Batch{positions, sequences}).value();
+    const Floats none(heads, -infinity);
+    Floats sums(2 * heads);
+    CHECK(attended(pass, {.sinks = none, .log_sum_exp = contiguous_view(sums.data(), 2, heads)}) == attended(pass));
+    CHECK(std::isfinite(sums[0]));
+    CHECK(sums[heads] == -infinity);
 }
 
 TEST_CASE("what earlier calls left in memory does not reach a result") {
@@ -434,6 +523,13 @@ TEST_CASE("parts of a history are merged exactly") {
     std::fill(neither.sums.begin(), neither.sums.end(), -infinity);
     merge_attention(neither.view(), neither.view());
     CHECK(neither.out == Floats(expected.size()));
+    // What is not a number stays that, whichever part it is in.
+    Part unknown;
+    std::fill(unknown.out.begin(), unknown.out.end(), not_a_number);
+    std::fill(unknown.sums.begin(), unknown.sums.end(), not_a_number);
+    merge_attention(neither.view(), unknown.view());
+    CHECK(std::isnan(neither.out[0]));
+    CHECK(std::isnan(neither.sums[0]));
     const auto narrow = contiguous_view(nothing.out.data(), 2, heads, dim / 2);
     CHECK(violation_of([&] {
               merge_attention(parts[0].view(), {narrow, nothing.view().log_sum_exp});

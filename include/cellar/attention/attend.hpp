@@ -16,6 +16,7 @@
 #include <cellar/memory/two_phase.hpp>
 
 #include <cstdint>
+#include <iterator>
 #include <source_location>
 #include <type_traits>
 
@@ -33,6 +34,35 @@ constexpr bool reaches_rows() {
     }
 }
 
+/// Stands for a thread's work where a concept asks whether it can be called.
+struct AnyThreadWork {
+    void operator()(int) const {}
+};
+
+// clang-format off
+template <class P>
+concept attended_pass = requires(const P& pass) { pass.tokens(); pass.history(); };
+template <class R>
+concept attention_rows_given = strided<R> || requires(const R& rows) { std::data(rows); std::size(rows); };
+template <class T>
+concept attention_threads = requires(const T& threads) { threads.count() > 0; threads.run(AnyThreadWork{}); };
+// clang-format on
+
+/// Words for arguments of other types.
+template <class Pass, class Queries, class Out, class Threads>
+constexpr bool expect_types() {
+    static_assert(attended_pass<Pass>,
+                  "attend: expected the pass of a Cache or an EncoderMemory; a Result has it as its "
+                  "value, and the pass of a hybrid gives it to what it visits");
+    static_assert(attention_rows_given<Queries> && attention_rows_given<Out>,
+                  "attend: expected queries and results as views with strides or as contiguous ranges; for a pointer, "
+                  "write contiguous_view(pointer, tokens, heads, dim)");
+    static_assert(attention_threads<Threads>, "attend: expected threads with the functions of CallingThread, count() "
+                                              "and run(f)");
+    return attended_pass<
+               Pass> && attention_rows_given<Queries> && attention_rows_given<Out> && attention_threads<Threads>;
+}
+
 /// `attend` with instructions of choice, for tests.
 template <class Pass, class Queries, class Out, class Threads>
 void attend_with(Instructions instructions, Pass& pass, int layer, const Queries& queries, Out&& results,
@@ -48,13 +78,14 @@ void attend_with(Instructions instructions, Pass& pass, int layer, const Queries
     const LayerShape& shape = state.shape[layer];
     const auto q = attention_rows("queries", queries, pass.tokens(), shape.key_dim);
     const std::int64_t row = std::int64_t{pass.tokens()} * q.extent(1);
-    const auto out =
-        attention_rows("results", results, pass.tokens(), row == 0 ? 0 : value_dim_of(shape, results, row));
+    const auto out = attention_rows("results", results, pass.tokens(), value_dim_of(shape, results, row));
     const AttentionShape checked = checked_attention(shape, pass.tokens(), q, out, options);
     using Q = std::remove_const_t<typename decltype(q)::element_type>;
     const StridedView<const Q, 3> constant_q = q;
-    if constexpr (!on_device)
+    if constexpr (!on_device) {
+        CELLAR_EXPECTS(threads.count() > 0, "attend: ", threads.count(), " threads, expected at least 1");
         if (state.pass_reserved) return clear_results(out, options);
+    }
     const auto& tokens = state.book.pass();
     if (!options.parents.empty() && !state.pass_reserved) {
         CELLAR_EXPECTS(tokens.in_part || tokens.cells.size() == tokens.sequences.size(),
@@ -107,7 +138,8 @@ template <class Pass, class Queries, class Out, class Threads = CallingThread>
 void attend(Pass& pass, int layer, const Queries& q, Out&& out, const AttentionOptions& options = {},
             const Threads& threads = {}, const std::source_location& where = std::source_location::current()) {
     const detail::Caller caller{where};
-    detail::attend_with(detail::best_instructions(), pass, layer, q, out, options, threads);
+    if constexpr (detail::expect_types<Pass, Queries, std::remove_cvref_t<Out>, Threads>())
+        detail::attend_with(detail::best_instructions(), pass, layer, q, out, options, threads);
 }
 
 } // namespace cellar

@@ -26,6 +26,7 @@ template <class T>
 void merge_attention(const PartialAttention<T>& into, const PartialAttention<T>& other,
                      const std::source_location& where = std::source_location::current()) {
     const detail::Caller caller{where};
+    constexpr float infinity = std::numeric_limits<float>::infinity();
     for (int r = 0; r < 3; ++r)
         CELLAR_EXPECTS(into.out.extent(r) == other.out.extent(r), "merge_attention: extent ", r, " is ",
                        into.out.extent(r), ", and ", other.out.extent(r), " in the other part");
@@ -39,8 +40,8 @@ void merge_attention(const PartialAttention<T>& into, const PartialAttention<T>&
         for (std::int64_t head = 0; head < into.out.extent(1); ++head) {
             float& sum = into.log_sum_exp(token, head);
             const float others = other.log_sum_exp(token, head);
+            if (sum == -infinity && others == -infinity) continue; // neither has seen anything
             const float largest = std::max(sum, others);
-            if (largest == -std::numeric_limits<float>::infinity()) continue; // neither has seen anything
             const float own = std::exp(sum - largest);
             const float rest = std::exp(others - largest);
             for (std::int64_t d = 0; d < into.out.extent(2); ++d) {

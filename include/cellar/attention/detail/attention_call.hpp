@@ -8,6 +8,8 @@
 #include <cellar/element/element.hpp>
 #include <cellar/layout/layer_shape.hpp>
 
+#include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -35,18 +37,18 @@ auto attention_rows(const char* what, Rows&& rows, std::int64_t tokens, std::int
     }
 }
 
-/// The elements a head of results that are a contiguous range.
+/// The elements a head of results. `rows`: the heads of all tokens.
 template <class Out>
 std::int64_t value_dim_of(const LayerShape& layer, const Out& out, std::int64_t rows) {
     if (layer.value_dim != 0) return layer.value_dim;
     if constexpr (strided<Out>) {
         return static_cast<std::int64_t>(out.extent(2));
     } else {
-        return static_cast<std::int64_t>(std::size(out)) / rows;
+        return rows == 0 ? 1 : std::max<std::int64_t>(1, static_cast<std::int64_t>(std::size(out)) / rows);
     }
 }
 
-/// The first byte of a view, and the one behind its last.
+/// The first byte of a view's elements, and the one behind its last. Strides may be negative.
 struct ByteRange {
     const std::byte* begin;
     const std::byte* end;
@@ -55,15 +57,81 @@ struct ByteRange {
     explicit ByteRange(const StridedView<T, 3>& view)
         : begin{reinterpret_cast<const std::byte*>(view.pointer)}, end{begin} {
         if (view.size() == 0) return;
+        std::int64_t first = 0;
         std::int64_t last = 0;
-        for (int r = 0; r < 3; ++r) last += (view.extent(r) - 1) * view.stride(r);
+        for (int r = 0; r < 3; ++r) {
+            const std::int64_t offset = (view.extent(r) - 1) * view.stride(r);
+            (offset < 0 ? first : last) += offset;
+        }
         end = begin + (last + 1) * std::int64_t{sizeof(T)};
+        begin += first * std::int64_t{sizeof(T)};
     }
 
     bool overlaps(const ByteRange& other) const {
         return std::less<>{}(begin, other.end) && std::less<>{}(other.begin, end);
     }
 };
+
+/// True if views of as many tokens may share bytes. They do not where the rows of a token lie next to one another in
+/// one buffer, as [tokens, queries and results].
+template <class Q, class Out>
+bool may_overlap(const StridedView<Q, 3>& q, const StridedView<Out, 3>& out) {
+    if (q.size() == 0 || out.size() == 0 || !ByteRange{q}.overlaps(ByteRange{out})) return false;
+    const std::int64_t step = q.stride(0) * std::int64_t{sizeof(Q)};
+    if (step <= 0 || step != out.stride(0) * std::int64_t{sizeof(Out)}) return true;
+    const auto of_first = [](auto view) {
+        view.extents[0] = 1;
+        return ByteRange{view};
+    };
+    const ByteRange of_q = of_first(q);
+    const ByteRange of_out = of_first(out);
+    const std::int64_t behind = ((of_out.begin - of_q.begin) % step + step) % step;
+    return behind < of_q.end - of_q.begin || behind + (of_out.end - of_out.begin) > step;
+}
+
+/// A violation unless a view of elements has memory that they can lie in.
+template <class T>
+void expect_memory(const char* what, const StridedView<T, 3>& view) {
+    if (view.size() == 0) return;
+    CELLAR_EXPECTS(view.pointer != nullptr, "attend: the ", what, " are a null pointer, expected memory for [",
+                   view.extent(0), ", ", view.extent(1), ", ", view.extent(2), "]");
+    CELLAR_EXPECTS(reinterpret_cast<std::uintptr_t>(view.pointer) % alignof(T) == 0, "attend: the ", what,
+                   " are not aligned, expected an address that is a multiple of ", alignof(T));
+}
+
+/// A violation if elements that are written lie in one place, as those of a view whose strides were forgotten.
+template <class T, int Rank>
+void expect_apart(const char* what, const StridedView<T, Rank>& view) {
+    for (int r = 0; r < Rank; ++r)
+        CELLAR_EXPECTS(view.stride(r) != 0 || view.extent(r) <= 1, "attend: stride ", r, " of the ", what,
+                       " is 0 and the extent ", view.extent(r), ", expected a place for each element");
+}
+
+/// A violation unless the numbers can weigh the scores of that many query heads.
+inline void expect_options(const AttentionOptions& options, std::int32_t tokens, std::int64_t heads) {
+    constexpr float infinity = std::numeric_limits<float>::infinity();
+    const auto per_head = [&](const char* what, std::span<const float> given) {
+        CELLAR_EXPECTS(given.empty() || std::ssize(given) == heads, "attend: ", std::ssize(given), " ", what,
+                       ", expected one for each of ", heads, " query heads");
+    };
+    per_head("slopes", options.slopes);
+    per_head("sinks", options.sinks);
+    for (std::size_t h = 0; h < options.slopes.size(); ++h)
+        CELLAR_EXPECTS(std::abs(options.slopes[h]) < infinity, "attend: the slope of query head ", h,
+                       " is infinite or not a number, expected a finite one");
+    for (std::size_t h = 0; h < options.sinks.size(); ++h)
+        CELLAR_EXPECTS(options.sinks[h] < infinity, "attend: the sink of query head ", h,
+                       " is infinite or not a number, expected a finite one, or -infinity for none");
+    CELLAR_EXPECTS(options.soft_cap >= 0 && options.soft_cap < infinity,
+                   "attend: the soft_cap is negative, infinite or not a number, expected a finite one, or 0 for none");
+    CELLAR_EXPECTS(std::abs(options.scale) < infinity,
+                   "attend: the scale is infinite or not a number, expected a finite one");
+    const auto& sum = options.log_sum_exp;
+    if (sum.pointer == nullptr) return;
+    CELLAR_EXPECTS(sum.extent(0) == tokens && sum.extent(1) == heads, "attend: the log_sum_exp is [", sum.extent(0),
+                   ", ", sum.extent(1), "], expected [", tokens, " tokens, ", heads, " heads]");
+    expect_apart("log_sum_exp", sum);
+}
 
 /// The heads and dims of a call; a violation if its arguments do not fit together.
 template <class Q, class Out>
@@ -87,20 +155,11 @@ AttentionShape checked_attention(const LayerShape& layer, std::int32_t tokens, c
                        " elements a head, expected 1 to ", layer.key_dim,
                        ", because the values are the first elements of the keys");
     }
-    CELLAR_EXPECTS(!ByteRange{q}.overlaps(ByteRange{out}), "attend: the results overlap the queries, expected other "
-                                                           "memory");
-    const auto per_head = [&](const char* what, std::span<const float> given) {
-        CELLAR_EXPECTS(given.empty() || std::ssize(given) == heads, "attend: ", std::ssize(given), " ", what,
-                       ", expected one for each of ", heads, " query heads");
-    };
-    per_head("slopes", options.slopes);
-    per_head("sinks", options.sinks);
-    CELLAR_EXPECTS(options.soft_cap >= 0, "attend: the soft_cap is negative or not a number, expected 0 or more");
-    CELLAR_EXPECTS(options.scale >= 0 || options.scale < 0, "attend: the scale is not a number");
-    const auto& sum = options.log_sum_exp;
-    CELLAR_EXPECTS(sum.pointer == nullptr || (sum.extent(0) == tokens && sum.extent(1) == heads),
-                   "attend: the log_sum_exp is [", sum.extent(0), ", ", sum.extent(1), "], expected [", tokens,
-                   " tokens, ", heads, " heads]");
+    expect_memory("queries", q);
+    expect_memory("results", out);
+    expect_apart("results", out);
+    CELLAR_EXPECTS(!may_overlap(q, out), "attend: the results overlap the queries, expected other memory");
+    expect_options(options, tokens, heads);
     return {tokens, static_cast<int>(heads), layer.kv_heads, layer.key_dim, out.extent(2)};
 }
 

@@ -370,7 +370,7 @@ private:
                 const float before = largest;
                 largest = std::max(largest, sink);
                 factor = before == -infinity ? 0 : std::exp(before - largest);
-                sum = sum * factor + std::exp(sink - largest);
+                sum = sum * factor + (sink == -infinity ? 0 : std::exp(sink - largest));
             }
             float* const values = rows.values + row * all_.value_dim_;
             const float weight = sum == 0 ? 0 : factor / sum;
