@@ -18,7 +18,7 @@ inline float merge_row(std::span<const float* const> parts, float* weights, std:
     constexpr float infinity = std::numeric_limits<float>::infinity();
     float largest = parts[0][dim];
     for (const float* part : parts.subspan(1)) largest = std::max(largest, part[dim]);
-    if (largest == -infinity) {
+    if (std::all_of(parts.begin(), parts.end(), [&](const float* part) { return part[dim] == -infinity; })) {
         std::fill_n(out, dim, 0.0F);
         return -infinity;
     }
