@@ -17,7 +17,8 @@ struct AttentionOptions {
     /// One for each query head: the score of a token falls by the slope for each position between it and the query
     /// (ALiBi, arXiv:2108.12409). Empty: none.
     std::span<const float> slopes{};
-    /// One for each query head: a score that takes part in the softmax and has no value, as in gpt-oss. Empty: none.
+    /// One for each query head: a score that takes part in the softmax and has no value, as in gpt-oss. Empty, or
+    /// -infinity: none.
     std::span<const float> sinks{};
     /// For each token of the batch, the index of the token before it in its branch of a tree, or -1 for the first of a
     /// branch; a parent comes before its children in the batch. A token then sees what its sequence held before the
