@@ -43,17 +43,6 @@ StridedView<float, 2> sums(Floats& part, std::int64_t rows, std::int64_t dim) {
 
 } // namespace
 
-TEST_CASE("a part that is not a number is not lost among parts that have seen nothing") {
-    const float not_a_number = std::numeric_limits<float>::quiet_NaN();
-    const Floats nothing{0, -infinity}, unknown{not_a_number, not_a_number};
-    for (const std::size_t first : {0, 1}) {
-        const float* const parts[] = {nothing.data(), unknown.data(), nothing.data()};
-        Floats weights(2), out(1);
-        CHECK(std::isnan(detail::merge_row({parts + first, 2}, weights.data(), 1, out.data())));
-        CHECK(std::isnan(out[0]));
-    }
-}
-
 TEST_CASE("partial results of all ranks merge to the same bits everywhere, and as merge_attention merges two") {
     const mpi::Communicator comm{MPI_COMM_WORLD};
     detail::AttentionExchange exchange{comm.size()};

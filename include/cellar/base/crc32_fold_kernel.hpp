@@ -9,8 +9,8 @@
 
 namespace cellar::detail {
 
-// Advances the state by whole strides at the front of `bytes`, at least two, which are removed from it, and copies them
-// to `to`, which is aligned to 64 bytes if the copy is `past_caches`.
+// Advances the state by whole strides at the front of `bytes`, at least two, and removes them from it. `Copy` says how
+// they are copied to `to`. Past the caches, `to` is aligned to 64 bytes.
 template <Crc32Copy Copy>
 [[gnu::target(CELLAR_TARGET)]] inline std::uint32_t CELLAR_FOLD(std::uint32_t state, std::span<const std::byte>& bytes,
                                                                 [[maybe_unused]] std::byte* to) {

@@ -119,7 +119,7 @@ private:
 /// MPI_Bcast does. An error leaves the batch of this rank without a meaning.
 inline MpiResult<void> broadcast(const Communicator& comm, SharedBatch& shared, int root,
                                  const std::source_location& where = std::source_location::current()) {
-    CELLAR_EXPECTS_AT(where, comm.handle() != MPI_COMM_NULL, "broadcast: the communicator was moved from");
+    comm.expect_valid("broadcast", where);
     CELLAR_EXPECTS_AT(where, root >= 0 && root < comm.size(), "broadcast: rank ", root, ", expected 0 to ",
                       comm.size() - 1);
     const auto send = [&](int from, int size) {

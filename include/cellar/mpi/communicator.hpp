@@ -74,10 +74,14 @@ public:
     /// Internal.
     detail::Transfers& transfers() const { return *transfers_; }
 
-    /// Checks the rank of another process.
-    void expect_other(const char* operation, int rank, const std::source_location& where) const {
+    /// A violation if it was moved from.
+    void expect_valid(const char* operation, const std::source_location& where) const {
         CELLAR_EXPECTS_AT(where, comm_ != MPI_COMM_NULL, operation,
                           ": the communicator was moved from, expected one that was not");
+    }
+    /// Checks the rank of another process.
+    void expect_other(const char* operation, int rank, const std::source_location& where) const {
+        expect_valid(operation, where);
         CELLAR_EXPECTS_AT(where, rank >= 0 && rank < size_ && rank != rank_, operation, ": rank ", rank,
                           ", expected 0 to ", size_ - 1, " other than this process, ", rank_);
     }
