@@ -115,4 +115,21 @@ TEST_CASE("a batch has room for its runs behind those that its defragmentation d
     CHECK(audit(cache).empty());
 }
 
+TEST_CASE("of a run that lies on both sides of the cells that are left, only the cells behind them move") {
+    numbers::Cache<> cache{numbers::small,
+                           {.sequences = 2, .capacity = 10, .batch = 10, .placement = Placement::scattered}};
+    feed(cache, prompt(0, 0, {9, 9, 9}));
+    feed(cache, prompt(1, 0, {1, 2, 3, 4, 5, 6, 7}));
+    REQUIRE(cache.remove({0}, {0}, to_end));
+    const Held before = held(cache, 1, 0);
+    cache.defragment();
+    CHECK(held(cache, 1, 0) == before);
+    std::vector<Cell> cells;
+    cache.visit_cells({1}, [&](Position, Cell first, std::int32_t n) {
+        for (std::int32_t i = 0; i < n; ++i) cells.push_back(first + i);
+    });
+    CHECK(cells == std::vector<Cell>{3, 4, 5, 6, 0, 1, 2});
+    CHECK(audit(cache).empty());
+}
+
 } // namespace test_defragment
