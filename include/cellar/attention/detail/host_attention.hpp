@@ -254,8 +254,8 @@ private:
                     if (!found) {
                         keys_.find(tile, head);
                         values_.find(tile, head);
-                        keys_.fetch_after(tile, next, head);
-                        values_.fetch_after(tile, next, head);
+                        keys_.fetch_after(next, head);
+                        values_.fetch_after(next, head);
                     }
                     found = true;
                     add_rows(row, group, tile);
@@ -316,12 +316,12 @@ private:
         keys_.start(tile, next);
         values_.start(tile, next);
         keys_.find(tile, head);
-        if (next != nullptr) keys_.fetch_head(*next, head);
+        if (next != nullptr) keys_.fetch_head(head);
         keys_.pack_keys(tile.count, packed_keys_);
         all_.floats_.multiply(q_, all_.key_dim_, block_->rows, all_.key_dim_, packed_keys_, tile.count, scores_);
         all_.floats_.softmax(step(0, block_->rows, tile, all ? nullptr : visible_));
         values_.find(tile, head);
-        if (next != nullptr) values_.fetch_head(*next, head);
+        if (next != nullptr) values_.fetch_head(head);
         const bool finite = values_.pack_values(tile.count, packed_values_);
         if (all || finite) {
             all_.floats_.add_packed_values(scores_, block_->rows, tile.count, packed_values_, all_.value_dim_,
@@ -342,7 +342,8 @@ private:
                     weights[n] = scores_[row * tile_cells + i];
                     rows.rows[n++] = packed_values_ + i * all_.value_dim_;
                 }
-            all_.floats_.rows.add_values(weights, 1, n, rows.rows, rows.rows, all_.value_dim_,
+            const HeadRows<float> seen{rows.rows, 0};
+            all_.floats_.rows.add_values(weights, 1, n, seen, seen, all_.value_dim_,
                                          rows_.values + row * all_.value_dim_, all_.value_dim_);
         }
     }

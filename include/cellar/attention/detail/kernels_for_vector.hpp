@@ -110,9 +110,9 @@ CELLAR_INLINE void prefetch(const E* from) {
 // Prefetches rows in the order of their elements, which is that of memory where rows follow one another.
 template <class E>
 struct RowsAhead {
-    const E* const* row;
+    HeadRows<E> rows;
     std::int64_t dim;
-    std::int64_t at = 0;  // in the row
+    std::int64_t at = 0;  // in the first row
     std::int64_t due = 0; // elements of a line that is not prefetched yet
     static constexpr std::int64_t line = 64 / std::int64_t{sizeof(E)};
 
@@ -126,18 +126,18 @@ struct RowsAhead {
         }
     }
     CELLAR_INLINE void prefetch_line() {
-        prefetch(*row + at);
+        prefetch(rows[0] + at);
         at += line;
         if (at < dim) return;
         at = 0;
-        ++row;
+        rows = rows + 1;
     }
 };
 
 // For cells First, First + 1, ... of Cells.
 template <std::size_t R, std::size_t Cells, std::size_t First, bool IsWhole, class E, std::size_t... C,
           std::size_t... I>
-CELLAR_INLINE void dot_step(const float* q, std::ptrdiff_t stride, std::int64_t d, const E* const* keys, Floats* sums,
+CELLAR_INLINE void dot_step(const float* q, std::ptrdiff_t stride, std::int64_t d, HeadRows<E> keys, Floats* sums,
                             std::index_sequence<C...>, std::index_sequence<I...>) {
     constexpr std::size_t cells = sizeof...(C);
     const Floats k[cells] = {load_row<IsWhole>(keys[First + C] + d)...};
@@ -154,7 +154,7 @@ CELLAR_INLINE void dot_step(const float* q, std::ptrdiff_t stride, std::int64_t 
 }
 
 template <std::size_t R, std::size_t Cells, std::size_t First, std::size_t Together, class E>
-CELLAR_INLINE void dot_some(const float* q, std::ptrdiff_t stride, std::int64_t dim, const E* const* keys,
+CELLAR_INLINE void dot_some(const float* q, std::ptrdiff_t stride, std::int64_t dim, HeadRows<E> keys,
                             RowsAhead<E>& ahead, Floats* sums) {
     constexpr std::make_index_sequence<Together> each;
     constexpr std::make_index_sequence<R * Together> all;
@@ -170,8 +170,8 @@ CELLAR_INLINE void dot_some(const float* q, std::ptrdiff_t stride, std::int64_t 
 // Few cells at a time, because the processor's own prefetcher follows few rows; but eight sums, because a sum waits for
 // the one before.
 template <std::size_t R, class E>
-CELLAR_INLINE void dot_cells(const float* q, std::ptrdiff_t stride, std::int64_t dim, const E* const* keys,
-                             const E* const* next, float* scores) {
+CELLAR_INLINE void dot_cells(const float* q, std::ptrdiff_t stride, std::int64_t dim, HeadRows<E> keys,
+                             HeadRows<E> next, float* scores) {
     constexpr std::size_t cells = std::size_t{lanes} / R;
     Floats sums[std::size_t{lanes}] = {};
     RowsAhead<E> ahead{next, dim};
@@ -188,8 +188,8 @@ CELLAR_INLINE void dot_cells(const float* q, std::ptrdiff_t stride, std::int64_t
 }
 
 template <std::size_t R, class E>
-CELLAR_KERNEL void dot_rows(const float* q, std::ptrdiff_t stride, std::int64_t dim, const E* const* keys,
-                            const E* const* next, int cells, float* scores) {
+CELLAR_KERNEL void dot_rows(const float* q, std::ptrdiff_t stride, std::int64_t dim, HeadRows<E> keys, HeadRows<E> next,
+                            int cells, float* scores) {
     constexpr int step = lanes / int{R};
     for (int c = 0; c < cells; c += step) dot_cells<R>(q, stride, dim, keys + c, next + c, scores + c);
 }
@@ -198,8 +198,8 @@ CELLAR_KERNEL void dot_rows(const float* q, std::ptrdiff_t stride, std::int64_t 
 /// 2 or a multiple of 4; `keys` has pointers for tile_cells cells, of which the last ones may repeat. `next`: as many
 /// rows that will be read later.
 template <class E>
-CELLAR_KERNEL void dot(const float* q, std::ptrdiff_t stride, int rows, std::int64_t dim, const E* const* keys,
-                       const E* const* next, int cells, float* scores) {
+CELLAR_KERNEL void dot(const float* q, std::ptrdiff_t stride, int rows, std::int64_t dim, HeadRows<E> keys,
+                       HeadRows<E> next, int cells, float* scores) {
     if (rows == 1) return dot_rows<1>(q, stride, dim, keys, next, cells, scores);
     if (rows == 2) return dot_rows<2>(q, stride, dim, keys, next, cells, scores);
     for (int r = 0; r < rows; r += 4)
@@ -227,7 +227,7 @@ CELLAR_INLINE void add_block(const float* left, std::ptrdiff_t left_stride, std:
 template <class E, bool IsWhole>
 struct PointedRows {
     static constexpr bool is_whole = IsWhole;
-    const E* const* rows;
+    HeadRows<E> rows;
     std::int64_t column;
     RowsAhead<E> ahead;
     CELLAR_INLINE const E* operator()(std::int64_t k) const { return rows[k] + column; }
@@ -288,7 +288,7 @@ constexpr int vectors_for(std::int64_t rest) {
 /// out [rows, dim] += weights [rows, tile_cells] * values. Behind dim, out has room up to a multiple of dim_unit.
 /// `next`: as many rows that will be read later.
 template <class E>
-CELLAR_KERNEL void add_values(const float* weights, int rows, int cells, const E* const* values, const E* const* next,
+CELLAR_KERNEL void add_values(const float* weights, int rows, int cells, HeadRows<E> values, HeadRows<E> next,
                               std::int64_t dim, float* out, std::ptrdiff_t out_stride) {
     std::int64_t d = 0;
     while (d + lanes <= dim) {
@@ -328,7 +328,7 @@ CELLAR_INLINE Floats load_within(const E* row, std::int64_t d, std::int64_t dim)
 }
 
 template <class E, std::size_t... I>
-CELLAR_INLINE void transpose_cells(const E* const* rows, const E* const* next, int cells, std::int64_t dim, float* out,
+CELLAR_INLINE void transpose_cells(HeadRows<E> rows, HeadRows<E> next, int cells, std::int64_t dim, float* out,
                                    std::index_sequence<I...>) {
     constexpr std::int64_t line = 64 / std::int64_t{sizeof(E)};
     std::int64_t d = 0;
@@ -345,14 +345,14 @@ CELLAR_INLINE void transpose_cells(const E* const* rows, const E* const* next, i
 /// dim_unit. `next`: as many rows that will be read
 /// later.
 template <class E>
-CELLAR_KERNEL void pack_keys(const E* const* rows, const E* const* next, int cells, std::int64_t dim, float* out) {
+CELLAR_KERNEL void pack_keys(HeadRows<E> rows, HeadRows<E> next, int cells, std::int64_t dim, float* out) {
     for (int c = 0; c < tile_cells; c += lanes) transpose_cells(rows + c, next + c, cells - c, dim, out + c, Lanes{});
 }
 
 /// out [cells, padded_dim(dim)] = the rows, with zeros behind them. Returns false if an element is infinite or not a
 /// number.
 template <class E>
-CELLAR_KERNEL bool pack_values(const E* const* rows, const E* const* next, int cells, std::int64_t dim, float* out) {
+CELLAR_KERNEL bool pack_values(HeadRows<E> rows, HeadRows<E> next, int cells, std::int64_t dim, float* out) {
     constexpr std::int64_t line = 64 / std::int64_t{sizeof(E)};
     constexpr std::int32_t exponent = 0x7f800000; // all ones: infinite or not a number
     Ints bad = {};

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 
 namespace cellar::detail {
 
@@ -50,17 +51,13 @@ template <class E>
 struct RowPointers {
     const E* rows[tile_cells + dim_unit];
 
-    void repeat_last(int count) { std::fill(rows + count, rows + count + dim_unit, rows[count - 1]); }
+    void repeat_last(int count) { std::fill(rows + count, std::end(rows), rows[count - 1]); }
 
     /// The rows of head 0.
     template <class Source>
     void find(const Source& source, const Cell* cells, int count) {
         for (int i = 0; i < count; ++i) rows[i] = source.row(cells[i], 0);
         repeat_last(count);
-    }
-    /// The same rows of another head.
-    void move(const RowPointers& from, int count, std::ptrdiff_t by) {
-        for (int i = 0; i < count + dim_unit; ++i) rows[i] = from.rows[i] + by;
     }
 };
 
@@ -92,32 +89,33 @@ public:
     /// The tile's rows of one head. None are fetched ahead.
     void find(const Tile& tile, int head) {
         if (!in_place_) return read(tile.cells, tile.count, head);
-        pointers_.move(first_, tile.count, head * next_head_);
-        next_ = pointers_;
+        rows_ = {first_.rows, head * next_head_};
+        next_ = rows_;
     }
     /// The same for some of its cells.
     void find_some(const Cell* cells, int count, int head) {
         if (!in_place_) return read(cells, count, head);
         if constexpr (contiguous_heads<typename Source::Mapping>) {
-            for (int i = 0; i < count; ++i) pointers_.rows[i] = source_.row(cells[i], head);
-            pointers_.repeat_last(count);
-            next_ = pointers_;
+            for (int i = 0; i < count; ++i) some_.rows[i] = source_.row(cells[i], head);
+            some_.repeat_last(count);
+            rows_ = {some_.rows, 0};
+            next_ = rows_;
         }
     }
 
     /// What the next kernel fetches, while it works: the rows of the next tile, for the same head.
-    void fetch_head(const Tile& next, int head) {
-        if (in_place_) next_.move(first_of_next_, next.count, head * next_head_);
+    void fetch_head(int head) {
+        if (in_place_) next_ = {first_of_next_.rows, head * next_head_};
     }
     /// Or what is read next if all heads go through the tile in turn, in the order of memory. `next`: null after the
     /// last tile.
-    void fetch_after(const Tile& tile, const Tile* next, int head) {
+    void fetch_after(const Tile* next, int head) {
         if (!in_place_) return;
         if constexpr (!contiguous_rows<typename Source::Mapping>) {
             if (head + 1 < source_.mapping.heads()) {
-                next_.move(first_, tile.count, (head + 1) * next_head_);
+                next_ = {first_.rows, (head + 1) * next_head_};
             } else if (next != nullptr) {
-                fetch_head(*next, 0);
+                fetch_head(0);
             }
         } else if (next != nullptr) {
             fetch_share(*next, head);
@@ -126,38 +124,42 @@ public:
 
     void dot(const float* q, int rows, int count, float* scores) const {
         const std::int64_t dim = padded_dim(source_.dim);
-        if (in_place_) return own_.dot(q, dim, rows, source_.dim, pointers_.rows, next_.rows, count, scores);
-        as_floats_.dot(q, dim, rows, dim, float_pointers_.rows, float_pointers_.rows, count, scores);
+        if (in_place_) return own_.dot(q, dim, rows, source_.dim, rows_, next_, count, scores);
+        as_floats_.dot(q, dim, rows, dim, float_rows(), float_rows(), count, scores);
     }
     void add_values(const float* weights, int rows, int count, float* out) const {
         const std::int64_t dim = padded_dim(source_.dim);
-        if (in_place_) return own_.add_values(weights, rows, count, pointers_.rows, next_.rows, source_.dim, out, dim);
-        as_floats_.add_values(weights, rows, count, float_pointers_.rows, float_pointers_.rows, dim, out, dim);
+        if (in_place_) return own_.add_values(weights, rows, count, rows_, next_, source_.dim, out, dim);
+        as_floats_.add_values(weights, rows, count, float_rows(), float_rows(), dim, out, dim);
     }
     void pack_keys(int count, float* out) const {
         const std::int64_t dim = padded_dim(source_.dim);
-        if (in_place_) return own_.pack_keys(pointers_.rows, next_.rows, count, source_.dim, out);
-        as_floats_.pack_keys(float_pointers_.rows, float_pointers_.rows, count, dim, out);
+        if (in_place_) return own_.pack_keys(rows_, next_, count, source_.dim, out);
+        as_floats_.pack_keys(float_rows(), float_rows(), count, dim, out);
     }
     bool pack_values(int count, float* out) const {
         const std::int64_t dim = padded_dim(source_.dim);
-        if (in_place_) return own_.pack_values(pointers_.rows, next_.rows, count, source_.dim, out);
-        return as_floats_.pack_values(float_pointers_.rows, float_pointers_.rows, count, dim, out);
+        if (in_place_) return own_.pack_values(rows_, next_, count, source_.dim, out);
+        return as_floats_.pack_values(float_rows(), float_rows(), count, dim, out);
     }
 
 private:
+    HeadRows<float> float_rows() const { return {float_pointers_.rows, 0}; }
+
     // The head's share of the rows of a tile, in the order of memory.
     void fetch_share(const Tile& next, int head) {
         const int heads = source_.mapping.heads();
         int of_cell = head * next.count / heads;
         int of_head = head * next.count % heads;
         for (int i = 0; i < next.count; ++i) {
-            next_.rows[i] = first_of_next_.rows[of_cell] + of_head * next_head_;
+            share_.rows[i] = first_of_next_.rows[of_cell] + of_head * next_head_;
             if (++of_head == heads) {
                 of_head = 0;
                 ++of_cell;
             }
         }
+        share_.repeat_last(next.count);
+        next_ = {share_.rows, 0};
     }
 
     // Reads rows as floats.
@@ -178,9 +180,11 @@ private:
     std::ptrdiff_t next_head_ = 0;
     RowPointers<E> first_{};         // of the tile, head 0
     RowPointers<E> first_of_next_{}; // of the next one
-    RowPointers<E> pointers_{};
-    RowPointers<E> next_{};
+    RowPointers<E> some_{};          // of some cells of the tile
+    RowPointers<E> share_{};         // a head's share of the next one
     RowPointers<float> float_pointers_{};
+    HeadRows<E> rows_{};
+    HeadRows<E> next_{};
 };
 
 } // namespace cellar::detail

@@ -20,6 +20,16 @@ constexpr std::int64_t padded_dim(std::int64_t dim) {
     return (dim + dim_unit - 1) / dim_unit * dim_unit;
 }
 
+/// Rows of the same head of some cells: those of head 0, and how many elements further those of this head are.
+template <class E>
+struct HeadRows {
+    const E* const* first;
+    std::ptrdiff_t offset;
+
+    constexpr const E* operator[](std::ptrdiff_t cell) const { return first[cell] + offset; }
+    constexpr HeadRows operator+(std::ptrdiff_t cells) const { return {first + cells, offset}; }
+};
+
 /// One step of a softmax that sees the scores a tile at a time: scores [rows, tile_cells] become weights, relative to
 /// the largest score so far, and what was summed before is scaled to that.
 struct SoftmaxStep {

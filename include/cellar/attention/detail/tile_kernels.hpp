@@ -59,10 +59,10 @@ inline Instructions best_instructions() {
 /// The kernels that read rows of one element type.
 template <class E>
 struct RowKernels {
-    void (*dot)(const float*, std::ptrdiff_t, int, std::int64_t, const E* const*, const E* const*, int, float*);
-    void (*add_values)(const float*, int, int, const E* const*, const E* const*, std::int64_t, float*, std::ptrdiff_t);
-    void (*pack_keys)(const E* const*, const E* const*, int, std::int64_t, float*);
-    bool (*pack_values)(const E* const*, const E* const*, int, std::int64_t, float*);
+    void (*dot)(const float*, std::ptrdiff_t, int, std::int64_t, HeadRows<E>, HeadRows<E>, int, float*);
+    void (*add_values)(const float*, int, int, HeadRows<E>, HeadRows<E>, std::int64_t, float*, std::ptrdiff_t);
+    void (*pack_keys)(HeadRows<E>, HeadRows<E>, int, std::int64_t, float*);
+    bool (*pack_values)(HeadRows<E>, HeadRows<E>, int, std::int64_t, float*);
 };
 
 /// The kernels that work on floats.
