@@ -282,7 +282,9 @@ private:
     // Rows that see all of the tile, whose rows were found.
     void add_rows(int first, int count, const Tile& tile) {
         keys_.dot(q_ + first * all_.key_dim_, count, tile.count, scores_);
-        all_.floats_.softmax(step(first, count, tile, nullptr));
+        SoftmaxStep softmax = step(first, count, tile, nullptr);
+        values_.fetch_in(softmax);
+        all_.floats_.softmax(softmax);
         values_.add_values(scores_, count, tile.count, rows_.values + first * all_.value_dim_);
     }
 

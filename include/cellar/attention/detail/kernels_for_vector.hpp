@@ -34,11 +34,8 @@ CELLAR_INLINE Floats load_end(const E* from) {
 }
 template <bool IsWhole, class E>
 CELLAR_INLINE Floats load_row(const E* from) {
-    if constexpr (IsWhole) {
-        return load(from);
-    } else {
-        return load_end(from);
-    }
+    if constexpr (IsWhole) return load(from);
+    return load_end(from);
 }
 CELLAR_INLINE void store(float* to, Floats floats) {
     std::memcpy(to, &floats, sizeof(floats));
@@ -134,6 +131,15 @@ struct RowsAhead {
     }
 };
 
+// So many lines of some rows.
+struct LinesAhead {
+    RowsAhead<std::byte> rows;
+    int left;
+    CELLAR_INLINE void prefetch_next(int each) {
+        for (int i = 0; i < each && left > 0; ++i, --left) rows.prefetch_line();
+    }
+};
+
 // For cells First, First + 1, ... of Cells.
 template <std::size_t R, std::size_t Cells, std::size_t First, bool IsWhole, class E, std::size_t... C,
           std::size_t... I>
@@ -167,15 +173,15 @@ CELLAR_INLINE void dot_some(const float* q, std::ptrdiff_t stride, std::int64_t 
         if (d < dim) dot_step<R, Cells, First, false>(q, stride, d, keys, sums, each, all);
 }
 
-// Few cells at a time, because the processor's own prefetcher follows few rows; but eight sums, because a sum waits for
-// the one before.
+// Few cells at a time, because the processor's own prefetcher follows few rows; but at least eight sums, because a sum
+// waits for the one before. Four rows take more cells together, so that their elements are loaded less often.
 template <std::size_t R, class E>
 CELLAR_INLINE void dot_cells(const float* q, std::ptrdiff_t stride, std::int64_t dim, HeadRows<E> keys,
                              HeadRows<E> next, float* scores) {
     constexpr std::size_t cells = std::size_t{lanes} / R;
     Floats sums[std::size_t{lanes}] = {};
     RowsAhead<E> ahead{next, dim};
-    if constexpr (lanes > 8) {
+    if constexpr (lanes > 8 && R < 4) {
         dot_some<R, cells, 0, cells / 2>(q, stride, dim, keys, ahead, sums);
         dot_some<R, cells, cells / 2, cells / 2>(q, stride, dim, keys, ahead, sums);
     } else {
@@ -233,7 +239,7 @@ struct PointedRows {
     CELLAR_INLINE const E* operator()(std::int64_t k) const { return rows[k] + column; }
     template <std::size_t N>
     CELLAR_INLINE void prefetch_next() {
-        if constexpr (IsWhole) ahead.template prefetch_next<N>();
+        if constexpr (IsWhole) ahead.template prefetch_next<N - std::size_t{fetched_by_softmax(N)}>();
     }
 };
 struct PackedRows {
@@ -248,19 +254,16 @@ struct PackedRows {
 template <std::size_t R, class Right>
 CELLAR_INLINE void add_columns(const float* left, std::ptrdiff_t left_stride, std::int64_t n, Right right, int vectors,
                                float* out, std::ptrdiff_t out_stride) {
-    if constexpr (!Right::is_whole) {
-        add_block<R>(left, left_stride, n, right, out, out_stride, std::make_index_sequence<1>{},
-                     std::make_index_sequence<R>{});
-    } else if (vectors == 4) {
-        add_block<R>(left, left_stride, n, right, out, out_stride, std::make_index_sequence<4>{},
-                     std::make_index_sequence<R * 4>{});
-    } else if (vectors == 2) {
-        add_block<R>(left, left_stride, n, right, out, out_stride, std::make_index_sequence<2>{},
-                     std::make_index_sequence<R * 2>{});
-    } else {
-        add_block<R>(left, left_stride, n, right, out, out_stride, std::make_index_sequence<1>{},
-                     std::make_index_sequence<R>{});
+    if constexpr (Right::is_whole) {
+        if (vectors == 4)
+            return add_block<R>(left, left_stride, n, right, out, out_stride, std::make_index_sequence<4>{},
+                                std::make_index_sequence<R * 4>{});
+        if (vectors == 2)
+            return add_block<R>(left, left_stride, n, right, out, out_stride, std::make_index_sequence<2>{},
+                                std::make_index_sequence<R * 2>{});
     }
+    add_block<R>(left, left_stride, n, right, out, out_stride, std::make_index_sequence<1>{},
+                 std::make_index_sequence<R>{});
 }
 template <class Right>
 CELLAR_KERNEL void add_rows(const float* left, std::ptrdiff_t left_stride, int rows, std::int64_t n, Right right,
@@ -286,14 +289,15 @@ constexpr int vectors_for(std::int64_t rest) {
 }
 
 /// out [rows, dim] += weights [rows, tile_cells] * values. Behind dim, out has room up to a multiple of dim_unit.
-/// `next`: as many rows that will be read later.
+/// `next`: as many rows that will be read later, of which the softmax has fetched the first ones.
 template <class E>
 CELLAR_KERNEL void add_values(const float* weights, int rows, int cells, HeadRows<E> values, HeadRows<E> next,
                               std::int64_t dim, float* out, std::ptrdiff_t out_stride) {
+    const int fetched = fetched_by_softmax(cells);
     std::int64_t d = 0;
     while (d + lanes <= dim) {
         const int vectors = vectors_for(dim - d);
-        const RowsAhead<E> ahead{next + d * cells / dim, dim};
+        const RowsAhead<E> ahead{next + (fetched + d * (cells - fetched) / dim), dim};
         add_rows(weights, tile_cells, rows, cells, PointedRows<E, true>{values, d, ahead}, vectors, out + d,
                  out_stride);
         d += std::int64_t{vectors} * lanes;
@@ -342,8 +346,7 @@ CELLAR_INLINE void transpose_cells(HeadRows<E> rows, HeadRows<E> next, int cells
 }
 
 /// out [dim, tile_cells] = the rows of the cells, transposed; zeros behind them, and behind dim up to a multiple of
-/// dim_unit. `next`: as many rows that will be read
-/// later.
+/// dim_unit. `next`: as many rows that will be read later.
 template <class E>
 CELLAR_KERNEL void pack_keys(HeadRows<E> rows, HeadRows<E> next, int cells, std::int64_t dim, float* out) {
     for (int c = 0; c < tile_cells; c += lanes) transpose_cells(rows + c, next + c, cells - c, dim, out + c, Lanes{});
@@ -458,6 +461,8 @@ CELLAR_INLINE float finish_scores(const SoftmaxStep& step, int row, std::uint64_
 CELLAR_KERNEL void softmax(const SoftmaxStep& step) {
     constexpr float infinity = std::numeric_limits<float>::infinity();
     const std::uint64_t tile = ~std::uint64_t{0} >> (tile_cells - step.cells);
+    const int vectors = step.rows * ((step.cells + lanes - 1) / lanes);
+    LinesAhead ahead{{{step.fetched, 0}, step.fetched_row}, step.fetched_lines};
     for (int row = 0; row < step.rows; ++row) {
         const std::uint64_t visible = step.visible == nullptr ? tile : step.visible[row] & tile;
         float* const scores = step.scores + std::ptrdiff_t{row} * tile_cells;
@@ -471,6 +476,7 @@ CELLAR_KERNEL void softmax(const SoftmaxStep& step) {
         const Floats base = broadcast(largest == -infinity ? 0.0F : largest);
         Floats sum = {};
         for (int c = 0; c < step.cells; c += lanes) {
+            ahead.prefetch_next((step.fetched_lines + vectors - 1) / vectors);
             const Floats weight = exponential(load(scores + c) - base);
             store(scores + c, weight);
             sum += weight;

@@ -127,6 +127,15 @@ public:
         if (in_place_) return own_.dot(q, dim, rows, source_.dim, rows_, next_, count, scores);
         as_floats_.dot(q, dim, rows, dim, float_rows(), float_rows(), count, scores);
     }
+    /// What the softmax fetches for `add_values`.
+    void fetch_in(SoftmaxStep& step) {
+        if (!in_place_) return;
+        step.fetched = fetched_;
+        step.fetched_row = source_.dim * static_cast<std::int64_t>(sizeof(E));
+        const int rows = fetched_by_softmax(step.cells);
+        step.fetched_lines = rows * static_cast<int>((step.fetched_row + 63) / 64);
+        for (int i = 0; i < rows; ++i) fetched_[i] = reinterpret_cast<const std::byte*>(next_[i]);
+    }
     void add_values(const float* weights, int rows, int count, float* out) const {
         const std::int64_t dim = padded_dim(source_.dim);
         if (in_place_) return own_.add_values(weights, rows, count, rows_, next_, source_.dim, out, dim);
@@ -185,6 +194,7 @@ private:
     RowPointers<float> float_pointers_{};
     HeadRows<E> rows_{};
     HeadRows<E> next_{};
+    const std::byte* fetched_[fetched_by_softmax(tile_cells)];
 };
 
 } // namespace cellar::detail

@@ -30,6 +30,12 @@ struct HeadRows {
     constexpr HeadRows operator+(std::ptrdiff_t cells) const { return {first + cells, offset}; }
 };
 
+/// Of the rows of values that are read next, the softmax fetches so many, and the kernel that adds values the others.
+/// Without that, nothing would be fetched during the softmax, and more than memory can deliver after it.
+constexpr int fetched_by_softmax(int rows) {
+    return rows * 5 / 16;
+}
+
 /// One step of a softmax that sees the scores a tile at a time: scores [rows, tile_cells] become weights, relative to
 /// the largest score so far, and what was summed before is scaled to that.
 struct SoftmaxStep {
@@ -46,7 +52,10 @@ struct SoftmaxStep {
     float* sums;                   ///< for each row, of the weights so far
     float* values;                 ///< [rows, value_dim], with `value_stride`: of weights * values so far
     std::ptrdiff_t value_stride;
-    std::int64_t value_dim; ///< multiple of dim_unit
+    std::int64_t value_dim;                    ///< multiple of dim_unit
+    const std::byte* const* fetched = nullptr; ///< rows that are read next
+    std::int64_t fetched_row = 0;              ///< the bytes of one
+    int fetched_lines = 0;                     ///< of 64 bytes, of all of them
 };
 
 } // namespace cellar::detail
