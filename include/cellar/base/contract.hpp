@@ -9,7 +9,6 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <initializer_list>
 #include <source_location>
 #include <string>
@@ -63,7 +62,7 @@ inline std::atomic<ViolationHandler> violation_handler{print_violation};
 class MessagePart {
 public:
     MessagePart(std::string_view text) : as_text{text.data()}, size_{static_cast<std::int64_t>(text.size())} {}
-    MessagePart(const char* text) : as_text{text}, size_{static_cast<std::int64_t>(std::strlen(text))} {}
+    MessagePart(const char* text) : as_text{text}, size_{terminated_text} {}
     MessagePart(const std::string& text) : as_text{text.data()}, size_{static_cast<std::int64_t>(text.size())} {}
     MessagePart(std::signed_integral auto number) : as_signed{number}, size_{signed_number} {}
     MessagePart(std::unsigned_integral auto number) : as_unsigned{number}, size_{unsigned_number} {}
@@ -73,6 +72,7 @@ public:
     /// The text; that of a number is written to `digits`.
     std::string_view text(char (&digits)[24]) const {
         if (size_ >= 0) return {as_text, static_cast<std::size_t>(size_)};
+        if (size_ == terminated_text) return as_text;
         const int size = size_ == signed_number ? std::snprintf(digits, sizeof(digits), "%lld", as_signed)
                                                 : std::snprintf(digits, sizeof(digits), "%llu", as_unsigned);
         return {digits, static_cast<std::size_t>(size)};
@@ -81,13 +81,14 @@ public:
 private:
     static constexpr std::int64_t signed_number = -1;
     static constexpr std::int64_t unsigned_number = -2;
+    static constexpr std::int64_t terminated_text = -3; // measured when the message is composed
 
     union {
         const char* as_text;
         long long as_signed;
         unsigned long long as_unsigned;
     };
-    std::int64_t size_; // of the text, or which number it is
+    std::int64_t size_; // of the text, or what else it is
 };
 
 /// Also for texts that are not messages of violations.
@@ -106,7 +107,7 @@ private:
 
 // The only place that composes a message, and cold: a check that holds costs only its comparison. It is no template,
 // because one instance for each message took a quarter of the time that it takes to compile a cache.
-[[noreturn, gnu::cold, gnu::noinline]] inline void violated(const char* condition, const std::source_location& check,
+[[noreturn, gnu::cold, gnu::noinline]] inline void violated(const char* condition, std::source_location check,
                                                             std::initializer_list<MessagePart> parts) {
     const std::source_location where = current_caller.line() != 0 ? current_caller : check;
     current_caller = {}; // a handler may throw past the caller's scope, and may call cellar itself

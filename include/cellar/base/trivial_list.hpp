@@ -134,6 +134,7 @@ public:
         std::copy_backward(begin() + i, end() - 1, end());
         begin()[i] = element;
     }
+    void erase(const T* at) { erase(at, at + 1); }
     void erase(const T* first, const T* last) {
         std::copy(last, std::as_const(*this).end(), begin() + (first - begin()));
         size_ -= static_cast<std::size_t>(last - first);

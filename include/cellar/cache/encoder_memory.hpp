@@ -6,6 +6,7 @@
 #include <cellar/base/ids.hpp>
 #include <cellar/base/page_to.hpp>
 #include <cellar/base/result.hpp>
+#include <cellar/base/trivial_list.hpp>
 #include <cellar/cache/cache.hpp>
 #include <cellar/cache/cache_limits.hpp>
 #include <cellar/cache/cache_shape.hpp>
@@ -84,8 +85,8 @@ public:
         positions_.clear();
         sequences_.clear();
         for (const EncoderInput& input : inputs) {
-            positions_.insert(positions_.end(), static_cast<std::size_t>(input.tokens), input.position);
-            sequences_.insert(sequences_.end(), static_cast<std::size_t>(input.tokens), input.sequence);
+            positions_.resize(positions_.size() + static_cast<std::size_t>(input.tokens), input.position);
+            sequences_.resize(sequences_.size() + static_cast<std::size_t>(input.tokens), input.sequence);
         }
         return cells_.begin({positions_, sequences_}, where);
     }
@@ -309,8 +310,8 @@ private:
     }
 
     Cells cells_;
-    std::vector<Position> positions_; // of the inputs being written
-    std::vector<Sequence> sequences_;
+    detail::TrivialList<Position> positions_; // of the inputs being written
+    detail::TrivialList<Sequence> sequences_;
 };
 
 } // namespace cellar

@@ -8,6 +8,7 @@
 #include <cellar/base/page_to.hpp>
 #include <cellar/base/result.hpp>
 #include <cellar/base/slot_copy.hpp>
+#include <cellar/base/trivial_list.hpp>
 #include <cellar/base/view.hpp>
 #include <cellar/memory/stored_snapshot.hpp>
 #include <cellar/memory/two_phase.hpp>
@@ -252,7 +253,7 @@ public:
     std::span<const KeptState> kept(Sequence s,
                                     const std::source_location& where = std::source_location::current()) const {
         const detail::Caller caller{where};
-        const std::vector<KeptState>& all = table().states(s).all();
+        const detail::TrivialList<KeptState>& all = table().states(s).all();
         return {all.data(), all.size()};
     }
 

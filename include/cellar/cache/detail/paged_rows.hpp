@@ -8,6 +8,7 @@
 #include <cellar/base/page_to.hpp>
 #include <cellar/base/reserved_list.hpp>
 #include <cellar/base/slot_copy.hpp>
+#include <cellar/base/trivial_list.hpp>
 #include <cellar/base/view.hpp>
 
 #include <algorithm>
@@ -19,7 +20,6 @@
 #include <tuple>
 #include <type_traits>
 #include <utility>
-#include <vector>
 
 namespace cellar::detail {
 
@@ -92,7 +92,7 @@ public:
     /// if one block is on the host and the other is not, and the backend cannot reach it there.
     void copy_rows(Backend& backend, ReservedList<Store>& stores, PagedBlock& from, std::int64_t first, std::int64_t n,
                    std::int64_t to) {
-        std::vector<SlotRows> reachable;
+        TrivialList<SlotRows> reachable;
         std::int64_t source = 0;
         std::int64_t target = 0;
         for (Store& store : stores) {
@@ -164,7 +164,7 @@ private:
 
     // Elements [first, first + count) of another block; what the backend reaches on both sides is added to `reachable`.
     void copy(Backend& backend, PagedBlock& from, std::int64_t first, std::int64_t count, std::int64_t to,
-              std::vector<SlotRows>& reachable) {
+              TrivialList<SlotRows>& reachable) {
         if (count == 0) return;
         const auto size = static_cast<std::size_t>(count);
         const bool any_staged = from.memory_.is_staged() || memory_.is_staged();

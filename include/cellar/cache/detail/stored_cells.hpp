@@ -99,7 +99,7 @@ public:
     }
 
 private:
-    using Numbers = std::vector<std::int32_t>;
+    using Numbers = TrivialList<std::int32_t>;
     using Positions = std::shared_ptr<const Numbers>; // of all rows
 
     // `runs` has the cells of what is in place.

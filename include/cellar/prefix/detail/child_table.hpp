@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <cellar/base/trivial_list.hpp>
+
 #include <cstddef>
 #include <cstdint>
 #include <utility>
-#include <vector>
 
 namespace cellar::detail {
 
@@ -18,8 +19,8 @@ public:
         std::size_t slots = slots_.empty() ? 16 : slots_.size();
         while (2 * (size_ + more) > slots) slots *= 2;
         if (slots == slots_.size()) return;
-        std::vector<Slot> old(slots);
-        std::swap(old, slots_);
+        TrivialList<Slot> old(slots);
+        old.swap(slots_);
         for (const Slot& slot : old)
             if (slot.child != nullptr) place(slot);
     }
@@ -89,7 +90,7 @@ private:
 
     void place(const Slot& slot) { slots_[index_of(slot.parent, slot.key)] = slot; }
 
-    std::vector<Slot> slots_; // a power of two, at most half of them in use
+    TrivialList<Slot> slots_; // a power of two, at most half of them in use
     std::size_t size_ = 0;
 };
 

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <cellar/base/trivial_list.hpp>
+
 #include <cstddef>
 #include <cstdint>
 #include <utility>
-#include <vector>
 
 namespace cellar::detail {
 
@@ -134,7 +135,7 @@ private:
         put(node, i);
     }
 
-    std::vector<Evictable*> heap_;
+    TrivialList<Evictable*> heap_;
 };
 
 } // namespace cellar::detail

@@ -3,13 +3,13 @@
 
 #include <cellar/base/growth.hpp>
 #include <cellar/base/ids.hpp>
+#include <cellar/base/trivial_list.hpp>
 #include <cellar/recurrent/detail/slot_table.hpp>
 #include <cellar/recurrent/kept_state.hpp>
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <vector>
 
 namespace cellar::detail {
 
@@ -17,7 +17,7 @@ namespace cellar::detail {
 /// members that add states need room that was reserved.
 class KeptStates {
 public:
-    const std::vector<KeptState>& all() const { return states_; }
+    const TrivialList<KeptState>& all() const { return states_; }
 
     /// The position of the next token; 0 if nothing is kept.
     Position next() const { return states_.empty() ? Position{0} : states_.back().next; }
@@ -103,7 +103,7 @@ private:
         return static_cast<std::size_t>(after - states_.begin());
     }
 
-    std::vector<KeptState> states_;
+    TrivialList<KeptState> states_;
 };
 
 } // namespace cellar::detail

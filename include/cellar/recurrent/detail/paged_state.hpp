@@ -6,6 +6,7 @@
 #include <cellar/base/kept.hpp>
 #include <cellar/base/page_to.hpp>
 #include <cellar/base/slot_copy.hpp>
+#include <cellar/base/trivial_list.hpp>
 #include <cellar/recurrent/detail/state_store.hpp>
 #include <cellar/recurrent/state_shape.hpp>
 
@@ -15,7 +16,6 @@
 #include <span>
 #include <tuple>
 #include <utility>
-#include <vector>
 
 namespace cellar::detail {
 
@@ -38,7 +38,7 @@ public:
     /// Memory that a copy needs beside the state. It must outlive the copy.
     struct Transfer {
         std::tuple<std::optional<typename PagedTensor<Tags, Backend>::Buffer>...> staging;
-        std::vector<SlotRows> rows;
+        TrivialList<SlotRows> rows;
     };
 
     /// The backend, the store and the shape are at fixed addresses. `is_empty`: no token, and no data.

@@ -4,6 +4,7 @@
 #include <cellar/backend/backend.hpp>
 #include <cellar/base/contract.hpp>
 #include <cellar/base/slot_copy.hpp>
+#include <cellar/base/trivial_list.hpp>
 #include <cellar/base/type_list.hpp>
 #include <cellar/base/view.hpp>
 #include <cellar/recurrent/state_shape.hpp>
@@ -229,16 +230,16 @@ private:
             reinterpret_cast<const std::byte*>(memory_of<Tag>().initial[at].data());
     }
 
-    static std::span<const SlotRows> of_layer(const std::vector<SlotRows>& rows, int layer) {
+    static std::span<const SlotRows> of_layer(const TrivialList<SlotRows>& rows, int layer) {
         return {rows.data() + static_cast<std::size_t>(layer) * count, count};
     }
 
     Slot slots_;
     std::tuple<StateMemory<Tags, Backend>...> memories_;
     // The rows of each tensor, layer by layer. Buffers never move, so the addresses stay valid.
-    std::vector<SlotRows> fetches_;
-    std::vector<SlotRows> stores_;
-    std::vector<SlotRows> starts_;
+    TrivialList<SlotRows> fetches_;
+    TrivialList<SlotRows> stores_;
+    TrivialList<SlotRows> starts_;
     bool has_initial_ = false;
 };
 

@@ -6,6 +6,7 @@
 #include <cellar/base/growth.hpp>
 #include <cellar/base/ids.hpp>
 #include <cellar/base/kept.hpp>
+#include <cellar/base/reserved_list.hpp>
 #include <cellar/base/result.hpp>
 #include <cellar/base/slot_copy.hpp>
 #include <cellar/base/trivial_list.hpp>
@@ -21,7 +22,6 @@
 #include <iterator>
 #include <memory>
 #include <utility>
-#include <vector>
 
 namespace cellar::detail {
 
@@ -40,6 +40,7 @@ public:
           slots_{slots},
           records_(static_cast<std::size_t>(limits.sequences)),
           use_(static_cast<std::size_t>(slots)) {
+        records_.resize(static_cast<std::size_t>(limits.sequences));
         const auto kept = static_cast<std::size_t>(limits.rollback) + 2;
         for (Record& r : records_) r.states.reserve(kept);
     }
@@ -191,17 +192,21 @@ public:
         return {};
     }
     void finish_schedule(Sequence s, Position p) noexcept {
-        std::vector<Position>& scheduled = record(s).scheduled;
+        TrivialList<Position>& scheduled = record(s).scheduled;
         const auto at = std::lower_bound(scheduled.begin(), scheduled.end(), p);
         if (at == scheduled.end() || *at != p) scheduled.insert(at, p);
     }
-    void unschedule(Sequence s, Position p) noexcept { std::erase(record(s).scheduled, p); }
+    void unschedule(Sequence s, Position p) noexcept {
+        TrivialList<Position>& scheduled = record(s).scheduled;
+        const Position* const at = std::lower_bound(scheduled.begin(), scheduled.end(), p);
+        if (at != scheduled.end() && *at == p) scheduled.erase(at);
+    }
 
     /// The last position up to p at which a checkpoint of s is wanted; 0 if there is none.
     Position wanted_up_to(Sequence s, Position p) const {
         const std::int32_t interval = limits_.checkpoint_interval;
         const Position regular{interval == 0 ? 0 : p.value / interval * interval};
-        const std::vector<Position>& scheduled = record(s).scheduled;
+        const TrivialList<Position>& scheduled = record(s).scheduled;
         const auto at = std::upper_bound(scheduled.begin(), scheduled.end(), p);
         return at == scheduled.begin() ? regular : std::max(regular, *(at - 1));
     }
@@ -243,7 +248,7 @@ public:
 private:
     struct Record {
         KeptStates states;
-        std::vector<Position> scheduled; ///< ascending
+        TrivialList<Position> scheduled; ///< ascending
     };
 
     void give_up_slot(KeptSlot& kept) noexcept {
@@ -288,10 +293,10 @@ private:
 
     StateLimits limits_;
     SlotTable slots_;
-    std::vector<Record> records_;
+    ReservedList<Record> records_;
     KeptList<KeptSlot> snapshots_;
     KeptList<KeptSlot> paged_out_;
-    std::vector<std::int32_t> use_; // by slot; scratch memory of forget_least_useful
+    TrivialList<std::int32_t> use_; // by slot; scratch memory of forget_least_useful
 };
 
 } // namespace cellar::detail
