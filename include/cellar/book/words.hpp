@@ -73,15 +73,13 @@ public:
             if (at >= last) return {end_, 0};
             bits = words_[++at] ^ flip_;
         }
-        const std::int64_t first = at * word_bits + std::countr_zero(bits);
-        Word behind = bits + (bits & -bits); // the carry clears the run and sets the bit behind it, if there is one
-        while (behind == 0 && at < last) {
-            bits = words_[++at] ^ flip_;
-            behind = bits + 1;
-        }
-        const std::int64_t end = std::min<std::int64_t>(at * word_bits + std::countr_zero(behind), end_);
+        const int begin = std::countr_zero(bits);
+        const std::int64_t first = at * word_bits + begin;
+        bits |= (Word{1} << begin) - 1; // so that the run begins with the word
+        while (bits == ~Word{0} && at < last) bits = words_[++at] ^ flip_;
+        const std::int64_t end = std::min<std::int64_t>(at * word_bits + std::countr_one(bits), end_);
         at_ = at;
-        bits_ = bits & behind;
+        bits_ = bits & (bits + 1); // the carry clears the run
         return {static_cast<Cell>(first), static_cast<std::int32_t>(std::max<std::int64_t>(end - first, 0))};
     }
 
