@@ -23,14 +23,13 @@ public:
         BitRuns holes = free.free_runs(0, used_);
         BitRuns moved = free.used_runs(used_, cells);
         // The holes have as many cells as there are to move.
-        CellRange from = moved.next();
-        for (CellRange to = holes.next(); from.count != 0;) {
+        for (CellRange from, to;;) {
+            if (from.count == 0 && (from = moved.next()).count == 0) break;
+            if (to.count == 0) to = holes.next();
             const std::int32_t n = std::min(from.count, to.count);
             plan_.moves.push_back({from.first, to.first, n});
             from = {from.first + n, from.count - n};
             to = {to.first + n, to.count - n};
-            if (from.count == 0) from = moved.next();
-            if (to.count == 0) to = holes.next();
         }
     }
 
@@ -46,18 +45,17 @@ public:
     /// The moves as a plan.
     const Plan& plan() const { return plan_; }
 
-    /// How many runs the moves can add to a sequence at most.
+    /// How many runs the moves can add to a sequence at most: a run is divided only where a move begins.
     std::int64_t max_splits(const PositionRuns& runs) const {
-        return std::min<std::int64_t>(runs.tokens() - runs.runs(), 2 * std::ssize(moves()));
+        return std::min<std::int64_t>(runs.tokens() - runs.runs(), std::ssize(moves()));
     }
 
     /// Updates the runs of a sequence to the cells after the moves. Needs room for `max_splits` more.
     void relocate(PositionRuns& runs) const {
         const Move* move = moves().begin();
         runs.relocate(max_splits(runs), [&](Cell cell, std::int32_t n) -> CellRange {
-            if (cell + n <= used_) return {cell, n};
-            if (cell < used_) return {cell, used_ - cell};
-            move = first_ending_behind(cell, move);
+            if (cell < used_) return {cell, std::min(n, used_ - cell)};
+            move = move_of(cell, move);
             const Move& inside = *move;
             const Cell end = inside.from + inside.count;
             if (cell + n >= end) ++move; // where the next run usually goes on
@@ -66,11 +64,10 @@ public:
     }
 
 private:
-    // The next search usually ends where the last one did.
-    const Move* first_ending_behind(Cell cell, const Move* near) const {
+    // The move of a cell in use, which usually is `near`.
+    const Move* move_of(Cell cell, const Move* near) const {
         const auto ends_before = [=](const Move& m) { return m.from + m.count <= cell; };
-        if ((near == moves().begin() || ends_before(near[-1])) && (near == moves().end() || !ends_before(*near)))
-            return near;
+        if (near != moves().end() && near->from <= cell && !ends_before(*near)) return near;
         return std::partition_point(moves().begin(), moves().end(), ends_before);
     }
 

@@ -97,14 +97,17 @@ public:
     }
 
     /// The counts of moved cells go to the cells they move to, which have no owner. Between the first and the last cell
-    /// that moves, no cell has an owner afterwards.
+    /// that moves, no cell has an owner afterwards; between the first and the last target, every cell has one.
     void transfer(const TrivialList<Move>& moves) {
         if (moves.empty()) return;
         const Cell first = moves.front().from;
         const Cell end = moves.back().from + moves.back().count;
-        for (std::size_t k = 0; k < reached_; ++k) {
+        const bool shares = any_shared(word_of(first), word_of(end - 1) + 1 - word_of(first));
+        if (!shares) own_free(moves.front().to, moves.back().to + moves.back().count);
+        for (std::size_t k = 0; k < (shares ? reached_ : 1); ++k) {
             Word* const plane = planes_[k].data();
-            for (const Move& move : moves) copy_bits(plane, move);
+            if (shares)
+                for (const Move& move : moves) copy_bits(plane, move);
             visit_words(first, end - first, [&](std::int64_t at, Word cells) { plane[at] &= ~cells; });
         }
     }
@@ -169,6 +172,14 @@ private:
         for (std::size_t k = 1; k < reached_; ++k)
             for (std::int64_t i = at; i < at + n; ++i) any |= planes_[k][i];
         return any != 0;
+    }
+
+    // Every cell of [first, end) that has no owner gets one.
+    void own_free(Cell first, Cell end) {
+        visit_words(first, end - first, [&](std::int64_t at, Word cells) {
+            for (std::size_t k = 1; k < reached_; ++k) cells &= ~planes_[k][at];
+            planes_[0][at] |= cells;
+        });
     }
 
     // The bits of moved cells are also set where they move to, where none are.

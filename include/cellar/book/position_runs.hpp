@@ -162,25 +162,28 @@ public:
     template <class FirstPiece>
     void relocate(std::int64_t more, FirstPiece first_piece) {
         std::int64_t written = 0;
+        std::int64_t gap = 1; // doubles, because memory that was never written costs more than moving what was
         std::int32_t next_position = -1; // behind what was written
         Cell next_cell = -1;
-        bool is_open = false;
         for (std::int64_t i = 0; i < runs(); ++i) {
             for (Run rest = runs_[i];;) {
                 const CellRange piece = first_piece(rest.cell, rest.count);
                 if (rest.position == next_position && piece.first == next_cell) {
                     runs_[written - 1].count += piece.count;
                 } else {
+                    if (written > i) { // the next run was not read yet
+                        const std::int64_t n = std::min(gap, more);
+                        runs_.open(written, n);
+                        i += n;
+                        more -= n;
+                        gap *= 2;
+                    }
                     runs_[written++] = {rest.position, piece.first, piece.count, rest.covered_from};
                 }
                 next_position = rest.position + piece.count;
                 next_cell = piece.first + piece.count;
                 if (piece.count == rest.count) break;
                 rest = rest.tail(rest.count - piece.count);
-                if (is_open) continue;
-                runs_.open(i + 1, more); // so that no run is overwritten before it was read
-                i += more;
-                is_open = true;
             }
         }
         runs_.close(written, runs());
