@@ -23,12 +23,12 @@ public:
         BitRuns holes = free.free_runs(0, used_);
         BitRuns moved = free.used_runs(used_, cells);
         // The holes have as many cells as there are to move.
-        for (CellRange from, to;;) {
-            if (from.count == 0 && (from = moved.next()).count == 0) break;
+        CellRange to;
+        for (CellRange from = moved.next(); from.count != 0;) {
             if (to.count == 0) to = holes.next();
             const std::int32_t n = std::min(from.count, to.count);
             plan_.moves.push_back({from.first, to.first, n});
-            from = {from.first + n, from.count - n};
+            from = n == from.count ? moved.next() : CellRange{from.first + n, from.count - n};
             to = {to.first + n, to.count - n};
         }
     }

@@ -53,8 +53,8 @@ public:
 
     /// Forgets the states at [from, to) that are not checkpoints. O(states from there on).
     void forget_passing(Position from, Position to, SlotTable& slots) {
-        auto kept = states_.begin() + static_cast<std::ptrdiff_t>(count_up_to(from - 1));
-        for (auto state = kept; state != states_.end(); ++state) {
+        KeptState* kept = states_.begin() + static_cast<std::ptrdiff_t>(count_up_to(from - 1));
+        for (const KeptState* state = kept; state != states_.end(); ++state) {
             if (!state->is_checkpoint && state->next < to) {
                 slots.release(state->slot);
             } else {
@@ -79,8 +79,8 @@ public:
 
     /// The slot is no longer a checkpoint, and is not kept at all if its position lies before `oldest`.
     void unmark(Slot slot, Position oldest, SlotTable& slots) {
-        const auto state = std::find_if(states_.begin(), states_.end(),
-                                        [=](const KeptState& s) { return s.is_checkpoint && s.slot == slot; });
+        KeptState* const state = std::find_if(states_.begin(), states_.end(),
+                                              [=](const KeptState& s) { return s.is_checkpoint && s.slot == slot; });
         if (state == states_.end()) return;
         state->is_checkpoint = false;
         slots.unmark(slot);
@@ -98,8 +98,8 @@ private:
     // States at positions up to p. Most queries are about the newest ones.
     std::size_t count_up_to(Position p) const {
         if (states_.empty() || states_.back().next <= p) return states_.size();
-        const auto after = std::upper_bound(states_.begin(), states_.end(), p,
-                                            [](Position value, const KeptState& s) { return value < s.next; });
+        const KeptState* const after = std::upper_bound(
+            states_.begin(), states_.end(), p, [](Position value, const KeptState& s) { return value < s.next; });
         return static_cast<std::size_t>(after - states_.begin());
     }
 

@@ -193,7 +193,7 @@ public:
     }
     void finish_schedule(Sequence s, Position p) noexcept {
         TrivialList<Position>& scheduled = record(s).scheduled;
-        const auto at = std::lower_bound(scheduled.begin(), scheduled.end(), p);
+        Position* const at = std::lower_bound(scheduled.begin(), scheduled.end(), p);
         if (at == scheduled.end() || *at != p) scheduled.insert(at, p);
     }
     void unschedule(Sequence s, Position p) noexcept {
@@ -207,7 +207,7 @@ public:
         const std::int32_t interval = limits_.checkpoint_interval;
         const Position regular{interval == 0 ? 0 : p.value / interval * interval};
         const TrivialList<Position>& scheduled = record(s).scheduled;
-        const auto at = std::upper_bound(scheduled.begin(), scheduled.end(), p);
+        const Position* const at = std::upper_bound(scheduled.begin(), scheduled.end(), p);
         return at == scheduled.begin() ? regular : std::max(regular, *(at - 1));
     }
 
@@ -220,7 +220,7 @@ public:
         r.states.forget_passing(s.from - limits_.rollback, s.next - limits_.rollback, slots_);
         for (const KeptPoint* point = kept_points; point != kept_points + s.kept_points; ++point)
             r.states.append({point->next, point->slot, point->is_checkpoint}, slots_);
-        const auto reached = std::upper_bound(r.scheduled.begin(), r.scheduled.end(), s.next);
+        const Position* const reached = std::upper_bound(r.scheduled.begin(), r.scheduled.end(), s.next);
         r.scheduled.erase(r.scheduled.begin(), reached);
     }
 
