@@ -112,12 +112,12 @@ public:
     /// The second phase.
     template <class AllPrepared>
     void finish(AllPrepared all) noexcept {
-        finish(std::move(all), indices);
+        finish(all, indices);
     }
     /// The second phase of an operation that returns a snapshot.
     template <class Snapshot, class AllPrepared>
     Snapshot finish_snapshot(AllPrepared all) noexcept {
-        return finish_snapshot<Snapshot>(std::move(all), indices);
+        return finish_snapshot<Snapshot>(all, indices);
     }
 
     /// The phases of schedules, which members without any ignore.
@@ -203,7 +203,7 @@ private:
     }
 
     template <class AllPrepared, std::size_t... I>
-    void finish(AllPrepared all, std::index_sequence<I...>) noexcept {
+    void finish(AllPrepared& all, std::index_sequence<I...>) noexcept {
         const auto finish_one = [](auto& m, auto& prepared) {
             if (m) MemoryAccess::finish(*m, *std::move(prepared));
         };
@@ -211,7 +211,7 @@ private:
     }
 
     template <class Snapshot, class AllPrepared, std::size_t... I>
-    Snapshot finish_snapshot(AllPrepared keep, std::index_sequence<I...>) noexcept {
+    Snapshot finish_snapshot(AllPrepared& keep, std::index_sequence<I...>) noexcept {
         const auto finish_one = []<class M>(std::optional<M>& m, auto& prepared) -> std::optional<SnapshotOf<M>> {
             if (!m) return std::nullopt;
             return MemoryAccess::finish(*m, *std::move(prepared));
