@@ -162,7 +162,7 @@ public:
     template <class FirstPiece>
     void relocate(std::int64_t more, FirstPiece first_piece) {
         std::int64_t written = 0;
-        std::int64_t gap = 1; // doubles, because memory that was never written costs more than moving what was
+        std::int64_t gap = 1; // opened next. Small at first: a large one writes to memory that was not in use
         std::int32_t next_position = -1; // behind what was written
         Cell next_cell = -1;
         for (std::int64_t i = 0; i < runs(); ++i) {

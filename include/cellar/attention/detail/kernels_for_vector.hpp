@@ -131,15 +131,6 @@ struct RowsAhead {
     }
 };
 
-// So many lines of some rows.
-struct LinesAhead {
-    RowsAhead<std::byte> rows;
-    int left;
-    CELLAR_INLINE void prefetch_next(int each) {
-        for (int i = 0; i < each && left > 0; ++i, --left) rows.prefetch_line();
-    }
-};
-
 // For cells First, First + 1, ... of Cells.
 template <std::size_t R, std::size_t Cells, std::size_t First, bool IsWhole, class E, std::size_t... C,
           std::size_t... I>
@@ -239,7 +230,7 @@ struct PointedRows {
     CELLAR_INLINE const E* operator()(std::int64_t k) const { return rows[k] + column; }
     template <std::size_t N>
     CELLAR_INLINE void prefetch_next() {
-        if constexpr (IsWhole) ahead.template prefetch_next<N - std::size_t{fetched_by_softmax(N)}>();
+        if constexpr (IsWhole) ahead.template prefetch_next<N*(16 - softmax_share) / 16>();
     }
 };
 struct PackedRows {
@@ -461,8 +452,10 @@ CELLAR_INLINE float finish_scores(const SoftmaxStep& step, int row, std::uint64_
 CELLAR_KERNEL void softmax(const SoftmaxStep& step) {
     constexpr float infinity = std::numeric_limits<float>::infinity();
     const std::uint64_t tile = ~std::uint64_t{0} >> (tile_cells - step.cells);
-    const int vectors = step.rows * ((step.cells + lanes - 1) / lanes);
-    LinesAhead ahead{{{step.fetched, 0}, step.fetched_row}, step.fetched_lines};
+    const int times = step.rows * ((step.cells + lanes - 1) / lanes);
+    const int lines = (step.fetched_lines + times - 1) / times; // prefetched each time
+    int left = step.fetched_lines;
+    RowsAhead<std::byte> ahead{{step.fetched, 0}, step.fetched_row};
     for (int row = 0; row < step.rows; ++row) {
         const std::uint64_t visible = step.visible == nullptr ? tile : step.visible[row] & tile;
         float* const scores = step.scores + std::ptrdiff_t{row} * tile_cells;
@@ -476,7 +469,7 @@ CELLAR_KERNEL void softmax(const SoftmaxStep& step) {
         const Floats base = broadcast(largest == -infinity ? 0.0F : largest);
         Floats sum = {};
         for (int c = 0; c < step.cells; c += lanes) {
-            ahead.prefetch_next((step.fetched_lines + vectors - 1) / vectors);
+            for (int i = 0; i < lines && left > 0; ++i, --left) ahead.prefetch_line();
             const Floats weight = exponential(load(scores + c) - base);
             store(scores + c, weight);
             sum += weight;

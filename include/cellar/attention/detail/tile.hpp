@@ -30,10 +30,12 @@ struct HeadRows {
     constexpr HeadRows operator+(std::ptrdiff_t cells) const { return {first + cells, offset}; }
 };
 
-/// Of the rows of values that are read next, the softmax fetches so many, and the kernel that adds values the others.
-/// Without that, nothing would be fetched during the softmax, and more than memory can deliver after it.
+/// Of the rows of values that are read next, the softmax fetches so many sixteenths, and the kernel that adds values
+/// the others. Without that, nothing would be fetched during the softmax, and more than memory can deliver after it.
+inline constexpr int softmax_share = 5;
+
 constexpr int fetched_by_softmax(int rows) {
-    return rows * 5 / 16;
+    return rows * softmax_share / 16;
 }
 
 /// One step of a softmax that sees the scores a tile at a time: scores [rows, tile_cells] become weights, relative to
