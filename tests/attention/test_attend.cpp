@@ -307,6 +307,12 @@ TEST_CASE("a reserved pass gets zeros") {
     F32 cache{shape, {.capacity = 8, .batch = 8}};
     auto pass = cache.reserve(4);
     CHECK(attended(pass) == Floats(4 * heads * dim));
+    const std::vector<std::int32_t> three{-1, 0, 1}, tree{-1, 0, 0, 2}, later{-1, 2, 0, 0};
+    CHECK(attended(pass, {.parents = tree}) == Floats(4 * heads * dim));
+    CHECK(violation_of([&] { attended(pass, {.parents = three}); })
+          == "attend: 3 parents, expected one for each of 4 tokens");
+    CHECK(violation_of([&] { attended(pass, {.parents = later}); })
+          == "attend: the parent of token 1 is 2, expected a token before it, or -1 for the first of a branch");
 }
 
 TEST_CASE("what does not fit together is a violation, and nothing is written") {
@@ -384,10 +390,16 @@ TEST_CASE("what does not fit together is a violation, and nothing is written") {
     CHECK(violation(0, Floats{}, good) == "attend: 0 query heads, expected a multiple of the layer's 2 heads of keys");
     CHECK(out == Floats(q.size(), 5));
     pass.drop();
+    F32 two{shape, {.sequences = 2, .capacity = 8, .batch = 8}};
+    auto of_two = two.begin(Tokens{{0}, {0}, 1}.add({1}, {0}, 1)).value();
+    of_two.put(0, wave(4 * dim, 1), wave(4 * dim, 2));
+    const std::vector<std::int32_t> parents{-1, 0};
+    CHECK(violation_of([&] { attend(of_two, 0, q, good, {.parents = parents}); })
+          == "attend: the parent of token 1 is of another sequence, expected one of its own");
+    of_two.drop();
     EncoderMemory<StandardV<float>> inputs{shape, {.capacity = 8, .batch = 4}};
     const std::vector<Position> positions(2);
     const std::vector<Sequence> sequences(2);
-    const std::vector<std::int32_t> parents{-1, 0};
     auto reading = inputs.begin(Batch{positions, sequences}).value();
     CHECK(violation_of([&] { attend(reading, 0, q, good, {.parents = parents}); })
           == "attend: parents of tokens that read an encoder's inputs, expected none");

@@ -82,14 +82,9 @@ void attend_with(Instructions instructions, Pass& pass, int layer, const Queries
     const AttentionShape checked = checked_attention(shape, pass.tokens(), q, out, options);
     using Q = std::remove_const_t<typename decltype(q)::element_type>;
     const StridedView<const Q, 3> constant_q = q;
+    expect_tree(state, options.parents, pass.tokens());
     if constexpr (!on_device)
         if (state.pass_reserved) return clear_results(out, options);
-    const auto& tokens = state.book.pass();
-    if (!options.parents.empty() && !state.pass_reserved) {
-        CELLAR_EXPECTS(tokens.in_part || tokens.cells.size() == tokens.sequences.size(),
-                       "attend: parents of tokens that read an encoder's inputs, expected none");
-        expect_tree(options.parents, {tokens.sequences.data(), tokens.sequences.size()});
-    }
     const auto& keys = store.read_keys();
     const auto& values = store.read_values();
     if constexpr (!on_device) state.backend.fence(); // the layer's put

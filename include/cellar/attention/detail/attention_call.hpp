@@ -176,18 +176,23 @@ void clear_results(const StridedView<Out, 3>& out, const AttentionOptions& optio
         }
 }
 
-/// A violation unless each token's parent comes before it, in the same sequence.
-inline void expect_tree(std::span<const std::int32_t> parents, std::span<const Sequence> sequences) {
-    CELLAR_EXPECTS(parents.empty() || parents.size() == sequences.size(), "attend: ", parents.size(),
-                   " parents, expected one for each of ", sequences.size(), " tokens");
-    for (std::size_t i = 0; i < parents.size(); ++i) {
-        CELLAR_EXPECTS(parents[i] >= -1 && parents[i] < std::ssize(parents)
-                           && parents[i] < static_cast<std::int64_t>(i),
-                       "attend: the parent of token ", i, " is ", parents[i],
-                       ", expected a token before it, or -1 for the first of a branch");
-        CELLAR_EXPECTS(parents[i] < 0 || sequences[static_cast<std::size_t>(parents[i])] == sequences[i],
+/// A violation unless each token's parent comes before it, in the same sequence. The tokens of a reserved pass are of no
+/// sequence.
+template <class State>
+void expect_tree(const State& state, std::span<const std::int32_t> parents, std::int32_t tokens) {
+    if (parents.empty()) return;
+    CELLAR_EXPECTS(std::ssize(parents) == tokens, "attend: ", parents.size(), " parents, expected one for each of ",
+                   tokens, " tokens");
+    for (std::size_t i = 0; i < parents.size(); ++i)
+        CELLAR_EXPECTS(parents[i] >= -1 && parents[i] < static_cast<std::int64_t>(i), "attend: the parent of token ", i,
+                       " is ", parents[i], ", expected a token before it, or -1 for the first of a branch");
+    if (state.pass_reserved) return;
+    const auto& pass = state.book.pass();
+    CELLAR_EXPECTS(pass.in_part || pass.cells.size() == pass.sequences.size(),
+                   "attend: parents of tokens that read an encoder's inputs, expected none");
+    for (std::size_t i = 0; i < parents.size(); ++i)
+        CELLAR_EXPECTS(parents[i] < 0 || pass.sequences[static_cast<std::size_t>(parents[i])] == pass.sequences[i],
                        "attend: the parent of token ", i, " is of another sequence, expected one of its own");
-    }
 }
 
 } // namespace cellar::detail
