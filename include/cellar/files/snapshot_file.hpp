@@ -23,8 +23,9 @@
 
 namespace cellar {
 
-/// Writes a snapshot of `memory` to a file; see docs/files.md. The snapshot may be in place or paged out, and stays so.
-/// Blocks. Data that is not paged out to the host passes through 1 MiB of memory.
+/// Writes a snapshot of `memory`, which is one of cellar's own or a hybrid of these, to a file; see docs/files.md. The
+/// snapshot may be in place or paged out, and stays so. Blocks. Data that is not paged out to the host passes through
+/// 1 MiB of memory.
 template <HasSnapshots M, std::same_as<SnapshotOf<M>> Snapshot, FileSystem Files = NativeFiles>
 FileResult<void> save(const std::filesystem::path& path, M& memory, const Snapshot& snapshot,
                       const SaveOptions& options = {}, Files files = {},

@@ -122,6 +122,7 @@ public:
 
     M& memory() const { return state().memory(); }
 
+    /// What the tree holds now, and counts of its operations so far. O(1).
     PrefixStatistics statistics() const {
         PrefixStatistics statistics = state().counters();
         statistics.nodes = static_cast<std::int64_t>(state().nodes().size()) - state().nodes().roots();
