@@ -172,10 +172,9 @@ public:
     /// does not refuse. That takes at most as many cells as the window keeps for one sequence, beyond those that
     /// `CacheLimits` plans for.
     ///
-    /// The schedule ends with any of these, and s forgets what nothing else keeps:
-    /// - a snapshot of s that ends at p is taken; `unschedule`;
-    /// - tokens below p are removed after s has reached p, or a gap below p is closed;
-    /// - s becomes empty, becomes a copy of another sequence, or is restored from a snapshot.
+    /// The schedule ends, and s forgets what nothing else keeps, when a snapshot of s that ends at p is taken; by
+    /// `unschedule`; when tokens below p are removed after s has reached p, or a gap below p is closed; and when s
+    /// becomes empty, becomes a copy of another sequence, or is restored from a snapshot.
     ///
     /// Never refuses. Does nothing if the window forgets nothing. Each scheduled position adds O(log positions) to the
     /// commits of s.
