@@ -16,8 +16,10 @@ class KokkosThreads {
 public:
     explicit KokkosThreads(ExecutionSpace space = ExecutionSpace{}) : space_{std::move(space)} {}
 
+    /// How many threads `run` uses.
     int count() const { return space_.concurrency(); }
 
+    /// Calls f(i) for i from 0 up to count(), each in a thread. Blocks until all calls have returned.
     template <class F>
     void run(F&& f) const {
         Kokkos::parallel_for("cellar::attend", Kokkos::RangePolicy<ExecutionSpace>(space_, 0, count()),

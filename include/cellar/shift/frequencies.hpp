@@ -80,8 +80,8 @@ struct YarnScaling {
 };
 
 /// YaRN (arXiv:2309.00071): the frequencies of pairs that complete more than `beta_fast` rotations within the original
-/// context stay, those of pairs that complete fewer than `beta_slow` are divided by the factor. Between them the ramp is
-/// linear in the pair's index, as in the authors' code and in the engines that followed it; the paper's text has it
+/// context stay, those of pairs that complete fewer than `beta_slow` are divided by the factor. Between them the ramp
+/// is linear in the pair's index, as in the authors' code and in the engines that followed it; the paper's text has it
 /// linear in the number of rotations, which is `llama3_scaled` with the factors 1 and 32. `base` is that of the
 /// frequencies. The model applies the attention factor itself.
 inline std::vector<double> yarn_scaled(std::vector<double> frequencies, double base, const YarnScaling& scaling) {
