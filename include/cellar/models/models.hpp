@@ -23,7 +23,7 @@
 #include <utility>
 #include <vector>
 
-/// Published models (docs/models.md): what each layer remembers, the memory types, and their sizes.
+/// Published models (docs/models.md): what each layer stores, the memory types, and their sizes.
 namespace cellar::models {
 
 namespace detail {
