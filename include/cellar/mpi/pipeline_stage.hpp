@@ -168,7 +168,7 @@ public:
         expect_first("remove");
         return finish(decide(removal_of(s, begin, end), message(Kind::remove, s.value, begin.value, end.value)));
     }
-    /// First stage only. As the memory's own; without effect on keys that are not rotated.
+    /// First stage only. As the memory's own; a memory that rotates no keys ignores `by`.
     Result<void> remove(Sequence s, Position begin, Position end, RotateBy by,
                         const std::source_location& where = std::source_location::current()) {
         const detail::Caller caller{where};
