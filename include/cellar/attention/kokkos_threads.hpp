@@ -19,7 +19,7 @@ public:
     /// How many threads `run` uses.
     int count() const { return space_.concurrency(); }
 
-    /// Calls f(i) for i from 0 up to count(), each in a thread. Blocks until all calls have returned.
+    /// Calls f(0) to f(count() - 1), divided among the threads. Blocks until all calls have returned.
     template <class F>
     void run(F&& f) const {
         Kokkos::parallel_for("cellar::attend", Kokkos::RangePolicy<ExecutionSpace>(space_, 0, count()),
