@@ -41,7 +41,7 @@ int main() {
     // [/resume]
 
     // [options]
-    // Retention keeps tokens behind the window, so that the text can resume further back. Sinks are never forgotten.
+    // Retention keeps tokens older than the window, so that the text can resume further back. Sinks are never forgotten.
     using Window = cellar::SlidingWindow<>; // width at run time
     cellar::Cache<cellar::StandardV<float>, Window> more{shape, limits, Window{3, {.retention = 10, .sinks = 2}}};
     feed(more, 500);

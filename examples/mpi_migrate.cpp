@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// Rank 0 computes a prompt and sends what it remembers of it to all other ranks. Each rank continues the prompt with
-// random numbers of its own; rank 0 writes while it sends. All texts are those that one process writes.
+// Rank 0 computes a prompt and sends its sequence to all other ranks. Each rank continues the prompt with random
+// numbers of its own; rank 0 writes while it sends. All texts are those that one process writes.
 //
 //     mpirun -n 2 mpi_migrate
 #include "generate/model.hpp"

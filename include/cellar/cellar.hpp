@@ -2,9 +2,9 @@
 #pragma once
 
 /// The memories, policies and batches, which need nothing but the standard library. Include these headers by name:
-/// `attention/attend.hpp`, `attention/merge_attention.hpp`, `element/convert.hpp`, `models/models.hpp`,
-/// `cache/describe.hpp`, `cache/audit.hpp`, `cache/sizes.hpp`, `prefix/audit.hpp`, the headers of `interop/`, `files/`
-/// and `mpi/`, and the other backends.
+/// `attention/attend.hpp`, `attention/merge_attention.hpp`, `attention/kokkos_threads.hpp`, `element/convert.hpp`,
+/// `models/models.hpp`, `cache/describe.hpp`, `cache/audit.hpp`, `cache/sizes.hpp`, `prefix/audit.hpp`,
+/// `backend/eigen.hpp`, `backend/kokkos.hpp`, and the headers of `interop/`, `files/` and `mpi/`.
 
 #include <cellar/backend/host.hpp>
 #include <cellar/base/tokens.hpp>

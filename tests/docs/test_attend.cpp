@@ -177,7 +177,7 @@ TEST_CASE("attend, over a tree of drafted tokens") {
     cellar::Cache<> cache{{1, kv_heads, dim}, {.capacity = 32, .batch = 8}};
     put(cache, Tokens{{0}, {0}, 5}).commit();
     // [tree]
-    // Two drafts for the tokens behind the text, a b d and a c: a at the next position, then b and c, then d.
+    // Two drafts for the tokens after the text, a b d and a c: a at the next position, then b and c, then d.
     Tokens drafts;
     const cellar::Position next = cache.next({0});
     drafts.add({0}, next).add({0}, next + 1).add({0}, next + 1).add({0}, next + 2);

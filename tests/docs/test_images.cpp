@@ -82,7 +82,7 @@ TEST_CASE("an image of a model with M-RoPE is removed") {
     run(pass);
     pass.commit();
 
-    // The image goes: four tokens. Rotary positions 3 and 4 go with it: the text behind moves back by two.
+    // The image goes: four tokens. Rotary positions 3 and 4 go with it: the text after them moves back by two.
     REQUIRE(cache.remove(chat, {3}, {7}, cellar::RotateBy{2}));
     CHECK(cache.next(chat) == Position{5});
     // [/mrope]

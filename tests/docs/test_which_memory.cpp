@@ -77,7 +77,7 @@ TEST_CASE("latent attention, shared layers and layers of several shapes") {
     // [mla]
     constexpr int latent = 512;
     constexpr int rotary = 64;
-    // One head, whose key is the latent and the rotary part behind it. There are no values: attention reads the latent.
+    // One head, whose key is the latent and, after it, the rotary part. There are no values: attention reads the latent.
     using Mla = Cache<StandardV<bf16>, FullCausal, RopeShift<Interleaved>>;
     Mla mla{{layers, 1, latent + rotary, 0}, limits, {}, RopeShift<Interleaved>{rope_frequencies(rotary), latent}};
     // [/mla]

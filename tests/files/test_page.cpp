@@ -30,7 +30,7 @@ namespace {
 using namespace cellar;
 
 // [save]
-/// Saves what sequence 0 remembers, and brings it back, as sequence 1 of another memory.
+/// Saves sequence 0, and brings it back, as sequence 1 of another memory.
 FileResult<void> through_a_file(const std::filesystem::path& path, Cache<>& from, Cache<StandardV<half>>& to) {
     const CellSnapshot turn = from.snapshot({0}).value();
     if (auto done = save(path, from, turn, {.model = "tiny"}); !done) return done;

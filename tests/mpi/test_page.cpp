@@ -95,7 +95,7 @@ TEST_CASE("the page's prefix goes from one tree to another") {
     if (comm.rank() == 0) {
         compute(text.size());
         // [send_prefix]
-        std::int32_t there = 0; // as many of its tokens the other tree has
+        std::int32_t there = 0; // how many of these tokens the other tree has
         MPI_Recv(&there, 1, MPI_INT32_T, 1, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
         static_cast<void>(tree.attach(scratch, text));
         auto prefix = memory.snapshot(scratch, {there});

@@ -16,8 +16,10 @@ class KokkosThreads {
 public:
     explicit KokkosThreads(ExecutionSpace space = ExecutionSpace{}) : space_{std::move(space)} {}
 
+    /// How many threads `run` uses.
     int count() const { return space_.concurrency(); }
 
+    /// Calls f(0) to f(count() - 1), divided among the threads. Blocks until all calls have returned.
     template <class F>
     void run(F&& f) const {
         Kokkos::parallel_for("cellar::attend", Kokkos::RangePolicy<ExecutionSpace>(space_, 0, count()),

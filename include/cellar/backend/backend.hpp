@@ -218,7 +218,8 @@ concept UploadsCells = requires(B& b, std::span<const Cell> cells) {
 ///   many entries does not allocate.
 /// - `write_entries(entries, list)`: enqueues; list[entry.place] = entry.value for all entries, whose places are
 ///   different.
-/// - `compress_rows(copy, entries)`: enqueues; copies rows with so many entries in all. They do not overlap the result.
+/// - `compress_rows(copy, entries)`: enqueues; copies rows with `entries` entries in all; source and result do not
+///   overlap.
 template <class B>
 concept WritesLists = requires(B& b, std::span<const ListEntry> entries, std::int32_t* list, const ListRowsCopy& copy,
                                std::int64_t n) {

@@ -62,10 +62,11 @@ public:
         : state_{make_state(where, std::move(shape), limits, window, std::move(shift), std::move(backend))} {}
 
     /// Opens a pass and gives every stored token a cell. Refuses with `full` or `batch_too_long`, and under
-    /// `Positions::consecutive` with `not_next` or `cannot_resume`. O(tokens * log cells): no scan over cells. Several
-    /// tokens of a sequence under `Placement::blocks` read a bit for each block of 64 cells, in words. A token inserted
-    /// before others of its sequence also moves the runs behind it. Under `Placement::contiguous`, defragments first if
-    /// no free run is long enough.
+    /// `Positions::consecutive` with `not_next` or `cannot_resume`. O(tokens * log cells). Under `Placement::blocks`,
+    /// several tokens of one sequence add O(cells / 4096), to find blocks. A token inserted before others of its
+    /// sequence also moves the later runs. Under `Placement::contiguous`, defragments first if no free run is long
+    /// enough. With `initial_cells`, may move all keys and values to larger memory. Throws `std::bad_alloc`, with no
+    /// pass open.
     Result<Pass> begin(const Batch& batch, const std::source_location& where = std::source_location::current()) {
         const detail::Caller caller{where};
         auto prepared = prepare_begin(batch);
@@ -86,9 +87,9 @@ public:
     }
 
     /// Room for `ReadPass::lists` of at most `cells` visible cells a sequence, and for their `pages` if a page size is
-    /// given: up to that, the addresses of the lists never change. Takes 12 bytes a cell and sequence, 20 for windows
-    /// that slide, which the operating system provides as they are used. A device takes 8 bytes or 12 besides, at once.
-    /// Throws `std::bad_alloc`; some of the lists have then changed their addresses.
+    /// given: up to that, the addresses of the lists never change. Takes 12 bytes for each cell and sequence (20 with a
+    /// window that slides), committed as they are used. A device allocates another 8 bytes (12), at once. Throws
+    /// `std::bad_alloc`; some of the lists have then changed their addresses.
     void reserve_lists(std::int32_t cells, std::int32_t page_size = 0,
                        const std::source_location& where = std::source_location::current()) {
         const detail::Caller caller{where};
@@ -123,7 +124,8 @@ public:
         return state().book.can_resume(s, p);
     }
 
-    /// The largest q <= p with can_resume(s, q): where to continue from if p itself is out of reach.
+    /// The largest q <= p with can_resume(s, q). For a window that both slides and restarts in chunks, q may be smaller
+    /// than the largest. O(log positions) for each gap between p and q.
     Position resumable_prefix(Sequence s, Position p,
                               const std::source_location& where = std::source_location::current()) const {
         const detail::Caller caller{where};
@@ -152,7 +154,7 @@ public:
         return remove(prepare_remove(s, begin, end, rotate_by));
     }
 
-    /// What s remembers at positions [from, to), to be kept whatever happens to s: the snapshot shares its cells. No
+    /// The tokens of s at positions [from, to), to be kept whatever happens to s: the snapshot shares its cells. No
     /// data moves, and no cell is needed. O(runs); allocates the list of runs. `to_end`: up to the next token of s. If
     /// a window has forgotten tokens of s below `to`, the snapshot has everything that is left below `to` (see
     /// `CellSnapshot::from`). Refuses with `cannot_resume` if s could then not resume at `to`, and if its tokens do not
@@ -165,18 +167,17 @@ public:
         return detail::Made{[&] { return finish(*std::move(prepared)); }};
     }
 
-    /// Asks for a snapshot ahead of time, at a position that passes will reach or go past. s then keeps what a pass
-    /// ending at p would have kept, so `snapshot(s, 0, p)` does not refuse. That takes at most as many cells as the
-    /// window keeps for one sequence, beyond those that `CacheLimits` plans for.
+    /// Asks for a snapshot ahead of time, at a position that passes will reach or go past: p must be greater than
+    /// next(s), else it is a violation. s then keeps what a pass ending at p would have kept, so `snapshot(s, 0, p)`
+    /// does not refuse. That takes at most as many cells as the window keeps for one sequence, beyond those that
+    /// `CacheLimits` plans for.
     ///
-    /// The schedule ends with any of these, and s forgets what nothing else keeps:
-    /// - a snapshot of s that ends at p is taken;
-    /// - `unschedule`;
-    /// - tokens below p are removed after s has reached p, or a gap below p is closed;
-    /// - s becomes empty, becomes a copy of another sequence, or is restored from a snapshot.
+    /// The schedule ends, and s forgets what nothing else keeps, when a snapshot of s that ends at p is taken; by
+    /// `unschedule`; when tokens below p are removed after s has reached p, or a gap below p is closed; and when s
+    /// becomes empty, becomes a copy of another sequence, or is restored from a snapshot.
     ///
-    /// Never refuses. Does nothing if the window forgets nothing. Each position that is scheduled adds O(log positions)
-    /// to the commits of s.
+    /// Never refuses. Does nothing if the window forgets nothing. Each scheduled position adds O(log positions) to the
+    /// commits of s.
     Result<void> schedule(Sequence s, Position p, const std::source_location& where = std::source_location::current()) {
         const detail::Caller caller{where};
         if (const Result<void> prepared = prepare_schedule(s, p); !prepared) return prepared;

@@ -14,7 +14,7 @@ namespace cellar {
 
 /// Where the tokens of a batch may go. A block is 64 neighbouring cells, the first of which is a multiple of 64.
 enum class Placement {
-    /// A sequence goes on in the cell behind its last token's. At the end of a block, and where that cell is taken, it
+    /// A sequence goes on in the cell after its last token's. At the end of a block, and where that cell is taken, it
     /// goes on in a block that is wholly free. So each sequence is runs of 64 cells or more, however many decode
     /// together: attention, `copy_prefix`, `remove` and `defragment` cost as much as for prompts. If no block is wholly
     /// free, it takes the second half of the longest free run.

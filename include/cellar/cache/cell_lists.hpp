@@ -27,9 +27,9 @@ struct MemoryAccess;
 /// `Cache::reserve_lists`.
 ///
 /// `indices`, `starts`, `lengths` and what `compressed` returns lie in the memory of the backend: kernels that are
-/// enqueued there after the lists were asked for read them. `cells`, `positions` and `sequence` are for the host. If
-/// these are different memories, `starts` and `lengths` are zero behind the batch's rows, as many as a batch may have:
-/// a graph that was captured for more sequences finds empty rows.
+/// enqueued there after the lists were asked for read them. `cells`, `positions` and `sequence` are for the host. On a
+/// device, `starts` and `lengths` are zero after the batch's rows, up to the largest number of rows that a batch can
+/// have, so a graph captured for more sequences finds empty rows.
 class CellLists {
 public:
     std::int32_t rows() const { return static_cast<std::int32_t>(lists_->sequences().size()); }
@@ -60,7 +60,7 @@ public:
     std::span<const std::int32_t> lengths() const { return column(detail::CellRows::lengths); }
 
     /// Copies the rows, once for each pass: 4 bytes for each cell. A backend that writes lists does it (enqueued), and
-    /// uploads 8 bytes for each row that begins elsewhere than in the last ones. May throw `std::bad_alloc`.
+    /// uploads 8 bytes for each row that ends elsewhere than in the last ones. May throw `std::bad_alloc`.
     CompressedLists compressed() const {
         if (in_backend_ != nullptr) return in_backend_->compressed();
         const detail::CompressedRows& rows = lists_->compressed();

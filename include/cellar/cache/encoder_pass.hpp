@@ -36,12 +36,14 @@ public:
         return std::forward<F>(f)(*this, layer);
     }
 
+    /// Ends the pass. Nothing was stored, so nothing is kept.
     void commit(const std::source_location& where = std::source_location::current()) {
         const detail::Caller caller{where};
         expect_complete();
         finish_commit();
     }
 
+    /// The same; allowed for a pass that is over.
     void drop() noexcept {
         if (!Base::is_over()) finish_commit();
     }

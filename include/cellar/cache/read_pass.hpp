@@ -92,9 +92,9 @@ public:
     }
 
     /// The same as pages of `page_size` cells: page p has cells [p * page_size, (p + 1) * page_size). Refuses with
-    /// `no_pages`, and names a sequence, unless each visible cell's place in its page is its position modulo the page
-    /// size, and neighbouring positions share a page: the sequence then has gaps, or cells in another order. As with
-    /// `lists`, only new pages cost time while the page size stays the same.
+    /// `no_pages`, naming the sequence, if its visible cells do not form pages: each cell's place in its page must be
+    /// its position modulo `page_size`, and positions of one page must share a page of cells. Gaps and reordered cells
+    /// break this. As with `lists`, only new pages cost time while the page size stays the same.
     Result<PageLists> pages(std::int32_t page_size,
                             const std::source_location& where = std::source_location::current()) & {
         const detail::Caller caller{where};
@@ -112,7 +112,8 @@ public:
     /// visible. It is the same for all layers. The first call of a pass writes it, in O(tokens * history); it stays
     /// valid until the next mask of this memory. The mask of a reserved pass sizes the buffer: afterwards, masks of
     /// this element type of at most as many tokens neither allocate nor change address. A backend that writes masks has
-    /// it in its own memory (enqueued; the host hands over one bit per cell), else it lies in host memory.
+    /// it in its own memory (enqueued; the host uploads a bit for each token and cell of the history), else it lies in
+    /// host memory.
     template <class T = float>
     StridedView<const T, 2> mask(const std::source_location& where = std::source_location::current()) & {
         const detail::Caller caller{where};

@@ -25,7 +25,7 @@
 
 namespace cellar {
 
-/// Writes the prefixes of a tree: tokens, salts, and what the memory remembers of them, in place or paged out. Tree and
+/// Writes the prefixes of a tree: tokens, salts, and their snapshots, in place or paged out. Tree and
 /// memory are as they were. Blocks.
 template <KeepsPrefixes M, FileSystem Files = NativeFiles>
 FileResult<void> save(const std::filesystem::path& path, PrefixTree<M>& tree, const SaveOptions& options = {},

@@ -102,7 +102,7 @@ FileResult<void> load_sequences(const std::filesystem::path& path, M& memory, Id
 
 } // namespace detail
 
-/// Writes what these sequences remember. Cells that they share because of `copy_prefix` are written once, if the memory
+/// Writes these sequences. Cells that they share because of `copy_prefix` are written once, if the memory
 /// has a snapshot of that prefix alone; see docs/files.md. The memory is as it was. Refuses as `snapshot` does. Takes
 /// one snapshot at a time. Blocks. O(sequences^2 * runs), and what is written.
 template <HasSnapshots M, FileSystem Files = NativeFiles>

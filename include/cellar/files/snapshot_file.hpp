@@ -23,8 +23,9 @@
 
 namespace cellar {
 
-/// Writes a snapshot of `memory` to a file; see docs/files.md. The snapshot may be in place or paged out, and stays so.
-/// Blocks. Data that is not paged out to the host passes through 1 MiB of memory.
+/// Writes a snapshot of `memory`, which is one of cellar's own or a hybrid of these, to a file; see docs/files.md. The
+/// snapshot may be in place or paged out, and stays so. Blocks. Data that is not paged out to the host passes through
+/// 1 MiB of memory.
 template <HasSnapshots M, std::same_as<SnapshotOf<M>> Snapshot, FileSystem Files = NativeFiles>
 FileResult<void> save(const std::filesystem::path& path, M& memory, const Snapshot& snapshot,
                       const SaveOptions& options = {}, Files files = {},
@@ -35,7 +36,7 @@ FileResult<void> save(const std::filesystem::path& path, M& memory, const Snapsh
     return detail::write_snapshot(path, std::move(stored), options, std::move(files));
 }
 
-/// Writes what s remembers, as its snapshot up to its next token. The memory is as it was. Refuses as `snapshot` does:
+/// Writes s, as its snapshot up to its next token. The memory is as it was. Refuses as `snapshot` does:
 /// a recurrent memory needs room for one (`StateLimits::snapshots`).
 template <HasSnapshots M, FileSystem Files = NativeFiles>
 FileResult<void> save(const std::filesystem::path& path, M& memory, Sequence s, const SaveOptions& options = {},

@@ -30,8 +30,8 @@
 
 namespace cellar {
 
-/// The memory of a model whose layers remember in different ways: some within a window, some everything, some in a
-/// recurrent state.
+/// The memory of a model whose layers are of several kinds: some see a window, some everything, some have a recurrent
+/// state.
 ///
 /// - `Pattern`: which layer has which memory (`Repeat<Times<5, Sliding>, Full>`, `Every<4, Full, Recurrent>`), or
 ///   `RunTimePattern`.
@@ -146,7 +146,7 @@ public:
         return finish_if(prepare_remove(s, begin, end, rotate_by));
     }
 
-    /// What s remembers at positions [from, to), in all members, to be kept whatever happens to s. `to_end`: up to the
+    /// What all members store for s at positions [from, to), to be kept whatever happens to s. `to_end`: up to the
     /// next token of s. No data moves. If one member refuses, none keeps anything. Costs what it costs the members.
     Result<Snapshot> snapshot(
         Sequence s, Position from = {0}, Position to = to_end,

@@ -16,8 +16,8 @@
 
 namespace cellar {
 
-/// What a sequence of a hybrid remembered: a snapshot of each member, all up to the same position. Move-only; see the
-/// snapshots of the members for what they own.
+/// A snapshot of a sequence of a hybrid: one of each member, all up to the same position. Move-only; see the snapshots
+/// of the members for what they own.
 template <class... Members>
 class HybridSnapshot {
 public:

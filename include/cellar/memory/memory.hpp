@@ -105,7 +105,7 @@ concept has_sequences = requires(const M& m) {
 
 } // namespace detail
 
-/// What a model remembers between tokens, for all of its layers: `Cache`, `RecurrentMemory`, `EncoderMemory`, `Hybrid`,
+/// What a model stores between tokens, for all of its layers: `Cache`, `RecurrentMemory`, `EncoderMemory`, `Hybrid`,
 /// or a class of your own. Model code written against this concept runs on all of them.
 ///
 /// - `begin(batch)`: opens a pass (`Result<PassOf<M>>`). `reserve(tokens)`: a pass that stores nothing, to size

@@ -54,7 +54,7 @@ struct MemoryAccess {
     static auto prepare_snapshot(M& m, Sequence s, Position from, Position to, Options... options) {
         return m.prepare_snapshot(s, from, to, options...);
     }
-    /// The same. A memory that has no schedules, or whose snapshots end none, ignores the last argument.
+    /// The same. A memory without schedules, or whose snapshots never end one, ignores the last argument.
     template <class M>
     static auto prepare_snapshot(M& m, Sequence s, Position from, Position to, detail::AtSchedule at_schedule) {
         if constexpr (requires { m.prepare_snapshot(s, from, to, at_schedule); }) {
@@ -63,7 +63,8 @@ struct MemoryAccess {
             return m.prepare_snapshot(s, from, to);
         }
     }
-    /// A snapshot that ends no schedule. One of a memory that does not tell ends what it usually ends.
+    /// A snapshot that ends no schedule. If the memory has no such option, the snapshot ends the same schedules as an
+    /// ordinary one.
     template <class M>
     static auto snapshot_beside_schedules(M& m, Sequence s, Position from, Position to) {
         if constexpr (requires { m.prepare_snapshot(s, from, to, detail::AtSchedule::goes_on); }) {
@@ -347,7 +348,8 @@ concept has_finish_commit = requires(P& pass) {
 template <class M>
 using SnapshotOf = detail::ValueOf<decltype(std::declval<M&>().snapshot(Sequence{}, Position{}, Position{}))>;
 
-/// A memory that has snapshots: all of cellar's own, and hybrids of them.
+/// A memory that has snapshots: all of cellar's own, and hybrids of them. Files and transfers take these only, because
+/// they also call internal functions, which no concept names.
 template <class M>
 concept HasSnapshots = Memory<M> && requires {
     typename SnapshotOf<M>;

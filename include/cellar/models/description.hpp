@@ -14,7 +14,7 @@
 
 namespace cellar::models {
 
-/// What a layer remembers. The letters are used in `Description::pattern`.
+/// What a layer stores. The letters are used in `Description::pattern`.
 enum class LayerKind : char {
     sliding = 'S',   ///< keys and values of a window
     full = 'F',      ///< keys and values of all tokens
@@ -64,7 +64,7 @@ struct StateDescription {
     }
 };
 
-/// What a model remembers, layer by layer, and how much.
+/// What a model stores, layer by layer, and how much.
 struct Description {
     std::string_view name{};
     int layers = 0;

@@ -23,7 +23,7 @@
 #include <utility>
 #include <vector>
 
-/// Published models (docs/models.md): what each layer remembers, the memory types, and their sizes.
+/// Published models (docs/models.md): what each layer stores, the memory types, and their sizes.
 namespace cellar::models {
 
 namespace detail {
@@ -164,12 +164,14 @@ struct Model {
     template <BackendPolicy Backend = HostBackend, LayoutPolicy Layout = StandardV<bf16>>
     using Memory = typename detail::Whole<Model, Backend, Layout>::type;
 
+    /// The layers of a kind with attention, for the constructor of their memory.
     template <LayerKind Kind>
     static CacheShape shape() {
         const LayerShape& layer = TheModel.attention(Kind).shape;
         return {TheModel.count(Kind), layer.kv_heads, layer.key_dim, layer.value_dim};
     }
 
+    /// The recurrent layers, for the constructor of their memory. Allocates.
     static StateShape state_shape() {
         std::vector<cellar::StateExtents> tensors;
         for (int i = 0; i < TheModel.states(); ++i) {
@@ -183,6 +185,7 @@ struct Model {
             static_cast<std::size_t>(TheModel.count(LayerKind::recurrent)), tensors)};
     }
 
+    /// How the keys of a kind are rotated when their tokens move, with the model's frequencies.
     template <LayerKind Kind>
     static Shift<Kind> shift() {
         constexpr const Rope& rope = TheModel.attention(Kind).rope;

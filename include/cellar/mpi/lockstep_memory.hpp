@@ -28,8 +28,9 @@ namespace cellar::mpi {
 /// message. But one rank alone may be short of memory: so an operation that has to allocate waits until all ranks have
 /// allocated, and if one cannot, `std::bad_alloc` is thrown on all, with nothing changed on any. Which operations
 /// allocate follows from the bookkeeping, so all ranks know it. A pass within the planned room, as in decode steps,
-/// sends nothing. `commit` and `drop` never do. Snapshots and `defragment` always allocate. Once an operation was short
-/// of memory somewhere, every operation asks the other ranks. A memory of your own type always asks.
+/// sends nothing. `commit` and `drop` never do. Operations with a snapshot, `reserve` and `defragment` always ask. Once
+/// an operation was short of memory somewhere, every operation asks the other ranks. A memory of your own type always
+/// asks.
 ///
 /// Operations of a pass (masks, `attend`) can fail on one rank alone. A backend that throws while it carries out an
 /// operation ends the process. If a rank is dead or silent for `LockstepOptions::seconds`, an `MpiFailure` is thrown;
@@ -63,7 +64,7 @@ public:
     /// and their last operation. Collective; O(runs).
     MpiResult<void> compare() { return lockstep_.compare(memory_); }
 
-    /// Opens a pass on all ranks. See the memory's own.
+    /// Opens a pass on all ranks. Collective, as the memory's own. Asks the other ranks if it allocates.
     Result<PassOf<M>> begin(const Batch& batch, const std::source_location& where = std::source_location::current()) {
         const detail::Caller caller{where};
         auto prepared = lockstep_.prepare(
@@ -73,6 +74,7 @@ public:
         return detail::Made{[&]() noexcept { return MemoryAccess::finish(memory_, *std::move(prepared)); }};
     }
 
+    /// Collective, as the memory's own. Always asks the other ranks.
     PassOf<M> reserve(std::int32_t tokens, const std::source_location& where = std::source_location::current()) {
         const detail::Caller caller{where};
         return *lockstep_.prepare_always(memory_, call(Operation::reserve, tokens), [&] {
@@ -80,6 +82,7 @@ public:
         });
     }
 
+    /// Collective, as the memory's own. Asks the other ranks if it allocates.
     Result<void> copy_prefix(Sequence from, Sequence to, std::int32_t length,
                              const std::source_location& where = std::source_location::current()) {
         const detail::Caller caller{where};
@@ -87,13 +90,14 @@ public:
                                         [&] { return MemoryAccess::prepare_copy_prefix(memory_, from, to, length); }));
     }
 
+    /// Collective, as the memory's own. Asks the other ranks if it allocates.
     Result<void> remove(Sequence s, Position begin, Position end,
                         const std::source_location& where = std::source_location::current()) {
         const detail::Caller caller{where};
         return finish(lockstep_.prepare(memory_, call(Operation::remove, s.value, begin.value, end.value),
                                         [&] { return MemoryAccess::prepare_remove(memory_, s, begin, end); }));
     }
-    /// The same for a memory that rotates keys.
+    /// The same, rotating keys by another number of positions; ignored by a memory that rotates no keys.
     Result<void> remove(Sequence s, Position begin, Position end, RotateBy rotate_by,
                         const std::source_location& where = std::source_location::current()) {
         const detail::Caller caller{where};
@@ -102,6 +106,7 @@ public:
                               [&] { return MemoryAccess::prepare_remove(memory_, s, begin, end, rotate_by); }));
     }
 
+    /// Not collective, as the next two: answers from this rank's bookkeeping, which is that of all ranks.
     Position next(Sequence s, const std::source_location& where = std::source_location::current()) const {
         const detail::Caller caller{where};
         return memory_.next(s);
@@ -116,7 +121,8 @@ public:
         return memory_.resumable_prefix(s, p);
     }
 
-    /// A snapshot of this rank's heads. All ranks must keep and destroy theirs together. Destroying it sends nothing.
+    /// A snapshot of this rank's heads. All ranks must keep and destroy theirs together. Collective; always asks the
+    /// other ranks. Destroying it sends nothing.
     auto snapshot(Sequence s, Position from = {0}, Position to = to_end,
                   const std::source_location& where = std::source_location::current()) requires(KeepsSnapshots<M>) {
         const detail::Caller caller{where};
@@ -125,6 +131,7 @@ public:
         return finish_snapshot(std::move(prepared));
     }
 
+    /// Collective, as the memory's own; `snapshot` is that of this rank. Always asks the other ranks.
     template <class Snapshot>
     Result<void>
     restore(Sequence s, const Snapshot& snapshot, Position to,
@@ -134,12 +141,13 @@ public:
             memory_, call(Operation::restore, s.value, snapshot.from().value, snapshot.to().value, to.value),
             [&] { return MemoryAccess::prepare_restore(memory_, s, snapshot, to); }));
     }
+    /// The same, up to the snapshot's end.
     template <class Snapshot>
         requires(!std::same_as<Snapshot, Position>)
     Result<void> restore(Sequence s, const Snapshot& snapshot,
                          const std::source_location& where = std::source_location::current())
     requires(KeepsSnapshots<M>) { return restore(s, snapshot, snapshot.to(where), where); }
-    /// Without a snapshot: s goes back to position `to`.
+    /// Without a snapshot: s goes back to position `to`. Collective; asks the other ranks if it allocates.
     Result<void>
     restore(Sequence s, Position to,
             const std::source_location& where = std::source_location::current()) requires(KeepsSnapshots<M>) {
@@ -148,6 +156,7 @@ public:
                                         [&] { return MemoryAccess::prepare_rewind(memory_, s, to); }));
     }
 
+    /// Collective, as the memory's own, with snapshots of this rank. Always asks the other ranks.
     template <class Snapshot>
     Result<void>
     merge(Snapshot& parent, Snapshot&& child,
@@ -156,6 +165,7 @@ public:
         return finish(lockstep_.prepare_always(memory_, call_of(Operation::merge, parent, child),
                                                [&] { return MemoryAccess::prepare_merge(memory_, parent, child); }));
     }
+    /// Collective. Always asks the other ranks.
     template <class Snapshot>
     auto split(Snapshot& snapshot, Position at,
                const std::source_location& where = std::source_location::current()) requires(detail::splits<M>) {
@@ -165,6 +175,7 @@ public:
             [&] { return MemoryAccess::prepare_split(memory_, snapshot, at); }));
     }
 
+    /// Collective, as the memory's own. Asks the other ranks if it allocates.
     Result<void> schedule(Sequence s, Position p, const std::source_location& where = std::source_location::current()) {
         const detail::Caller caller{where};
         const Result<void> prepared = lockstep_.prepare(memory_, call(Operation::schedule, s.value, p.value),
@@ -172,6 +183,7 @@ public:
         if (prepared) MemoryAccess::finish_schedule(memory_, s, p);
         return prepared;
     }
+    /// The same.
     void unschedule(Sequence s, Position p, const std::source_location& where = std::source_location::current()) {
         const detail::Caller caller{where};
         static_cast<void>(lockstep_.prepare(memory_, call(Operation::unschedule, s.value, p.value), [&] {
@@ -181,6 +193,7 @@ public:
         MemoryAccess::finish_unschedule(memory_, s, p);
     }
 
+    /// Collective. Always asks the other ranks.
     template <class Snapshot>
     void page_out(Snapshot& snapshot, PageTo to = PageTo::host,
                   const std::source_location& where = std::source_location::current()) requires(KeepsSnapshots<M>) {
@@ -190,6 +203,7 @@ public:
             memory_, call(Operation::page_out, snapshot.from().value, snapshot.to().value, to_where),
             [&] { return Result{MemoryAccess::prepare_page_out(memory_, snapshot, to)}; })));
     }
+    /// Collective. Always asks the other ranks.
     template <class Snapshot>
     Result<void>
     page_in(Snapshot& snapshot,
@@ -200,8 +214,8 @@ public:
                                                [&] { return MemoryAccess::prepare_page_in(memory_, snapshot); }));
     }
 
-    /// See the memory's own. Asks the other ranks always. A member of your own type that does not prepare it must not
-    /// throw.
+    /// Collective, as the memory's own. Always asks the other ranks. A member of your own type that does not prepare it
+    /// must not throw.
     void defragment(const std::source_location& where = std::source_location::current()) requires(
         detail::prepares_defragment<M>) {
         const detail::Caller caller{where};

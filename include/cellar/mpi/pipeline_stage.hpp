@@ -138,7 +138,7 @@ public:
     /// Ends the stage.
     M release() && { return std::move(memory_); }
 
-    /// In the first stage: opens a pass, and sends the batch with the ids of its tokens, if any, down the line.
+    /// First stage only: opens a pass, and sends the batch with the ids of its tokens, if any, down the line.
     Result<Pass> begin(const Batch& batch, std::span<const std::int32_t> ids = {},
                        const std::source_location& where = std::source_location::current()) {
         const detail::Caller caller{where};
@@ -154,19 +154,21 @@ public:
         return detail::Made{[&] { return open(*std::move(prepared)); }};
     }
 
-    /// In the first stage, as of the memory.
+    /// First stage only. As the memory's own.
     Result<void> copy_prefix(Sequence from, Sequence to, std::int32_t length,
                              const std::source_location& where = std::source_location::current()) {
         const detail::Caller caller{where};
         expect_first("copy_prefix");
         return finish(decide(copy_of(from, to, length), message(Kind::copy_prefix, from.value, to.value, length)));
     }
+    /// First stage only. As the memory's own.
     Result<void> remove(Sequence s, Position begin, Position end,
                         const std::source_location& where = std::source_location::current()) {
         const detail::Caller caller{where};
         expect_first("remove");
         return finish(decide(removal_of(s, begin, end), message(Kind::remove, s.value, begin.value, end.value)));
     }
+    /// First stage only. As the memory's own; a memory that rotates no keys ignores `by`.
     Result<void> remove(Sequence s, Position begin, Position end, RotateBy by,
                         const std::source_location& where = std::source_location::current()) {
         const detail::Caller caller{where};
@@ -174,6 +176,7 @@ public:
         return finish(decide(removal_of(s, begin, end, by),
                              message(Kind::rotated_remove, s.value, begin.value, end.value, by.positions)));
     }
+    /// First stage only. As the memory's own.
     Result<void> schedule(Sequence s, Position p, const std::source_location& where = std::source_location::current()) {
         const detail::Caller caller{where};
         expect_first("schedule");
@@ -181,6 +184,7 @@ public:
         if (prepared) MemoryAccess::finish_schedule(memory_, s, p);
         return prepared;
     }
+    /// First stage only. As the memory's own.
     void unschedule(Sequence s, Position p, const std::source_location& where = std::source_location::current()) {
         const detail::Caller caller{where};
         expect_first("unschedule");
@@ -199,7 +203,7 @@ public:
         refuse_snapshots<Arguments...>();
     }
 
-    /// In the first stage: the others return from `begin_received` without a pass.
+    /// First stage only: the others return from `begin_received` without a pass.
     void end(const std::source_location& where = std::source_location::current()) {
         const detail::Caller caller{where};
         expect_first("end");

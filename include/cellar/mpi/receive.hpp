@@ -146,9 +146,10 @@ namespace cellar::mpi {
 
 /// Receives what another process sends into sequence s, in place of its own tokens, which stay until everything is
 /// there. A cache takes cells for it at once, and each block is written to them straight away; recurrent states come by
-/// way of host memory. The memory may have another layout, element type, capacity, placement or backend than the
-/// sender's: `load` of files has the same rules. Refuses (`refused`, on both processes) with `full` if there are fewer
-/// free cells than the snapshot has tokens, and as `restore` does. Returns at once.
+/// way of host memory. The memory is one of cellar's own or a hybrid of these. It may have another layout, element
+/// type, capacity, placement or backend than the sender's: `load` of files has the same rules. Refuses (`refused`, on
+/// both processes) with `full` if there are fewer free cells than the snapshot has tokens, and as `restore` does.
+/// Returns at once.
 template <HasSnapshots M>
 auto receive(const Communicator& comm, int rank, M& memory, Sequence s, const ReceiveOptions& options = {},
              const std::source_location& where = std::source_location::current()) {

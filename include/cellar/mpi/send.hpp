@@ -108,8 +108,8 @@ void announce(Sender& sender, int own_rank, const mpi::SendOptions& options, Sav
 
 namespace cellar::mpi {
 
-/// Sends a snapshot of `memory` to another process, which calls `receive`. The snapshot may be in place or paged out,
-/// and stays so until the transfer is over. Returns at once.
+/// Sends a snapshot of `memory`, which is one of cellar's own or a hybrid of these, to another process, which calls
+/// `receive`. The snapshot may be in place or paged out, and stays so until the transfer is over. Returns at once.
 template <HasSnapshots M, std::same_as<SnapshotOf<M>> Snapshot>
 Sending send(const Communicator& comm, int rank, M& memory, const Snapshot& snapshot, const SendOptions& options = {},
              const std::source_location& where = std::source_location::current()) {
@@ -120,8 +120,8 @@ Sending send(const Communicator& comm, int rank, M& memory, const Snapshot& snap
     return MemoryAccess::make<Sending>(std::move(sender), nullptr);
 }
 
-/// Sends what s remembers. Nothing that happens to s later changes what is sent: the transfer owns a snapshot of s. If
-/// the memory refuses that, both processes get the refusal (`refused`): a recurrent memory needs room for a snapshot
+/// Sends s. Nothing that happens to s later changes what is sent: the transfer owns a snapshot of s. If the memory
+/// refuses that, both processes get the refusal (`refused`): a recurrent memory needs room for a snapshot
 /// (`StateLimits::snapshots`).
 template <HasSnapshots M>
 Sending send(const Communicator& comm, int rank, M& memory, Sequence s, const SendOptions& options = {},

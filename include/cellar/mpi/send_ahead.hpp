@@ -123,9 +123,9 @@ private:
 
 /// Announces sequence s up to position `to`, before the passes that compute its tokens up to there: the other process
 /// calls `receive`, and makes room at once. What s has already leaves first. In each pass, call `layer(pass, i)` after
-/// the `put` of layer i; after the last pass, `wait`. So only the last layers are waited for. Until `complete`, s only
-/// grows by these passes. A dropped pass whose layers have left, and any other change, means that the
-/// transfer must be destroyed.
+/// the `put` of layer i; after the last pass, `wait`. So only the last layers are waited for. Until `complete`, only
+/// these passes may change s. If one is dropped after its layers were sent, or s changes otherwise, destroy the
+/// transfer.
 ///
 /// For caches, recurrent memories, and hybrids of these and of encoder memories, whose inputs below `to` are written
 /// before. An encoder memory alone has no passes to announce: `send` its inputs.

@@ -14,7 +14,7 @@ struct PrefixUse {
     std::uint64_t last_used; ///< counts the uses of all nodes: the larger, the later
     std::int32_t tokens;     ///< that would have to be computed again without it, up to its end
     std::int64_t bytes;      ///< that its snapshot takes
-    double floor;            ///< usefulness of the node that had been given up last when this one was used
+    double floor;            ///< the usefulness of the node that was given up most recently before this use
 };
 
 /// How useful a node is: the node with the smallest result is given up first. Called when a node is used, and again

@@ -69,12 +69,12 @@ public:
         return {state().deepest(walk).end, static_cast<std::int32_t>(walk.verified)};
     }
 
-    /// Keeps what s remembers of these tokens, which are its first ones. No data moves, and no cell is needed. If the
-    /// tree has them already, only marks them as used. Refuses as `snapshot` of the memory does, or throws
-    /// `std::bad_alloc`, with nothing changed; but for `too_many_snapshots` it makes room first, as `begin` does. Call
-    /// it where others may go on: at the end of a prompt, of a turn. Windows and recurrent states are kept only there,
-    /// and where two lists part if s still remembers that point. O(tokens compared + tokens added + nodes passed + what
-    /// `snapshot` and `split` cost), amortised.
+    /// Keeps a snapshot of s up to the end of these tokens, which are its first ones. No data moves, and no cell is
+    /// needed. If the tree has them already, only marks them as used. Refuses as `snapshot` of the memory does, or
+    /// throws `std::bad_alloc`, with nothing changed; but for `too_many_snapshots` it makes room first, as `begin`
+    /// does. Call it where others may go on: at the end of a prompt, of a turn. Windows and recurrent states are kept
+    /// only there, and where two lists part if s can still go back to that point. O(tokens compared + tokens added +
+    /// nodes passed + what `snapshot` and `split` cost), amortised.
     Result<void> insert(Sequence s, Tokens tokens, std::uint64_t salt = 0,
                         const std::source_location& where = std::source_location::current()) {
         const detail::Caller caller{where};
@@ -122,6 +122,7 @@ public:
 
     M& memory() const { return state().memory(); }
 
+    /// What the tree holds now, and counts of its operations so far. O(1).
     PrefixStatistics statistics() const {
         PrefixStatistics statistics = state().counters();
         statistics.nodes = static_cast<std::int64_t>(state().nodes().size()) - state().nodes().roots();

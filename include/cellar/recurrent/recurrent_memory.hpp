@@ -120,7 +120,7 @@ public:
         return table().resumable_prefix(s, p);
     }
 
-    /// Removes positions [begin, end) of s. An empty range, or one behind the last token, changes nothing. If the range
+    /// Removes positions [begin, end) of s. An empty range, or one after the last token, changes nothing. If the range
     /// reaches the last token, s goes back to `begin`; refuses with `cannot_rewind` if no state is kept there
     /// (`resumable_prefix` says where one is). Otherwise refuses with `cannot_cut`: a state cannot lose its first
     /// tokens or tokens from its middle. O(states kept).
@@ -136,7 +136,7 @@ public:
     /// The state of s after the tokens below `to`, to be kept whatever happens to s: the snapshot shares its slot. No
     /// data moves. `to_end`: the current state. `from` is ignored, because a state is that of all tokens before it.
     /// Refuses with `cannot_rewind` if no state is kept at `to` (`schedule` keeps one ahead of time), and with
-    /// `too_many_snapshots` if there are `StateLimits::snapshots` already.
+    /// `too_many_snapshots` if there are `StateLimits::snapshots` in place already.
     Result<StateSnapshot> snapshot(Sequence s, Position from = {0}, Position to = to_end,
                                    const std::source_location& where = std::source_location::current()) {
         const detail::Caller caller{where};
@@ -214,8 +214,8 @@ public:
     }
 
     /// Asks for a checkpoint ahead of time: the pass that brings s to position p keeps its state there, which splits
-    /// the batch there. The schedule ends if s becomes empty or a copy of another sequence. Refuses with
-    /// `no_checkpoints` if the limits allow none.
+    /// the batch there. p must be greater than `next(s)`; anything else is a violation. The schedule ends if s becomes
+    /// empty or a copy of another sequence. Refuses with `no_checkpoints` if the limits allow none.
     Result<void> schedule(Sequence s, Position p, const std::source_location& where = std::source_location::current()) {
         const detail::Caller caller{where};
         if (const Result<void> prepared = prepare_schedule(s, p); !prepared) return prepared;
@@ -242,7 +242,7 @@ public:
         state().book.set_start_source(state().store.start_source());
     }
 
-    /// The position of the next token of s.
+    /// The position of the next token of s: 0 if it has none.
     Position next(Sequence s, const std::source_location& where = std::source_location::current()) const {
         const detail::Caller caller{where};
         return table().states(s).next();
@@ -302,6 +302,7 @@ public:
     /// Bytes of the states in all slots and layers, and of the rows that `get` gathers.
     std::int64_t bytes() const { return state().store.bytes(); }
 
+    /// Slots, checkpoints and snapshots, counted now. O(snapshots that are paged out).
     StateStatistics statistics() const {
         const detail::SlotTable& slots = table().slots();
         StateStatistics found{slots.slots(), slots.slots() - slots.free(), slots.checkpoints(), bytes()};

@@ -22,7 +22,7 @@ enum class CheckpointPolicy {
 
 /// How much a recurrent memory holds. Slots: sequences * (rollback + 1) for the states that sequences keep; as many
 /// again, or `batch` if that is less, for the states that a pass writes; checkpoints + max(1, checkpoints / 3), if
-/// there are checkpoints; and one for each snapshot.
+/// there are checkpoints; and one for each of `snapshots`.
 struct StateLimits {
     NamedOnly named_only{};
     std::int32_t sequences = 1; ///< sequences are numbered 0 to sequences - 1
@@ -33,7 +33,7 @@ struct StateLimits {
     std::int32_t checkpoints = 0;
     CheckpointPolicy checkpoint_policy = CheckpointPolicy::spread;
     std::int32_t checkpoint_interval = 0; ///< a checkpoint at every multiple of this position; 0: no automatic ones
-    std::int32_t snapshots = 0;           ///< snapshots that exist at a time, at most; each takes a slot
+    std::int32_t snapshots = 0;           ///< snapshots in place at a time, at most; each takes a slot
     Unequal unequal = Unequal::split;
 };
 

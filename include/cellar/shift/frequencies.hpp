@@ -48,11 +48,12 @@ inline double interpolated(double frequency, double factor, double kept) {
 
 } // namespace detail
 
+/// The parameters of `llama3_scaled`, by their names in a model's configuration.
 struct Llama3Scaling {
-    double factor = 8.0;
-    double original_context = 8192.0;
-    double low_frequency_factor = 1.0;
-    double high_frequency_factor = 4.0;
+    double factor = 8.0;                ///< by how much low frequencies are divided
+    double original_context = 8192.0;   ///< tokens: the context that the model was first trained with
+    double low_frequency_factor = 1.0;  ///< rotations within that context: pairs with fewer are divided by the factor
+    double high_frequency_factor = 4.0; ///< rotations: pairs with more stay; more than `low_frequency_factor`
 };
 
 /// Llama 3.1's interpolation by parts (arXiv:2407.21783, and the code that Meta published with it). The frequency of a
@@ -69,19 +70,20 @@ inline std::vector<double> llama3_scaled(std::vector<double> frequencies, const 
     return frequencies;
 }
 
+/// The parameters of `yarn_scaled`.
 struct YarnScaling {
-    double factor;
-    double original_context;
-    double beta_fast = 32.0;
-    double beta_slow = 1.0;
+    double factor;           ///< by how much low frequencies are divided
+    double original_context; ///< tokens: the context that the model was first trained with
+    double beta_fast = 32.0; ///< rotations within that context: pairs with more stay
+    double beta_slow = 1.0;  ///< rotations: pairs with fewer are divided by the factor
     bool whole_pairs = true; ///< the ramp begins and ends at whole pairs; false for gpt-oss
 };
 
-/// YaRN (arXiv:2309.00071): pairs that turn more than `beta_fast` times within the original context stay, those that
-/// turn fewer than `beta_slow` times are divided by the factor. Between them the ramp is linear in the pair's index, as
-/// in the authors' code and in the engines that followed it; the paper's text has it linear in the number of rotations,
-/// which is `llama3_scaled` with the factors 1 and 32. `base` is that of the frequencies. The attention factor is the
-/// model's own affair.
+/// YaRN (arXiv:2309.00071): the frequencies of pairs that complete more than `beta_fast` rotations within the original
+/// context stay, those of pairs that complete fewer than `beta_slow` are divided by the factor. Between them the ramp
+/// is linear in the pair's index, as in the authors' code and in the engines that followed it; the paper's text has it
+/// linear in the number of rotations, which is `llama3_scaled` with the factors 1 and 32. `base` is that of the
+/// frequencies. The model applies the attention factor itself.
 inline std::vector<double> yarn_scaled(std::vector<double> frequencies, double base, const YarnScaling& scaling) {
     const auto pairs = static_cast<double>(frequencies.size());
     const auto pair_that_rotates = [&](double times) {

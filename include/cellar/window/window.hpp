@@ -39,8 +39,8 @@ concept has_cells = requires(const W w, std::int32_t n) {
 /// - `oldest_visible(p)`: a query at p sees positions [oldest_visible(p), p], and the sinks up to p.
 /// - `oldest_kept(p)`: once p is a sequence's newest position, positions below this one are forgotten, except sinks.
 /// - `sinks()`: this many first positions are always kept and visible (attention sinks, arXiv:2309.17453).
-/// - `resolved(sequences, capacity)`: the same window with its defaults filled in for a cache of that size. Resolving a
-///   window again, for another cache, starts from what was asked for at first.
+/// - `resolved(sequences, capacity)`: the same window with its defaults filled in for a cache of that size. Resolving
+///   it again for another cache starts from the options that were given.
 /// - `cells(sequences, capacity, batch)`: the cells with which such a cache never becomes full, as long as no sequence
 ///   is longer than the capacity and all its tokens have different positions. Called on a resolved window.
 ///
