@@ -36,7 +36,7 @@ FileResult<void> save(const std::filesystem::path& path, M& memory, const Snapsh
     return detail::write_snapshot(path, std::move(stored), options, std::move(files));
 }
 
-/// Writes s, as its snapshot up to its next token. The memory is as it was. Refuses as `snapshot` does:
+/// Writes the sequence s, as its snapshot up to its next token. The memory is as it was. Refuses as `snapshot` does:
 /// a recurrent memory needs room for one (`StateLimits::snapshots`).
 template <HasSnapshots M, FileSystem Files = NativeFiles>
 FileResult<void> save(const std::filesystem::path& path, M& memory, Sequence s, const SaveOptions& options = {},

@@ -120,8 +120,8 @@ Sending send(const Communicator& comm, int rank, M& memory, const Snapshot& snap
     return MemoryAccess::make<Sending>(std::move(sender), nullptr);
 }
 
-/// Sends s. Nothing that happens to s later changes what is sent: the transfer owns a snapshot of s. If the memory
-/// refuses that, both processes get the refusal (`refused`): a recurrent memory needs room for a snapshot
+/// Sends the sequence s. Nothing that happens to s later changes what is sent: the transfer owns a snapshot of s. If
+/// the memory refuses that, both processes get the refusal (`refused`): a recurrent memory needs room for a snapshot
 /// (`StateLimits::snapshots`).
 template <HasSnapshots M>
 Sending send(const Communicator& comm, int rank, M& memory, Sequence s, const SendOptions& options = {},

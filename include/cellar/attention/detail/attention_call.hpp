@@ -176,7 +176,7 @@ void clear_results(const StridedView<Out, 3>& out, const AttentionOptions& optio
         }
 }
 
-/// A violation unless each token's parent comes before it, in the same sequence. The tokens of a reserved pass are of no
+/// A violation unless each token's parent comes before it, in the same sequence. The tokens of a reserved pass have no
 /// sequence.
 template <class State>
 void expect_tree(const State& state, std::span<const std::int32_t> parents, std::int32_t tokens) {
