@@ -83,6 +83,63 @@ TEST_CASE("a token sees its chunk from the beginning") {
     CHECK(values(cache, 0) == Values{3, 4, 5, 6});
 }
 
+TEST_CASE("a sequence that is cut where its window has forgotten everything goes on there, or is refused") {
+    numbers::Cache<SlidingWindow<4>> cache{numbers::small, {.sequences = 2, .capacity = 40, .batch = 20}};
+    const Values ten{1, 2, 3, 4, 5, 6, 7, 8, 9, 10};
+    feed(cache, prompt(0, 0, ten) + prompt(0, 10, ten));
+    REQUIRE(cache.copy_prefix({0}, {1}, 12));
+    CHECK(cache.next({1}) == Position{12});
+    CHECK(numbers::begin(cache, prompt(1, 12, {1})).error().reason == Reason::cannot_resume);
+    REQUIRE(cache.remove({0}, {10}, to_end));
+    CHECK(cache.tokens({0}) == 0);
+    CHECK(cache.next({0}) == Position{10});
+    CHECK(numbers::begin(cache, prompt(0, 0, {1})).error().expected == Position{10});
+    CHECK(numbers::begin(cache, prompt(0, 10, {1})).error().reason == Reason::cannot_resume);
+    CHECK(cache.snapshot({0}).error().reason == Reason::cannot_resume);
+    REQUIRE(cache.remove({0}, {2}, {5})); // of what was forgotten
+    CHECK(cache.next({0}) == Position{7});
+    REQUIRE(cache.remove({0}, {0}, to_end));
+    CHECK(cache.next({0}) == Position{0});
+    feed(cache, prompt(0, 0, ten));
+    CHECK(cache.next({0}) == Position{10});
+}
+
+TEST_CASE("a cut between the sinks and the window is not joined to the sinks") {
+    numbers::Cache<SlidingWindow<3>> cache{
+        numbers::small, {.capacity = 40, .batch = 20}, SlidingWindow<3>{{.sinks = 2}}};
+    feed(cache, prompt(0, 0, {1, 2, 3, 4, 5, 6, 7, 8, 9}));
+    REQUIRE(cache.remove({0}, {5}, to_end));
+    CHECK(values(cache, 0) == Values{1, 2});
+    CHECK(cache.next({0}) == Position{5});
+    CHECK(numbers::begin(cache, prompt(0, 2, {1})).error().expected == Position{5});
+    CHECK(numbers::begin(cache, prompt(0, 5, {1})).error().reason == Reason::cannot_resume);
+    REQUIRE(cache.remove({0}, {2}, to_end));
+    feed(cache, prompt(0, 2, {9}));
+    CHECK(values(cache, 0) == Values{1, 2, 9});
+}
+
+TEST_CASE("a sequence resumes at the start of a chunk, though nothing before it is kept") {
+    numbers::Cache<ChunkedAttention<4>> cache{numbers::small, {.sequences = 2, .capacity = 40, .batch = 20}};
+    feed(cache, prompt(0, 0, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}));
+    REQUIRE(cache.can_resume({0}, {4}));
+    REQUIRE(cache.copy_prefix({0}, {1}, 4));
+    CHECK(cache.tokens({1}) == 0);
+    {
+        const auto dropped = numbers::begin(cache, prompt(1, 4, {20, 21}));
+        CHECK(dropped);
+    }
+    CHECK(cache.next({1}) == Position{4});
+    feed(cache, prompt(1, 4, {20, 21}));
+    CHECK(values(cache, 1) == Values{20, 21});
+    auto saved = cache.snapshot({1}).value();
+    REQUIRE(cache.remove({1}, {4}, to_end));
+    CHECK(cache.next({1}) == Position{4});
+    REQUIRE(cache.restore({1}, saved));
+    CHECK(cache.next({1}) == Position{6});
+    REQUIRE(cache.restore({1}, saved, {5}));
+    CHECK(cache.next({1}) == Position{5});
+}
+
 TEST_CASE("the pool has cells for all sequences, or for their retention and one batch, rounded up") {
     const auto cells = [](auto window, CacheLimits limits) {
         return numbers::Cache<decltype(window)>{numbers::small, limits, window}.cells();

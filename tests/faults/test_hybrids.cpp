@@ -7,6 +7,7 @@
 #include <doctest/doctest.h>
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -122,6 +123,31 @@ TEST_CASE("several caches shift together, and states are fed again from a checkp
     REQUIRE(feed_all(memory, text(0, 2, 3, 15)));
     CHECK(current_state(memory.member<Recurrent>(), 0) == folded({10, 11, 15, 16, 17}));
     CHECK(held(memory.member<Far>(), 0) == Held{{10, 10}, {11, 11}, {15, 15}, {16, 16}, {17, 17}});
+}
+
+// A member whose window has forgotten everything below the cut began at 0 again, and no token could follow.
+TEST_CASE("members agree on the next token wherever a sequence is cut") {
+    using Local = numbers::Cache<ChunkedAttention<4>>;
+    Hybrid<Repeat<Local, Far>, Local, Far> memory{
+        2, Local{numbers::small, {.sequences = 2, .capacity = 40, .batch = 20}}, far()};
+    const auto feed = [&](int s, int first, int n) -> std::optional<Reason> {
+        auto pass = memory.begin(Tokens{Sequence{s}, Position{first}, n});
+        if (!pass) return pass.error().reason;
+        const std::vector<float> keys(static_cast<std::size_t>(2 * n), 1.0F);
+        const std::vector<float> values(static_cast<std::size_t>(n), 1.0F);
+        for (int layer = 0; layer < 2; ++layer) pass->visit(layer, [&](auto& own, int i) { own.put(i, keys, values); });
+        pass->commit();
+        return std::nullopt;
+    };
+    for (int i = 0; i < 10; i += 5) REQUIRE(feed(0, i, 5) == std::nullopt);
+    REQUIRE(memory.resumable_prefix({0}, {6}) == Position{4});
+    REQUIRE(memory.copy_prefix({0}, {1}, 4));
+    CHECK(memory.next({1}) == Position{4});
+    CHECK(feed(1, 4, 2) == std::nullopt);
+    REQUIRE(memory.remove({0}, {4}, to_end));
+    CHECK(feed(0, 4, 1) == std::nullopt);
+    REQUIRE(memory.copy_prefix({0}, {1}, 3));
+    CHECK(feed(1, 3, 1) == Reason::cannot_resume);
 }
 
 TEST_CASE("a hybrid goes back to the checkpoints of its states") {

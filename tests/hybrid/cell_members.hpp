@@ -147,7 +147,7 @@ public:
         next_ = open_.committed(batch);
         return std::nullopt;
     }
-    int next(int s) const override { return model_.newest(s) + 1; }
+    int next(int s) const override { return model_.next(s); }
 
     void put(int layer, const Batch& batch, int style) override {
         if (owns(layer)) subject_.put(layer, rows_of(layer, batch), style);

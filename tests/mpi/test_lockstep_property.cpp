@@ -117,7 +117,7 @@ private:
                 UnrotatedShift{}};
     }
 
-    int next(int s) const { return model_.newest(s) + 1; }
+    int next(int s) const { return model_.next(s); }
 
     void step() {
         const int s = draw_.below(sequences);

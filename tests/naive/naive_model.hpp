@@ -91,7 +91,8 @@ public:
     explicit Model(Setup setup)
         : setup_{setup},
           sequences_(static_cast<std::size_t>(setup.sequences)),
-          schedules_(static_cast<std::size_t>(setup.sequences)) {
+          schedules_(static_cast<std::size_t>(setup.sequences)),
+          cuts_(static_cast<std::size_t>(setup.sequences)) {
         Window& w = setup_.window;
         if (w.retention == 0) w.retention = w.size + (setup.sequences > 1 ? 1 : 0);
         if (w.sinks + w.retention >= setup.capacity) w.retention = INT_MAX;
@@ -125,6 +126,12 @@ public:
         return sequences_.at(static_cast<std::size_t>(sequence));
     }
     int newest(int sequence) const { return tokens(sequence).empty() ? -1 : tokens(sequence).rbegin()->first; }
+
+    /// Where a sequence goes on: after its last token; or where it was cut, though its window has forgotten what lies
+    /// before.
+    int next(int sequence) const {
+        return std::max(newest(sequence) + 1, setup_.consecutive ? cuts_.at(static_cast<std::size_t>(sequence)) : 0);
+    }
 
     std::optional<Reason> refuses(const std::vector<NewToken>& batch) const {
         const int n = static_cast<int>(batch.size());
@@ -183,6 +190,9 @@ public:
         }
         if (next.used() > cells()) return Reason::full;
         next.remove_schedules(sequence, begin, end, newest(sequence));
+        int removed = 0; // positions of the sequence, kept or forgotten
+        for (int p = begin; p < end && p < this->next(sequence); ++p) ++removed;
+        next.cuts_.at(static_cast<std::size_t>(sequence)) = this->next(sequence) - removed;
         *this = std::move(next);
         return std::nullopt;
     }
@@ -193,6 +203,7 @@ public:
         schedules(to).clear();
         for (const auto& [position, token] : tokens(from))
             if (position < length) of(to).emplace(position, token);
+        cuts_.at(static_cast<std::size_t>(to)) = std::min(length, next(from));
         forget_old(to);
     }
 
@@ -245,6 +256,7 @@ public:
         Model next = *this;
         next.of(sequence) = std::move(joined);
         next.schedules(sequence).clear();
+        next.cuts_.at(static_cast<std::size_t>(sequence)) = 0;
         if (next.used() > cells()) return Reason::full;
         *this = std::move(next);
         return std::nullopt;
@@ -320,7 +332,7 @@ private:
         std::map<int, int> next; // of the sequences whose tokens were looked at
         for (const NewToken& t : batch) {
             const bool is_first = !next.contains(t.sequence);
-            const int expected = is_first ? newest(t.sequence) + 1 : next.at(t.sequence);
+            const int expected = is_first ? this->next(t.sequence) : next.at(t.sequence);
             if (t.position != expected && (is_first || t.position != expected - 1)) return Reason::not_next;
             if (is_first && !can_resume(t.sequence, t.position)) return Reason::cannot_resume;
             next[t.sequence] = t.position + 1;
@@ -357,6 +369,7 @@ private:
     Setup setup_;
     std::vector<std::multimap<int, TokenRef>> sequences_;
     std::vector<std::set<int>> schedules_; ///< of each sequence
+    std::vector<int> cuts_;                ///< of each sequence: where it was cut off
     std::vector<Snapshot> snapshots_;
 };
 

@@ -81,7 +81,7 @@ bool Trial::run_pass(const Step& step) {
 }
 
 bool Trial::run_remove(const Step& step) {
-    const int begin = std::max(0, model_.newest(step.sequence) + 1 - step.back);
+    const int begin = std::max(0, model_.next(step.sequence) - step.back);
     const int end = step.length < 0 ? INT_MAX : begin + step.length;
     const int rotate_by = subject_.can_rotate_by() ? std::max(-1, step.style - 4) : -1;
     trace_.add("  remove(s", step.sequence, ", ", begin, ", ", end == INT_MAX ? "to_end" : std::to_string(end),
@@ -131,7 +131,7 @@ bool Trial::run_snapshot(const Step& step) {
     constexpr std::size_t most = 6;
     if (!subject_.can_snapshot() || model_.snapshots().size() == most) return false;
     const std::set<int>& scheduled = model_.scheduled(step.sequence);
-    const int back = std::max(0, model_.newest(step.sequence) + 1 - step.back / 3);
+    const int back = std::max(0, model_.next(step.sequence) - step.back / 3);
     const int to = step.style % 2 == 0 && !scheduled.empty() ? *scheduled.begin() : back;
     const int from = step.length < 0 ? 0 : std::max(0, to - step.length);
     trace_.add("  snapshot(s", step.sequence, ", ", from, ", ", to, ");\n");
@@ -143,7 +143,7 @@ bool Trial::run_snapshot(const Step& step) {
 bool Trial::run_restore(const Step& step) {
     if (!subject_.can_snapshot()) return false;
     if (step.operation == Operation::rewind) {
-        const int to = std::max(0, model_.newest(step.sequence) + 3 - step.back / 2);
+        const int to = std::max(0, model_.next(step.sequence) + 2 - step.back / 2);
         trace_.add("  restore(s", step.sequence, ", ", to, ");\n");
         std::optional<naive::Reason> refused = naive::Reason::cannot_resume;
         if (model_.can_rewind(step.sequence, to)) refused = model_.remove(step.sequence, to, INT_MAX);
@@ -192,7 +192,7 @@ bool Trial::run_with_one(const Step& step) {
 }
 
 bool Trial::run_schedule(const Step& step) {
-    const int p = model_.newest(step.sequence) + 3 + step.length;
+    const int p = model_.next(step.sequence) + 2 + step.length;
     trace_.add("  schedule(s", step.sequence, ", ", p, ");\n");
     subject_.schedule(step.sequence, p);
     model_.schedule(step.sequence, p);
@@ -226,7 +226,7 @@ bool Trial::run_merge(const Step& step) {
 }
 
 void Trial::copy(const Step& step, int to) {
-    const int length = std::max(0, model_.newest(step.sequence) + 4 - step.back);
+    const int length = std::max(0, model_.next(step.sequence) + 3 - step.back);
     trace_.add("  copy_prefix(s", step.sequence, ", s", to, ", ", length, ");\n");
     touched_.insert(to);
     subject_.copy_prefix(step.sequence, to, length);
@@ -249,7 +249,7 @@ std::vector<naive::NewToken> Trial::batch_of(const std::vector<RelativeToken>& t
     std::map<std::pair<int, int>, int> groups; // a number for each group of each sequence
     for (const RelativeToken& t : tokens) {
         touched_.insert(t.sequence);
-        int& last = newest.try_emplace(t.sequence, model_.newest(t.sequence)).first->second;
+        int& last = newest.try_emplace(t.sequence, model_.next(t.sequence) - 1).first->second;
         const int position = std::max(0, last + 1 + t.offset);
         if (position >= setting_.positions) continue;
         const int group =

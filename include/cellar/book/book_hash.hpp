@@ -25,6 +25,7 @@ inline std::uint64_t book_hash(const CellTable& table, const Schedules& schedule
     digest.add(table.cells()).add(table.free().count());
     for (std::int32_t s = 0; s < table.sequences(); ++s) {
         add_runs(digest, table.record({s}).runs);
+        digest.add(table.record({s}).cut);
         for (const Position p : schedules.of({s})) digest.add(p);
     }
     std::uint64_t kept_in_any_order = 0;

@@ -127,26 +127,39 @@ public:
     void finish_copy_prefix(Sequence from, Sequence to, std::int32_t length) noexcept {
         if (from == to) return;
         table_.finish_copy_prefix(from, to, length);
+        cut(to, std::min(next(from), Position{length}));
         if (schedules_.empty()) return;
         unschedule_all(to);
         forget_old(to); // which `from` may keep for its own schedules
     }
 
+    /// See `CellTable::prepare_remove`.
+    Removal prepare_remove(Sequence s, Position begin, Position end, MovedKeys keys, std::int32_t delta) {
+        Removal removal = table_.prepare_remove(s, begin, end, keys, delta);
+        const Position before = next(s);
+        removal.next = before <= begin ? before : before <= end ? begin : before - (end - begin);
+        return removal;
+    }
     /// A removal without a gap. Schedules at positions that s loses end.
     void finish_remove(const Removal& removal) noexcept {
         if (removal.empties) unschedule_all(removal.sequence);
         if (removal.begin != removal.end)
             schedules_.remove(removal.sequence, removal.begin + 1, next(removal.sequence));
         table_.finish_remove(removal);
+        cut(removal.sequence, removal.next);
     }
     /// The same with a gap. Schedules behind the gap end, because their positions are then those of other tokens.
     void finish_gap(Removal& removal) noexcept {
         table_.finish_gap(removal);
+        cut(removal.sequence, removal.next);
         if (schedules_.remove(removal.sequence, removal.begin + 1, to_end)) forget_old(removal.sequence);
     }
 
-    /// s, which is restored, keeps no schedules.
-    void unschedule_all(Sequence s) noexcept { schedules_.remove(s, {0}, to_end); }
+    /// s, which is restored, keeps no schedules, and goes on after its last token.
+    void start_restore(Sequence s) noexcept {
+        unschedule_all(s);
+        cut(s, {0});
+    }
 
     /// Checks whether s, with the kept tokens from `kept.from` on, can resume at `p` after a token at p - 1.
     Result<void> check_restore(Sequence s, const KeptCells& kept, Position p, Resuming resuming) {
@@ -171,7 +184,7 @@ public:
         return table_.is_too_scattered_for(batch.stored_tokens());
     }
 
-    /// The position after the last token of s; 0 if it has none.
+    /// The position after the last token of s, or where s was cut, if the window had forgotten what lies before.
     Position next(Sequence s) const { return next(table_.record(s)); }
 
     /// Checks whether a pass can be opened for this batch, and reserves room for it. O(n).
@@ -293,7 +306,16 @@ private:
         if (from < kept) table_.forget_seldom(s, from, kept);
     }
 
-    static Position next(const SequenceRecord& r) { return r.runs.empty() ? Position{0} : r.runs.last() + 1; }
+    static Position next(const SequenceRecord& r) {
+        return r.runs.empty() ? r.cut : std::max(r.runs.last() + 1, r.cut);
+    }
+
+    // Where positions may have gaps, a sequence goes on after its last token.
+    void cut(Sequence s, Position next) noexcept {
+        if (size_.positions == Positions::consecutive) table_.unchecked(s).cut = next;
+    }
+
+    void unschedule_all(Sequence s) noexcept { schedules_.remove(s, {0}, to_end); }
 
     // Each sequence goes on from its last token, and what its next token sees is kept.
     Result<void> expect_consecutive(const Batch& batch) {

@@ -36,6 +36,7 @@ struct alignas(64) SequenceRecord {
 
     PositionRuns runs;
     VisibleCells visible;
+    Position cut{};          ///< where tokens were cut off: the next one is not before it, whatever the window forgot
     Position expected{};     ///< of the next token of batch number `batch`, while that is checked; or the end of the
                              ///< positions of a batch that is stored in part
     std::uint32_t batch = 0; ///< the last batch that was checked and had tokens of this sequence

@@ -36,6 +36,7 @@ struct Removal {
     bool closes_gap() const { return begin != end && end != to_end; }
 
     Sequence sequence{};
+    Position next{}; ///< where the sequence goes on afterwards
     Position begin{};
     Position end{};       ///< `begin`: there is nothing to remove; `to_end`: no token moves
     bool empties = false; ///< the sequence has no tokens afterwards, and the removal was to leave none

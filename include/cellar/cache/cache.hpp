@@ -112,7 +112,7 @@ public:
         return {};
     }
 
-    /// The position after the last token of s: that of its next one. 0 if it has none.
+    /// The position of the next token of s: after its last one, or where `remove` or `copy_prefix` cut it. 0 if empty.
     Position next(Sequence s, const std::source_location& where = std::source_location::current()) const {
         const detail::Caller caller{where};
         return state().book.next(s);
@@ -396,7 +396,7 @@ private:
     }
     Result<detail::Removal> prepare_remove(Sequence s, Position begin, Position end, detail::MovedKeys keys,
                                            std::int32_t delta) {
-        detail::Removal removal = state().book.table().prepare_remove(s, begin, end, keys, delta);
+        detail::Removal removal = state().book.prepare_remove(s, begin, end, keys, delta);
         if (removal.closes_gap()) {
             if constexpr (Shift::possible) {
                 if (const Result<void> can = state().book.table().prepare_gap(removal); !can) return can.error();
