@@ -203,9 +203,7 @@ private:
                    subjects_);
     }
 
-    cellar::LayerPlace place(const cellar::NoMemory&, int own) const {
-        return {static_cast<int>(sizeof...(Kinds)), own};
-    }
+    cellar::LayerPlace place(const cellar::NoMemory&, int own) const { return {cellar::no_memory, own}; }
     template <class P>
     cellar::LayerPlace place(const P& pass, int own) const {
         cellar::LayerPlace found{-1, own};

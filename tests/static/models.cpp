@@ -98,7 +98,7 @@ constexpr bool places_agree() {
 }
 static_assert(places_agree<Gemma3_4B>() && places_agree<Jamba15Mini>() && places_agree<Lfm2_1_2B>());
 static_assert(places_agree<NemotronH_8B>());
-static_assert(NemotronH_8B::Memory<>::place(1) == LayerPlace{2, 0}
+static_assert(NemotronH_8B::Memory<>::place(1) == LayerPlace{no_memory, 0}
               && NemotronH_8B::Memory<>::place(7) == LayerPlace{0, 0});
 
 template <class... Models>
