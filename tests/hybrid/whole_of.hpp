@@ -65,7 +65,7 @@ struct Inputs {
             written_.assign(pass->cells().begin(), pass->cells().end());
             if (!committed) return std::nullopt;
             for (int layer = 0; layer < Base::memory().shape().layers(); ++layer)
-                if (Base::memory().shape()[layer].shares < 0)
+                if (Base::memory().shape()[layer].shares_layer < 0)
                     Base::put_into(*pass, layer, rows[static_cast<std::size_t>(layer)], style);
             pass->commit();
             return std::nullopt;
