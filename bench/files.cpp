@@ -78,7 +78,7 @@ public:
             return to.data() + static_cast<std::size_t>(&t - reader->tensors().data()) * tensor + offset;
         };
         for (bool is_end = false; !is_end;) {
-            const auto next = reader->next_to(place);
+            const auto next = reader->next_into(place);
             expect(next.has_value());
             is_end = next->tensor == nullptr;
         }

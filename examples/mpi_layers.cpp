@@ -40,10 +40,11 @@ public:
         llama::expect(text_.begin(cellar::Tokens{llama::the_text, {first}, static_cast<int>(tokens.size())}), "begin");
         model_.embed(tokens);
         model_.run_layers(text_);
-        send();
+        send_on();
         text_.commit();
         int next = 0;
         MPI_Recv(&next, 1, MPI_INT, last_, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        wait();
         return next;
     }
     void end() { text_.memory().end(); }
@@ -58,13 +59,14 @@ public:
                      MPI_STATUS_IGNORE);
             model_.run_layers(text_);
             if (next_ != MPI_PROC_NULL) {
-                send();
+                send_on();
             } else {
                 const int newest = tokens - 1;
-                const int next = sample(model_.classify({&newest, 1}));
-                MPI_Send(&next, 1, MPI_INT, 0, 0, MPI_COMM_WORLD);
+                drawn_ = sample(model_.classify({&newest, 1}));
+                MPI_Isend(&drawn_, 1, MPI_INT, 0, 0, MPI_COMM_WORLD, &sent_);
             }
             text_.commit();
+            wait();
         }
     }
 
@@ -73,16 +75,21 @@ public:
 private:
     using Memory = mpi::PipelineStage<llama::Caches>;
 
-    void send() {
+    // `commit` may wait for the other stages, so it comes between a send and the wait for it. After `wait`, the next
+    // pass may write the buffer that was sent.
+    void send_on() {
         const llama::Matrix& stream = model_.stream();
-        MPI_Send(stream.data(), static_cast<int>(stream.size()), MPI_FLOAT, next_, 0, MPI_COMM_WORLD);
+        MPI_Isend(stream.data(), static_cast<int>(stream.size()), MPI_FLOAT, next_, 0, MPI_COMM_WORLD, &sent_);
     }
+    void wait() { MPI_Wait(&sent_, MPI_STATUS_IGNORE); }
 
     int next_;
     int previous_;
     int last_;
     llama::Llama model_;
     llama::AttentionMemory<Memory> text_;
+    int drawn_ = 0; // by the last stage
+    MPI_Request sent_ = MPI_REQUEST_NULL;
 };
 
 bool run(const llama::MpiOptions& o, mpi::Communicator& comm) {

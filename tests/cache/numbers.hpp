@@ -56,7 +56,7 @@ auto begin(Cache& cache, const Numbers& tokens) {
 template <class Pass>
 void put(Pass& pass, const cellar::CacheShape& shape, const Numbers& tokens) {
     for (int layer = 0; layer < shape.layers(); ++layer) {
-        if (shape[layer].shares >= 0) continue;
+        if (shape[layer].shares_layer >= 0) continue;
         std::vector<float> k;
         std::vector<float> v;
         for (const Token& t : tokens) {

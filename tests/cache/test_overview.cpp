@@ -77,10 +77,10 @@ TEST_CASE("the map shows who owns which cell") {
     REQUIRE(cache.copy_prefix({0}, {1}, 1));
     REQUIRE(cache.remove({2}, {1}, {2}));
     CHECK(describe(cache)
-          == "4 of 12 cells used, 1 shared, longest free run 7, 144 bytes in 1 layers\n"
+          == "4 of 12 cells used, 1 shared, longest free run 7, 144 bytes in 1 layer\n"
              " 0  *20.2.......\n"
              "0  sequence 0: 2 tokens, positions 0 to 1\n"
-             "1  sequence 1: 1 tokens, positions 0 to 0\n"
+             "1  sequence 1: 1 token, positions 0 to 0\n"
              "2  sequence 2: 2 tokens, positions 0 to 1\n");
     CHECK(describe(cache, false, 5).find("\n 0  *20.2\n 5  .....\n10  ..\n") != std::string::npos);
     CHECK(describe(cache, true).find("\033[7m*\033[0m\033[33m2\033[0m\033[31m0\033[0m\033[90m.\033[0m")
@@ -104,10 +104,17 @@ TEST_CASE("the map tells cells of snapshots from free ones") {
     CHECK(describe(cache).find("\n0  11......\n") != std::string::npos);
 }
 
+TEST_CASE("the numbers above the map have the singular for one cell and the plural for two layers") {
+    const numbers::Cache<> cache{{2, 1, 2}, {.capacity = 1, .batch = 1}};
+    const std::string drawn = describe(cache);
+    CHECK(drawn.find("0 of 1 cell used, ") == 0);
+    CHECK(drawn.find(" bytes in 2 layers\n") != std::string::npos);
+}
+
 TEST_CASE("the map draws equal rows once") {
     const numbers::Cache<> cache{numbers::small, {.capacity = 1000, .batch = 8}};
     CHECK(describe(cache, false, 10)
-          == "0 of 1000 cells used, 0 shared, longest free run 1000, 12000 bytes in 1 layers\n"
+          == "0 of 1000 cells used, 0 shared, longest free run 1000, 12000 bytes in 1 layer\n"
              "   0  ..........\n"
              "      ...\n"
              " 990  ..........\n");

@@ -248,7 +248,7 @@ TEST_CASE("the cell map") {
     feed(cache, Tokens{{0}, {4}});
 
     CHECK(cellar::describe(cache)
-          == "7 of 128 cells used, 3 shared, longest free run 62, 8192 bytes in 1 layers\n"
+          == "7 of 128 cells used, 3 shared, longest free run 62, 8192 bytes in 1 layer\n"
              "  0  ***00...........................................................\n"
              " 64  11..............................................................\n"
              "0  sequence 0: 5 tokens, positions 0 to 4\n"

@@ -93,8 +93,8 @@ TEST_CASE("latent attention, shared layers and layers of several shapes") {
     // Layers 0 and 1 have memory. Layer 2 reads that of layer 0, layer 3 that of layer 1: a model puts to 0 and 1 only.
     const CacheShape shape{std::vector<LayerShape>{{.kv_heads = 2, .key_dim = 4, .value_dim = 4},
                                                    {.kv_heads = 1, .key_dim = 8, .value_dim = 8},
-                                                   {.kv_heads = 2, .key_dim = 4, .value_dim = 4, .shares = 0},
-                                                   {.kv_heads = 1, .key_dim = 8, .value_dim = 8, .shares = 1}}};
+                                                   {.kv_heads = 2, .key_dim = 4, .value_dim = 4, .shares_layer = 0},
+                                                   {.kv_heads = 1, .key_dim = 8, .value_dim = 8, .shares_layer = 1}}};
     Cache<> cache{shape, limits};
     // [/shared]
     CHECK(cache.bytes() == 32 * (2 * 2 * 4 + 2 * 8) * 4);

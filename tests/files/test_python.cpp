@@ -37,7 +37,7 @@ template <class Layout>
 void save_cache(const Folder& folder, std::optional<PageTo> to = {}) {
     const LayerShape narrow{heads, 4, 3};
     LayerShape sharing = narrow;
-    sharing.shares = 0;
+    sharing.shares_layer = 0;
     Cache<Layout> cache{CacheShape{std::vector<LayerShape>{narrow, sharing, {heads, 6, 5}}},
                         {.sequences = 2, .capacity = 16, .batch = 2}};
     for (int p = 0; p < 8; ++p) {

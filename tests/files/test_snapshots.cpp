@@ -232,7 +232,7 @@ TEST_CASE("a file of another shape or model is refused, and the message says wha
     CHECK(refusal(file, three) == "f: it has 2 layers, expected 3");
     const LayerShape layer{1, 2, 1};
     LayerShape sharing = layer;
-    sharing.shares = 0;
+    sharing.shares_layer = 0;
     Numbers second{CacheShape{std::vector<LayerShape>{layer, sharing, layer}},
                    {.sequences = 1, .capacity = 8, .batch = 8}};
     CHECK(refusal(file, second) == "f: it has no layers.2.keys, expected [6, 1, 2]");

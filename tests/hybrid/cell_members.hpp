@@ -126,7 +126,7 @@ protected:
         for (const naive::NewToken& t : batch) rows.push_back(rows_.put(layer, t.value));
         return rows;
     }
-    bool owns(int layer) const { return rows_.layers()[static_cast<std::size_t>(layer)].shares < 0; }
+    bool owns(int layer) const { return rows_.layers()[static_cast<std::size_t>(layer)].shares_layer < 0; }
 
     Subject& subject_;
     const RowSource rows_;

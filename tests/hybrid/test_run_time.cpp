@@ -13,6 +13,7 @@
 namespace test_run_time {
 
 using namespace toy;
+using cellar::LayerPlace;
 using cellar::no_memory;
 using cellar::Reason;
 using cellar::Refusal;
@@ -23,6 +24,10 @@ namespace {
 using AtRunTime = cellar::Hybrid<cellar::RunTimePattern, Sliding, Full, Recurrent>;
 // [/type]
 static_assert(cellar::TwoPhaseMemory<AtRunTime>);
+
+// Layers without memory are counted across the repetitions of a pattern.
+static_assert(Memory::place(3) == LayerPlace{.member = no_memory, .layer = 0});
+static_assert(Memory::place(8) == LayerPlace{.member = no_memory, .layer = 1});
 
 Sliding sliding(int layers) {
     return {{layers, 1, 1}, {.sequences = 3, .capacity = 1000, .batch = 8}, cellar::SlidingWindow<4>{{.retention = 8}}};
@@ -44,6 +49,7 @@ TEST_CASE("a run-time pattern finds the same members as a pattern in the type") 
     Memory expected = memory();
     AtRunTime found = like_toy();
     for (int layer = 0; layer < layers; ++layer) CHECK(found.place(layer) == Memory::place(layer));
+    CHECK(found.place(3) == LayerPlace{.member = no_memory, .layer = 0});
     const auto both = [&](const Text& tokens) {
         const bool fed = feed(expected, tokens);
         CHECK(feed(found, tokens) == fed);

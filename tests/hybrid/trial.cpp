@@ -271,7 +271,7 @@ void Trial::take_pass(const Step& step) {
 void Trial::fill(const Batch& batch, int style, int layers) {
     for (int layer = 0; layer < layers; ++layer) {
         const cellar::LayerPlace place = whole_.visit(layer);
-        if (place.member < static_cast<int>(members_.size()))
+        if (place.member != cellar::no_memory)
             members_[static_cast<std::size_t>(place.member)]->put(place.layer, batch, style);
     }
 }

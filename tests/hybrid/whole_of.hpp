@@ -65,7 +65,7 @@ struct Inputs {
             written_.assign(pass->cells().begin(), pass->cells().end());
             if (!committed) return std::nullopt;
             for (int layer = 0; layer < Base::memory().shape().layers(); ++layer)
-                if (Base::memory().shape()[layer].shares < 0)
+                if (Base::memory().shape()[layer].shares_layer < 0)
                     Base::put_into(*pass, layer, rows[static_cast<std::size_t>(layer)], style);
             pass->commit();
             return std::nullopt;
@@ -203,9 +203,7 @@ private:
                    subjects_);
     }
 
-    cellar::LayerPlace place(const cellar::NoMemory&, int own) const {
-        return {static_cast<int>(sizeof...(Kinds)), own};
-    }
+    cellar::LayerPlace place(const cellar::NoMemory&, int own) const { return {cellar::no_memory, own}; }
     template <class P>
     cellar::LayerPlace place(const P& pass, int own) const {
         cellar::LayerPlace found{-1, own};

@@ -15,5 +15,5 @@ void make_all(cellar::models::ModelList<Models...>) {
 void make_memories() {
     make_all(cellar::models::All{});
     static_cast<void>(cellar::models::Qwen3_8B::make<cellar::models::LayerKind::full>({.capacity = 8}));
-    static_cast<void>(cellar::models::Mamba2_27B::make_recurrent({.sequences = 2}));
+    static_cast<void>(cellar::models::Mamba2_2_7B::make_recurrent({.sequences = 2}));
 }

@@ -57,8 +57,8 @@ TEST_CASE("memories are made by the name of a model") {
     CHECK(gemma.member<Gemma::Full<>>().shape().layers() == 5);
     CHECK(gemma.bytes() == models::total_bytes(models::gemma3_4b, limits));
 
-    auto states = models::Mamba2_27B::make_recurrent({.sequences = 4, .rollback = 1});
-    static_assert(std::is_same_v<decltype(states), models::Mamba2_27B::Memory<>>);
+    auto states = models::Mamba2_2_7B::make_recurrent({.sequences = 4, .rollback = 1});
+    static_assert(std::is_same_v<decltype(states), models::Mamba2_2_7B::Memory<>>);
     CHECK(states.slots() == 4 * (1 + 1) + 1);
 
     // One kind of layers, with options.
@@ -122,7 +122,7 @@ TEST_CASE("a sliding memory forgets tokens outside its model's window") {
 }
 
 TEST_CASE("a pass visits two kinds of layers, and states are named by their index in the description") {
-    using M = Lfm2_12B; // RRFRRFRRFRFRFRFR
+    using M = Lfm2_1_2B; // RRFRRFRRFRFRFRFR
     auto memory = M::make({.sequences = 2, .capacity = 4, .batch = 3}, {.rollback = 1});
     CHECK(memory.member<M::Recurrent<>>().limits().rollback == 1);
     CHECK(memory.member<M::Recurrent<>>().limits().sequences == 2);
@@ -156,7 +156,7 @@ TEST_CASE("a pass visits two kinds of layers, and states are named by their inde
 TEST_CASE("layers and kinds that a model does not have are violations") {
     CHECK(violation_of([] { return gemma3_4b.kind(34); }) == "layer 34, expected 0 to 33");
     CHECK(violation_of([] { return gemma3_4b.kind(-1); }) == "layer -1, expected 0 to 33");
-    CHECK(violation_of([] { return mamba2_27b.attention(LayerKind::recurrent).window; })
+    CHECK(violation_of([] { return mamba2_2_7b.attention(LayerKind::recurrent).window; })
           == "attention: a kind without keys, expected sliding or full");
 }
 

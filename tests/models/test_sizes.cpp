@@ -101,12 +101,12 @@ TEST_CASE("sizes computed by hand: DeepSeek-V3") {
 // elements, the state has 80 * 64 * 128 = 655360: 671488 elements * 4 bytes * 64 layers = 171900928. One sequence of
 // any length needs two states and the rows of one layer: 343801856 + 671488 * 4 = 346487808.
 TEST_CASE("sizes computed by hand: Mamba 2 2.7B") {
-    CHECK(mamba2_27b.state_elements() == 671488);
-    CHECK(bytes_per_token(mamba2_27b) == 0);
-    CHECK(bytes_per_sequence(mamba2_27b) == 171900928);
-    CHECK(bytes_per_sequence<StandardV<bf16>, half>(mamba2_27b) == 171900928 / 2);
-    CHECK(total_bytes(mamba2_27b, {.capacity = 131072}) == 346487808);
-    CHECK(total_bytes(mamba2_27b, {.sequences = 8, .capacity = 1, .batch = 3})
+    CHECK(mamba2_2_7b.state_elements() == 671488);
+    CHECK(bytes_per_token(mamba2_2_7b) == 0);
+    CHECK(bytes_per_sequence(mamba2_2_7b) == 171900928);
+    CHECK(bytes_per_sequence<StandardV<bf16>, half>(mamba2_2_7b) == 171900928 / 2);
+    CHECK(total_bytes(mamba2_2_7b, {.capacity = 131072}) == 346487808);
+    CHECK(total_bytes(mamba2_2_7b, {.sequences = 8, .capacity = 1, .batch = 3})
           == (8 + 3) * std::int64_t{171900928} + 8 * 671488 * 4);
 }
 

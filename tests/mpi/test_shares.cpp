@@ -83,11 +83,11 @@ TEST_CASE("a rank's shape has its heads, or its layers") {
     CHECK(heads.layers() == 5);
     CHECK(heads[0].kv_heads == 2);
     CHECK(heads[1].kv_heads == 1);
-    CHECK(heads[2].shares == 0);
+    CHECK(heads[2].shares_layer == 0);
     const CacheShape layers = mpi::shape_of_layers(model, {3, 2});
     CHECK(layers.layers() == 2);
-    CHECK(layers[0].shares == -1);
-    CHECK(layers[1].shares == 0);
+    CHECK(layers[0].shares_layer == -1);
+    CHECK(layers[1].shares_layer == 0);
     CHECK(violation_of([&] {
               (void)mpi::shape_of_layers(model, {2, 3});
           }).find("layer 2 shares layer 0")

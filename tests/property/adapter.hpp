@@ -346,7 +346,7 @@ private:
 
 inline cellar::CacheShape shape_of(const std::vector<Layer>& layers) {
     std::vector<cellar::LayerShape> shapes;
-    for (const Layer& l : layers) shapes.push_back({l.heads, l.key_dim, l.value_dim, l.shares});
+    for (const Layer& l : layers) shapes.push_back({l.heads, l.key_dim, l.value_dim, l.shares_layer});
     return cellar::CacheShape{std::move(shapes)};
 }
 

@@ -15,7 +15,7 @@ struct Layer {
     int heads;
     int key_dim;
     int value_dim;
-    int shares = -1; ///< index of the earlier layer whose memory this one reads
+    int shares_layer = -1; ///< index of the earlier layer whose memory this one reads
 };
 
 /// Key and value of one token in one layer, [heads, dim].
@@ -98,7 +98,7 @@ public:
 
 private:
     const Layer& at(int layer) const { return layers_[static_cast<std::size_t>(layer)]; }
-    int memory_of(int layer) const { return at(layer).shares < 0 ? layer : at(layer).shares; }
+    int memory_of(int layer) const { return at(layer).shares_layer < 0 ? layer : at(layer).shares_layer; }
 
     static int hash(int value, int layer, int index) {
         std::uint32_t h = static_cast<std::uint32_t>((value * 8 + layer) * 256 + index);

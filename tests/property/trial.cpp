@@ -262,7 +262,7 @@ std::vector<naive::NewToken> Trial::batch_of(const std::vector<RelativeToken>& t
 }
 
 void Trial::put(int layer, const std::vector<naive::NewToken>& batch, int style) {
-    if (rows_.layers()[static_cast<std::size_t>(layer)].shares >= 0) return;
+    if (rows_.layers()[static_cast<std::size_t>(layer)].shares_layer >= 0) return;
     std::vector<Rows> rows;
     for (const naive::NewToken& t : batch)
         if (t.stored) rows.push_back(rows_.put(layer, t.value));

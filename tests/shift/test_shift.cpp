@@ -51,11 +51,11 @@ static_assert(!ShiftPolicy<HoldsMemory>, "kernels hold a rotation by value");
 } // namespace
 
 TEST_CASE("min_dim is one more than the last element that is rotated") {
-    CHECK(cellar::min_dim(AddShift::Rotation{0}) == 0);
-    CHECK(cellar::min_dim(AddShift::Rotation{3}) == 6);
+    CHECK(cellar::detail::min_dim(AddShift::Rotation{0}) == 0);
+    CHECK(cellar::detail::min_dim(AddShift::Rotation{3}) == 6);
     const std::vector<double> three(3, 1.0);
-    CHECK(cellar::min_dim(RopeShift<cellar::Neox>{three}.rotation(0)) == 6);
-    CHECK(cellar::min_dim(RopeShift<cellar::Interleaved>{three, 4}.rotation(0)) == 10);
+    CHECK(cellar::detail::min_dim(RopeShift<cellar::Neox>{three}.rotation(0)) == 6);
+    CHECK(cellar::detail::min_dim(RopeShift<cellar::Interleaved>{three, 4}.rotation(0)) == 10);
 }
 
 } // namespace test_shift

@@ -54,9 +54,9 @@ static_assert(counts(llama31_8b, 0, 32, 0) && counts(llama31_70b, 0, 80, 0) && c
 static_assert(counts(phi4, 0, 40, 0) && counts(deepseek_v3, 0, 61, 0) && counts(mistral_7b, 32, 0, 0));
 static_assert(counts(gemma2_9b, 21, 21, 0) && counts(gemma3_4b, 29, 5, 0) && counts(gemma3_12b, 40, 8, 0));
 static_assert(counts(gpt_oss_20b, 12, 12, 0) && counts(gpt_oss_120b, 18, 18, 0));
-static_assert(counts(mamba2_27b, 0, 0, 64) && counts(rwkv7_29b, 0, 0, 32) && counts(qwen3_next_80b, 0, 12, 36));
+static_assert(counts(mamba2_2_7b, 0, 0, 64) && counts(rwkv7_2_9b, 0, 0, 32) && counts(qwen3_next_80b, 0, 12, 36));
 static_assert(counts(jamba15_mini, 0, 4, 28) && counts(nemotron_h_8b, 0, 4, 24, 24));
-static_assert(counts(granite4_h_tiny, 0, 4, 36) && counts(lfm2_12b, 0, 6, 10));
+static_assert(counts(granite4_h_tiny, 0, 4, 36) && counts(lfm2_1_2b, 0, 6, 10));
 
 // Positions of layers, and their indices in their memory.
 static_assert(gemma3_4b.kind(4) == LayerKind::sliding && gemma3_4b.kind(5) == LayerKind::full);
@@ -67,7 +67,7 @@ static_assert(jamba15_mini.kind(4) == LayerKind::full && jamba15_mini.kind(28) =
 static_assert(granite4_h_tiny.kind(5) == LayerKind::full && granite4_h_tiny.kind(35) == LayerKind::full);
 static_assert(nemotron_h_8b.kind(7) == LayerKind::full && nemotron_h_8b.kind(40) == LayerKind::full);
 static_assert(qwen3_next_80b.kind(3) == LayerKind::full && qwen3_next_80b.kind(47) == LayerKind::full);
-static_assert(lfm2_12b.kind(2) == LayerKind::full && lfm2_12b.kind(14) == LayerKind::full);
+static_assert(lfm2_1_2b.kind(2) == LayerKind::full && lfm2_1_2b.kind(14) == LayerKind::full);
 
 template <class Window, class Shift, class Backend = HostBackend>
 using Bf16Cache = Cache<StandardV<bf16>, Window, Shift, Backend>;
@@ -83,10 +83,10 @@ static_assert(std::is_same_v<Jamba15Mini::Full<HostBackend, PermutedV<half>>,
 static_assert(std::is_same_v<GptOss_20B::Memory<>, Hybrid<Repeat<GptOss_20B::Sliding<>, GptOss_20B::Full<>>,
                                                           GptOss_20B::Sliding<>, GptOss_20B::Full<>>>);
 static_assert(
-    std::is_same_v<Mamba2_27B::Memory<>, RecurrentMemory<States<Mamba2_27B::State<0>, Mamba2_27B::State<1>>>>);
-static_assert(Mamba2_27B::State<0>::rank == 2 && Mamba2_27B::State<1>::rank == 3);
-static_assert(std::is_same_v<Lfm2_12B::Recurrent<EigenBackend, half>,
-                             RecurrentMemory<States<Lfm2_12B::State<0, half>>, EigenBackend>>);
+    std::is_same_v<Mamba2_2_7B::Memory<>, RecurrentMemory<States<Mamba2_2_7B::State<0>, Mamba2_2_7B::State<1>>>>);
+static_assert(Mamba2_2_7B::State<0>::rank == 2 && Mamba2_2_7B::State<1>::rank == 3);
+static_assert(std::is_same_v<Lfm2_1_2B::Recurrent<EigenBackend, half>,
+                             RecurrentMemory<States<Lfm2_1_2B::State<0, half>>, EigenBackend>>);
 
 template <class M>
 constexpr bool places_agree() {
@@ -96,9 +96,9 @@ constexpr bool places_agree() {
     }
     return true;
 }
-static_assert(places_agree<Gemma3_4B>() && places_agree<Jamba15Mini>() && places_agree<Lfm2_12B>());
+static_assert(places_agree<Gemma3_4B>() && places_agree<Jamba15Mini>() && places_agree<Lfm2_1_2B>());
 static_assert(places_agree<NemotronH_8B>());
-static_assert(NemotronH_8B::Memory<>::place(1) == LayerPlace{2, 0}
+static_assert(NemotronH_8B::Memory<>::place(1) == LayerPlace{no_memory, 0}
               && NemotronH_8B::Memory<>::place(7) == LayerPlace{0, 0});
 
 template <class... Models>
@@ -123,8 +123,8 @@ concept has_recurrent = requires {
 static_assert(has_sliding<Mistral_7B> && !has_full<Mistral_7B> && !has_recurrent<Mistral_7B>);
 static_assert(!has_sliding<Phi4> && has_full<Phi4> && !has_recurrent<Phi4>);
 static_assert(has_sliding<Gemma2_9B> && has_full<Gemma2_9B> && !has_recurrent<Gemma2_9B>);
-static_assert(!has_sliding<Lfm2_12B> && has_full<Lfm2_12B> && has_recurrent<Lfm2_12B>);
-static_assert(!has_sliding<Mamba2_27B> && !has_full<Mamba2_27B> && has_recurrent<Mamba2_27B>);
+static_assert(!has_sliding<Lfm2_1_2B> && has_full<Lfm2_1_2B> && has_recurrent<Lfm2_1_2B>);
+static_assert(!has_sliding<Mamba2_2_7B> && !has_full<Mamba2_2_7B> && has_recurrent<Mamba2_2_7B>);
 
 // Sizes are constant expressions.
 static_assert(bytes_per_token(llama31_8b) == 131072 && bytes_per_sequence(llama31_8b) == 0);

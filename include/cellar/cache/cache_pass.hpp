@@ -63,8 +63,8 @@ public:
         const detail::Caller caller{where};
         const std::size_t index = state().store_index("put", layer);
         const LayerShape& shape = state().shape[layer];
-        CELLAR_EXPECTS(shape.shares < 0, "put: ", Base::name()(layer), " shares the memory of layer ", shape.shares,
-                       ", expected a put to that one");
+        CELLAR_EXPECTS(shape.shares_layer < 0, "put: ", Base::name()(layer), " shares the memory of layer ",
+                       shape.shares_layer, ", expected a put to that one");
         const auto keys = checked_rows("keys", layer, k, shape.kv_heads, shape.key_dim);
         const auto values = checked_rows("values", layer, v, shape.kv_heads, shape.value_dim);
         if (state().pass_reserved) return;

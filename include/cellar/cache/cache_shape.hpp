@@ -26,7 +26,7 @@ public:
         check(where);
     }
 
-    /// Each layer with its own shape. A layer with `shares` reads the memory of that earlier layer.
+    /// Each layer with its own shape. A layer with `shares_layer` reads the memory of that earlier layer.
     explicit CacheShape(const std::vector<LayerShape>& layers,
                         const std::source_location& where = std::source_location::current()) {
         layers_.append(layers.data(), layers.data() + layers.size());
@@ -55,15 +55,15 @@ private:
         const std::int64_t row = std::int64_t{layer.kv_heads} * std::max(layer.key_dim, layer.value_dim);
         CELLAR_EXPECTS(row < (1 << 28), "shape: layer ", i, " has rows of ", row,
                        " elements, expected fewer than 2^28");
-        if (layer.shares < 0) return;
-        CELLAR_EXPECTS(static_cast<std::size_t>(layer.shares) < i, "shape: layer ", i, " shares layer ", layer.shares,
-                       ", expected an earlier one");
-        const LayerShape& owner = layers_[static_cast<std::size_t>(layer.shares)];
-        CELLAR_EXPECTS(owner.shares < 0, "shape: layer ", i, " shares layer ", layer.shares,
-                       ", expected one with memory of its own, but that one shares layer ", owner.shares);
+        if (layer.shares_layer < 0) return;
+        CELLAR_EXPECTS(static_cast<std::size_t>(layer.shares_layer) < i, "shape: layer ", i, " shares layer ",
+                       layer.shares_layer, ", expected an earlier one");
+        const LayerShape& owner = layers_[static_cast<std::size_t>(layer.shares_layer)];
+        CELLAR_EXPECTS(owner.shares_layer < 0, "shape: layer ", i, " shares layer ", layer.shares_layer,
+                       ", expected one with memory of its own, but that one shares layer ", owner.shares_layer);
         CELLAR_EXPECTS(owner.kv_heads == layer.kv_heads && owner.key_dim == layer.key_dim
                            && owner.value_dim == layer.value_dim,
-                       "shape: layer ", i, " shares layer ", layer.shares, ", expected the same heads and dims");
+                       "shape: layer ", i, " shares layer ", layer.shares_layer, ", expected the same heads and dims");
     }
 
     detail::TrivialList<LayerShape> layers_;

@@ -84,22 +84,27 @@ private:
     std::vector<std::int32_t> owner_;
 };
 
+/// "1 layer", "2 layers".
+inline std::string counted(std::int64_t n, const char* what) {
+    return std::to_string(n) + ' ' + what + (n == 1 ? "" : "s");
+}
+
 template <class Memory>
 std::string describe(const Memory& memory, bool colour, std::int32_t width) {
     CELLAR_EXPECTS(width > 0, "describe: a width of ", width, " cells, expected at least 1");
     const Statistics statistics = memory.statistics();
     const CellMap map{memory, colour};
-    std::string drawn = std::to_string(statistics.cells - statistics.free) + " of " + std::to_string(statistics.cells)
-                        + " cells used, " + std::to_string(statistics.shared) + " shared, longest free run "
-                        + std::to_string(statistics.longest_free_run) + ", " + std::to_string(statistics.bytes)
-                        + " bytes in " + std::to_string(memory.layers()) + " layers\n";
+    std::string drawn = std::to_string(statistics.cells - statistics.free) + " of " + counted(statistics.cells, "cell")
+                        + " used, " + std::to_string(statistics.shared) + " shared, longest free run "
+                        + std::to_string(statistics.longest_free_run) + ", " + counted(statistics.bytes, "byte")
+                        + " in " + counted(memory.layers(), "layer") + '\n';
     drawn += map.rows(width);
     for (std::int32_t s = 0; s < memory.sequences(); ++s) {
         const auto range = memory.range({s});
         if (!range) continue;
-        drawn += map.symbol(s) + "  sequence " + std::to_string(s) + ": " + std::to_string(memory.tokens({s}))
-                 + " tokens, positions " + std::to_string(range->first.value) + " to "
-                 + std::to_string(range->last.value) + '\n';
+        drawn += map.symbol(s) + "  sequence " + std::to_string(s) + ": " + counted(memory.tokens({s}), "token")
+                 + ", positions " + std::to_string(range->first.value) + " to " + std::to_string(range->last.value)
+                 + '\n';
     }
     return drawn;
 }

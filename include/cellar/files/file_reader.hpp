@@ -71,26 +71,26 @@ public:
     /// means that all data was read and its checksum is the stored one. Allocates a buffer of that size, unless the
     /// file is mapped.
     FileResult<FilePiece> next(std::size_t at_most = default_piece) {
-        return next_to([](const StoredTensor&, std::uint64_t) -> std::byte* { return nullptr; }, at_most);
+        return next_into([](const StoredTensor&, std::uint64_t) -> std::byte* { return nullptr; }, at_most);
     }
 
     /// The same, and copies the piece to `place(tensor, offset)`, where there is room for it, unless that is null. A
     /// copy costs less than after `next`, because it is part of the pass for the checksum. The bytes of the result are
     /// then those of the copy, little-endian. Without `at_most`, pieces have 256 KiB, or 4 MiB if the file is mapped.
     template <class Place>
-    FileResult<FilePiece> next_to(Place place) {
-        return next_to(place, is_mapped() ? large_piece : default_piece);
+    FileResult<FilePiece> next_into(Place place) {
+        return next_into(place, is_mapped() ? large_piece : default_piece);
     }
     template <class Place>
-    FileResult<FilePiece> next_to(Place place, std::size_t at_most) {
-        return next_to(place, at_most, bytes_in_all() > cached_bytes);
+    FileResult<FilePiece> next_into(Place place, std::size_t at_most) {
+        return next_into(place, at_most, bytes_in_all() > cached_bytes);
     }
 
     /// The same for places in memory that was allocated just now. The caches have its zeros, so nothing is written past
     /// them, and a stream is read to its place at once.
     template <class Place>
-    FileResult<FilePiece> next_to_new(Place place) {
-        return next_to(place, is_mapped() ? large_piece : default_piece, false);
+    FileResult<FilePiece> next_into_new(Place place) {
+        return next_into(place, is_mapped() ? large_piece : default_piece, false);
     }
 
     /// Starts again at the first byte.
@@ -158,7 +158,7 @@ private:
     bool is_done(const StoredTensor& tensor) const { return tensor.bytes == 0 || done_ == tensor.begin + tensor.bytes; }
 
     template <class Place>
-    FileResult<FilePiece> next_to(Place place, std::size_t at_most, bool past_caches) {
+    FileResult<FilePiece> next_into(Place place, std::size_t at_most, bool past_caches) {
         constexpr std::size_t unit = detail::tensor_alignment;
         const std::size_t length = std::max(at_most / unit, std::size_t{1}) * unit;
         while (at_ < tensors_.size() && is_done(tensors_[at_])) ++at_;

@@ -42,9 +42,12 @@ struct EveryNth {
 template <int N, class Nth, class Others>
 using Every = typename detail::EveryNth<N, Nth, Others>::pattern;
 
+/// The `member` of a layer without memory, in a `LayerPlace` and in the list of a `RunTimePattern`.
+inline constexpr int no_memory = -1;
+
 /// Where a model's layer has its memory: the member, and the index of the layer there.
 struct LayerPlace {
-    int member; ///< the number of members if the layer has no memory; `layer` then counts such layers
+    int member; ///< or `no_memory`; `layer` then counts such layers
     int layer;
 
     constexpr bool operator==(const LayerPlace&) const = default;
@@ -75,6 +78,7 @@ struct LayerTable {
         }
     }
 
+    // Layers without memory count as those of a last member here.
     std::array<LayerPlace, static_cast<std::size_t>(Period)> places{}; // of one period
     std::array<int, static_cast<std::size_t>(Members) + 1> counts{};   // layers of one period, by member
     int filled = 0;
@@ -108,7 +112,6 @@ struct PatternOf<LayerList<Blocks...>> : PatternBlocks<false, Blocks...> {};
 /// As a pattern: which layer has which member is known at run time only, from a model's configuration file, say. The
 /// hybrid is given the index of a member for each layer, or `no_memory`.
 struct RunTimePattern {};
-inline constexpr int no_memory = -1;
 
 /// Which member has which layer. Computed at compile time; a lookup is O(1).
 template <class Pattern, class... Members>
@@ -139,7 +142,8 @@ public:
 
     static constexpr LayerPlace place(int layer) {
         const LayerPlace in_period = table.places[static_cast<std::size_t>(layer % period)];
-        return {in_period.member, in_period.layer + layer / period * count(in_period.member)};
+        const int index = in_period.layer + layer / period * count(in_period.member);
+        return {in_period.member < members ? in_period.member : no_memory, index};
     }
 
     /// How many of the first `layers` layers a member has.
@@ -192,7 +196,7 @@ public:
             CELLAR_EXPECTS(given >= no_memory && given < members, "hybrid: layer ", layer, " has member ", given,
                            ", expected 0 to ", members - 1, " or no_memory");
             const int member = given == no_memory ? members : given;
-            table->places.push_back({member, table->counts[static_cast<std::size_t>(member)]++});
+            table->places.push_back({given, table->counts[static_cast<std::size_t>(member)]++});
         }
         table_ = std::move(table);
     }

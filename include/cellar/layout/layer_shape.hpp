@@ -7,8 +7,8 @@ namespace cellar {
 struct LayerShape {
     int kv_heads;
     int key_dim;
-    int value_dim;   ///< 0: the layer stores keys alone (MLA's latent, which is key and value at once)
-    int shares = -1; ///< the index of an earlier layer whose memory this one reads; -1: it has its own
+    int value_dim;         ///< 0: the layer stores keys alone (MLA's latent, which is key and value at once)
+    int shares_layer = -1; ///< the index of an earlier layer whose memory this one reads; -1: it has its own
 };
 
 } // namespace cellar

@@ -251,19 +251,19 @@ using Gemma3_4B = Model<gemma3_4b>;
 using Gemma3_12B = Model<gemma3_12b>;
 using GptOss_20B = Model<gpt_oss_20b>;
 using GptOss_120B = Model<gpt_oss_120b>;
-using Mamba2_27B = Model<mamba2_27b>;
-using Rwkv7_29B = Model<rwkv7_29b>;
+using Mamba2_2_7B = Model<mamba2_2_7b>;
+using Rwkv7_2_9B = Model<rwkv7_2_9b>;
 using Qwen3Next_80B = Model<qwen3_next_80b>;
 using Jamba15Mini = Model<jamba15_mini>;
 using NemotronH_8B = Model<nemotron_h_8b>;
 using Granite4HTiny = Model<granite4_h_tiny>;
-using Lfm2_12B = Model<lfm2_12b>;
+using Lfm2_1_2B = Model<lfm2_1_2b>;
 
 template <class... Models>
 struct ModelList {};
 
 using All = ModelList<Llama31_8B, Llama31_70B, Mistral_7B, Qwen3_8B, Phi4, DeepSeekV3, Gemma2_9B, Gemma3_4B, Gemma3_12B,
-                      GptOss_20B, GptOss_120B, Qwen3Next_80B, Jamba15Mini, NemotronH_8B, Granite4HTiny, Lfm2_12B,
-                      Mamba2_27B, Rwkv7_29B>;
+                      GptOss_20B, GptOss_120B, Qwen3Next_80B, Jamba15Mini, NemotronH_8B, Granite4HTiny, Lfm2_1_2B,
+                      Mamba2_2_7B, Rwkv7_2_9B>;
 
 } // namespace cellar::models

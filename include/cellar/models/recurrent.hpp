@@ -10,7 +10,7 @@ namespace cellar::models {
 
 // https://github.com/state-spaces/mamba: layers and width from mamba_ssm/models/config_mamba.py (the README has them
 // for the first Mamba, 2.8B), the rest from mamba_ssm/modules/mamba2.py.
-inline constexpr Description mamba2_27b{
+inline constexpr Description mamba2_2_7b{
     .name = "Mamba 2 2.7B",
     .layers = 64,
     .pattern = "R",
@@ -20,7 +20,7 @@ inline constexpr Description mamba2_27b{
 // https://github.com/BlinkDL/RWKV-LM, RWKV-v7/rwkv_v7_demo_fast.py has the tensors, and heads of 64. The 32 layers of
 // 2560 elements were not read from the publisher. People who train the model call it L32-D2560, and these numbers give
 // 2.9 billion parameters.
-inline constexpr Description rwkv7_29b{
+inline constexpr Description rwkv7_2_9b{
     .name = "RWKV 7 2.9B",
     .layers = 32,
     .pattern = "R",
@@ -73,7 +73,7 @@ inline constexpr Description granite4_h_tiny{
 
 // https://huggingface.co/LiquidAI/LFM2-1.2B, config.json as its users quote it. The convolution is in
 // https://github.com/huggingface/transformers, models/lfm2.
-inline constexpr Description lfm2_12b{
+inline constexpr Description lfm2_1_2b{
     .name = "LFM2 1.2B",
     .layers = 16,
     .pattern = "RRFRRFRRFRFRFRFR",

@@ -99,6 +99,7 @@ private:
         std::string prefix;
         if constexpr (requires { memory_->place(layer); }) {
             const auto place = memory_->place(layer);
+            if (place.member < 0) return; // a layer without memory
             prefix = "members." + std::to_string(place.member) + ".";
             layer = place.layer;
         }

@@ -94,11 +94,11 @@ inline CacheShape shape_of_layers(const CacheShape& model, Share part,
     std::vector<LayerShape> layers;
     for (int layer = part.first; layer < part.end(); ++layer) {
         layers.push_back(model[layer]);
-        int& shares = layers.back().shares;
-        if (shares < 0) continue;
-        CELLAR_EXPECTS_AT(where, shares >= part.first, "shape_of_layers: layer ", layer, " shares layer ", shares,
+        int& owner = layers.back().shares_layer;
+        if (owner < 0) continue;
+        CELLAR_EXPECTS_AT(where, owner >= part.first, "shape_of_layers: layer ", layer, " shares layer ", owner,
                           " of an earlier part, expected one from ", part.first, " on");
-        shares -= part.first;
+        owner -= part.first;
     }
     return CacheShape{layers, where};
 }

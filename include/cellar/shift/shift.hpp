@@ -86,8 +86,10 @@ concept ShiftPolicy =
     && (!rotates_keys<S> || (detail::has_factor<S> && detail::has_rotation<S>));
 // clang-format on
 
+namespace detail {
+
 /// True if the first elements of pairs [begin, end) are consecutive, and so are the second ones.
-template <detail::has_pairs R>
+template <has_pairs R>
 constexpr bool lie_in_two_spans(const R& r, int begin, int end) {
     for (int pair = begin + 1; pair < end; ++pair)
         if (r.first(pair) != r.first(pair - 1) + 1 || r.second(pair) != r.second(pair - 1) + 1) return false;
@@ -95,7 +97,7 @@ constexpr bool lie_in_two_spans(const R& r, int begin, int end) {
 }
 
 /// The smallest head dimension that a rotation fits into: one more than the last element it changes.
-template <detail::has_pairs R>
+template <has_pairs R>
 constexpr int min_dim(const R& r) {
     int min = 0;
     for (int pair = 0; pair < r.pairs(); ++pair) {
@@ -104,5 +106,7 @@ constexpr int min_dim(const R& r) {
     }
     return min;
 }
+
+} // namespace detail
 
 } // namespace cellar

@@ -24,7 +24,7 @@ public:
     using Keys = RowStore<typename Layout::key_mapping, typename Layout::key_element, Backend>;
     using Values = RowStore<typename Layout::value_mapping, typename Layout::value_element, Backend>;
 
-    /// Ignores `shape.shares`.
+    /// Ignores `shape.shares_layer`.
     LayerStore(Backend& backend, std::int64_t cells, LayerShape shape)
         : keys_{backend, typename Keys::Mapping{cells, shape.kv_heads, shape.key_dim}, "keys"},
           values_{backend, typename Values::Mapping{cells, shape.kv_heads, shape.value_dim}, "values"} {}

@@ -284,12 +284,13 @@ private:
           attention{} {
         for (int layer = 0; layer < shape.layers(); ++layer) {
             const LayerShape& own = shape[layer];
-            if (own.shares < 0) {
+            if (own.shares_layer < 0) {
                 check_shift(layer);
                 owners.push_back(layer);
                 stores.emplace_back(backend, allocated, own);
             }
-            store_of.push_back(own.shares < 0 ? stores.size() - 1 : store_of[static_cast<std::size_t>(own.shares)]);
+            store_of.push_back(own.shares_layer < 0 ? stores.size() - 1
+                                                    : store_of[static_cast<std::size_t>(own.shares_layer)]);
         }
         put = PutLayers{stores.size()};
     }

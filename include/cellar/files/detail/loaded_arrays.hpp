@@ -135,7 +135,7 @@ FileResult<void> read_arrays(const std::filesystem::path& path, Reader& reader, 
     };
     reader.rewind();
     for (;;) {
-        auto piece = reader.next_to_new(place);
+        auto piece = reader.next_into_new(place);
         if (!piece) return std::move(piece).error();
         if (piece->tensor == nullptr) return {};
         if (const auto target = targets.find(piece->tensor); target != targets.end())

@@ -160,7 +160,7 @@ private:
             for (const Position edge : {window.oldest_visible({p}), window.oldest_kept({p})}) calls.add(edge);
         for (int layer = 0; layer < cache.layers(); ++layer) {
             const LayerShape& shape = cache.shape()[layer];
-            for (const int x : {shape.kv_heads, shape.key_dim, shape.value_dim, shape.shares}) calls.add(x);
+            for (const int x : {shape.kv_heads, shape.key_dim, shape.value_dim, shape.shares_layer}) calls.add(x);
         }
     }
 };
