@@ -55,6 +55,12 @@ auto begin(Memory& memory, int sequence, int n, int as = -1) {
 constexpr int heads = 4, dim = 16;
 const CacheShape shape{1, 2, dim};
 
+/// Numbers its threads from 1.
+struct FromOne {
+    static int count() { return 2; }
+    static void run(auto&& f) { f(2); }
+};
+
 Floats attended(auto& pass, const AttentionOptions& options = {}, int threads = 1) {
     Floats out(static_cast<std::size_t>(pass.tokens() * heads * dim), not_a_number);
     attend(pass, 0, wave(pass.tokens() * heads * dim, 3), out, options, SomeThreads{threads});
@@ -383,9 +389,21 @@ TEST_CASE("what does not fit together is a violation, and nothing is written") {
           == "attend: the queries are not aligned, expected an address that is a multiple of 2");
     CHECK(violation(0, q, odd) == "attend: the results are not aligned, expected an address that is a multiple of 2");
     CHECK(violation(0, q, StridedView<float, 3>{out.data(), {2, heads, dim}, {}}) // its strides were forgotten
-          == "attend: stride 0 of the results is 0 and the extent 2, expected a place for each element");
-    CHECK(violation(0, q, good, AttentionOptions{.log_sum_exp = {out.data(), {2, heads}, {heads, 0}}})
-          == "attend: stride 1 of the log_sum_exp is 0 and the extent 4, expected a place for each element");
+          == "attend: stride 0 of the results is 0 and the extent 2, expected at least 1, a place for each element");
+    CHECK(violation(0, q, StridedView<float, 3>{out.data(), {2, heads, dim}, {dim, dim, 1}})
+          == "attend: stride 1 of the results is 16 and the extent 4, expected at least 32, a place for each element");
+    Floats sums(16, 5);
+    CHECK(
+        violation(0, q, good, AttentionOptions{.log_sum_exp = {sums.data(), {2, heads}, {heads, 0}}})
+        == "attend: stride 1 of the log_sum_exp is 0 and the extent 4, expected at least 1, a place for each element");
+    const std::string overlaps = "attend: the log_sum_exp overlaps the queries or the results, expected other memory";
+    const auto sums_at = [](const float* at) {
+        return AttentionOptions{.log_sum_exp = contiguous_view(const_cast<float*>(at), 2, heads)};
+    };
+    CHECK(violation(0, q, good, sums_at(out.data())) == overlaps);
+    CHECK(violation(0, q, good, sums_at(out.data() + out.size() - 1)) == overlaps);
+    CHECK(violation(0, rows(q, 2, heads, dim), good, sums_at(q.data() + 40)) == overlaps);
+    CHECK(sums == Floats(16, 5));
     CHECK(violation(0, q, good, AttentionOptions{}, SomeThreads{0}) == "attend: 0 threads, expected at least 1");
     CHECK(violation(0, Floats{}, good) == "attend: 0 query heads, expected a multiple of the layer's 2 heads of keys");
     CHECK(out == Floats(q.size(), 5));
@@ -397,12 +415,52 @@ TEST_CASE("what does not fit together is a violation, and nothing is written") {
     CHECK(violation_of([&] { attend(of_two, 0, q, good, {.parents = parents}); })
           == "attend: the parent of token 1 is of another sequence, expected one of its own");
     of_two.drop();
+    F32 gaps{shape, {.capacity = 8, .batch = 8, .positions = Positions::any}};
+    auto later = gaps.begin(Tokens{{0}, {5}, 1}.add({0}, {4}, 1)).value();
+    later.put(0, wave(4 * dim, 1), wave(4 * dim, 2));
+    CHECK(violation_of([&] { attend(later, 0, q, good, {.parents = parents}); })
+          == "attend: token 1 at position 4 has a parent at position 5, expected one that it sees");
+    later.drop();
     EncoderMemory<StandardV<float>> inputs{shape, {.capacity = 8, .batch = 4}};
     const std::vector<Position> positions(2);
     const std::vector<Sequence> sequences(2);
     auto reading = inputs.begin(Batch{positions, sequences}).value();
     CHECK(violation_of([&] { attend(reading, 0, q, good, {.parents = parents}); })
           == "attend: parents of tokens that read an encoder's inputs, expected none");
+}
+
+TEST_CASE("the log_sum_exp may lie behind each row of the results") {
+    F32 cache{shape, {.capacity = 8, .batch = 8}};
+    auto pass = begin(cache, 0, 2);
+    Floats sums(2 * heads);
+    const Floats expected = attended(pass, {.log_sum_exp = contiguous_view(sums.data(), 2, heads)});
+    Floats joined(2 * heads * (dim + 1));
+    const StridedView<float, 3> out{joined.data(), {2, heads, dim}, {heads * (dim + 1), dim + 1, 1}};
+    const StridedView<float, 2> of_rows{joined.data() + dim, {2, heads}, {heads * (dim + 1), dim + 1}};
+    attend(pass, 0, wave(2 * heads * dim, 3), out, {.log_sum_exp = of_rows});
+    for (int row = 0; row < 2 * heads; ++row) {
+        CHECK(joined[row * (dim + 1) + dim] == sums[row]);
+        for (int d = 0; d < dim; ++d) CHECK(joined[row * (dim + 1) + d] == expected[row * dim + d]);
+    }
+}
+
+TEST_CASE("an empty batch needs no heads") {
+    F32 cache{shape, {.capacity = 8, .batch = 8}};
+    auto pass = begin(cache, 0, 0);
+    const Floats numbers{0, 1, 2, 3};
+    Floats none, sums(heads);
+    attend(pass, 0, none, none, {.slopes = numbers, .log_sum_exp = contiguous_view(sums.data(), 0, heads)});
+    attend(pass, 0, none, none, {.sinks = numbers});
+    CHECK(sums == Floats(heads));
+}
+
+TEST_CASE("a thread that does not exist is noticed before it works") {
+    F32 cache{shape, {.capacity = 8, .batch = 8}};
+    auto pass = begin(cache, 0, 2);
+    const Floats q = wave(2 * heads * dim, 3);
+    Floats out(q.size(), 5);
+    CHECK(violation_of([&] { attend(pass, 0, q, out, {}, FromOne{}); }) == "attend: thread 2, expected 0 to 1");
+    CHECK(out == Floats(q.size(), 5));
 }
 
 TEST_CASE("queries and results may be neighbours in one buffer, and overlap nowhere else") {

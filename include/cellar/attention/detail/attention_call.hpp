@@ -9,9 +9,11 @@
 #include <cellar/layout/layer_shape.hpp>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <functional>
 #include <iterator>
 #include <limits>
@@ -53,13 +55,13 @@ struct ByteRange {
     const std::byte* begin;
     const std::byte* end;
 
-    template <class T>
-    explicit ByteRange(const StridedView<T, 3>& view)
+    template <class T, int Rank>
+    explicit ByteRange(const StridedView<T, Rank>& view)
         : begin{reinterpret_cast<const std::byte*>(view.pointer)}, end{begin} {
         if (view.size() == 0) return;
         std::int64_t first = 0;
         std::int64_t last = 0;
-        for (int r = 0; r < 3; ++r) {
+        for (int r = 0; r < Rank; ++r) {
             const std::int64_t offset = (view.extent(r) - 1) * view.stride(r);
             (offset < 0 ? first : last) += offset;
         }
@@ -99,20 +101,65 @@ void expect_memory(const char* what, const StridedView<T, 3>& view) {
                    " are not aligned, expected an address that is a multiple of ", alignof(T));
 }
 
-/// A violation if elements that are written lie in one place, as those of a view whose strides were forgotten.
+/// The dimensions of a view from the smallest stride to the largest.
+template <class T, int Rank>
+std::array<int, Rank> nested_dimensions(const StridedView<T, Rank>& view) {
+    std::array<int, Rank> order;
+    for (int r = 0; r < Rank; ++r) order[static_cast<std::size_t>(r)] = r;
+    std::sort(order.begin(), order.end(),
+              [&](int a, int b) { return std::abs(view.stride(a)) < std::abs(view.stride(b)); });
+    return order;
+}
+
+/// A violation if elements that are written may lie in one place, as those of a view whose strides are wrong: each
+/// stride is longer than all that the smaller ones reach.
 template <class T, int Rank>
 void expect_apart(const char* what, const StridedView<T, Rank>& view) {
-    for (int r = 0; r < Rank; ++r)
-        CELLAR_EXPECTS(view.stride(r) != 0 || view.extent(r) <= 1, "attend: stride ", r, " of the ", what,
-                       " is 0 and the extent ", view.extent(r), ", expected a place for each element");
+    std::int64_t reached = 0;
+    for (const int r : nested_dimensions(view)) {
+        if (view.extent(r) <= 1) continue;
+        CELLAR_EXPECTS(std::abs(view.stride(r)) > reached, "attend: stride ", r, " of the ", what, " is ",
+                       view.stride(r), " and the extent ", view.extent(r), ", expected at least ", reached + 1,
+                       ", a place for each element");
+        reached += (view.extent(r) - 1) * std::abs(view.stride(r));
+    }
+}
+
+/// True if the byte `at` of a view's range belongs to an element. The elements are apart, the strides positive.
+template <class T>
+bool is_of_element(const StridedView<T, 3>& view, std::int64_t at) {
+    const auto order = nested_dimensions(view);
+    if (at < 0) return false;
+    for (std::size_t i = order.size(); i-- > 0;) {
+        if (view.extent(order[i]) <= 1) continue;
+        const std::int64_t stride = view.stride(order[i]) * std::int64_t{sizeof(T)};
+        at -= std::min(at / stride, view.extent(order[i]) - 1) * stride;
+    }
+    return at < std::int64_t{sizeof(T)};
+}
+
+/// True if the log_sum_exp may share bytes with rows. It may lie between them.
+template <class T>
+bool may_overlap_rows(const StridedView<float, 2>& sum, const StridedView<T, 3>& rows) {
+    const ByteRange range{rows};
+    if (sum.size() == 0 || rows.size() == 0 || !ByteRange{sum}.overlaps(range)) return false;
+    for (int r = 0; r < 3; ++r)
+        if (rows.extent(r) > 1 && rows.stride(r) <= 0) return true;
+    for (std::int64_t token = 0; token < sum.extent(0); ++token)
+        for (std::int64_t head = 0; head < sum.extent(1); ++head) {
+            const auto* const at = reinterpret_cast<const std::byte*>(&sum(token, head));
+            // Elements are aligned to two bytes at least.
+            if (is_of_element(rows, at - range.begin) || is_of_element(rows, at + 2 - range.begin)) return true;
+        }
+    return false;
 }
 
 /// A violation unless the numbers can weigh the scores of that many query heads.
 inline void expect_options(const AttentionOptions& options, std::int32_t tokens, std::int64_t heads) {
     constexpr float infinity = std::numeric_limits<float>::infinity();
     const auto per_head = [&](const char* what, std::span<const float> given) {
-        CELLAR_EXPECTS(given.empty() || std::ssize(given) == heads, "attend: ", std::ssize(given), " ", what,
-                       ", expected one for each of ", heads, " query heads");
+        CELLAR_EXPECTS(given.empty() || tokens == 0 || std::ssize(given) == heads, "attend: ", std::ssize(given), " ",
+                       what, ", expected one for each of ", heads, " query heads");
     };
     per_head("slopes", options.slopes);
     per_head("sinks", options.sinks);
@@ -128,8 +175,8 @@ inline void expect_options(const AttentionOptions& options, std::int32_t tokens,
                    "attend: the scale is infinite or not a number, expected a finite one");
     const auto& sum = options.log_sum_exp;
     if (sum.pointer == nullptr) return;
-    CELLAR_EXPECTS(sum.extent(0) == tokens && sum.extent(1) == heads, "attend: the log_sum_exp is [", sum.extent(0),
-                   ", ", sum.extent(1), "], expected [", tokens, " tokens, ", heads, " heads]");
+    CELLAR_EXPECTS(sum.extent(0) == tokens && (tokens == 0 || sum.extent(1) == heads), "attend: the log_sum_exp is [",
+                   sum.extent(0), ", ", sum.extent(1), "], expected [", tokens, " tokens, ", heads, " heads]");
     expect_apart("log_sum_exp", sum);
 }
 
@@ -160,6 +207,8 @@ AttentionShape checked_attention(const LayerShape& layer, std::int32_t tokens, c
     expect_apart("results", out);
     CELLAR_EXPECTS(!may_overlap(q, out), "attend: the results overlap the queries, expected other memory");
     expect_options(options, tokens, heads);
+    CELLAR_EXPECTS(!may_overlap_rows(options.log_sum_exp, q) && !may_overlap_rows(options.log_sum_exp, out),
+                   "attend: the log_sum_exp overlaps the queries or the results, expected other memory");
     return {tokens, static_cast<int>(heads), layer.kv_heads, layer.key_dim, out.extent(2)};
 }
 
@@ -190,9 +239,15 @@ void expect_tree(const State& state, std::span<const std::int32_t> parents, std:
     const auto& pass = state.book.pass();
     CELLAR_EXPECTS(pass.in_part || pass.cells.size() == pass.sequences.size(),
                    "attend: parents of tokens that read an encoder's inputs, expected none");
-    for (std::size_t i = 0; i < parents.size(); ++i)
-        CELLAR_EXPECTS(parents[i] < 0 || pass.sequences[static_cast<std::size_t>(parents[i])] == pass.sequences[i],
-                       "attend: the parent of token ", i, " is of another sequence, expected one of its own");
+    for (std::size_t i = 0; i < parents.size(); ++i) {
+        if (parents[i] < 0) continue;
+        const auto parent = static_cast<std::size_t>(parents[i]);
+        CELLAR_EXPECTS(pass.sequences[parent] == pass.sequences[i], "attend: the parent of token ", i,
+                       " is of another sequence, expected one of its own");
+        CELLAR_EXPECTS(pass.positions[parent] < state.book.visible_to(i), "attend: token ", i, " at position ",
+                       pass.positions[i], " has a parent at position ", pass.positions[parent],
+                       ", expected one that it sees");
+    }
 }
 
 } // namespace cellar::detail

@@ -8,6 +8,7 @@
 #include <cellar/attention/detail/tile.hpp>
 #include <cellar/attention/detail/tile_kernels.hpp>
 #include <cellar/attention/detail/tree.hpp>
+#include <cellar/base/contract.hpp>
 #include <cellar/base/scratch.hpp>
 #include <cellar/base/view.hpp>
 #include <cellar/element/convert.hpp>
@@ -83,8 +84,10 @@ private:
     template <class Threads, class Work>
     void share(const Threads& threads, std::byte* workers, std::int64_t n, Work work) {
         const std::int64_t bytes = bytes_of_worker();
+        const int count = threads.count();
         std::atomic<std::int64_t> next{0};
         threads.run([&](int thread) {
+            CELLAR_EXPECTS(thread >= 0 && thread < count, "attend: thread ", thread, ", expected 0 to ", count - 1);
             ScratchArrays arrays{workers + thread * bytes};
             Worker worker{*this, arrays};
             for (std::int64_t i = next++; i < n; i = next++) work(worker, i);
