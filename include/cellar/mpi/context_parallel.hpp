@@ -165,7 +165,7 @@ public:
         });
     }
 
-    /// The position after the last token of s, on whichever rank that is.
+    /// The position of the next token of s: after its last one, on whichever rank that is, or where it was cut.
     Position next(Sequence s, const std::source_location& where = std::source_location::current()) const {
         const detail::Caller caller{where};
         return state().kept(s).end();

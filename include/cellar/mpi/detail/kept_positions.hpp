@@ -9,7 +9,7 @@ namespace cellar::detail {
 
 /// Which positions of a sequence are kept, by all ranks together: [0, head) and [from, end). A sequence whose tokens
 /// follow one another has one gap at most, because only a window that moves on makes one. Without a gap, `head` and
-/// `from` are 0.
+/// `from` are 0. If the sequence was cut in the gap, it goes on there: `from` and `end` are the position of the cut.
 class KeptPositions {
 public:
     /// The position of the next token.
@@ -32,7 +32,7 @@ public:
 
     /// One more than the last position below p that is kept; 0 if there is none.
     Position end_before(Position p) const {
-        if (has_gap() && head_ < p && p <= from_) return head_;
+        if (has_gap() && head_ < p && (p <= from_ || from_ == end_)) return head_;
         return std::min(p, end_);
     }
 
@@ -52,7 +52,6 @@ public:
         head_ = moved(head_);
         from_ = moved(from_);
         end_ = moved(end_);
-        if (has_gap() && end_ <= from_) end_ = head_;
         if (from_ <= head_ || end_ <= head_) head_ = from_ = {0};
     }
 
