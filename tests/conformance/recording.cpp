@@ -3,9 +3,9 @@
 
 #include <nlohmann/json.hpp>
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <fstream>
 #include <iterator>
 #include <span>
@@ -19,15 +19,22 @@ namespace {
 
 using nlohmann::json;
 
+/// The number that is stored at `bytes`, little-endian.
+template <class T>
+T stored(std::span<const char, sizeof(T)> bytes) {
+    T number = 0;
+    for (std::size_t i = sizeof(T); i-- > 0;) number = number << 8 | static_cast<std::uint8_t>(bytes[i]);
+    return number;
+}
+
 /// A file of safetensors: the length of the header, the header, and the tensors' elements.
 class Tensors {
 public:
     explicit Tensors(const std::string& path) {
         std::ifstream file{path, std::ios::binary};
         bytes_.assign(std::istreambuf_iterator<char>{file}, {});
-        std::uint64_t length = 0;
-        if (bytes_.size() < sizeof(length)) throw std::runtime_error{"cannot read " + path};
-        std::memcpy(&length, bytes_.data(), sizeof(length));
+        if (bytes_.size() < sizeof(std::uint64_t)) throw std::runtime_error{"cannot read " + path};
+        const auto length = stored<std::uint64_t>(std::span{bytes_}.first<sizeof(std::uint64_t)>());
         first_ = sizeof(length) + static_cast<std::size_t>(length);
         if (first_ > bytes_.size()) throw std::runtime_error{path + " is cut short"};
         header_ = json::parse(bytes_.data() + sizeof(length), bytes_.data() + first_);
@@ -42,7 +49,9 @@ public:
         const std::size_t end = tensor.at("data_offsets").at(1);
         std::vector<float> values((end - begin) / sizeof(float));
         const std::span<const char> data = std::span{bytes_}.subspan(first_ + begin, end - begin);
-        std::memcpy(values.data(), data.data(), data.size());
+        for (std::size_t i = 0; i < values.size(); ++i)
+            values[i] = std::bit_cast<float>(
+                stored<std::uint32_t>(data.subspan(i * sizeof(float)).first<sizeof(std::uint32_t)>()));
         return values;
     }
 

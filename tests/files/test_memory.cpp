@@ -9,6 +9,7 @@
 
 #include <doctest/doctest.h>
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <numeric>
@@ -58,7 +59,8 @@ TEST_CASE("saving takes a buffer for each array and one of the writer, loading t
     auto cache = full_cache();
     const std::int64_t lists = 8192 * 8; // a position and a cell for each token
     const std::int64_t saving = bytes_of([&] { REQUIRE(save(path, cache, Sequence{0}, {.write = {.sync = false}})); });
-    CHECK(saving < 7 * mib + 4 * lists);
+    const std::int64_t swapped = std::endian::native == std::endian::big ? 16 * mib : 0; // the elements, piece by piece
+    CHECK(saving < 7 * mib + 4 * lists + swapped);
     for (const FileAccess access : {FileAccess::stream, FileAccess::map}) {
         auto to = full_cache();
         std::int64_t held = 0;
