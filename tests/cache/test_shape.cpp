@@ -82,6 +82,19 @@ TEST_CASE("invalid limits are violations") {
     CHECK(violation({.sequences = 4, .capacity = 1 << 30}) == "limits: 4294967296 cells, expected at most 2147483584");
 }
 
+TEST_CASE("a shift with frequencies for fewer or more layers than the cache has is a violation") {
+    const auto make = [](std::size_t layers) {
+        return violation_of([&] {
+            Cache<StandardV<float>, FullCausal, RopeShift<>>{
+                CacheShape{3, 1, 2}, {.capacity = 2}, {}, RopeShift<>::per_layer({layers, {1.0}})};
+        });
+    };
+    CHECK(make(1) == "none");
+    CHECK(make(3) == "none");
+    CHECK(make(2) == "shift: frequencies for 2 layers, expected for all, or for each of the cache's 3");
+    CHECK(make(4) == "shift: frequencies for 4 layers, expected for all, or for each of the cache's 3");
+}
+
 TEST_CASE("a shift that rotates more elements than a head has is a violation") {
     const auto make = [](int key_dim, int begin) {
         return violation_of([&] {

@@ -6,6 +6,7 @@
 
 #include <cmath>
 #include <cstddef>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -114,6 +115,35 @@ TEST_CASE("a number of rotary elements that is odd or below 1 is a violation") {
     for (const int dims : {7, 0, -2})
         CHECK(violation_of([&] { cellar::rope_frequencies(dims); })
               == "rope_frequencies: " + std::to_string(dims) + " rotary elements, expected an even number above 0");
+}
+
+TEST_CASE("a parameter that makes no frequencies is a violation") {
+    using namespace cellar;
+    const std::vector<double> plain = rope_frequencies(8);
+    const auto says = [](const std::string& what, double number) {
+        return what + " is " + std::to_string(number) + ", expected a finite number above 0";
+    };
+    constexpr double infinity = std::numeric_limits<double>::infinity();
+    for (const double bad : {0.0, -1.0, infinity, std::nan("")}) {
+        CHECK(violation_of([&] { rope_frequencies(8, bad); }) == says("rope_frequencies: the base", bad));
+        CHECK(violation_of([&] { linear_scaled(plain, bad); }) == says("linear_scaled: the factor", bad));
+        CHECK(violation_of([&] { ntk_scaled(plain, bad); }) == says("ntk_scaled: the factor", bad));
+        CHECK(violation_of([&] { llama3_scaled(plain, {.factor = bad}); }) == says("llama3_scaled: the factor", bad));
+        CHECK(violation_of([&] { llama3_scaled(plain, {.original_context = bad}); })
+              == says("llama3_scaled: the original_context", bad));
+        CHECK(violation_of([&] { yarn_scaled(plain, 1e4, {.factor = bad, .original_context = 4096}); })
+              == says("yarn_scaled: the factor", bad));
+        CHECK(violation_of([&] { yarn_scaled(plain, 1e4, {.factor = 4, .original_context = bad}); })
+              == says("yarn_scaled: the original_context", bad));
+        CHECK(violation_of([&] { yarn_scaled(plain, 1e4, {.factor = 4, .original_context = 4096, .beta_slow = bad}); })
+              == says("yarn_scaled: the beta_slow", bad));
+    }
+    CHECK(violation_of([&] { llama3_scaled(plain, {.low_frequency_factor = 4}); })
+          == says("llama3_scaled: the difference of the high and the low frequency factor", 0));
+    CHECK(violation_of([&] { yarn_scaled(plain, 1.0, {.factor = 4, .original_context = 4096}); })
+          == says("yarn_scaled: the logarithm of the base", 0));
+    CHECK(violation_of([&] { yarn_scaled(plain, 1e4, {.factor = 4, .original_context = 4096, .beta_fast = 1}); })
+          == says("yarn_scaled: the difference of beta_fast and beta_slow", 0));
 }
 
 } // namespace test_frequencies

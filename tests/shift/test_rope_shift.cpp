@@ -9,7 +9,9 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <random>
+#include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -173,6 +175,11 @@ TEST_CASE("invalid arguments of RopeShift are violations") {
           })
           == "RopeShift: the first rotary element is -1, expected 0 to 268435455");
     CHECK(violation_of([] { RopeShift<>::per_layer({}); }) == "RopeShift: no layer, expected at least one");
+    for (const double bad : {std::nan(""), std::numeric_limits<double>::infinity()})
+        CHECK(violation_of([&] {
+                  RopeShift<>::per_layer({{}, {1.0, bad}});
+              })
+              == "RopeShift: the frequency of pair 1 of layer 1 is " + std::to_string(bad) + ", expected a finite one");
     const auto shift = RopeShift<>::per_layer({{1.0}, {1.0}});
     const auto rotation_of = [&](int layer) { return violation_of([&] { shift.rotation(layer); }); };
     CHECK(rotation_of(1) == "none");

@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <cstddef>
+#include <string>
 #include <vector>
 
 // Frequencies of rotary position embeddings, in radians per position, one for each pair of elements. The scaling
@@ -12,10 +13,20 @@
 
 namespace cellar {
 
+namespace detail {
+
+inline void expect_positive(const char* function, const char* what, double number) {
+    CELLAR_EXPECTS(number > 0 && std::isfinite(number), function, ": the ", what, " is ", std::to_string(number),
+                   ", expected a finite number above 0");
+}
+
+} // namespace detail
+
 /// base^(-2i / rotary_dims) for pair i (RoFormer, arXiv:2104.09864, section 3.2.2).
 inline std::vector<double> rope_frequencies(int rotary_dims, double base = 10000.0) {
     CELLAR_EXPECTS(rotary_dims > 0 && rotary_dims % 2 == 0, "rope_frequencies: ", rotary_dims,
                    " rotary elements, expected an even number above 0");
+    detail::expect_positive("rope_frequencies", "base", base);
     std::vector<double> frequencies;
     for (int i = 0; i < rotary_dims; i += 2) frequencies.push_back(std::pow(base, -double(i) / rotary_dims));
     return frequencies;
@@ -23,6 +34,7 @@ inline std::vector<double> rope_frequencies(int rotary_dims, double base = 10000
 
 /// Every frequency divided by the factor (position interpolation, arXiv:2306.15595).
 inline std::vector<double> linear_scaled(std::vector<double> frequencies, double factor) {
+    detail::expect_positive("linear_scaled", "factor", factor);
     for (double& frequency : frequencies) frequency /= factor;
     return frequencies;
 }
@@ -30,6 +42,7 @@ inline std::vector<double> linear_scaled(std::vector<double> frequencies, double
 /// "NTK-aware" interpolation (arXiv:2309.00071, section 3.1): equals `rope_frequencies` with the base multiplied by
 /// factor^(d / (d - 2)) for d rotary elements. The lowest frequency is divided by the factor, the highest stays.
 inline std::vector<double> ntk_scaled(std::vector<double> frequencies, double factor) {
+    detail::expect_positive("ntk_scaled", "factor", factor);
     const double last = static_cast<double>(frequencies.size()) - 1.0;
     for (std::size_t i = 1; i < frequencies.size(); ++i)
         frequencies[i] *= std::pow(factor, -static_cast<double>(i) / last);
@@ -61,6 +74,10 @@ struct Llama3Scaling {
 /// factor; that of a pair that completes more than `high_frequency_factor` stays. In between, the ramp is linear in the
 /// number of rotations.
 inline std::vector<double> llama3_scaled(std::vector<double> frequencies, const Llama3Scaling& scaling) {
+    detail::expect_positive("llama3_scaled", "factor", scaling.factor);
+    detail::expect_positive("llama3_scaled", "original_context", scaling.original_context);
+    detail::expect_positive("llama3_scaled", "difference of the high and the low frequency factor",
+                            scaling.high_frequency_factor - scaling.low_frequency_factor);
     for (double& frequency : frequencies) {
         const double rotations = scaling.original_context * frequency / detail::two_pi;
         const double kept =
@@ -85,6 +102,12 @@ struct YarnScaling {
 /// linear in the number of rotations, which is `llama3_scaled` with the factors 1 and 32. `base` is that of the
 /// frequencies. The model applies the attention factor itself.
 inline std::vector<double> yarn_scaled(std::vector<double> frequencies, double base, const YarnScaling& scaling) {
+    detail::expect_positive("yarn_scaled", "logarithm of the base", std::log(base));
+    detail::expect_positive("yarn_scaled", "factor", scaling.factor);
+    detail::expect_positive("yarn_scaled", "original_context", scaling.original_context);
+    detail::expect_positive("yarn_scaled", "beta_slow", scaling.beta_slow);
+    detail::expect_positive("yarn_scaled", "difference of beta_fast and beta_slow",
+                            scaling.beta_fast - scaling.beta_slow);
     const auto pairs = static_cast<double>(frequencies.size());
     const auto pair_that_rotates = [&](double times) {
         return pairs * std::log(scaling.original_context / (times * detail::two_pi)) / std::log(base);

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -67,10 +68,13 @@ public:
 
     RopeShift() = delete; // give the frequencies: RopeShift<>{rope_frequencies(rotary_dim, base)}
 
-    /// Frequencies for each layer; an empty list for a layer without rotary embeddings.
+    /// Frequencies for each layer of the cache; an empty list for a layer without rotary embeddings.
     static RopeShift per_layer(std::vector<std::vector<double>> frequencies, int begin = 0) {
         return {std::move(frequencies), begin, Private{}};
     }
+
+    /// The layers that it has frequencies for; 1 if these are for all.
+    std::size_t layers() const { return frequencies_.size(); }
 
     Rotation rotation(int layer) const { return {begin_, static_cast<int>(frequencies(layer).size())}; }
 
@@ -91,9 +95,14 @@ private:
         CELLAR_EXPECTS(!frequencies_.empty(), "RopeShift: no layer, expected at least one");
         CELLAR_EXPECTS(begin >= 0 && begin < max_elements, "RopeShift: the first rotary element is ", begin,
                        ", expected 0 to ", max_elements - 1);
-        for (const std::vector<double>& layer : frequencies_)
+        for (const std::vector<double>& layer : frequencies_) {
             CELLAR_EXPECTS(layer.size() < max_elements, "RopeShift: ", layer.size(),
                            " frequencies, expected fewer than ", std::size_t{max_elements});
+            for (std::size_t pair = 0; pair < layer.size(); ++pair)
+                CELLAR_EXPECTS(std::isfinite(layer[pair]), "RopeShift: the frequency of pair ", pair, " of layer ",
+                               &layer - frequencies_.data(), " is ", std::to_string(layer[pair]),
+                               ", expected a finite one");
+        }
     }
 
     const std::vector<double>& frequencies(int layer) const {

@@ -311,6 +311,11 @@ private:
 
     void check_shift(int layer) const {
         if constexpr (rotates_keys<Shift>) {
+            if constexpr (requires { shift.layers(); }) {
+                const auto layers = static_cast<std::size_t>(shape.layers());
+                CELLAR_EXPECTS(shift.layers() == 1 || shift.layers() == layers, "shift: frequencies for ",
+                               shift.layers(), " layers, expected for all, or for each of the cache's ", layers);
+            }
             const int min = min_dim(shift.rotation(layer));
             CELLAR_EXPECTS(min <= shape[layer].key_dim, "shift: layer ", layer, " has a key_dim of ",
                            shape[layer].key_dim, ", expected at least ", min, ", the elements that are rotated");
