@@ -13,13 +13,14 @@ from pathlib import Path
 # A room may include itself and these rooms.
 ROOMS = {
     "base": [],
+    "crc": ["base"],
     "element": ["base"],
     "layout": ["base", "element"],
     "window": ["base"],
     "shift": ["base"],
     "book": ["base", "window"],
     "kernel": ["base", "layout", "shift"],
-    "backend": ["base", "element", "layout", "shift", "kernel"],
+    "backend": ["base", "crc", "element", "layout", "shift", "kernel"],
     "mask": ["base", "element", "book", "backend"],
     "store": ["base", "element", "layout", "shift", "backend"],
     "memory": ["base", "element"],
@@ -30,15 +31,15 @@ ROOMS = {
     "attention": ["base", "element", "layout", "book", "backend", "memory"],
     "models": ["base", "element", "layout", "window", "shift", "backend", "cache", "recurrent", "hybrid"],
     "interop": ["base", "element"],
-    "files": ["base", "element", "memory", "prefix"],
-    "mpi": ["base", "element", "layout", "window", "backend", "memory", "cache", "prefix", "attention"],
+    "files": ["base", "crc", "element", "memory", "prefix"],
+    "mpi": ["base", "crc", "element", "layout", "window", "backend", "memory", "cache", "prefix", "attention"],
 }
 
 # Headers outside of any room. They may include every room, and no room includes them.
 HALL = {"cellar.hpp", "fwd.hpp"}
 
 # Everything in these folders, and in every folder `detail`, lies in the namespace cellar::detail.
-INTERNAL = ("book/", "mask/", "store/", "kernel/", "backend/host/", "backend/kokkos/")
+INTERNAL = ("crc/", "book/", "mask/", "store/", "kernel/", "backend/host/", "backend/kokkos/")
 
 # Folders of tests that belong to no room.
 SUITES = {
@@ -60,7 +61,7 @@ PLATFORM = {
 NEVER_REACHES = {"backend/eigen.hpp": ["kernel"]}
 
 # Included several times, with other macros each time, so they have no `#pragma once`.
-REPEATED = {"attention/detail/kernels_for_vector.hpp", "base/crc32_fold_kernel.hpp"}
+REPEATED = {"attention/detail/kernels_for_vector.hpp", "crc/crc32_fold_kernel.hpp"}
 
 LICENCE = "// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception"
 MAX_LINES = 500

@@ -2,8 +2,8 @@
 #pragma once
 
 #include <cellar/backend/host.hpp>
-#include <cellar/base/crc32.hpp>
 #include <cellar/base/zeroed.hpp>
+#include <cellar/crc/crc32.hpp>
 
 #include <doctest/doctest.h>
 

@@ -3,7 +3,7 @@
 // Feeds the reader with any bytes: as they are, and with a header length and checksums that are right, so that the
 // checks behind them are reached. What it accepts is written again, and must come back equal.
 #include "disk.hpp"
-#include <cellar/base/crc32.hpp>
+#include <cellar/crc/crc32.hpp>
 #include <cellar/files/detail/header_text.hpp>
 #include <cellar/files/file_reader.hpp>
 #include <cellar/files/file_writer.hpp>

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "disk.hpp"
-#include <cellar/base/crc32.hpp>
+#include <cellar/crc/crc32.hpp>
 #include <cellar/files/detail/header_text.hpp>
 #include <cellar/files/file_reader.hpp>
 #include <cellar/files/file_result.hpp>

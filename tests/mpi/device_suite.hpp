@@ -4,9 +4,9 @@
 // defines CELLAR_DEVICES, the backends of such memories, before it includes this, and `start_devices`. In truth they
 // have memory of the host, so that every library takes its addresses.
 #include "transfers.hpp"
-#include <cellar/base/crc32.hpp>
 #include <cellar/cache/audit.hpp>
 #include <cellar/cellar.hpp>
+#include <cellar/crc/crc32.hpp>
 #include <cellar/element/convert_stored.hpp>
 #include <cellar/mpi/detail/message.hpp>
 #include <cellar/mpi/detail/transfers.hpp>

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <cellar/base/contract.hpp>
-#include <cellar/base/crc32.hpp>
+#include <cellar/crc/crc32.hpp>
 #include <cellar/files/detail/header_parser.hpp>
 #include <cellar/files/detail/open_file.hpp>
 #include <cellar/files/file_options.hpp>

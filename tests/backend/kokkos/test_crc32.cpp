@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "backend/kokkos/device_on_host.hpp"
 #include <cellar/backend/kokkos/device_crc32.hpp>
-#include <cellar/base/crc32.hpp>
+#include <cellar/crc/crc32.hpp>
 
 #include <doctest/doctest.h>
 

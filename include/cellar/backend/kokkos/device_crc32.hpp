@@ -3,9 +3,9 @@
 
 #include <cellar/backend/kokkos/buffer.hpp>
 #include <cellar/backend/kokkos/launch.hpp>
-#include <cellar/base/crc32_product.hpp>
-#include <cellar/base/crc32_table.hpp>
 #include <cellar/base/function.hpp>
+#include <cellar/crc/crc32_product.hpp>
+#include <cellar/crc/crc32_table.hpp>
 
 #include <Kokkos_Core.hpp>
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <cellar/base/contract.hpp>
-#include <cellar/base/crc32.hpp>
+#include <cellar/crc/crc32.hpp>
 #include <cellar/files/tensor.hpp>
 
 #include <nlohmann/json.hpp>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include <cellar/base/crc32.hpp>
 #include <cellar/base/zeroed.hpp>
+#include <cellar/crc/crc32.hpp>
 #include <cellar/memory/device_rows.hpp>
 
 #include <algorithm>

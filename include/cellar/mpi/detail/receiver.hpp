@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include <cellar/base/crc32.hpp>
 #include <cellar/base/result.hpp>
+#include <cellar/crc/crc32.hpp>
 #include <cellar/element/convert_stored.hpp>
 #include <cellar/memory/stored_snapshot.hpp>
 #include <cellar/mpi/communicator.hpp>

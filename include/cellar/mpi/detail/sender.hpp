@@ -2,8 +2,8 @@
 #pragma once
 
 #include <cellar/base/contract.hpp>
-#include <cellar/base/crc32.hpp>
 #include <cellar/base/ids.hpp>
+#include <cellar/crc/crc32.hpp>
 #include <cellar/memory/stored_snapshot.hpp>
 #include <cellar/mpi/communicator.hpp>
 #include <cellar/mpi/detail/message.hpp>

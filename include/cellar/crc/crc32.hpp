@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include <cellar/base/crc32_fold.hpp>
-#include <cellar/base/crc32_table.hpp>
+#include <cellar/crc/crc32_fold.hpp>
+#include <cellar/crc/crc32_table.hpp>
 
 #include <algorithm>
 #include <cstddef>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include <cellar/base/crc32_product.hpp>
-#include <cellar/base/crc32_table.hpp>
+#include <cellar/crc/crc32_product.hpp>
+#include <cellar/crc/crc32_table.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -111,7 +111,7 @@ struct Avx512ClmulVector {
 #define CELLAR_FOLD fold_clmul
 #define CELLAR_VECTOR ClmulVector
 #define CELLAR_TARGET "pclmul,sse2"
-#include <cellar/base/crc32_fold_kernel.hpp>
+#include <cellar/crc/crc32_fold_kernel.hpp>
 #undef CELLAR_FOLD
 #undef CELLAR_VECTOR
 #undef CELLAR_TARGET
@@ -119,7 +119,7 @@ struct Avx512ClmulVector {
 #define CELLAR_FOLD fold_avx2
 #define CELLAR_VECTOR Avx2ClmulVector
 #define CELLAR_TARGET "avx2,vpclmulqdq"
-#include <cellar/base/crc32_fold_kernel.hpp>
+#include <cellar/crc/crc32_fold_kernel.hpp>
 #undef CELLAR_FOLD
 #undef CELLAR_VECTOR
 #undef CELLAR_TARGET
@@ -127,7 +127,7 @@ struct Avx512ClmulVector {
 #define CELLAR_FOLD fold_avx512
 #define CELLAR_VECTOR Avx512ClmulVector
 #define CELLAR_TARGET "avx512f,vpclmulqdq"
-#include <cellar/base/crc32_fold_kernel.hpp>
+#include <cellar/crc/crc32_fold_kernel.hpp>
 #undef CELLAR_FOLD
 #undef CELLAR_VECTOR
 #undef CELLAR_TARGET

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "made_files.hpp"
-#include <cellar/base/crc32.hpp>
+#include <cellar/crc/crc32.hpp>
 
 #include <doctest/doctest.h>
 
@@ -9,12 +8,26 @@
 #include <cstdint>
 #include <span>
 #include <string_view>
+#include <vector>
 
 namespace test_crc32 {
 
 namespace {
 
 using namespace cellar::detail;
+
+using Bytes = std::vector<std::byte>;
+
+/// Different bytes for each seed.
+Bytes bytes_of(std::size_t size, unsigned seed) {
+    Bytes bytes(size);
+    std::uint32_t state = seed * 2654435761U + 1;
+    for (std::byte& b : bytes) {
+        state = state * 1664525U + 1013904223U;
+        b = static_cast<std::byte>(state >> 24);
+    }
+    return bytes;
+}
 
 /// By the definition, a bit at a time.
 std::uint32_t by_bits(std::span<const std::byte> bytes) {
@@ -41,7 +54,7 @@ TEST_CASE("the factors of the checksum are the published ones") {
 }
 
 TEST_CASE("the checksum equals its definition for every length and address") {
-    const disk::Bytes bytes = disk::bytes_of(3000, 1);
+    const Bytes bytes = bytes_of(3000, 1);
     for (std::size_t size = 0; size <= 1200; ++size) {
         const auto some = std::span{bytes}.subspan(size % 67, size);
         CHECK(crc32_of(some) == by_bits(some));
@@ -55,8 +68,8 @@ TEST_CASE("the checksum equals its definition for every length and address") {
 }
 
 TEST_CASE("copying with the checksum gives the bytes and their checksum, for every length and address") {
-    const disk::Bytes bytes = disk::bytes_of(6000, 3);
-    disk::Bytes room(6000 + 128);
+    const Bytes bytes = bytes_of(6000, 3);
+    Bytes room(6000 + 128);
     for (const bool past_caches : {false, true}) {
         for (std::size_t size = 0; size <= 5000; size += size < 1100 ? 7 : 501) {
             const auto some = std::span{bytes}.subspan(size % 67, size);
@@ -66,7 +79,7 @@ TEST_CASE("copying with the checksum gives the bytes and their checksum, for eve
                 Crc32 crc;
                 crc.add(std::span{bytes}.first(100));
                 crc.add_copy(some, room.data() + at, past_caches);
-                disk::Bytes all{bytes.begin(), bytes.begin() + 100};
+                Bytes all{bytes.begin(), bytes.begin() + 100};
                 all.insert(all.end(), some.begin(), some.end());
                 CHECK(crc.value() == crc32_of(all));
                 const auto copy = std::span{room}.subspan(at, size);
@@ -79,8 +92,8 @@ TEST_CASE("copying with the checksum gives the bytes and their checksum, for eve
 }
 
 TEST_CASE("the checksum and the copy are the same with every set of instructions") {
-    const disk::Bytes bytes = disk::bytes_of(5000, 2);
-    disk::Bytes room(5000 + 64);
+    const Bytes bytes = bytes_of(5000, 2);
+    Bytes room(5000 + 64);
     std::byte* const to = room.data() + (64 - reinterpret_cast<std::uintptr_t>(room.data()) % 64) % 64;
     for (const Crc32Fold& fold : crc32_folds()) {
         if (!fold.is_available) continue;

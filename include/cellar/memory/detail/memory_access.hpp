@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <cellar/base/batch.hpp>
+#include <cellar/base/digest.hpp>
+#include <cellar/base/ids.hpp>
+#include <cellar/base/page_to.hpp>
+#include <cellar/base/result.hpp>
+#include <cellar/memory/fwd.hpp>
+#include <cellar/memory/stored_snapshot.hpp>
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace cellar::detail {
+
+/// What becomes of a schedule for the end of a snapshot.
+enum class AtSchedule { ends, goes_on };
+
+} // namespace cellar::detail
+
+// Memories of other authors name it as their friend, so its name, but nothing more, is public.
+struct cellar::MemoryAccess {
+    template <class M>
+    static auto prepare_begin(M& m, const Batch& batch) {
+        return m.prepare_begin(batch);
+    }
+    template <class M>
+    static auto prepare_copy_prefix(M& m, Sequence from, Sequence to, std::int32_t length) {
+        return m.prepare_copy_prefix(from, to, length);
+    }
+    template <class M>
+    static auto prepare_remove(M& m, Sequence s, Position begin, Position end) {
+        return m.prepare_remove(s, begin, end);
+    }
+    /// Ignores `rotate_by` if the memory rotates no keys.
+    template <class M>
+    static auto prepare_remove(M& m, Sequence s, Position begin, Position end, RotateBy rotate_by) {
+        if constexpr (requires { m.prepare_remove(s, begin, end, rotate_by); }) {
+            return m.prepare_remove(s, begin, end, rotate_by);
+        } else {
+            return m.prepare_remove(s, begin, end);
+        }
+    }
+    /// Only cellar's own memories take `options`.
+    template <class M, class... Options>
+    static auto prepare_snapshot(M& m, Sequence s, Position from, Position to, Options... options) {
+        return m.prepare_snapshot(s, from, to, options...);
+    }
+    /// The same. A memory without schedules, or whose snapshots never end one, ignores the last argument.
+    template <class M>
+    static auto prepare_snapshot(M& m, Sequence s, Position from, Position to, detail::AtSchedule at_schedule) {
+        if constexpr (requires { m.prepare_snapshot(s, from, to, at_schedule); }) {
+            return m.prepare_snapshot(s, from, to, at_schedule);
+        } else {
+            return m.prepare_snapshot(s, from, to);
+        }
+    }
+    /// A snapshot that ends no schedule. If the memory has no such option, the snapshot ends the same schedules as an
+    /// ordinary one.
+    template <class M>
+    static auto snapshot_beside_schedules(M& m, Sequence s, Position from, Position to) {
+        if constexpr (requires { m.prepare_snapshot(s, from, to, detail::AtSchedule::goes_on); }) {
+            using Kept = decltype(m.snapshot(s, from, to));
+            auto prepared = m.prepare_snapshot(s, from, to, detail::AtSchedule::goes_on);
+            if (!prepared) return Kept{prepared.error()};
+            return Kept{m.finish(*std::move(prepared))};
+        } else {
+            return m.snapshot(s, from, to);
+        }
+    }
+    template <class M, class Snapshot, class... Options>
+    static auto prepare_restore(M& m, Sequence s, const Snapshot& snapshot, Position to, Options... options) {
+        return m.prepare_restore(s, snapshot, to, options...);
+    }
+    /// False if `restore` would refuse this snapshot up to position `to` even for a sequence that has all tokens below
+    /// it. Optional; without it, only the snapshot's end is accepted.
+    template <class M, class Snapshot>
+    static bool can_restore(const M& m, const Snapshot& snapshot, Position to) {
+        if constexpr (requires { m.can_restore(snapshot, to); }) {
+            return m.can_restore(snapshot, to);
+        } else {
+            return to == snapshot.to();
+        }
+    }
+    /// False if the destruction of this snapshot would free no cells of the memory, or of this member of a hybrid.
+    /// Optional; without it, true.
+    template <class M, class Snapshot>
+    static bool frees_cells(const M& m, const Snapshot& snapshot, int member) {
+        if constexpr (requires { m.frees_cells(snapshot, member); }) {
+            return m.frees_cells(snapshot, member);
+        } else if constexpr (requires { m.frees_cells(snapshot); }) {
+            return m.frees_cells(snapshot);
+        } else {
+            return true;
+        }
+    }
+    /// Bytes that this snapshot takes, in place or paged out. Optional; without it, 1.
+    template <class M, class Snapshot>
+    static std::int64_t occupied_bytes(const M& m, const Snapshot& snapshot) {
+        if constexpr (requires { m.occupied_bytes(snapshot); }) {
+            return m.occupied_bytes(snapshot);
+        } else {
+            return 1;
+        }
+    }
+    /// The two phases of `schedule` and `unschedule`. Optional; they do nothing for a memory without them.
+    template <class M>
+    static Result<void> prepare_schedule(M& m, Sequence s, Position p) {
+        if constexpr (requires { m.prepare_schedule(s, p); }) return m.prepare_schedule(s, p);
+        return {};
+    }
+    template <class M>
+    static void finish_schedule(M& m, Sequence s, Position p) noexcept {
+        if constexpr (requires { m.finish_schedule(s, p); }) m.finish_schedule(s, p);
+    }
+    template <class M>
+    static void prepare_unschedule(M& m, Sequence s, Position p) {
+        if constexpr (requires { m.prepare_unschedule(s, p); }) m.prepare_unschedule(s, p);
+    }
+    template <class M>
+    static void finish_unschedule(M& m, Sequence s, Position p) noexcept {
+        if constexpr (requires { m.finish_unschedule(s, p); }) m.finish_unschedule(s, p);
+    }
+    /// Exists only if the memory has it. In the second phase, a backend may throw.
+    template <class M>
+    static auto prepare_defragment(M& m) -> decltype(m.prepare_defragment()) {
+        return m.prepare_defragment();
+    }
+    template <class M, class Prepared>
+    static void finish_defragment(M& m, const Prepared& prepared) {
+        m.finish_defragment(prepared);
+    }
+    template <class M>
+    static auto prepare_rewind(M& m, Sequence s, Position to) {
+        return m.prepare_rewind(s, to);
+    }
+    template <class M, class Snapshot>
+    static auto prepare_page_out(M& m, Snapshot& snapshot, PageTo to) {
+        return m.prepare_page_out(snapshot, to);
+    }
+    template <class M, class Snapshot>
+    static auto prepare_page_in(M& m, Snapshot& snapshot) {
+        return m.prepare_page_in(snapshot);
+    }
+    /// Exists only if the memory has it, as `prepare_split` does.
+    template <class M, class Snapshot>
+    static auto prepare_merge(M& m, Snapshot& parent, Snapshot& child) -> decltype(m.prepare_merge(parent, child)) {
+        return m.prepare_merge(parent, child);
+    }
+    template <class M, class Snapshot>
+    static auto prepare_split(M& m, Snapshot& snapshot, Position at) -> decltype(m.prepare_split(snapshot, at)) {
+        return m.prepare_split(snapshot, at);
+    }
+    /// For files: adds what a snapshot consists of, under names that begin with `prefix`.
+    template <class M, class Snapshot, class... Options>
+    static void save(M& m, const Snapshot& snapshot, const std::string& prefix, detail::StoredSnapshot& stored,
+                     Options... options) {
+        m.save(snapshot, prefix, stored, options...);
+    }
+    /// For transfers: adds what the snapshot of s up to position `to` will consist of, once s has got there.
+    template <class M>
+    static void save_ahead(M& m, Sequence s, Position to, const std::string& prefix, detail::StoredSnapshot& stored) {
+        m.save_ahead(s, to, prefix, stored);
+    }
+    /// For files and transfers: makes a snapshot, paged out on the host unless an option says otherwise, and adds where
+    /// its arrays go. `finish` returns it, before or after they are there.
+    template <class M, class... Options>
+    static auto prepare_load(M& m, detail::StoredSource& source, const std::string& prefix,
+                             std::vector<detail::StoredArray>& arrays, Options... options) {
+        return m.prepare_load(source, prefix, arrays, options...);
+    }
+    /// The same, with the arrays where `to` says; a memory without cells has them on the host. May refuse with `full`.
+    template <class M>
+    static auto prepare_load_to(detail::LoadTo to, M& m, detail::StoredSource& source, const std::string& prefix,
+                                std::vector<detail::StoredArray>& arrays) {
+        if constexpr (requires { m.prepare_load(source, prefix, arrays, to); }) {
+            return m.prepare_load(source, prefix, arrays, to);
+        } else {
+            return m.prepare_load(source, prefix, arrays);
+        }
+    }
+    template <class M, class Prepared>
+    static auto finish(M& m, Prepared&& prepared) noexcept(noexcept(m.finish(std::forward<Prepared>(prepared)))) {
+        return m.finish(std::forward<Prepared>(prepared));
+    }
+
+    template <class Pass>
+    static void expect_complete(const Pass& pass) {
+        pass.expect_complete();
+    }
+    template <class Pass>
+    static void finish_commit(Pass& pass) noexcept {
+        pass.finish_commit();
+    }
+
+    /// For messages about the passes of cellar's own memories: the first layer that was not put, or -1.
+    template <class Pass>
+        requires requires(const Pass& pass) {
+            pass.first_missing();
+        }
+    static int first_missing(const Pass& pass) { return pass.first_missing(); }
+    /// For attention over the cells of cellar's own passes: the parts of the memory, and what a layer holds.
+    template <class Pass>
+    static auto& state(const Pass& pass) {
+        return pass.state();
+    }
+    template <class Pass>
+    static const auto& readable(const Pass& pass, const char* operation, int layer) {
+        return pass.readable(operation, layer);
+    }
+
+    /// For messages: which layer of the model is visited.
+    template <class Pass>
+    static void set_name(Pass& pass, int member, int own, int model) {
+        if constexpr (requires { pass.name(); }) pass.name() = {member, own, model};
+    }
+
+    /// For the passes of cellar's own memories: a pass whose constructor is private.
+    template <class Pass, class... Arguments>
+    static Pass make(Arguments&&... arguments) {
+        return Pass{std::forward<Arguments>(arguments)...};
+    }
+
+    /// For cellar's own memories: what a snapshot owns; a violation if it is of another memory.
+    template <class Snapshot, class Table>
+    static auto& kept_in(const Snapshot& snapshot, const Table& table, const char* operation) {
+        return snapshot.kept_in(table, operation);
+    }
+
+    /// True if the first phases of passes, removals, copies and schedules count their allocations as `base/growth.hpp`
+    /// says.
+    template <class M>
+    static consteval bool notes_growth() {
+        if constexpr (requires { M::notes_growth; }) return M::notes_growth;
+        return false;
+    }
+    /// For several ranks: a hash of the bookkeeping: which positions are kept, and where. For a memory that is not one
+    /// of cellar's own, a hash of `next` of its sequences. O(runs).
+    template <class M>
+    static std::uint64_t book_hash(const M& m) {
+        detail::Digest digest;
+        for_each_member(m, [&](const auto& one) {
+            if constexpr (requires { one.state().book.hash(); }) {
+                digest.add(one.state().book.hash());
+            } else {
+                for (std::int32_t s = 0; s < one.sequences(); ++s) digest.add(one.next(Sequence{s}));
+            }
+        });
+        return digest.value();
+    }
+
+    /// Calls f for each member of a hybrid, or for the memory itself.
+    template <class M, class F>
+    static void for_each_member(const M& m, F f) {
+        if constexpr (requires { m.for_each(f); }) {
+            m.for_each(f);
+        } else {
+            f(m);
+        }
+    }
+
+    /// For hybrids: a member of a snapshot, to change it.
+    template <int I, class Snapshot>
+    static auto& member(Snapshot& snapshot) {
+        return snapshot.template member<I>();
+    }
+
+    /// For diagnostics of cellar's own memories: their bookkeeping and data.
+    template <class M>
+    static auto& state(M& m) {
+        return m.state();
+    }
+};
