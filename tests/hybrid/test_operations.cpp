@@ -28,7 +28,7 @@ int state_at(const toy::Memory& memory, int s, int p) {
     for (const KeptState& state : memory.member<Recurrent>().kept({s}))
         if (state.next == Position{p})
             return static_cast<int>(
-                memory.member<Recurrent>().view<Hash>(0, memory.member<Recurrent>().handle(state))(0));
+                memory.member<Recurrent>().view<Hash>(0, memory.member<Recurrent>().state({s}, {p}))(0));
     return -1;
 }
 

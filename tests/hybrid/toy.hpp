@@ -128,7 +128,7 @@ std::string contents(C& cache, int s) {
 inline std::string contents(Recurrent& memory, int s) {
     std::string all;
     for (const cellar::KeptState& state : memory.kept({s})) {
-        const cellar::StateHandle handle = memory.handle(state);
+        const cellar::StateHandle handle = memory.state({s}, state.next);
         const auto value = memory.view<Hash>(0, handle)(0);
         all += ' ' + std::to_string(state.next.value) + ':' + std::to_string(static_cast<int>(value)) + '@'
                + std::to_string(state.slot) + '/' + std::to_string(handle.generation)

@@ -160,7 +160,7 @@ inline std::vector<int> words(int count, int first_word = 1) {
 template <class Memory>
 cellar::StateHandle handle_at(const Memory& memory, int s, int p) {
     for (const cellar::KeptState& kept : memory.kept({s}))
-        if (kept.next.value == p) return memory.handle(kept);
+        if (kept.next.value == p) return memory.state({s}, kept.next);
     return {-1, -1};
 }
 

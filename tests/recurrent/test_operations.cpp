@@ -113,6 +113,20 @@ TEST_CASE("handles: a state can be read in place as long as it is kept") {
     CHECK(violation_of([&] { memory.view<Wide>(2, memory.state({1})); }) == "view: layer 2, expected 0 to 1");
 }
 
+TEST_CASE("handles: only a state that is kept at the position has one") {
+    Folding<> memory{shape(), {.sequences = 2, .batch = 16, .rollback = 1}};
+    REQUIRE(feed(memory, text(0, 0, 3)));
+    REQUIRE(feed(memory, text(0, 3, 1, 4)));
+    CHECK(kept(memory, 0) == std::vector<int>{3, 4});
+    CHECK(numbers(memory, memory.state({0}, {3})) == numbers_after(words(3)));
+    CHECK(memory.state({0}, {4}) == memory.state({0}));
+    for (const int p : {-1, 0, 2, 5})
+        CHECK(violation_of([&] { memory.state({0}, {p}); })
+              == "state: sequence 0 at position " + std::to_string(p) + ", expected one of the positions of kept(s)");
+    CHECK(violation_of([&] { memory.state({1}, {0}); }) != "none");
+    CHECK(violation_of([&] { memory.state({2}, {3}); }) == "sequence 2, expected 0 to 1");
+}
+
 TEST_CASE("slots: there are enough for a batch of all sequences, with everything kept") {
     for (const int batch : {1, 3, 7, 40}) {
         for (const int rollback : {0, 2}) {

@@ -261,11 +261,18 @@ public:
     StateHandle state(Sequence s, const std::source_location& where = std::source_location::current()) const {
         const detail::Caller caller{where};
         CELLAR_EXPECTS(!kept(s).empty(), "state: sequence ", s, " has no state, expected one with tokens");
-        return handle(kept(s).back());
+        return state(s, next(s));
     }
-
-    /// A handle to a state that is kept now.
-    StateHandle handle(const KeptState& kept) const { return {kept.slot, table().slots().generation(kept.slot)}; }
+    /// The state of s after all tokens below position p, `next` of one of `kept(s)`. Any other p is a violation.
+    /// O(log n) for n kept states.
+    StateHandle state(Sequence s, Position p,
+                      const std::source_location& where = std::source_location::current()) const {
+        const detail::Caller caller{where};
+        CELLAR_EXPECTS(table().states(s).keeps(p), "state: sequence ", s, " at position ", p,
+                       ", expected one of the positions of kept(s)");
+        const Slot slot = table().states(s).slot_at(p);
+        return {slot, table().slots().generation(slot)};
+    }
 
     /// One tensor of a state, in place, [extents...]. Using a handle whose state is gone is a violation, even if its
     /// slot holds another state by now.

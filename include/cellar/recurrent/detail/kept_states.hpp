@@ -28,6 +28,9 @@ public:
         return n == 0 ? Position{0} : states_[n - 1].next;
     }
 
+    /// Whether a state at position `next` is kept.
+    bool keeps(Position next) const { return next > Position{0} && nearest(next) == next; }
+
     /// The slot of the state at position `next`, which must be kept.
     Slot slot_at(Position next) const { return states_[count_up_to(next) - 1].slot; }
 
