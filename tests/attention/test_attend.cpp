@@ -438,9 +438,10 @@ TEST_CASE("the log_sum_exp may lie behind each row of the results") {
     const StridedView<float, 3> out{joined.data(), {2, heads, dim}, {heads * (dim + 1), dim + 1, 1}};
     const StridedView<float, 2> of_rows{joined.data() + dim, {2, heads}, {heads * (dim + 1), dim + 1}};
     attend(pass, 0, wave(2 * heads * dim, 3), out, {.log_sum_exp = of_rows});
-    for (int row = 0; row < 2 * heads; ++row) {
-        CHECK(joined[row * (dim + 1) + dim] == sums[row]);
-        for (int d = 0; d < dim; ++d) CHECK(joined[row * (dim + 1) + d] == expected[row * dim + d]);
+    for (std::size_t row = 0; row < 2 * heads; ++row) {
+        const std::size_t first = row * (dim + 1);
+        CHECK(joined[first + dim] == sums[row]);
+        for (std::size_t d = 0; d < dim; ++d) CHECK(joined[first + d] == expected[row * dim + d]);
     }
 }
 
