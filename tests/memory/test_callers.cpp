@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Violations name the line of the calling code, not one of cellar's.
+#include <cellar/cache/describe.hpp>
 #include <cellar/cellar.hpp>
 
 #include <doctest/doctest.h>
 
+#include <optional>
 #include <source_location>
 #include <string>
 #include <string_view>
@@ -65,6 +67,21 @@ void check_operations(M& m) {
     check_here([&] { (void)m.resumable_prefix({5}, {1}); });
 }
 
+template <class M>
+void check_questions(M& moved) {
+    check_here([&] { moved.fence(); });
+    check_here([&] { (void)moved.bytes(); });
+    check_here([&] { (void)moved.layers(); });
+}
+template <class M>
+void check_questions_of_limits(M& moved) {
+    check_here([&] { (void)moved.shape(); });
+    check_here([&] { (void)moved.limits(); });
+    check_here([&] { (void)moved.backend(); });
+    check_here([&] { (void)moved.sequences(); });
+    check_here([&] { (void)moved.statistics(); });
+}
+
 } // namespace
 
 TEST_CASE("violations name the caller's line: operations of all memories") {
@@ -78,7 +95,48 @@ TEST_CASE("violations name the caller's line: operations of all memories") {
     check_operations(both);
 }
 
+TEST_CASE("violations name the caller's line: questions to a memory that was moved from") {
+    Cache<> cache{{1, 1, 1}, limits};
+    EncoderMemory<> encoder{{1, 1, 1}, limits};
+    Recurrent recurrent{{1, {{1}}}, {.sequences = 2, .batch = 4}};
+    Both both{2, Cache<>{{1, 1, 1}, limits}, Recurrent{{1, {{1}}}, {.sequences = 2, .batch = 4}}};
+    const Cache<> other_cache = std::move(cache);
+    const EncoderMemory<> other_encoder = std::move(encoder);
+    const Recurrent other_recurrent = std::move(recurrent);
+    const Both other_both = std::move(both);
+    check_questions(cache);
+    check_questions_of_limits(cache);
+    check_here([&] { (void)cache.window(); });
+    check_here([&] { (void)cache.cells(); });
+    check_here([&] { cache.visit_kept_cells([](Position, Cell, int) {}); });
+    check_here([&] { (void)describe(cache); });
+    check_questions(encoder);
+    check_questions_of_limits(encoder);
+    check_here([&] { (void)encoder.cells(); });
+    check_here([&] { encoder.visit_kept_cells([](Position, Cell, int) {}); });
+    check_here([&] { (void)describe(encoder); });
+    check_questions(recurrent);
+    check_questions_of_limits(recurrent);
+    check_here([&] { (void)recurrent.slots(); });
+    check_here([&] { both.fence(); });
+    check_here([&] { (void)both.bytes(); });
+}
+
 TEST_CASE("violations name the caller's line: constructors") {
+    check_here([&] { (void)SlidingWindow<>{0}; });
+    check_here([&] { (void)SlidingWindow<4>{{.sinks = -1}}; });
+    check_here([&] { (void)ChunkedAttention<>{0}; });
+    check_here([&] { (void)ChunkedAttention<4>{{.sinks = -1}}; });
+    check_here([&] { (void)RopeShift<>{{1.0}, -1}; });
+    check_here([&] { (void)RopeShift<>::per_layer({}); });
+    check_here([&] { (void)rope_frequencies(7); });
+    check_here([&] { (void)linear_scaled({}, 0); });
+    check_here([&] { (void)ntk_scaled({}, 0); });
+    check_here([&] { (void)llama3_scaled({}, {.factor = 0}); });
+    check_here([&] { (void)yarn_scaled({}, 0, {.factor = 2, .original_context = 8}); });
+    check_here([&] { (void)StateShape{0, {{1}}}; });
+    check_here([&] { (void)StateShape{std::vector<std::vector<StateExtents>>{}}; });
+    check_here([&] { (void)StateExtents{0}; });
     check_here([&] { (void)CacheShape{0, 1, 1}; });
     check_here([&] { (void)CacheShape{{{1, 0, 1}}}; });
     check_here([&] { Cache<>({1, 1, 1}, {.sequences = 0, .capacity = 1}); });
@@ -108,6 +166,7 @@ TEST_CASE("violations name the caller's line: caches and their passes") {
     check_here([&] { pass.commit(); });
     pass.drop();
     check_here([&] { (void)pass.mask(); });
+    check_here([&] { (void)pass.cells(); });
     EncoderMemory<> encoder{{1, 1, 1}, limits};
     check_here([&] { (void)encoder.write({0}, {0}, -1); });
     check_here([&] { (void)encoder.write({5}, {0}, 1); });
@@ -130,6 +189,9 @@ TEST_CASE("violations name the caller's line: recurrent memories and their passe
     check_here([&] { memory.set_initial<Sum>(0, long_row); });
     auto pass = memory.begin(one).value();
     const MicroBatch micro_batch = pass.micro_batches()[0];
+    check_here([&] { (void)micro_batch.sequence(1); });
+    check_here([&] { (void)micro_batch.tokens(-1); });
+    check_here([&] { (void)memory.state({0}, {1}); });
     check_here([&] { (void)pass.get<Sum>(1, micro_batch); });
     check_here([&] { pass.put(0, micro_batch); });
     check_here([&] { (void)pass.slots<Sum>(1); });
@@ -153,6 +215,8 @@ TEST_CASE("violations name the caller's line: prefix trees") {
     check_here([&] { (void)tree.pin(tokens); });
     check_here([&] { (void)tree.evict(); });
     check_here([&] { tree.clear(); });
+    check_here([&] { (void)tree.memory(); });
+    check_here([&] { (void)tree.statistics(); });
 }
 
 TEST_CASE("violations name the caller's line: hybrids, and work within visit") {
@@ -172,6 +236,19 @@ TEST_CASE("violations name the caller's line: hybrids, and work within visit") {
         });
     });
     CHECK(place.line == line);
+    pass.drop();
+    check_here([&] { pass.visit(0, [](auto&, int) {}); });
+    using AtRunTime = Hybrid<RunTimePattern, Cache<>>;
+    check_here([&] { AtRunTime({7}, Cache<>{{1, 1, 1}, limits}); });
+    AtRunTime one_layer({0}, Cache<>{{1, 1, 1}, limits});
+    check_here([&] { (void)one_layer.place(1); });
+    const AtRunTime other = std::move(one_layer);
+    check_here([&] { (void)one_layer.layers(); });
+    using Optional = Hybrid<RunTimePattern, Cache<>, Recurrent>;
+    Optional without({0}, Cache<>{{1, 1, 1}, limits}, std::nullopt);
+    check_here([&] { (void)without.member<1>(); });
+    check_here([&] { (void)without.member<Recurrent>(); });
+    check_here([&] { (void)std::as_const(without).member<Recurrent>(); });
 }
 
 TEST_CASE("violations name the caller's line: missing values and errors") {

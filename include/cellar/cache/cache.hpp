@@ -49,6 +49,7 @@ template <LayoutPolicy Layout, WindowPolicy Window, ShiftPolicy Shift, BackendPo
 class Cache {
     using State = detail::CacheState<Layout, Window, Shift, Backend>;
     using Pass = CachePass<Cache>;
+    using Where = std::source_location;
 
 public:
     using layout_type = Layout;
@@ -58,7 +59,7 @@ public:
 
     /// Throws `std::bad_alloc` if there is not enough memory.
     Cache(CacheShape shape, const CacheLimits& limits, const Window& window = Window{}, Shift shift = Shift{},
-          Backend backend = Backend{}, const std::source_location& where = std::source_location::current())
+          Backend backend = Backend{}, Where where = Where::current())
         : state_{make_state(where, std::move(shape), limits, window, std::move(shift), std::move(backend))} {}
 
     /// Opens a pass and gives every stored token a cell. Refuses with `full` or `batch_too_long`, and under
@@ -67,7 +68,7 @@ public:
     /// sequence also moves the later runs. Under `Placement::contiguous`, defragments first if no free run is long
     /// enough. With `initial_cells`, may move all keys and values to larger memory. Throws `std::bad_alloc`, with no
     /// pass open.
-    Result<Pass> begin(const Batch& batch, const std::source_location& where = std::source_location::current()) {
+    Result<Pass> begin(const Batch& batch, Where where = Where::current()) {
         const detail::Caller caller{where};
         auto prepared = prepare_begin(batch);
         if (!prepared) return prepared.error();
@@ -77,7 +78,7 @@ public:
     /// A pass of `tokens` tokens that sees all cells that have memory and stores nothing, for sizing buffers and
     /// capturing graphs: `put` only checks extents. Its `mask<T>()` allocates the memory of masks: those of later
     /// passes of at most this many tokens neither allocate nor change address.
-    Pass reserve(std::int32_t tokens, const std::source_location& where = std::source_location::current()) {
+    Pass reserve(std::int32_t tokens, Where where = Where::current()) {
         const detail::Caller caller{where};
         state().expect_no_pass("reserve");
         CELLAR_EXPECTS(tokens >= 0 && tokens <= limits().batch, "reserve: ", tokens, " tokens, expected 0 to ",
@@ -90,8 +91,7 @@ public:
     /// given: up to that, the addresses of the lists never change. Takes 12 bytes for each cell and sequence (20 with a
     /// window that slides), committed as they are used. A device allocates another 8 bytes (12), at once. Throws
     /// `std::bad_alloc`; some of the lists have then changed their addresses.
-    void reserve_lists(std::int32_t cells, std::int32_t page_size = 0,
-                       const std::source_location& where = std::source_location::current()) {
+    void reserve_lists(std::int32_t cells, std::int32_t page_size = 0, Where where = Where::current()) {
         const detail::Caller caller{where};
         state().expect_no_pass("reserve_lists");
         CELLAR_EXPECTS(cells >= 0 && page_size >= 0, "reserve_lists: ", cells, " cells, pages of ", page_size,
@@ -103,8 +103,7 @@ public:
     /// refuses. Nothing happens if both are the same sequence. O(runs of both + 64-cell words they span + cells /
     /// 8192), where a run is neighbouring positions in neighbouring cells. Throws `std::bad_alloc`, with nothing
     /// changed, if `from` has more runs than `to` was planned for and there is no memory for them.
-    Result<void> copy_prefix(Sequence from, Sequence to, std::int32_t length,
-                             const std::source_location& where = std::source_location::current()) {
+    Result<void> copy_prefix(Sequence from, Sequence to, std::int32_t length, Where where = Where::current()) {
         const detail::Caller caller{where};
         auto prepared = prepare_copy_prefix(from, to, length);
         if (!prepared) return prepared.error();
@@ -113,21 +112,20 @@ public:
     }
 
     /// The position of the next token of s: after its last one, or where `remove` or `copy_prefix` cut it. 0 if empty.
-    Position next(Sequence s, const std::source_location& where = std::source_location::current()) const {
+    Position next(Sequence s, Where where = Where::current()) const {
         const detail::Caller caller{where};
         return state().book.next(s);
     }
 
     /// True if everything that a query at p would see below p is still kept. O(log positions).
-    bool can_resume(Sequence s, Position p, const std::source_location& where = std::source_location::current()) const {
+    bool can_resume(Sequence s, Position p, Where where = Where::current()) const {
         const detail::Caller caller{where};
         return state().book.can_resume(s, p);
     }
 
     /// The largest q <= p with can_resume(s, q). For a window that both slides and restarts in chunks, q may be smaller
     /// than the largest. O(log positions) for each gap between p and q.
-    Position resumable_prefix(Sequence s, Position p,
-                              const std::source_location& where = std::source_location::current()) const {
+    Position resumable_prefix(Sequence s, Position p, Where where = Where::current()) const {
         const detail::Caller caller{where};
         return state().book.resumable_prefix(s, p);
     }
@@ -138,8 +136,7 @@ public:
     /// and with `full` if there is no room for the copies. Throws `std::bad_alloc`, with nothing changed, if there is
     /// no memory for the lists of this work. A backend that throws while it moves or rotates keys ends the process,
     /// because bookkeeping and data would disagree.
-    Result<void> remove(Sequence s, Position begin, Position end,
-                        const std::source_location& where = std::source_location::current()) {
+    Result<void> remove(Sequence s, Position begin, Position end, Where where = Where::current()) {
         const detail::Caller caller{where};
         return remove(prepare_remove(s, begin, end));
     }
@@ -147,9 +144,8 @@ public:
     /// The same for models whose rotary positions are not the order of their tokens (M-RoPE: the tokens of an image
     /// move them by less than their number): the keys of later tokens are rotated back by `rotate_by` positions instead
     /// of end - begin.
-    Result<void>
-    remove(Sequence s, Position begin, Position end, RotateBy rotate_by,
-           const std::source_location& where = std::source_location::current()) requires(rotates_keys<Shift>) {
+    Result<void> remove(Sequence s, Position begin, Position end, RotateBy rotate_by,
+                        Where where = Where::current()) requires(rotates_keys<Shift>) {
         const detail::Caller caller{where};
         return remove(prepare_remove(s, begin, end, rotate_by));
     }
@@ -160,7 +156,7 @@ public:
     /// `CellSnapshot::from`). Refuses with `cannot_resume` if s could then not resume at `to`, and if its tokens do not
     /// reach `to`.
     Result<CellSnapshot> snapshot(Sequence s, Position from = {0}, Position to = to_end,
-                                  const std::source_location& where = std::source_location::current()) {
+                                  Where where = Where::current()) {
         const detail::Caller caller{where};
         auto prepared = prepare_snapshot(s, from, to);
         if (!prepared) return prepared.error();
@@ -178,7 +174,7 @@ public:
     ///
     /// Never refuses. Does nothing if the window forgets nothing. Each scheduled position adds O(log positions) to the
     /// commits of s.
-    Result<void> schedule(Sequence s, Position p, const std::source_location& where = std::source_location::current()) {
+    Result<void> schedule(Sequence s, Position p, Where where = Where::current()) {
         const detail::Caller caller{where};
         if (const Result<void> prepared = prepare_schedule(s, p); !prepared) return prepared;
         finish_schedule(s, p);
@@ -186,7 +182,7 @@ public:
     }
     /// Ends a schedule before it is used. Does nothing if there is none for s at p. Throws `std::bad_alloc`, with
     /// nothing changed, if there is no memory for the runs of s.
-    void unschedule(Sequence s, Position p, const std::source_location& where = std::source_location::current()) {
+    void unschedule(Sequence s, Position p, Where where = Where::current()) {
         const detail::Caller caller{where};
         prepare_unschedule(s, p);
         finish_unschedule(s, p);
@@ -201,8 +197,7 @@ public:
     ///
     /// A snapshot that is paged out stays so: its rows are copied to cells that s alone owns (enqueued; see
     /// `page_out`). Refuses with `full` if too few cells are free, those that s gives up included.
-    Result<void> restore(Sequence s, const CellSnapshot& snapshot, Position to,
-                         const std::source_location& where = std::source_location::current()) {
+    Result<void> restore(Sequence s, const CellSnapshot& snapshot, Position to, Where where = Where::current()) {
         const detail::Caller caller{where};
         auto prepared = prepare_restore(s, snapshot, to);
         if (!prepared) return prepared.error();
@@ -210,14 +205,13 @@ public:
         return {};
     }
     /// The same, up to the snapshot's end.
-    Result<void> restore(Sequence s, const CellSnapshot& snapshot,
-                         const std::source_location& where = std::source_location::current()) {
+    Result<void> restore(Sequence s, const CellSnapshot& snapshot, Where where = Where::current()) {
         return restore(s, snapshot, snapshot.to(where), where);
     }
 
     /// Without a snapshot: s gives up its tokens from position `to` on. Refuses with `cannot_resume` if s could not
     /// resume there.
-    Result<void> restore(Sequence s, Position to, const std::source_location& where = std::source_location::current()) {
+    Result<void> restore(Sequence s, Position to, Where where = Where::current()) {
         const detail::Caller caller{where};
         return remove(prepare_rewind(s, to));
     }
@@ -230,8 +224,7 @@ public:
     /// `merge` refuses with `full` if there are too few. Paged out, it gets larger memory, in the same place, for the
     /// rows of both, while they still have their own. Blocks. A `child` that takes the place of `parent` stays where it
     /// is.
-    Result<void> merge(CellSnapshot& parent, CellSnapshot&& child,
-                       const std::source_location& where = std::source_location::current()) {
+    Result<void> merge(CellSnapshot& parent, CellSnapshot&& child, Where where = Where::current()) {
         const detail::Caller caller{where};
         auto prepared = prepare_merge(parent, child);
         if (!prepared) return prepared.error();
@@ -244,8 +237,7 @@ public:
     ///
     /// A snapshot that is paged out stays so. Its rows are copied to memory of the two parts, in the same place, which
     /// must fit in beside its own. Blocks.
-    Result<CellSnapshot> split(CellSnapshot& snapshot, Position at,
-                               const std::source_location& where = std::source_location::current()) {
+    Result<CellSnapshot> split(CellSnapshot& snapshot, Position at, Where where = Where::current()) {
         const detail::Caller caller{where};
         auto prepared = prepare_split(snapshot, at);
         if (!prepared) return prepared.error();
@@ -256,15 +248,14 @@ public:
     /// one for the values of all layers. Throws `std::bad_alloc`, with nothing changed, if there is no memory for them.
     /// Does nothing if the snapshot is paged out already. Enqueues; blocks if the data goes to memory of the host that
     /// the backend's work cannot reach.
-    void page_out(CellSnapshot& snapshot, PageTo to = PageTo::host,
-                  const std::source_location& where = std::source_location::current()) {
+    void page_out(CellSnapshot& snapshot, PageTo to = PageTo::host, Where where = Where::current()) {
         const detail::Caller caller{where};
         finish(snapshots().prepare_page_out(snapshot, to));
     }
 
     /// The opposite: the snapshot owns cells again, to be shared by any number of sequences. Does nothing if it is in
     /// place already. Blocks. Refuses with `full`.
-    Result<void> page_in(CellSnapshot& snapshot, const std::source_location& where = std::source_location::current()) {
+    Result<void> page_in(CellSnapshot& snapshot, Where where = Where::current()) {
         const detail::Caller caller{where};
         auto prepared = snapshots().prepare_page_in(snapshot);
         if (!prepared) return prepared.error();
@@ -274,17 +265,16 @@ public:
 
     /// Moves the cells in use to [0, n) with the fewest moves possible (enqueued). Never needed to avoid `full`; it
     /// makes histories shorter and batches contiguous. If a backend throws, the cache is as it was.
-    void defragment(const std::source_location& where = std::source_location::current()) {
+    void defragment(Where where = Where::current()) {
         const detail::Caller caller{where};
         finish_defragment(prepare_defragment());
     }
 
     /// Blocks until all enqueued work is done.
-    void fence() { state().backend.fence(); }
+    void fence(Where where = Where::current()) { state(where).backend.fence(); }
 
     /// The oldest and the newest kept position of s, if it has tokens.
-    std::optional<PositionRange> range(Sequence s,
-                                       const std::source_location& where = std::source_location::current()) const {
+    std::optional<PositionRange> range(Sequence s, Where where = Where::current()) const {
         const detail::Caller caller{where};
         const detail::PositionRuns& runs = table().record(s).runs;
         if (runs.empty()) return std::nullopt;
@@ -292,7 +282,7 @@ public:
     }
 
     /// How many tokens of s are kept.
-    std::int32_t tokens(Sequence s, const std::source_location& where = std::source_location::current()) const {
+    std::int32_t tokens(Sequence s, Where where = Where::current()) const {
         const detail::Caller caller{where};
         return table().record(s).runs.tokens();
     }
@@ -300,33 +290,36 @@ public:
     /// Calls f(position, cell, count) for the kept tokens of s, in the order of positions: positions [position,
     /// position + count) lie in cells [cell, cell + count). O(runs).
     template <class F>
-    void visit_cells(Sequence s, F&& f, const std::source_location& where = std::source_location::current()) const {
+    void visit_cells(Sequence s, F&& f, Where where = Where::current()) const {
         runs(s, where).for_each({0}, to_end, std::forward<F>(f));
     }
     /// The same for the tokens of each snapshot that is in place. Sequences may own its cells, too. O(runs of all
     /// snapshots).
     template <class F>
-    void visit_kept_cells(F&& f) const {
-        for (const detail::KeptCells* kept : table().snapshots().in_place()) kept->runs.for_each({0}, to_end, f);
+    void visit_kept_cells(F&& f, Where where = Where::current()) const {
+        for (const detail::KeptCells* kept : table(where).snapshots().in_place()) kept->runs.for_each({0}, to_end, f);
     }
 
-    const CacheShape& shape() const { return state().shape; }
-    const CacheLimits& limits() const { return state().limits; }
+    const CacheShape& shape(Where where = Where::current()) const { return state(where).shape; }
+    const CacheLimits& limits(Where where = Where::current()) const { return state(where).limits; }
     /// The window with its defaults filled in.
-    const Window& window() const { return state().book.window(); }
-    const Backend& backend() const { return state().backend; }
+    const Window& window(Where where = Where::current()) const { return state(where).book.window(); }
+    const Backend& backend(Where where = Where::current()) const { return state(where).backend; }
 
-    int layers() const { return shape().layers(); }
-    std::int32_t sequences() const { return limits().sequences; }
+    int layers(Where where = Where::current()) const { return shape(where).layers(); }
+    std::int32_t sequences(Where where = Where::current()) const { return limits(where).sequences; }
 
     /// All cells, free or not.
-    Cell cells() const { return table().cells(); }
+    Cell cells(Where where = Where::current()) const { return table(where).cells(); }
 
     /// Bytes of keys and values in all layers.
-    std::int64_t bytes() const { return state().bytes(); }
+    std::int64_t bytes(Where where = Where::current()) const { return state(where).bytes(); }
 
     /// O(cells / 64 + sequences).
-    Statistics statistics() const { return detail::statistics_of(table(), state().allocated, bytes()); }
+    Statistics statistics(Where where = Where::current()) const {
+        const State& s = state(where);
+        return detail::statistics_of(s.book.table(), s.allocated, s.bytes());
+    }
 
 private:
     friend struct MemoryAccess;
@@ -482,12 +475,12 @@ private:
         return std::make_unique<State>(std::forward<Parts>(parts)...);
     }
 
-    State& state() { return const_cast<State&>(std::as_const(*this).state()); }
-    const State& state() const {
-        CELLAR_EXPECTS(state_ != nullptr, "the cache was moved from, expected one that was not");
+    State& state(Where where = Where::current()) { return const_cast<State&>(std::as_const(*this).state(where)); }
+    const State& state(Where where = Where::current()) const {
+        CELLAR_EXPECTS_AT(where, state_ != nullptr, "the cache was moved from, expected one that was not");
         return *state_;
     }
-    const detail::CellTable& table() const { return state().book.table(); }
+    const detail::CellTable& table(Where where = Where::current()) const { return state(where).book.table(); }
     detail::Snapshots<State> snapshots() { return detail::Snapshots<State>{state()}; }
     const detail::PositionRuns& runs(Sequence s, const std::source_location& where) const {
         const detail::Caller caller{where};

@@ -48,7 +48,8 @@ public:
     std::int32_t stored_tokens() const { return stored_; }
 
     /// The cell of each stored token; empty for a reserved pass.
-    std::span<const Cell> cells() const {
+    std::span<const Cell> cells(const std::source_location& where = std::source_location::current()) const {
+        const detail::Caller caller{where};
         if (state().pass_reserved) return {};
         return {state().book.pass().cells.data(), state().book.pass().cells.size()};
     }

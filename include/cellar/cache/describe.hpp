@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <source_location>
 #include <string>
 #include <vector>
 
@@ -116,11 +117,15 @@ std::string describe(const Memory& memory, bool colour, std::int32_t width) {
 /// have the character of their owner: 0-9, a-z, A-Z, and again from 0. `colour` adds terminal escape codes; `width` is
 /// the number of cells per row. O(cells + tokens).
 template <class Layout, class Window, class Shift, class Backend>
-std::string describe(const Cache<Layout, Window, Shift, Backend>& cache, bool colour = false, std::int32_t width = 64) {
+std::string describe(const Cache<Layout, Window, Shift, Backend>& cache, bool colour = false, std::int32_t width = 64,
+                     const std::source_location& where = std::source_location::current()) {
+    const detail::Caller caller{where};
     return detail::describe(cache, colour, width);
 }
 template <class Layout, class Backend>
-std::string describe(const EncoderMemory<Layout, Backend>& memory, bool colour = false, std::int32_t width = 64) {
+std::string describe(const EncoderMemory<Layout, Backend>& memory, bool colour = false, std::int32_t width = 64,
+                     const std::source_location& where = std::source_location::current()) {
+    const detail::Caller caller{where};
     return detail::describe(memory, colour, width);
 }
 

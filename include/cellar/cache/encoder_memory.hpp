@@ -52,6 +52,7 @@ template <LayoutPolicy Layout, BackendPolicy Backend>
 class EncoderMemory {
     using Cells = Cache<Layout, FullCausal, UnrotatedShift, Backend>;
     using Pass = EncoderPass<EncoderMemory>;
+    using Where = std::source_location;
 
 public:
     using layout_type = Layout;
@@ -59,22 +60,20 @@ public:
 
     /// Throws `std::bad_alloc` if there is not enough memory.
     EncoderMemory(CacheShape shape, const CacheLimits& limits, Backend backend = Backend{},
-                  const std::source_location& where = std::source_location::current())
+                  Where where = Where::current())
         : cells_{std::move(shape), at_any_position(limits), FullCausal{}, UnrotatedShift{}, std::move(backend), where} {
         positions_.reserve(static_cast<std::size_t>(limits.batch));
         sequences_.reserve(static_cast<std::size_t>(limits.batch));
     }
 
     /// Opens a pass that puts the keys and values of one input. Refuses with `full` or `batch_too_long`.
-    Result<CachePass<Cells>> write(Sequence s, Position p, std::int32_t tokens,
-                                   const std::source_location& where = std::source_location::current()) {
+    Result<CachePass<Cells>> write(Sequence s, Position p, std::int32_t tokens, Where where = Where::current()) {
         const EncoderInput input{s, p, tokens};
         return write({&input, 1}, where);
     }
 
     /// The same for several inputs, whose tokens follow one another.
-    Result<CachePass<Cells>> write(std::span<const EncoderInput> inputs,
-                                   const std::source_location& where = std::source_location::current()) {
+    Result<CachePass<Cells>> write(std::span<const EncoderInput> inputs, Where where = Where::current()) {
         const detail::Caller caller{where};
         std::int64_t tokens = 0;
         for (const EncoderInput& input : inputs) {
@@ -93,7 +92,7 @@ public:
 
     /// Opens a pass that reads the inputs a decoder's batch sees, at any positions. Refuses with `batch_too_long`.
     /// `Batch::groups` do not make later inputs visible.
-    Result<Pass> begin(const Batch& batch, const std::source_location& where = std::source_location::current()) {
+    Result<Pass> begin(const Batch& batch, Where where = Where::current()) {
         const detail::Caller caller{where};
         auto prepared = prepare_begin(batch);
         if (!prepared) return prepared.error();
@@ -101,52 +100,48 @@ public:
     }
 
     /// A pass of `tokens` tokens that sees all cells, for sizing buffers and capturing graphs; see `Cache::reserve`.
-    Pass reserve(std::int32_t tokens, const std::source_location& where = std::source_location::current()) {
+    Pass reserve(std::int32_t tokens, Where where = Where::current()) {
         cells_.reserve(tokens, where).drop();
         return MemoryAccess::make<Pass>(state(), tokens, CellRange{0, state().allocated}, true);
     }
 
     /// See `Cache::reserve_lists`.
-    void reserve_lists(std::int32_t cells, std::int32_t page_size = 0,
-                       const std::source_location& where = std::source_location::current()) {
+    void reserve_lists(std::int32_t cells, std::int32_t page_size = 0, Where where = Where::current()) {
         cells_.reserve_lists(cells, page_size, where);
     }
 
     /// `to` gives up its own inputs and shares those of `from` at positions below `length`. No data moves, and it never
     /// refuses.
-    Result<void> copy_prefix(Sequence from, Sequence to, std::int32_t length,
-                             const std::source_location& where = std::source_location::current()) {
+    Result<void> copy_prefix(Sequence from, Sequence to, std::int32_t length, Where where = Where::current()) {
         return cells_.copy_prefix(from, to, length, where);
     }
 
     /// Always 0: inputs are not tokens of the sequence. So `next` of a hybrid is that of its other members.
-    Position next(Sequence s, const std::source_location& where = std::source_location::current()) const {
+    Position next(Sequence s, Where where = Where::current()) const {
         static_cast<void>(cells_.next(s, where)); // checks s
         return {0};
     }
 
     /// Always true: inputs are never forgotten.
-    bool can_resume(Sequence s, Position p, const std::source_location& where = std::source_location::current()) const {
+    bool can_resume(Sequence s, Position p, Where where = Where::current()) const {
         return resumable_prefix(s, p, where) == p;
     }
 
     /// Always p.
-    Position resumable_prefix(Sequence s, Position p,
-                              const std::source_location& where = std::source_location::current()) const {
+    Position resumable_prefix(Sequence s, Position p, Where where = Where::current()) const {
         static_cast<void>(cells_.can_resume(s, p, where)); // checks s and p
         return p;
     }
 
     /// Drops the inputs at positions [begin, end) of s. Later ones move down by end - begin, together with their
     /// sequence's tokens. Never refuses.
-    Result<void> remove(Sequence s, Position begin, Position end,
-                        const std::source_location& where = std::source_location::current()) {
+    Result<void> remove(Sequence s, Position begin, Position end, Where where = Where::current()) {
         return cells_.remove(s, begin, end, where);
     }
 
     /// The inputs of s at positions [from, to), to be kept whatever happens to s; see `Cache::snapshot`. Never refuses.
     Result<CellSnapshot> snapshot(Sequence s, Position from = {0}, Position to = to_end,
-                                  const std::source_location& where = std::source_location::current()) {
+                                  Where where = Where::current()) {
         const detail::Caller caller{where};
         auto prepared = prepare_snapshot(s, from, to);
         if (!prepared) return prepared.error();
@@ -155,80 +150,72 @@ public:
 
     /// s gives up its inputs from position `snapshot.from()` on, and shares those of the snapshot below position `to`,
     /// which lies within the snapshot. Refuses with `cannot_share` as `Cache::restore` does.
-    Result<void> restore(Sequence s, const CellSnapshot& snapshot, Position to,
-                         const std::source_location& where = std::source_location::current()) {
+    Result<void> restore(Sequence s, const CellSnapshot& snapshot, Position to, Where where = Where::current()) {
         const detail::Caller caller{where};
         auto prepared = prepare_restore(s, snapshot, to);
         if (!prepared) return prepared.error();
         finish(*std::move(prepared));
         return {};
     }
-    Result<void> restore(Sequence s, const CellSnapshot& snapshot,
-                         const std::source_location& where = std::source_location::current()) {
+    Result<void> restore(Sequence s, const CellSnapshot& snapshot, Where where = Where::current()) {
         return restore(s, snapshot, snapshot.to(where), where);
     }
     /// Without a snapshot: drops the inputs of s from position `to` on. Never refuses.
-    Result<void> restore(Sequence s, Position to, const std::source_location& where = std::source_location::current()) {
+    Result<void> restore(Sequence s, Position to, Where where = Where::current()) {
         return cells_.remove(s, to, to_end, where);
     }
 
     /// See `Cache::merge`.
-    Result<void> merge(CellSnapshot& parent, CellSnapshot&& child,
-                       const std::source_location& where = std::source_location::current()) {
+    Result<void> merge(CellSnapshot& parent, CellSnapshot&& child, Where where = Where::current()) {
         return cells_.merge(parent, std::move(child), where);
     }
     /// See `Cache::split`. Never refuses.
-    Result<CellSnapshot> split(CellSnapshot& snapshot, Position at,
-                               const std::source_location& where = std::source_location::current()) {
+    Result<CellSnapshot> split(CellSnapshot& snapshot, Position at, Where where = Where::current()) {
         return cells_.split(snapshot, at, where);
     }
 
     /// See `Cache::page_out`.
-    void page_out(CellSnapshot& snapshot, PageTo to = PageTo::host,
-                  const std::source_location& where = std::source_location::current()) {
+    void page_out(CellSnapshot& snapshot, PageTo to = PageTo::host, Where where = Where::current()) {
         cells_.page_out(snapshot, to, where);
     }
     /// See `Cache::page_in`.
-    Result<void> page_in(CellSnapshot& snapshot, const std::source_location& where = std::source_location::current()) {
+    Result<void> page_in(CellSnapshot& snapshot, Where where = Where::current()) {
         return cells_.page_in(snapshot, where);
     }
 
     /// See `Cache::defragment`.
-    void defragment(const std::source_location& where = std::source_location::current()) { cells_.defragment(where); }
+    void defragment(Where where = Where::current()) { cells_.defragment(where); }
 
     /// Blocks until all enqueued work is done.
-    void fence() { cells_.fence(); }
+    void fence(Where where = Where::current()) { cells_.fence(where); }
 
     /// The positions of the oldest and the newest input of s, if it has any.
-    std::optional<PositionRange> range(Sequence s,
-                                       const std::source_location& where = std::source_location::current()) const {
+    std::optional<PositionRange> range(Sequence s, Where where = Where::current()) const {
         return cells_.range(s, where);
     }
 
     /// The tokens of all inputs of s.
-    std::int32_t tokens(Sequence s, const std::source_location& where = std::source_location::current()) const {
-        return cells_.tokens(s, where);
-    }
+    std::int32_t tokens(Sequence s, Where where = Where::current()) const { return cells_.tokens(s, where); }
 
     /// See `Cache::visit_cells`. The tokens of an input have one position, so each is a run of its own.
     template <class F>
-    void visit_cells(Sequence s, F&& f, const std::source_location& where = std::source_location::current()) const {
+    void visit_cells(Sequence s, F&& f, Where where = Where::current()) const {
         cells_.visit_cells(s, std::forward<F>(f), where);
     }
     /// See `Cache::visit_kept_cells`.
     template <class F>
-    void visit_kept_cells(F&& f) const {
-        cells_.visit_kept_cells(std::forward<F>(f));
+    void visit_kept_cells(F&& f, Where where = Where::current()) const {
+        cells_.visit_kept_cells(std::forward<F>(f), where);
     }
 
-    const CacheShape& shape() const { return cells_.shape(); }
-    const CacheLimits& limits() const { return cells_.limits(); }
-    const Backend& backend() const { return cells_.backend(); }
-    int layers() const { return cells_.layers(); }
-    std::int32_t sequences() const { return cells_.sequences(); }
-    Cell cells() const { return cells_.cells(); }
-    std::int64_t bytes() const { return cells_.bytes(); }
-    Statistics statistics() const { return cells_.statistics(); }
+    const CacheShape& shape(Where where = Where::current()) const { return cells_.shape(where); }
+    const CacheLimits& limits(Where where = Where::current()) const { return cells_.limits(where); }
+    const Backend& backend(Where where = Where::current()) const { return cells_.backend(where); }
+    int layers(Where where = Where::current()) const { return cells_.layers(where); }
+    std::int32_t sequences(Where where = Where::current()) const { return cells_.sequences(where); }
+    Cell cells(Where where = Where::current()) const { return cells_.cells(where); }
+    std::int64_t bytes(Where where = Where::current()) const { return cells_.bytes(where); }
+    Statistics statistics(Where where = Where::current()) const { return cells_.statistics(where); }
 
 private:
     friend struct MemoryAccess;

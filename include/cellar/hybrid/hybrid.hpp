@@ -67,12 +67,19 @@ public:
         check_members(where);
     }
 
-    int layers() const { return map_.layers(); }
+    int layers(const std::source_location& where = std::source_location::current()) const {
+        const detail::Caller caller{where};
+        return map_.layers();
+    }
     std::int32_t sequences() const { return sequences_; }
 
     /// Where a layer of the model has its memory.
     static constexpr LayerPlace place(int layer) requires(!at_run_time) { return Map::place(layer); }
-    LayerPlace place(int layer) const requires(at_run_time) { return map_.place(layer); }
+    LayerPlace place(int layer, const std::source_location& where = std::source_location::current()) const
+        requires(at_run_time) {
+        const detail::Caller caller{where};
+        return map_.place(layer);
+    }
 
     /// How many layers a member has in a model of `layers` layers.
     static constexpr int layers_of(int member, int layers) requires(!at_run_time) {
@@ -240,12 +247,14 @@ public:
     }
 
     /// Blocks until all enqueued work of all members is done.
-    void fence() {
+    void fence(const std::source_location& where = std::source_location::current()) {
+        const detail::Caller caller{where};
         members_.for_each([](auto& m) { m.fence(); });
     }
 
     /// Of all members together.
-    std::int64_t bytes() const {
+    std::int64_t bytes(const std::source_location& where = std::source_location::current()) const {
+        const detail::Caller caller{where};
         std::int64_t sum = 0;
         members_.for_each([&](const auto& m) { sum += m.bytes(); });
         return sum;
@@ -254,24 +263,26 @@ public:
     /// A member, for what only its kind can do (statistics, checkpoints, an encoder's inputs). To change sequences, use
     /// the hybrid's own operations, so that the members agree about them.
     template <int I>
-    auto& member() {
+    auto& member(const std::source_location& where = std::source_location::current()) {
         auto& m = members_.template get<I>();
-        CELLAR_EXPECTS(m.has_value(), "member: the hybrid was made without member ", I, ", expected one with it");
+        CELLAR_EXPECTS_AT(where, m.has_value(), "member: the hybrid was made without member ", I,
+                          ", expected one with it");
         return *m;
     }
     template <int I>
-    const auto& member() const {
+    const auto& member(const std::source_location& where = std::source_location::current()) const {
         const auto& m = members_.template get<I>();
-        CELLAR_EXPECTS(m.has_value(), "member: the hybrid was made without member ", I, ", expected one with it");
+        CELLAR_EXPECTS_AT(where, m.has_value(), "member: the hybrid was made without member ", I,
+                          ", expected one with it");
         return *m;
     }
     template <class M>
-    M& member() {
-        return member<index_of<M>()>();
+    M& member(const std::source_location& where = std::source_location::current()) {
+        return member<index_of<M>()>(where);
     }
     template <class M>
-    const M& member() const {
-        return member<index_of<M>()>();
+    const M& member(const std::source_location& where = std::source_location::current()) const {
+        return member<index_of<M>()>(where);
     }
 
 private:

@@ -37,7 +37,7 @@ public:
     decltype(auto) visit(int layer, F&& f, const std::source_location& where = std::source_location::current()) & {
         CELLAR_EXPECTS_AT(where, layer >= 0 && layer < layers(), "visit: layer ", layer, ", expected 0 to ",
                           layers() - 1);
-        return visit_from<Map::next_used(0)>(map_.place(layer), layer, f);
+        return visit_from<Map::next_used(0)>(map_.place(layer), layer, f, where);
     }
 
     /// The pass of one member; for one that the pattern has no layers for, say. Commit and drop the whole, not this.
@@ -107,17 +107,24 @@ private:
     }
 
     template <int I, class F>
-    decltype(auto) visit_from(LayerPlace place, int layer, F& f) {
+    decltype(auto) visit_from(LayerPlace place, int layer, F& f, const std::source_location& where) {
         constexpr int next = Map::next_used(I + 1);
         if constexpr (next <= Map::members)
-            if (place.member != I) return visit_from<next>(place, layer, f);
+            if (place.member != I) return visit_from<next>(place, layer, f, where);
         if constexpr (I == Map::members) {
             return f(no_memory_, place.layer);
         } else {
             auto& pass = *std::get<static_cast<std::size_t>(I)>(passes_);
-            MemoryAccess::set_name(pass, I, place.layer, layer);
+            name(pass, I, place.layer, layer, where);
             return f(pass, place.layer);
         }
+    }
+
+    // f is not called from here, because it has lines of its own.
+    template <class Pass>
+    static void name(Pass& pass, int member, int own, int model, const std::source_location& where) {
+        const detail::Caller caller{where};
+        MemoryAccess::set_name(pass, member, own, model);
     }
 
     MapReference map_;

@@ -141,6 +141,7 @@ public:
     constexpr int layers() const { return layers_; }
 
     static constexpr LayerPlace place(int layer) {
+        CELLAR_EXPECTS(layer >= 0, "place: layer ", layer, ", expected 0 or more");
         const LayerPlace in_period = table.places[static_cast<std::size_t>(layer % period)];
         const int index = in_period.layer + layer / period * count(in_period.member);
         return {in_period.member < members ? in_period.member : no_memory, index};
@@ -213,7 +214,10 @@ public:
     public:
         static constexpr int next_used(int member) { return member; }
         int layers() const { return static_cast<int>(table_->places.size()); }
-        LayerPlace place(int layer) const { return table_->places[static_cast<std::size_t>(layer)]; }
+        LayerPlace place(int layer) const {
+            CELLAR_EXPECTS(layer >= 0 && layer < layers(), "place: layer ", layer, ", expected 0 to ", layers() - 1);
+            return table_->places[static_cast<std::size_t>(layer)];
+        }
 
     private:
         friend class LayerMap;

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <dlpack/dlpack.h>
 #include <memory>
+#include <source_location>
 #include <type_traits>
 #include <utility>
 
@@ -112,7 +113,9 @@ DlpackTensor<Managed> to_dlpack(const StridedView<T, Rank>& view, DLDevice devic
 /// alive.
 template <class T, int Rank>
     requires(detail::dlpack_element<std::remove_const_t<T>>)
-StridedView<T, Rank> from_dlpack(const DLTensor& tensor, DLDevice device) {
+StridedView<T, Rank> from_dlpack(const DLTensor& tensor, DLDevice device,
+                                 const std::source_location& where = std::source_location::current()) {
+    const detail::Caller caller{where};
     constexpr DLDataType expected = detail::dlpack_type<std::remove_const_t<T>>;
     CELLAR_EXPECTS(tensor.ndim == Rank, "from_dlpack: a tensor of ", tensor.ndim, " extents, expected ", Rank);
     CELLAR_EXPECTS(tensor.dtype.code == expected.code && tensor.dtype.bits == expected.bits && tensor.dtype.lanes == 1,
@@ -146,7 +149,9 @@ StridedView<T, Rank> from_dlpack(const DLTensor& tensor, DLDevice device) {
 
 /// The same for a tensor with a version and a read-only flag, which are checked.
 template <class T, int Rank>
-StridedView<T, Rank> from_dlpack(const DLManagedTensorVersioned& tensor, DLDevice device) {
+StridedView<T, Rank> from_dlpack(const DLManagedTensorVersioned& tensor, DLDevice device,
+                                 const std::source_location& where = std::source_location::current()) {
+    const detail::Caller caller{where};
     CELLAR_EXPECTS(tensor.version.major == DLPACK_MAJOR_VERSION, "from_dlpack: a tensor of version ",
                    tensor.version.major, " of DLPack, expected ", DLPACK_MAJOR_VERSION);
     CELLAR_EXPECTS(std::is_const_v<T> || (tensor.flags & DLPACK_FLAG_BITMASK_READ_ONLY) == 0,

@@ -120,10 +120,14 @@ public:
         while (evict(where)) {}
     }
 
-    M& memory() const { return state().memory(); }
+    M& memory(const std::source_location& where = std::source_location::current()) const {
+        const detail::Caller caller{where};
+        return state().memory();
+    }
 
     /// What the tree holds now, and counts of its operations so far. O(1).
-    PrefixStatistics statistics() const {
+    PrefixStatistics statistics(const std::source_location& where = std::source_location::current()) const {
+        const detail::Caller caller{where};
         PrefixStatistics statistics = state().counters();
         statistics.nodes = static_cast<std::int64_t>(state().nodes().size()) - state().nodes().roots();
         statistics.snapshots = state().snapshots();

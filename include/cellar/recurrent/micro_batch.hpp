@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <source_location>
 #include <span>
 
 namespace cellar {
@@ -59,11 +60,14 @@ public:
     /// The number of tokens of each sequence.
     std::int32_t length() const { return length_; }
 
-    Sequence sequence(std::int32_t i) const { return lists_->sequences[entry(i)]; }
+    Sequence sequence(std::int32_t i, const std::source_location& where = std::source_location::current()) const {
+        return lists_->sequences[entry(i, where)];
+    }
 
     /// The tokens of the i-th sequence, as indices into the batch, by ascending position.
-    std::span<const std::int32_t> tokens(std::int32_t i) const {
-        return {lists_->tokens.data() + lists_->first_token[entry(i)], static_cast<std::size_t>(length_)};
+    std::span<const std::int32_t> tokens(std::int32_t i,
+                                         const std::source_location& where = std::source_location::current()) const {
+        return {lists_->tokens.data() + lists_->first_token[entry(i, where)], static_cast<std::size_t>(length_)};
     }
 
     /// The slot with each sequence's state before this micro-batch; a list in host memory. It may be the sequence's
@@ -80,8 +84,9 @@ public:
 private:
     friend class detail::MicroBatches;
 
-    std::size_t entry(std::int32_t i) const {
-        CELLAR_EXPECTS(i >= 0 && i < sequences_, "micro-batch: sequence ", i, ", expected 0 to ", sequences_ - 1);
+    std::size_t entry(std::int32_t i, const std::source_location& where) const {
+        CELLAR_EXPECTS_AT(where, i >= 0 && i < sequences_, "micro-batch: sequence ", i, ", expected 0 to ",
+                          sequences_ - 1);
         return static_cast<std::size_t>(first_ + i);
     }
 

@@ -57,6 +57,7 @@ template <class States, BackendPolicy Backend>
 class RecurrentMemory {
     using State = detail::RecurrentMemoryState<States, Backend>;
     using Pass = RecurrentPass<RecurrentMemory>;
+    using Where = std::source_location;
 
 public:
     using states_type = States;
@@ -64,7 +65,7 @@ public:
 
     /// Throws `std::bad_alloc` if there is not enough memory.
     RecurrentMemory(StateShape shape, const StateLimits& limits, Backend backend = Backend{},
-                    const std::source_location& where = std::source_location::current())
+                    Where where = Where::current())
         : state_{make_state(where, std::move(shape), limits, std::move(backend))} {}
 
     /// Bytes of one slot: one sequence's state in all layers, with rows padded to multiples of 16.
@@ -77,7 +78,7 @@ public:
     /// positions of a sequence do not continue from its state in ascending order without gaps (equal positions are
     /// allowed within a batch, not across batches); and, under `Unequal::refuse`, with `unequal_batch`. O(tokens +
     /// rollback).
-    Result<Pass> begin(const Batch& batch, const std::source_location& where = std::source_location::current()) {
+    Result<Pass> begin(const Batch& batch, Where where = Where::current()) {
         const detail::Caller caller{where};
         auto prepared = prepare_begin(batch);
         if (!prepared) return prepared.error();
@@ -86,7 +87,7 @@ public:
 
     /// A pass of `tokens` tokens, spread over all sequences, for sizing buffers and capturing graphs. It reads and
     /// writes free slots, and stores nothing.
-    Pass reserve(std::int32_t tokens, const std::source_location& where = std::source_location::current()) {
+    Pass reserve(std::int32_t tokens, Where where = Where::current()) {
         const detail::Caller caller{where};
         state().expect_no_pass("reserve");
         CELLAR_EXPECTS(tokens >= 0 && tokens <= limits().batch, "reserve: ", tokens, " tokens, expected 0 to ",
@@ -98,8 +99,7 @@ public:
     /// `to` gives up its own states and shares those that `from` keeps up to position `length`. No data moves. Nothing
     /// happens if both are the same sequence. Refuses with `cannot_rewind` if `from` is longer than `length` and keeps
     /// no state there. O(states kept).
-    Result<void> copy_prefix(Sequence from, Sequence to, std::int32_t length,
-                             const std::source_location& where = std::source_location::current()) {
+    Result<void> copy_prefix(Sequence from, Sequence to, std::int32_t length, Where where = Where::current()) {
         const detail::Caller caller{where};
         auto prepared = prepare_copy_prefix(from, to, length);
         if (!prepared) return prepared.error();
@@ -108,14 +108,13 @@ public:
     }
 
     /// True if a state is kept that has seen exactly the tokens below p; always true for 0.
-    bool can_resume(Sequence s, Position p, const std::source_location& where = std::source_location::current()) const {
+    bool can_resume(Sequence s, Position p, Where where = Where::current()) const {
         const detail::Caller caller{where};
         return table().can_resume(s, p);
     }
 
     /// The largest q <= p with can_resume(s, q). O(log states kept).
-    Position resumable_prefix(Sequence s, Position p,
-                              const std::source_location& where = std::source_location::current()) const {
+    Position resumable_prefix(Sequence s, Position p, Where where = Where::current()) const {
         const detail::Caller caller{where};
         return table().resumable_prefix(s, p);
     }
@@ -124,8 +123,7 @@ public:
     /// reaches the last token, s goes back to `begin`; refuses with `cannot_rewind` if no state is kept there
     /// (`resumable_prefix` says where one is). Otherwise refuses with `cannot_cut`: a state cannot lose its first
     /// tokens or tokens from its middle. O(states kept).
-    Result<void> remove(Sequence s, Position begin, Position end,
-                        const std::source_location& where = std::source_location::current()) {
+    Result<void> remove(Sequence s, Position begin, Position end, Where where = Where::current()) {
         const detail::Caller caller{where};
         auto prepared = prepare_remove(s, begin, end);
         if (!prepared) return prepared.error();
@@ -138,7 +136,7 @@ public:
     /// Refuses with `cannot_rewind` if no state is kept at `to` (`schedule` keeps one ahead of time), and with
     /// `too_many_snapshots` if there are `StateLimits::snapshots` in place already.
     Result<StateSnapshot> snapshot(Sequence s, Position from = {0}, Position to = to_end,
-                                   const std::source_location& where = std::source_location::current()) {
+                                   Where where = Where::current()) {
         const detail::Caller caller{where};
         auto prepared = prepare_snapshot(s, from, to);
         if (!prepared) return prepared.error();
@@ -148,21 +146,19 @@ public:
     /// s gives up its states, and shares that of the snapshot: its next token has position `to`. No data moves. Refuses
     /// with `cannot_rewind` if `to` is not the end of the snapshot. A snapshot that is paged out stays so: its state is
     /// copied to a slot that s alone owns (enqueued; see `page_out`).
-    Result<void> restore(Sequence s, const StateSnapshot& snapshot, Position to,
-                         const std::source_location& where = std::source_location::current()) {
+    Result<void> restore(Sequence s, const StateSnapshot& snapshot, Position to, Where where = Where::current()) {
         const detail::Caller caller{where};
         auto prepared = prepare_restore(s, snapshot, to);
         if (!prepared) return prepared.error();
         finish(*std::move(prepared));
         return {};
     }
-    Result<void> restore(Sequence s, const StateSnapshot& snapshot,
-                         const std::source_location& where = std::source_location::current()) {
+    Result<void> restore(Sequence s, const StateSnapshot& snapshot, Where where = Where::current()) {
         return restore(s, snapshot, snapshot.to(where), where);
     }
 
     /// Without a snapshot: s goes back to position `to`. Refuses with `cannot_rewind` if no state is kept there.
-    Result<void> restore(Sequence s, Position to, const std::source_location& where = std::source_location::current()) {
+    Result<void> restore(Sequence s, Position to, Where where = Where::current()) {
         const detail::Caller caller{where};
         auto prepared = prepare_rewind(s, to);
         if (!prepared) return prepared.error();
@@ -172,8 +168,7 @@ public:
 
     /// `child`, which does not end before `parent`, takes the place of `parent`, and is then as if moved from. It stays
     /// in place or paged out, as it is. Never refuses.
-    Result<void> merge(StateSnapshot& parent, StateSnapshot&& child,
-                       const std::source_location& where = std::source_location::current()) {
+    Result<void> merge(StateSnapshot& parent, StateSnapshot&& child, Where where = Where::current()) {
         const detail::Caller caller{where};
         finish(*prepare_merge(parent, child));
         return {};
@@ -182,15 +177,14 @@ public:
     /// Moves what the snapshot owns out of its slot, which it gives up, to memory of its own. Throws `std::bad_alloc`,
     /// with nothing changed, if there is no memory for it. Does nothing if the snapshot is paged out already. Enqueues;
     /// blocks if the data goes to memory of the host that the backend's work cannot reach.
-    void page_out(StateSnapshot& snapshot, PageTo to = PageTo::host,
-                  const std::source_location& where = std::source_location::current()) {
+    void page_out(StateSnapshot& snapshot, PageTo to = PageTo::host, Where where = Where::current()) {
         const detail::Caller caller{where};
         finish(prepare_page_out(snapshot, to));
     }
 
     /// The opposite: the snapshot owns a slot again, to be shared by any number of sequences. Does nothing if it is in
     /// place already. Blocks. Refuses with `too_many_snapshots` if there are `StateLimits::snapshots` in place.
-    Result<void> page_in(StateSnapshot& snapshot, const std::source_location& where = std::source_location::current()) {
+    Result<void> page_in(StateSnapshot& snapshot, Where where = Where::current()) {
         const detail::Caller caller{where};
         auto prepared = prepare_page_in(snapshot);
         if (!prepared) return prepared.error();
@@ -199,15 +193,14 @@ public:
     }
 
     /// Always refuses, with `cannot_split`: a state is that of all tokens before it.
-    Result<StateSnapshot> split(StateSnapshot& snapshot, Position at,
-                                const std::source_location& where = std::source_location::current()) {
+    Result<StateSnapshot> split(StateSnapshot& snapshot, Position at, Where where = Where::current()) {
         const detail::Caller caller{where};
         return prepare_split(snapshot, at);
     }
 
     /// Keeps the current state of s as a checkpoint. When there are more than `StateLimits::checkpoints`, the policy
     /// says which one is dropped. Refuses with `no_checkpoints` if the limits allow none. Does nothing if s is empty.
-    Result<void> checkpoint(Sequence s, const std::source_location& where = std::source_location::current()) {
+    Result<void> checkpoint(Sequence s, Where where = Where::current()) {
         const detail::Caller caller{where};
         state().expect_no_pass("checkpoint");
         return state().book.table().checkpoint(s);
@@ -216,14 +209,14 @@ public:
     /// Asks for a checkpoint ahead of time: the pass that brings s to position p keeps its state there, which splits
     /// the batch there. p must be greater than `next(s)`; anything else is a violation. The schedule ends if s becomes
     /// empty or a copy of another sequence. Refuses with `no_checkpoints` if the limits allow none.
-    Result<void> schedule(Sequence s, Position p, const std::source_location& where = std::source_location::current()) {
+    Result<void> schedule(Sequence s, Position p, Where where = Where::current()) {
         const detail::Caller caller{where};
         if (const Result<void> prepared = prepare_schedule(s, p); !prepared) return prepared;
         finish_schedule(s, p);
         return {};
     }
     /// Ends a schedule before it is used. Does nothing if there is none for s at p, or s has reached p.
-    void unschedule(Sequence s, Position p, const std::source_location& where = std::source_location::current()) {
+    void unschedule(Sequence s, Position p, Where where = Where::current()) {
         const detail::Caller caller{where};
         prepare_unschedule(s, p);
         finish_unschedule(s, p);
@@ -233,8 +226,7 @@ public:
     /// [extents...], contiguous host memory. Blocks. The first call allocates memory for all tensors and layers, of
     /// `bytes_per_sequence` at most.
     template <class Tag>
-    void set_initial(int layer, std::span<const typename Tag::element_type> values,
-                     const std::source_location& where = std::source_location::current()) {
+    void set_initial(int layer, std::span<const typename Tag::element_type> values, Where where = Where::current()) {
         const detail::Caller caller{where};
         state().expect_no_pass("set_initial");
         state().expect_layer("set_initial", layer);
@@ -243,30 +235,28 @@ public:
     }
 
     /// The position of the next token of s: 0 if it has none.
-    Position next(Sequence s, const std::source_location& where = std::source_location::current()) const {
+    Position next(Sequence s, Where where = Where::current()) const {
         const detail::Caller caller{where};
         return table().states(s).next();
     }
 
     /// All states that s keeps, in ascending order; the last is its current one. Valid until the next operation that is
     /// not const.
-    std::span<const KeptState> kept(Sequence s,
-                                    const std::source_location& where = std::source_location::current()) const {
+    std::span<const KeptState> kept(Sequence s, Where where = Where::current()) const {
         const detail::Caller caller{where};
         const detail::TrivialList<KeptState>& all = table().states(s).all();
         return {all.data(), all.size()};
     }
 
     /// The current state of s. Asking for that of an empty sequence is a violation.
-    StateHandle state(Sequence s, const std::source_location& where = std::source_location::current()) const {
+    StateHandle state(Sequence s, Where where = Where::current()) const {
         const detail::Caller caller{where};
         CELLAR_EXPECTS(!kept(s).empty(), "state: sequence ", s, " has no state, expected one with tokens");
         return state(s, next(s));
     }
     /// The state of s after all tokens below position p, `next` of one of `kept(s)`. Any other p is a violation.
     /// O(log n) for n kept states.
-    StateHandle state(Sequence s, Position p,
-                      const std::source_location& where = std::source_location::current()) const {
+    StateHandle state(Sequence s, Position p, Where where = Where::current()) const {
         const detail::Caller caller{where};
         CELLAR_EXPECTS(table().states(s).keeps(p), "state: sequence ", s, " at position ", p,
                        ", expected one of the positions of kept(s)");
@@ -277,8 +267,7 @@ public:
     /// One tensor of a state, in place, [extents...]. Using a handle whose state is gone is a violation, even if its
     /// slot holds another state by now.
     template <class Tag>
-    auto view(int layer, StateHandle handle,
-              const std::source_location& where = std::source_location::current()) const {
+    auto view(int layer, StateHandle handle, Where where = Where::current()) const {
         const detail::Caller caller{where};
         state().expect_layer("view", layer);
         CELLAR_EXPECTS(table().slots().is_current(handle), "view: generation ", handle.generation,
@@ -294,24 +283,24 @@ public:
     }
 
     /// Blocks until all enqueued work is done.
-    void fence() { state().backend.fence(); }
+    void fence(Where where = Where::current()) { state(where).backend.fence(); }
 
-    const StateShape& shape() const { return state().shape; }
-    const StateLimits& limits() const { return state().book.limits(); }
-    const Backend& backend() const { return state().backend; }
+    const StateShape& shape(Where where = Where::current()) const { return state(where).shape; }
+    const StateLimits& limits(Where where = Where::current()) const { return state(where).book.limits(); }
+    const Backend& backend(Where where = Where::current()) const { return state(where).backend; }
 
-    int layers() const { return shape().layers(); }
-    std::int32_t sequences() const { return limits().sequences; }
+    int layers(Where where = Where::current()) const { return shape(where).layers(); }
+    std::int32_t sequences(Where where = Where::current()) const { return limits(where).sequences; }
 
     /// All slots, free or not.
-    Slot slots() const { return table().slots().slots(); }
+    Slot slots(Where where = Where::current()) const { return table(where).slots().slots(); }
 
     /// Bytes of the states in all slots and layers, and of the rows that `get` gathers.
-    std::int64_t bytes() const { return state().store.bytes(); }
+    std::int64_t bytes(Where where = Where::current()) const { return state(where).store.bytes(); }
 
     /// Slots, checkpoints and snapshots, counted now. O(snapshots that are paged out).
-    StateStatistics statistics() const {
-        const detail::SlotTable& slots = table().slots();
+    StateStatistics statistics(Where where = Where::current()) const {
+        const detail::SlotTable& slots = table(where).slots();
         StateStatistics found{slots.slots(), slots.slots() - slots.free(), slots.checkpoints(), bytes()};
         found.snapshots = static_cast<std::int32_t>(table().snapshots().size());
         for (const detail::KeptSlot* kept : table().paged_out()) {
@@ -421,13 +410,13 @@ private:
         return std::make_unique<State>(std::forward<Parts>(parts)...);
     }
 
-    State& state() { return const_cast<State&>(std::as_const(*this).state()); }
-    const State& state() const {
-        CELLAR_EXPECTS(state_ != nullptr, "the memory was moved from, expected one that was not");
+    State& state(Where where = Where::current()) { return const_cast<State&>(std::as_const(*this).state(where)); }
+    const State& state(Where where = Where::current()) const {
+        CELLAR_EXPECTS_AT(where, state_ != nullptr, "the memory was moved from, expected one that was not");
         return *state_;
     }
     detail::StateSnapshots<State> snapshots() { return detail::StateSnapshots<State>{state()}; }
-    const detail::StateTable& table() const { return state().book.table(); }
+    const detail::StateTable& table(Where where = Where::current()) const { return state(where).book.table(); }
 
     std::unique_ptr<State> state_;
 };

@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
+#include <source_location>
 #include <utility>
 #include <vector>
 
@@ -41,17 +42,19 @@ struct States {
 /// The extents of one tensor of one sequence.
 class StateExtents {
 public:
-    constexpr StateExtents(std::initializer_list<std::int64_t> extents) : rank_{static_cast<int>(extents.size())} {
-        CELLAR_EXPECTS(rank_ >= 1 && rank_ <= 4, "state shape: ", rank_, " extents, expected 1 to 4");
+    constexpr StateExtents(std::initializer_list<std::int64_t> extents,
+                           const std::source_location& where = std::source_location::current())
+        : rank_{static_cast<int>(extents.size())} {
+        CELLAR_EXPECTS_AT(where, rank_ >= 1 && rank_ <= 4, "state shape: ", rank_, " extents, expected 1 to 4");
         int r = 0;
         for (const std::int64_t extent : extents) {
-            CELLAR_EXPECTS(extent > 0, "state shape: an extent of ", extent, ", expected at least 1");
+            CELLAR_EXPECTS_AT(where, extent > 0, "state shape: an extent of ", extent, ", expected at least 1");
             extents_[r++] = extent;
         }
         // So that the bytes of any possible number of slots fit into 64 bits.
         std::int64_t n = 1;
         for (const std::int64_t extent : extents) n = extent < largest ? std::min(n * extent, largest) : largest;
-        CELLAR_EXPECTS(n < largest, "state shape: a tensor of 2^28 elements or more, expected fewer");
+        CELLAR_EXPECTS_AT(where, n < largest, "state shape: a tensor of 2^28 elements or more, expected fewer");
     }
 
     constexpr int rank() const { return rank_; }
@@ -74,16 +77,20 @@ private:
 class StateShape {
 public:
     /// All layers alike.
-    constexpr StateShape(int layers, std::initializer_list<StateExtents> tensors)
+    constexpr StateShape(int layers, std::initializer_list<StateExtents> tensors,
+                         const std::source_location& where = std::source_location::current())
         : StateShape{std::vector<std::vector<StateExtents>>(static_cast<std::size_t>(layers > 0 ? layers : 0),
-                                                            std::vector<StateExtents>(tensors))} {}
+                                                            std::vector<StateExtents>(tensors)),
+                     where} {}
 
     /// Each layer with its own extents.
-    constexpr explicit StateShape(std::vector<std::vector<StateExtents>> layers) : layers_{std::move(layers)} {
-        CELLAR_EXPECTS(!layers_.empty(), "state shape: no layers, expected at least 1");
+    constexpr explicit StateShape(std::vector<std::vector<StateExtents>> layers,
+                                  const std::source_location& where = std::source_location::current())
+        : layers_{std::move(layers)} {
+        CELLAR_EXPECTS_AT(where, !layers_.empty(), "state shape: no layers, expected at least 1");
         for (const auto& layer : layers_)
-            CELLAR_EXPECTS(layer.size() == layers_.front().size(), "state shape: a layer has ", layer.size(),
-                           " tensors, expected ", layers_.front().size(), " as in the first");
+            CELLAR_EXPECTS_AT(where, layer.size() == layers_.front().size(), "state shape: a layer has ", layer.size(),
+                              " tensors, expected ", layers_.front().size(), " as in the first");
     }
 
     constexpr int layers() const { return static_cast<int>(layers_.size()); }

@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <cstddef>
+#include <source_location>
 #include <string>
 #include <vector>
 
@@ -23,7 +24,9 @@ inline void expect_positive(const char* function, const char* what, double numbe
 } // namespace detail
 
 /// base^(-2i / rotary_dims) for pair i (RoFormer, arXiv:2104.09864, section 3.2.2).
-inline std::vector<double> rope_frequencies(int rotary_dims, double base = 10000.0) {
+inline std::vector<double> rope_frequencies(int rotary_dims, double base = 10000.0,
+                                            const std::source_location& where = std::source_location::current()) {
+    const detail::Caller caller{where};
     CELLAR_EXPECTS(rotary_dims > 0 && rotary_dims % 2 == 0, "rope_frequencies: ", rotary_dims,
                    " rotary elements, expected an even number above 0");
     detail::expect_positive("rope_frequencies", "base", base);
@@ -33,7 +36,9 @@ inline std::vector<double> rope_frequencies(int rotary_dims, double base = 10000
 }
 
 /// Every frequency divided by the factor (position interpolation, arXiv:2306.15595).
-inline std::vector<double> linear_scaled(std::vector<double> frequencies, double factor) {
+inline std::vector<double> linear_scaled(std::vector<double> frequencies, double factor,
+                                         const std::source_location& where = std::source_location::current()) {
+    const detail::Caller caller{where};
     detail::expect_positive("linear_scaled", "factor", factor);
     for (double& frequency : frequencies) frequency /= factor;
     return frequencies;
@@ -41,7 +46,9 @@ inline std::vector<double> linear_scaled(std::vector<double> frequencies, double
 
 /// "NTK-aware" interpolation (arXiv:2309.00071, section 3.1): equals `rope_frequencies` with the base multiplied by
 /// factor^(d / (d - 2)) for d rotary elements. The lowest frequency is divided by the factor, the highest stays.
-inline std::vector<double> ntk_scaled(std::vector<double> frequencies, double factor) {
+inline std::vector<double> ntk_scaled(std::vector<double> frequencies, double factor,
+                                      const std::source_location& where = std::source_location::current()) {
+    const detail::Caller caller{where};
     detail::expect_positive("ntk_scaled", "factor", factor);
     const double last = static_cast<double>(frequencies.size()) - 1.0;
     for (std::size_t i = 1; i < frequencies.size(); ++i)
@@ -73,7 +80,9 @@ struct Llama3Scaling {
 /// pair that completes fewer than `low_frequency_factor` full rotations within the original context is divided by the
 /// factor; that of a pair that completes more than `high_frequency_factor` stays. In between, the ramp is linear in the
 /// number of rotations.
-inline std::vector<double> llama3_scaled(std::vector<double> frequencies, const Llama3Scaling& scaling) {
+inline std::vector<double> llama3_scaled(std::vector<double> frequencies, const Llama3Scaling& scaling,
+                                         const std::source_location& where = std::source_location::current()) {
+    const detail::Caller caller{where};
     detail::expect_positive("llama3_scaled", "factor", scaling.factor);
     detail::expect_positive("llama3_scaled", "original_context", scaling.original_context);
     detail::expect_positive("llama3_scaled", "difference of the high and the low frequency factor",
@@ -101,7 +110,9 @@ struct YarnScaling {
 /// is linear in the pair's index, as in the authors' code and in the engines that followed it; the paper's text has it
 /// linear in the number of rotations, which is `llama3_scaled` with the factors 1 and 32. `base` is that of the
 /// frequencies. The model applies the attention factor itself.
-inline std::vector<double> yarn_scaled(std::vector<double> frequencies, double base, const YarnScaling& scaling) {
+inline std::vector<double> yarn_scaled(std::vector<double> frequencies, double base, const YarnScaling& scaling,
+                                       const std::source_location& where = std::source_location::current()) {
+    const detail::Caller caller{where};
     detail::expect_positive("yarn_scaled", "logarithm of the base", std::log(base));
     detail::expect_positive("yarn_scaled", "factor", scaling.factor);
     detail::expect_positive("yarn_scaled", "original_context", scaling.original_context);

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <source_location>
 #include <string>
 #include <utility>
 #include <vector>
@@ -63,14 +64,16 @@ public:
 
     /// All layers alike: one frequency per pair. Fewer pairs than half of a head leave its further elements alone;
     /// `begin` is the first element of a head that is rotated.
-    explicit RopeShift(const std::vector<double>& frequencies, int begin = 0)
-        : RopeShift{std::vector<std::vector<double>>(1, frequencies), begin, Private{}} {}
+    explicit RopeShift(const std::vector<double>& frequencies, int begin = 0,
+                       const std::source_location& where = std::source_location::current())
+        : RopeShift{std::vector<std::vector<double>>(1, frequencies), begin, where, Private{}} {}
 
     RopeShift() = delete; // give the frequencies: RopeShift<>{rope_frequencies(rotary_dim, base)}
 
     /// Frequencies for each layer of the cache; an empty list for a layer without rotary embeddings.
-    static RopeShift per_layer(std::vector<std::vector<double>> frequencies, int begin = 0) {
-        return {std::move(frequencies), begin, Private{}};
+    static RopeShift per_layer(std::vector<std::vector<double>> frequencies, int begin = 0,
+                               const std::source_location& where = std::source_location::current()) {
+        return {std::move(frequencies), begin, where, Private{}};
     }
 
     /// The layers that it has frequencies for; 1 if these are for all.
@@ -90,8 +93,9 @@ private:
     // Of a head; so that twice the pairs and the first element make an int.
     static constexpr int max_elements = 1 << 28;
 
-    RopeShift(std::vector<std::vector<double>> frequencies, int begin, Private)
+    RopeShift(std::vector<std::vector<double>> frequencies, int begin, const std::source_location& where, Private)
         : frequencies_{std::move(frequencies)}, begin_{begin} {
+        const detail::Caller caller{where};
         CELLAR_EXPECTS(!frequencies_.empty(), "RopeShift: no layer, expected at least one");
         CELLAR_EXPECTS(begin >= 0 && begin < max_elements, "RopeShift: the first rotary element is ", begin,
                        ", expected 0 to ", max_elements - 1);

@@ -7,6 +7,7 @@
 #include <cellar/window/window.hpp>
 
 #include <cstdint>
+#include <source_location>
 
 namespace cellar {
 
@@ -18,11 +19,15 @@ class ChunkedAttention {
 
 public:
     constexpr ChunkedAttention() requires(Size != dynamic_width) : ChunkedAttention{WindowOptions{}} {}
-    constexpr explicit ChunkedAttention(WindowOptions options) requires(Size != dynamic_width)
-        : ChunkedAttention{Size, options.sinks, detail::Retention{options.retention}} {}
+    constexpr explicit ChunkedAttention(
+        WindowOptions options,
+        const std::source_location& where = std::source_location::current()) requires(Size != dynamic_width)
+        : ChunkedAttention{Size, options.sinks, detail::Retention{options.retention}, where} {}
 
-    constexpr explicit ChunkedAttention(std::int32_t size, WindowOptions options = {}) requires(Size == dynamic_width)
-        : ChunkedAttention{size, options.sinks, detail::Retention{options.retention}} {}
+    constexpr explicit ChunkedAttention(
+        std::int32_t size, WindowOptions options = {},
+        const std::source_location& where = std::source_location::current()) requires(Size == dynamic_width)
+        : ChunkedAttention{size, options.sinks, detail::Retention{options.retention}, where} {}
 
     ChunkedAttention() requires(Size == dynamic_width) = delete; // give the size: ChunkedAttention<>{8192}
 
@@ -41,10 +46,11 @@ public:
     }
 
 private:
-    constexpr ChunkedAttention(std::int32_t size, std::int32_t sinks, detail::Retention retention)
+    constexpr ChunkedAttention(std::int32_t size, std::int32_t sinks, detail::Retention retention,
+                               const std::source_location& where = std::source_location::current())
         : size_{size}, sinks_{sinks}, retention_{retention} {
-        CELLAR_EXPECTS(size > 0, "ChunkedAttention: the size is ", size, ", expected at least 1");
-        CELLAR_EXPECTS(sinks >= 0, "ChunkedAttention: ", sinks, " sinks, expected 0 or more");
+        CELLAR_EXPECTS_AT(where, size > 0, "ChunkedAttention: the size is ", size, ", expected at least 1");
+        CELLAR_EXPECTS_AT(where, sinks >= 0, "ChunkedAttention: ", sinks, " sinks, expected 0 or more");
     }
 
     std::int32_t size_;

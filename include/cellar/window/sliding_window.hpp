@@ -7,6 +7,7 @@
 #include <cellar/window/window.hpp>
 
 #include <cstdint>
+#include <source_location>
 
 namespace cellar {
 
@@ -18,11 +19,15 @@ class SlidingWindow {
 
 public:
     constexpr SlidingWindow() requires(Width != dynamic_width) : SlidingWindow{WindowOptions{}} {}
-    constexpr explicit SlidingWindow(WindowOptions options) requires(Width != dynamic_width)
-        : SlidingWindow{Width, options.sinks, detail::Retention{options.retention}} {}
+    constexpr explicit SlidingWindow(
+        WindowOptions options,
+        const std::source_location& where = std::source_location::current()) requires(Width != dynamic_width)
+        : SlidingWindow{Width, options.sinks, detail::Retention{options.retention}, where} {}
 
-    constexpr explicit SlidingWindow(std::int32_t width, WindowOptions options = {}) requires(Width == dynamic_width)
-        : SlidingWindow{width, options.sinks, detail::Retention{options.retention}} {}
+    constexpr explicit SlidingWindow(
+        std::int32_t width, WindowOptions options = {},
+        const std::source_location& where = std::source_location::current()) requires(Width == dynamic_width)
+        : SlidingWindow{width, options.sinks, detail::Retention{options.retention}, where} {}
 
     SlidingWindow() requires(Width == dynamic_width) = delete; // give the width: SlidingWindow<>{4096}
 
@@ -40,10 +45,11 @@ public:
     }
 
 private:
-    constexpr SlidingWindow(std::int32_t width, std::int32_t sinks, detail::Retention retention)
+    constexpr SlidingWindow(std::int32_t width, std::int32_t sinks, detail::Retention retention,
+                            const std::source_location& where = std::source_location::current())
         : width_{width}, sinks_{sinks}, retention_{retention} {
-        CELLAR_EXPECTS(width > 0, "SlidingWindow: the width is ", width, ", expected at least 1");
-        CELLAR_EXPECTS(sinks >= 0, "SlidingWindow: ", sinks, " sinks, expected 0 or more");
+        CELLAR_EXPECTS_AT(where, width > 0, "SlidingWindow: the width is ", width, ", expected at least 1");
+        CELLAR_EXPECTS_AT(where, sinks >= 0, "SlidingWindow: ", sinks, " sinks, expected 0 or more");
     }
 
     std::int32_t width_;

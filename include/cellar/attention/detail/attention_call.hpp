@@ -103,8 +103,8 @@ void expect_memory(const char* what, const StridedView<T, 3>& view) {
 
 /// The dimensions of a view from the smallest stride to the largest.
 template <class T, int Rank>
-std::array<int, Rank> nested_dimensions(const StridedView<T, Rank>& view) {
-    std::array<int, Rank> order;
+auto nested_dimensions(const StridedView<T, Rank>& view) {
+    std::array<int, std::size_t{Rank}> order{};
     for (int r = 0; r < Rank; ++r) order[static_cast<std::size_t>(r)] = r;
     std::sort(order.begin(), order.end(),
               [&](int a, int b) { return std::abs(view.stride(a)) < std::abs(view.stride(b)); });
