@@ -127,21 +127,23 @@ inline CacheLimits limits_of(const Scene& scene, std::int32_t extra = 0) {
 }
 
 template <WindowPolicy Window>
-Bookkeeping<Window> filled(const Scene& scene, Positions positions = Positions::consecutive);
+Bookkeeping<Window> empty(const Scene& scene, Positions positions);
 
 template <>
-inline Bookkeeping<FullCausal> filled(const Scene& scene, Positions positions) {
+inline Bookkeeping<FullCausal> empty(const Scene& scene, Positions positions) {
     CacheLimits limits = limits_of(scene);
     limits.positions = positions;
-    Bookkeeping<FullCausal> cache{CacheShape{1, 1, 1}, limits};
-    fill(cache, scene);
-    return cache;
+    return Bookkeeping<FullCausal>{CacheShape{1, 1, 1}, limits};
 }
 
-/// The window is as wide as a sequence's share of the cells. If there are several, each has forgotten its prompt.
+/// As wide as a sequence's share of the cells.
+inline std::int32_t window_of(const Scene& scene) {
+    return scene.tokens() - 1;
+}
+
 template <>
-inline Bookkeeping<SlidingWindow<>> filled(const Scene& scene, Positions positions) {
-    const std::int32_t width = scene.tokens() - 1;
+inline Bookkeeping<SlidingWindow<>> empty(const Scene& scene, Positions positions) {
+    const std::int32_t width = window_of(scene);
     const CacheLimits limits{.sequences = scene.sequences,
                              .capacity = scene.cells,
                              .batch = scene.cells - (width + (scene.sequences > 1 ? 1 : 0)) * scene.sequences,
@@ -149,8 +151,22 @@ inline Bookkeeping<SlidingWindow<>> filled(const Scene& scene, Positions positio
                              .positions = positions};
     Bookkeeping<SlidingWindow<>> cache{CacheShape{1, 1, 1}, limits, SlidingWindow<>{width}};
     expect(cache.cells() == scene.cells, "the window does not fill the cache as intended");
+    return cache;
+}
+
+inline void fill_all(Bookkeeping<FullCausal>& cache, const Scene& scene) {
     fill(cache, scene);
-    if (scene.sequences > 1) decode(cache, scene.sequences, width);
+}
+/// If there are several sequences, each has forgotten its prompt.
+inline void fill_all(Bookkeeping<SlidingWindow<>>& cache, const Scene& scene) {
+    fill(cache, scene);
+    if (scene.sequences > 1) decode(cache, scene.sequences, window_of(scene));
+}
+
+template <WindowPolicy Window>
+Bookkeeping<Window> filled(const Scene& scene, Positions positions = Positions::consecutive) {
+    Bookkeeping<Window> cache = empty<Window>(scene, positions);
+    fill_all(cache, scene);
     return cache;
 }
 

@@ -593,7 +593,9 @@ TEST_CASE("parts of a history are merged exactly") {
     CHECK(nothing.out == before);
     Part neither;
     std::fill(neither.sums.begin(), neither.sums.end(), -infinity);
-    merge_attention(neither.view(), neither.view());
+    Part nor;
+    std::fill(nor.sums.begin(), nor.sums.end(), -infinity);
+    merge_attention(neither.view(), nor.view());
     CHECK(neither.out == Floats(expected.size()));
     // What is not a number stays that, whichever part it is in.
     Part unknown;
@@ -612,6 +614,20 @@ TEST_CASE("parts of a history are merged exactly") {
           })
           == "merge_attention: extent 1 of the results is 4, expected the same of each log_sum_exp, which have 4 and "
              "3");
+    const auto null = contiguous_view(static_cast<float*>(nullptr), 2, heads, dim);
+    const auto null_sums = contiguous_view(static_cast<float*>(nullptr), 2, heads);
+    const Floats whole_out = parts[0].out, whole_sums = parts[0].sums;
+    for (const PartialAttention<float>& part : {PartialAttention<float>{null, parts[1].view().log_sum_exp},
+                                                PartialAttention<float>{parts[1].view().out, null_sums}}) {
+        CHECK(violation_of([&] { merge_attention(parts[0].view(), part); })
+              == "merge_attention: a part of null pointers, expected memory for its results");
+        CHECK(violation_of([&] { merge_attention(part, parts[0].view()); })
+              == "merge_attention: a part of null pointers, expected memory for its results");
+    }
+    CHECK(violation_of([&] { merge_attention(parts[0].view(), parts[0].view()); })
+          == "merge_attention: a part and itself, expected two parts without a cell in common");
+    CHECK(parts[0].out == whole_out);
+    CHECK(parts[0].sums == whole_sums);
 }
 
 TEST_CASE("drafted tokens in a tree see their branch alone") {

@@ -146,7 +146,15 @@ TEST_CASE("encoder: a write that is dropped or refused changes nothing") {
     CHECK(violation_of([&] { (void)memory.write({0}, {0}, -1).has_value(); })
           == "write: an input of -1 tokens, expected 0 or more");
     CHECK(violation_of([&] { (void)memory.write({2}, {0}, 1).has_value(); })
-          == "begin: token 0 has sequence 2, expected 0 to 1");
+          == "write: an input of sequence 2, expected 0 to 1");
+    CHECK(violation_of([&] { (void)memory.write({-1}, {0}, 1).has_value(); })
+          == "write: an input of sequence -1, expected 0 to 1");
+    CHECK(violation_of([&] { (void)memory.write({0}, {-1}, 1).has_value(); })
+          == "write: an input at position -1, expected 0 or more, and less than to_end");
+    CHECK(violation_of([&] { (void)memory.write({0}, to_end, 1).has_value(); })
+          == "write: an input at position 2147483647, expected 0 or more, and less than to_end");
+    CHECK(memory.statistics().free == 4);
+    CHECK(sees(memory, 0, 0) == Values{1, 2, 3, 4});
 }
 
 TEST_CASE("encoder: a copied prefix shares the inputs below its length") {

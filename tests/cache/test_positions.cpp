@@ -79,7 +79,7 @@ TEST_CASE("next is right after every operation") {
     CHECK(violation_of([&] { (void)cache.next({2}); }) == "sequence 2, expected 0 to 1");
 }
 
-TEST_CASE("a token that would see positions that are no longer kept is refused") {
+TEST_CASE("a token that would see positions that are not kept is refused") {
     numbers::Cache<SlidingWindow<8>> cache{numbers::small, {.sequences = 2, .capacity = 100, .batch = 13}};
     feed(cache, prompt(0, 0, Values(12)) + prompt(1, 0, {1}));
     REQUIRE(cache.remove({0}, {2}, {9})); // 3 to 11 were kept; 9 to 11 are now 2 to 4
@@ -87,8 +87,7 @@ TEST_CASE("a token that would see positions that are no longer kept is refused")
     const Refusal expected{.reason = Reason::cannot_resume, .sequence = {0}};
     CHECK(refused(cache, prompt(0, 5, {1})) == expected);
     CHECK(refused(cache, prompt(1, 1, {1}) + prompt(0, 5, {1})) == expected);
-    CHECK(to_string(expected)
-          == "cannot resume: the next token would see positions that are no longer kept; sequence 0");
+    CHECK(to_string(expected) == "cannot resume: the next token would see positions that are not kept; sequence 0");
     REQUIRE(cache.remove({0}, {0}, to_end));
     feed(cache, prompt(0, 0, {1, 2}));
 }

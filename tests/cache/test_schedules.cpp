@@ -131,6 +131,7 @@ TEST_CASE("unschedule gives the cells back at once") {
     CHECK(values(cache, 0) == Values{15, 16, 17, 18, 19});
     CHECK(cache.statistics().free == free + 6);
     CHECK(audit(cache).empty());
+    CHECK(violation_of([&] { cache.unschedule({0}, {-1}); }) == "unschedule: position -1, expected 0 or more");
 }
 
 TEST_CASE("a schedule ends when its sequence becomes empty, a copy or restored, or loses tokens below it") {
@@ -213,7 +214,8 @@ TEST_CASE("a full cache keeps what is scheduled anyway, and the position must li
     feed(cache, counted(0, 0, 5));
     CHECK(cache.schedule({0}, {7}));
     cache.unschedule({0}, {7});
-    const std::string behind = "schedule: position 5, expected more than 5, the position of the next token";
+    const std::string behind =
+        "schedule: position 5, expected more than 5, the position of the next token, and less than to_end";
     CHECK(violation_of([&] { (void)cache.schedule({0}, {5}); }) == behind);
     Sliding window = sliding();
     feed(window, counted(0, 0, 5));

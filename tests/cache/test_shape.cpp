@@ -62,8 +62,9 @@ TEST_CASE("invalid shapes are violations") {
     CHECK(violation({{1 << 24, 1 << 24, 0}})
           == "shape: layer 0 has rows of 281474976710656 elements, expected fewer than 2^28");
     CHECK(violation({{1 << 14, 1, (1 << 14) - 1}}) == "none");
-    CHECK(violation({{1, 2, 2, 0}}) == "shape: layer 0 shares layer 0, expected an earlier one");
-    CHECK(violation({{1, 2, 2}, {1, 2, 2, 2}}) == "shape: layer 1 shares layer 2, expected an earlier one");
+    CHECK(violation({{1, 2, 2, 0}}) == "shape: layer 0 shares layer 0, expected an earlier one, or -1");
+    CHECK(violation({{1, 2, 2}, {1, 2, 2, 2}}) == "shape: layer 1 shares layer 2, expected an earlier one, or -1");
+    CHECK(violation({{1, 2, 2}, {1, 2, 2, -2}}) == "shape: layer 1 shares layer -2, expected an earlier one, or -1");
     CHECK(violation({{1, 2, 2}, {1, 2, 2, 0}, {1, 2, 2, 1}})
           == "shape: layer 2 shares layer 1, expected one with memory of its own, but that one shares layer 0");
     CHECK(violation({{1, 2, 2}, {1, 4, 2, 0}}) == "shape: layer 1 shares layer 0, expected the same heads and dims");

@@ -208,6 +208,7 @@ TEST_CASE("an encoder's memory has snapshots of its inputs") {
     REQUIRE(memory.restore({1}, first));
     CHECK(memory.tokens({1}) == 4);
     REQUIRE(memory.restore({1}, Position{1}));
+    CHECK(violation_of([&] { (void)memory.restore({1}, Position{-1}); }) == "restore: position -1, expected 0 or more");
     CHECK(memory.tokens({1}) == 2);
     CHECK(audit(memory) == "");
 }
@@ -227,6 +228,7 @@ TEST_CASE("mistakes with snapshots are violations") {
           == "restore: position 5, expected 2 to 4, within the snapshot");
     CHECK(message([&] { return cache.restore({0}, snapshot, {1}); })
           == "restore: position 1, expected 2 to 4, within the snapshot");
+    CHECK(message([&] { return cache.restore({0}, Position{-1}); }) == "restore: position -1, expected 0 or more");
     CHECK(message([&] { return cache.split(snapshot, {1}); }) == "split: position 1, expected 2 to 4");
     CHECK(message([&] { return cache.merge(snapshot, std::move(snapshot)); })
           == "merge: the snapshots are one and the same, expected two");

@@ -174,6 +174,57 @@ TEST_CASE("hybrid: it can be moved while a pass is open") {
     CHECK(state_at(moved, 0, 2) == folded(words(2)));
 }
 
+TEST_CASE("hybrid: committing the pass of one member is a violation, and the pass goes on") {
+    toy::Memory memory = toy::memory();
+    const Text tokens = text(0, 0, 2);
+    auto pass = memory.begin(batch_of(tokens));
+    REQUIRE(pass);
+    fill(*pass, tokens);
+    CHECK(violation_of([&] { pass->of<Sliding>().commit(); })
+          == "commit: the pass of member 0 of a hybrid, expected that of the whole");
+    CHECK(violation_of([&] { pass->of<Full>().commit(); })
+          == "commit: the pass of member 1 of a hybrid, expected that of the whole");
+    CHECK(violation_of([&] { pass->of<Recurrent>().commit(); })
+          == "commit: the pass of member 2 of a hybrid, expected that of the whole");
+    pass->commit();
+    CHECK(memory.next({0}) == Position{2});
+    CHECK(memory.member<Full>().tokens({0}) == 2);
+    CHECK(state_at(memory, 0, 2) == folded(words(2)));
+}
+
+TEST_CASE("hybrid: committing the pass of an encoder that is a member is a violation") {
+    using Inputs = EncoderMemory<StandardV<float>>;
+    Hybrid<Every<2, Full, Inputs>, Full, Inputs> memory{2, Full{{1, 1, 1}, {.capacity = 4}},
+                                                        Inputs{{1, 1, 1}, {.capacity = 4}}};
+    auto pass = memory.begin(batch_of(text(0, 0, 1)));
+    REQUIRE(pass);
+    CHECK(violation_of([&] { pass->of<Inputs>().commit(); })
+          == "commit: the pass of member 1 of a hybrid, expected that of the whole");
+}
+
+TEST_CASE("hybrid: members that have different tokens are a violation") {
+    const auto filled = [](auto member) {
+        REQUIRE(feed(member, text(1, 0, 1), member.layers()));
+        return member;
+    };
+    const auto sliding = [] { return Sliding{{4, 1, 1}, {.sequences = 2, .capacity = 9}}; };
+    const auto full = [] { return Full{{1, 1, 1}, {.sequences = 2, .capacity = 9}}; };
+    using Two = Hybrid<Repeat<Times<2, Sliding>, Full>, Sliding, Full>;
+    CHECK(violation_of([&] {
+              Two{5, filled(sliding()), full()};
+          })
+          == "hybrid: member 1 cannot resume sequence 1 at position 1, where another member does, expected members "
+             "with the same tokens");
+    CHECK(violation_of([&] {
+              Two{5, sliding(), filled(full())};
+          })
+          == "hybrid: member 0 cannot resume sequence 1 at position 1, where another member does, expected members "
+             "with the same tokens");
+    Two both{5, filled(sliding()), filled(full())};
+    CHECK(both.next({1}) == Position{1});
+    CHECK(both.can_resume({1}, {1}));
+}
+
 TEST_CASE("hybrid: a member outside of the pattern takes part in everything, and its type names it") {
     struct Extra : Full {
         using Full::Full;

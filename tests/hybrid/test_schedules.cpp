@@ -91,7 +91,7 @@ TEST_CASE("schedules of a hybrid: the position lies ahead, and no pass is open")
     toy::Memory m = memory(4);
     REQUIRE(feed(m, text(0, 0, 5)));
     CHECK(violation_of([&] { (void)m.schedule({0}, {5}); })
-          == "schedule: position 5, expected more than 5, the position of the next token");
+          == "schedule: position 5, expected more than 5, the position of the next token, and less than to_end");
     auto pass = m.begin(Tokens{{0}, {5}}).value();
     CHECK(violation_of([&] { (void)m.schedule({0}, {9}); })
           == "schedule: a pass is open, expected it to be committed or dropped first");

@@ -64,9 +64,11 @@ private:
         case Operation::schedule:
             if (!expect_checkpoints(memory_.schedule({step.sequence}, {next + 1 + step.length}))) return;
             return model_.schedule(step.sequence, next + 1 + step.length);
-        case Operation::unschedule:
-            memory_.unschedule({step.sequence}, {next + step.length - 2});
-            return model_.unschedule(step.sequence, next + step.length - 2);
+        case Operation::unschedule: {
+            const int p = std::max(next + step.length - 2, 0);
+            memory_.unschedule({step.sequence}, {p});
+            return model_.unschedule(step.sequence, p);
+        }
         case Operation::reserve: {
             const auto tokens = std::min(step.length, model_.setup().batch);
             auto pass = memory_.reserve(tokens);

@@ -67,7 +67,10 @@ TEST_CASE("checkpoints: one is made of the current state, and at a scheduled pos
     REQUIRE(feed(memory, text(0, 0, 25))); // the schedule for 20 went with the old text
     CHECK(checkpoints(memory, 0).empty());
     CHECK(violation_of([&] { (void)memory.schedule({0}, {25}); })
-          == "schedule: position 25, expected more than 25, the position of the next token");
+          == "schedule: position 25, expected more than 25, the position of the next token, and less than to_end");
+    CHECK(violation_of([&] { (void)memory.schedule({0}, cellar::to_end); })
+          == "schedule: position 2147483647, expected more than 25, the position of the next token, and less than "
+             "to_end");
     Folding<> without{shape(), with_checkpoints(0, 0)};
     CHECK(without.checkpoint({0}).error() == Reason::no_checkpoints);
     CHECK(without.schedule({0}, {1}).error() == Reason::no_checkpoints);
@@ -97,6 +100,7 @@ TEST_CASE("checkpoints: one that is no longer scheduled is not made, and one tha
     memory.unschedule({0}, {3});
     CHECK(checkpoints(memory, 0) == std::vector<int>{3});
     CHECK(violation_of([&] { memory.unschedule({9}, {3}); }).find("sequence 9, expected 0 to ") == 0);
+    CHECK(violation_of([&] { memory.unschedule({0}, {-1}); }) == "unschedule: position -1, expected 0 or more");
 }
 
 TEST_CASE("checkpoints: a scheduled position that was reached is not kept again after going back") {

@@ -66,6 +66,11 @@ TEST_CASE("remove: everything or nothing can be removed; other ranges are refuse
     CHECK(violation_of([&] { (void)memory.remove({0}, {3}, {2}); })
           == "remove: positions [3, 2), expected 0 <= begin <= end");
     CHECK(violation_of([&] { (void)memory.remove({2}, {0}, {2}); }) == "sequence 2, expected 0 to 1");
+    CHECK(violation_of([&] { (void)memory.restore({0}, Position{-1}); }) == "restore: position -1, expected 0 or more");
+    CHECK(violation_of([&] { (void)memory.can_resume({0}, {-1}); }) == "can_resume: position -1, expected 0 or more");
+    CHECK(violation_of([&] { (void)memory.resumable_prefix({0}, {-1}); })
+          == "resumable_prefix: position -1, expected 0 or more");
+    CHECK(holds(memory, 0, 2, words(2, 90)));
 }
 
 TEST_CASE("copy_prefix: states are shared until a sequence continues") {

@@ -29,8 +29,7 @@ TEST_CASE("pass: the micro-batches of a layer come in order, each once") {
           == "get: micro-batch 1 of layer 0, expected 0 of 2, in ascending order and each once");
     CHECK(violation_of([&] { pass->mark_written(0, second); })
           == "mark_written: micro-batch 1 of layer 0, expected 0 of 2, in ascending order and each once");
-    CHECK(violation_of([&] { pass->put(0, first); })
-          == "put: micro-batch 0 of layer 0, expected what `get` was last called for: micro-batch -1 of layer -1");
+    CHECK(violation_of([&] { pass->put(0, first); }) == "put: micro-batch 0 of layer 0, expected a `get` of it first");
     pass->get<Wide>(1, first);
     CHECK(violation_of([&] { pass->put(0, first); }) != "none");
     fold_micro_batch(*pass, tokens, 0, first, false);

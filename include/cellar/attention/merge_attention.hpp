@@ -36,6 +36,11 @@ void merge_attention(const PartialAttention<T>& into, const PartialAttention<T>&
                        "merge_attention: extent ", r, " of the results is ", into.out.extent(r),
                        ", expected the same of each log_sum_exp, which have ", into.log_sum_exp.extent(r), " and ",
                        other.log_sum_exp.extent(r));
+    for (const PartialAttention<T>* part : {&into, &other})
+        CELLAR_EXPECTS(part->out.size() == 0 || (part->out.pointer != nullptr && part->log_sum_exp.pointer != nullptr),
+                       "merge_attention: a part of null pointers, expected memory for its results");
+    CELLAR_EXPECTS(into.out.size() == 0 || into.out.pointer != other.out.pointer,
+                   "merge_attention: a part and itself, expected two parts without a cell in common");
     for (std::int64_t token = 0; token < into.out.extent(0); ++token)
         for (std::int64_t head = 0; head < into.out.extent(1); ++head) {
             float& sum = into.log_sum_exp(token, head);

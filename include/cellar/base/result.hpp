@@ -20,7 +20,7 @@ enum class Reason {
     cannot_shift,       ///< later tokens would have to change position, and the shift policy is `DisabledShift`
     not_next,           ///< a token does not follow its sequence's last one
     unequal_batch,      ///< the sequences have different numbers of tokens, and `Unequal::refuse` was asked for
-    cannot_resume,      ///< the next token would see positions that are no longer kept
+    cannot_resume,      ///< the next token would see positions that are not kept
     cannot_rewind,      ///< no recurrent state is kept at that position
     cannot_cut,         ///< a recurrent state cannot lose its first tokens or tokens from its middle
     cannot_split,       ///< a snapshot of a window or of a recurrent state cannot be divided
@@ -44,7 +44,7 @@ constexpr const char* to_string(Reason reason) {
     case Reason::unequal_batch:
         return "unequal batch: the sequences have different numbers of tokens";
     case Reason::cannot_resume:
-        return "cannot resume: the next token would see positions that are no longer kept";
+        return "cannot resume: the next token would see positions that are not kept";
     case Reason::cannot_rewind:
         return "cannot rewind: no recurrent state is kept at that position";
     case Reason::cannot_cut:

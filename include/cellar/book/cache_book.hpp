@@ -105,8 +105,8 @@ public:
     /// Reserves room for a position of s at which a snapshot is wanted.
     void prepare_schedule(Sequence s, Position p) {
         const Position expected = next(s);
-        CELLAR_EXPECTS(p > expected, "schedule: position ", p, ", expected more than ", expected,
-                       ", the position of the next token");
+        CELLAR_EXPECTS(p > expected && p < to_end, "schedule: position ", p, ", expected more than ", expected,
+                       ", the position of the next token, and less than to_end");
         if (forgets()) schedules_.reserve(s, size_.sequences);
     }
     /// From now on, s does not forget what a pass that ends with the token at p - 1 keeps.

@@ -422,6 +422,7 @@ private:
     void finish_schedule(Sequence s, Position p) noexcept { state().book.finish_schedule(s, p); }
     void prepare_unschedule(Sequence s, Position p) {
         state().expect_no_pass("unschedule");
+        CELLAR_EXPECTS(p.value >= 0, "unschedule: position ", p, ", expected 0 or more");
         state().book.prepare_unschedule(s, p);
     }
     void finish_unschedule(Sequence s, Position p) noexcept { state().book.finish_unschedule(s, p); }
@@ -435,6 +436,7 @@ private:
     }
     Result<detail::Removal> prepare_rewind(Sequence s, Position to) {
         state().expect_no_pass("restore");
+        CELLAR_EXPECTS(to.value >= 0, "restore: position ", to, ", expected 0 or more");
         if (!state().book.can_rewind(s, to)) return Refusal{.reason = Reason::cannot_resume, .sequence = s};
         return prepare_remove(s, to, to_end);
     }

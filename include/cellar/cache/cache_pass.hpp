@@ -110,6 +110,7 @@ public:
     /// operation.
     void commit(const std::source_location& where = std::source_location::current()) {
         const detail::Caller caller{where};
+        detail::expect_own_pass(Base::name(), "commit");
         expect_complete();
         finish_commit();
     }

@@ -55,9 +55,9 @@ private:
         const std::int64_t row = std::int64_t{layer.kv_heads} * std::max(layer.key_dim, layer.value_dim);
         CELLAR_EXPECTS(row < (1 << 28), "shape: layer ", i, " has rows of ", row,
                        " elements, expected fewer than 2^28");
-        if (layer.shares_layer < 0) return;
-        CELLAR_EXPECTS(static_cast<std::size_t>(layer.shares_layer) < i, "shape: layer ", i, " shares layer ",
-                       layer.shares_layer, ", expected an earlier one");
+        if (layer.shares_layer == -1) return;
+        CELLAR_EXPECTS(layer.shares_layer >= 0 && static_cast<std::size_t>(layer.shares_layer) < i, "shape: layer ", i,
+                       " shares layer ", layer.shares_layer, ", expected an earlier one, or -1");
         const LayerShape& owner = layers_[static_cast<std::size_t>(layer.shares_layer)];
         CELLAR_EXPECTS(owner.shares_layer < 0, "shape: layer ", i, " shares layer ", layer.shares_layer,
                        ", expected one with memory of its own, but that one shares layer ", owner.shares_layer);

@@ -78,6 +78,10 @@ public:
         std::int64_t tokens = 0;
         for (const EncoderInput& input : inputs) {
             CELLAR_EXPECTS(input.tokens >= 0, "write: an input of ", input.tokens, " tokens, expected 0 or more");
+            CELLAR_EXPECTS(input.position.value >= 0 && input.position < to_end, "write: an input at position ",
+                           input.position, ", expected 0 or more, and less than to_end");
+            CELLAR_EXPECTS(input.sequence.value >= 0 && input.sequence.value < sequences(),
+                           "write: an input of sequence ", input.sequence, ", expected 0 to ", sequences() - 1);
             tokens += input.tokens;
         }
         if (tokens > limits().batch) return Reason::batch_too_long;
@@ -91,7 +95,7 @@ public:
     }
 
     /// Opens a pass that reads the inputs a decoder's batch sees, at any positions. Refuses with `batch_too_long`.
-    /// `Batch::groups` do not make later inputs visible.
+    /// Reads nothing of the batch but positions and sequences: `Batch::groups` do not make later inputs visible.
     Result<Pass> begin(const Batch& batch, Where where = Where::current()) {
         const detail::Caller caller{where};
         auto prepared = prepare_begin(batch);
@@ -162,7 +166,9 @@ public:
     }
     /// Without a snapshot: drops the inputs of s from position `to` on. Never refuses.
     Result<void> restore(Sequence s, Position to, Where where = Where::current()) {
-        return cells_.remove(s, to, to_end, where);
+        const detail::Caller caller{where};
+        finish(*prepare_rewind(s, to));
+        return {};
     }
 
     /// See `Cache::merge`.
@@ -262,7 +268,11 @@ private:
     std::int64_t occupied_bytes(const CellSnapshot& snapshot) const {
         return MemoryAccess::occupied_bytes(cells_, snapshot);
     }
-    auto prepare_rewind(Sequence s, Position to) { return prepare_remove(s, to, to_end); }
+    auto prepare_rewind(Sequence s, Position to) {
+        state().expect_no_pass("restore");
+        CELLAR_EXPECTS(to.value >= 0, "restore: position ", to, ", expected 0 or more");
+        return prepare_remove(s, to, to_end);
+    }
     auto prepare_page_out(CellSnapshot& snapshot, PageTo to) {
         return MemoryAccess::prepare_page_out(cells_, snapshot, to);
     }

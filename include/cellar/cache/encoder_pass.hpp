@@ -39,6 +39,7 @@ public:
     /// Ends the pass. Nothing was stored, so nothing is kept.
     void commit(const std::source_location& where = std::source_location::current()) {
         const detail::Caller caller{where};
+        detail::expect_own_pass(Base::name(), "commit");
         expect_complete();
         finish_commit();
     }

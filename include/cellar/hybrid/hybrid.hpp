@@ -48,13 +48,13 @@ class Hybrid {
     using Map = LayerMap<Pattern, Members...>;
     using Pass = HybridPass<Pattern, Members...>;
     using Snapshot = HybridSnapshot<Members...>;
+    using Where = std::source_location;
     static constexpr bool at_run_time = std::is_same_v<Pattern, RunTimePattern>;
 
 public:
     /// The memory of a model with `layers` layers. Each member has as many layers as the pattern gives it, and all have
-    /// the same number of sequences; anything else is a violation.
-    explicit Hybrid(int layers, Members... members,
-                    const std::source_location& where = std::source_location::current()) requires(!at_run_time)
+    /// the same number of sequences and the same tokens, if any; anything else is a violation.
+    explicit Hybrid(int layers, Members... members, Where where = Where::current()) requires(!at_run_time)
         : map_{make_map(where, layers)}, members_{std::move(members)...} {
         check_members(where);
     }
@@ -62,12 +62,12 @@ public:
     /// The same for `RunTimePattern`. `member_of_layer` has the index of a member, or `no_memory`, for each layer of
     /// the model. A member without layers may be left out: `std::nullopt`.
     explicit Hybrid(const std::vector<int>& member_of_layer, std::optional<Members>... members,
-                    const std::source_location& where = std::source_location::current()) requires(at_run_time)
+                    Where where = Where::current()) requires(at_run_time)
         : map_{make_map(where, member_of_layer)}, members_{std::move(members)...} {
         check_members(where);
     }
 
-    int layers(const std::source_location& where = std::source_location::current()) const {
+    int layers(Where where = Where::current()) const {
         const detail::Caller caller{where};
         return map_.layers();
     }
@@ -75,8 +75,7 @@ public:
 
     /// Where a layer of the model has its memory.
     static constexpr LayerPlace place(int layer) requires(!at_run_time) { return Map::place(layer); }
-    LayerPlace place(int layer, const std::source_location& where = std::source_location::current()) const
-        requires(at_run_time) {
+    LayerPlace place(int layer, Where where = Where::current()) const requires(at_run_time) {
         const detail::Caller caller{where};
         return map_.place(layer);
     }
@@ -87,7 +86,7 @@ public:
     }
 
     /// Opens a pass in all members. If one refuses, none is opened. Costs what it costs the members.
-    Result<Pass> begin(const Batch& batch, const std::source_location& where = std::source_location::current()) {
+    Result<Pass> begin(const Batch& batch, Where where = Where::current()) {
         const detail::Caller caller{where};
         auto prepared = prepare_begin(batch);
         if (!prepared) return prepared.error();
@@ -95,7 +94,7 @@ public:
     }
 
     /// A pass of `tokens` tokens in all members that stores nothing, for sizing buffers and capturing graphs.
-    Pass reserve(std::int32_t tokens, const std::source_location& where = std::source_location::current()) {
+    Pass reserve(std::int32_t tokens, Where where = Where::current()) {
         const detail::Caller caller{where};
         using Passes = std::tuple<std::optional<PassOf<Members>>...>;
         const auto open = [&](auto& m) { return m ? std::optional{m->reserve(tokens)} : std::nullopt; };
@@ -106,14 +105,13 @@ public:
 
     /// `to` gives up what it has and shares what all members keep of `from` below position `length`. No data moves.
     /// Refuses with `cannot_rewind` if a recurrent member keeps no state there.
-    Result<void> copy_prefix(Sequence from, Sequence to, std::int32_t length,
-                             const std::source_location& where = std::source_location::current()) {
+    Result<void> copy_prefix(Sequence from, Sequence to, std::int32_t length, Where where = Where::current()) {
         const detail::Caller caller{where};
         return finish_if(prepare_copy_prefix(from, to, length));
     }
 
     /// The position of the next token of s: the largest of what the members answer.
-    Position next(Sequence s, const std::source_location& where = std::source_location::current()) const {
+    Position next(Sequence s, Where where = Where::current()) const {
         const detail::Caller caller{where};
         Position next{0};
         members_.for_each([&](const auto& m) { next = std::max(next, m.next(s)); });
@@ -121,14 +119,13 @@ public:
     }
 
     /// True if all members can resume there.
-    bool can_resume(Sequence s, Position p, const std::source_location& where = std::source_location::current()) const {
+    bool can_resume(Sequence s, Position p, Where where = Where::current()) const {
         const detail::Caller caller{where};
         return members_.all_of([&](const auto& m, auto) { return m.can_resume(s, p); });
     }
 
     /// The largest q <= p with can_resume(s, q). Asks the members in turn until they agree.
-    Position resumable_prefix(Sequence s, Position p,
-                              const std::source_location& where = std::source_location::current()) const {
+    Position resumable_prefix(Sequence s, Position p, Where where = Where::current()) const {
         const detail::Caller caller{where};
         while (true) {
             const Position before = p;
@@ -139,25 +136,22 @@ public:
 
     /// Removes positions [begin, end) of s in all members, and closes the gap. Refuses as the members do: a recurrent
     /// one only goes back, to a position where it keeps a state.
-    Result<void> remove(Sequence s, Position begin, Position end,
-                        const std::source_location& where = std::source_location::current()) {
+    Result<void> remove(Sequence s, Position begin, Position end, Where where = Where::current()) {
         const detail::Caller caller{where};
         return finish_if(prepare_remove(s, begin, end));
     }
 
     /// The same, and members that rotate keys rotate those of later tokens back by `rotate_by` positions; see
     /// `Cache::remove`.
-    Result<void> remove(Sequence s, Position begin, Position end, RotateBy rotate_by,
-                        const std::source_location& where = std::source_location::current()) {
+    Result<void> remove(Sequence s, Position begin, Position end, RotateBy rotate_by, Where where = Where::current()) {
         const detail::Caller caller{where};
         return finish_if(prepare_remove(s, begin, end, rotate_by));
     }
 
     /// What all members store for s at positions [from, to), to be kept whatever happens to s. `to_end`: up to the
     /// next token of s. No data moves. If one member refuses, none keeps anything. Costs what it costs the members.
-    Result<Snapshot> snapshot(
-        Sequence s, Position from = {0}, Position to = to_end,
-        const std::source_location& where = std::source_location::current()) requires(KeepsSnapshots<Members>&&...) {
+    Result<Snapshot> snapshot(Sequence s, Position from = {0}, Position to = to_end,
+                              Where where = Where::current()) requires(KeepsSnapshots<Members>&&...) {
         const detail::Caller caller{where};
         auto prepared = prepare_snapshot(s, from, to);
         if (!prepared) return prepared.error();
@@ -166,23 +160,20 @@ public:
 
     /// s takes up the snapshot, up to position `to`, in all members, or in none. Refuses as the members do: a recurrent
     /// one accepts nothing but the snapshot's end.
-    Result<void> restore(
-        Sequence s, const Snapshot& snapshot, Position to,
-        const std::source_location& where = std::source_location::current()) requires(KeepsSnapshots<Members>&&...) {
+    Result<void> restore(Sequence s, const Snapshot& snapshot, Position to,
+                         Where where = Where::current()) requires(KeepsSnapshots<Members>&&...) {
         const detail::Caller caller{where};
         return finish_if(prepare_restore(s, snapshot, to));
     }
     /// The same, up to the snapshot's end.
-    Result<void> restore(
-        Sequence s, const Snapshot& snapshot,
-        const std::source_location& where = std::source_location::current()) requires(KeepsSnapshots<Members>&&...) {
+    Result<void> restore(Sequence s, const Snapshot& snapshot,
+                         Where where = Where::current()) requires(KeepsSnapshots<Members>&&...) {
         return restore(s, snapshot, snapshot.to(where), where);
     }
 
     /// Without a snapshot: s goes back to position `to` in all members, or in none. Refuses as the members do.
-    Result<void> restore(
-        Sequence s, Position to,
-        const std::source_location& where = std::source_location::current()) requires(KeepsSnapshots<Members>&&...) {
+    Result<void> restore(Sequence s, Position to,
+                         Where where = Where::current()) requires(KeepsSnapshots<Members>&&...) {
         const detail::Caller caller{where};
         return finish_if(prepare_rewind(s, to));
     }
@@ -190,18 +181,16 @@ public:
     /// `parent` grows by `child`, which begins where `parent` ends, in all members, or in none; `child` is then as if
     /// moved from. Members join what they have of both; a later window or state takes the place of the earlier. Refuses
     /// as the members do, and costs what it costs them.
-    Result<void>
-    merge(Snapshot& parent, Snapshot&& child,
-          const std::source_location& where = std::source_location::current()) requires(detail::merges<Members>&&...) {
+    Result<void> merge(Snapshot& parent, Snapshot&& child,
+                       Where where = Where::current()) requires(detail::merges<Members>&&...) {
         const detail::Caller caller{where};
         return finish_if(prepare_merge(parent, child));
     }
 
     /// Divides a snapshot in all members, or in none: it keeps positions below `at`, and the result has those from `at`
     /// on. Refuses as the members do: a recurrent one always, one with a window that had moved on as well.
-    Result<Snapshot>
-    split(Snapshot& snapshot, Position at,
-          const std::source_location& where = std::source_location::current()) requires(detail::splits<Members>&&...) {
+    Result<Snapshot> split(Snapshot& snapshot, Position at,
+                           Where where = Where::current()) requires(detail::splits<Members>&&...) {
         const detail::Caller caller{where};
         auto prepared = prepare_split(snapshot, at);
         if (!prepared) return prepared.error();
@@ -210,14 +199,14 @@ public:
 
     /// Asks for a snapshot ahead of time, in all members that forget: see `Cache::schedule` and
     /// `RecurrentMemory::schedule`. Other members have nothing to do. Refuses as the members do, with nothing changed.
-    Result<void> schedule(Sequence s, Position p, const std::source_location& where = std::source_location::current()) {
+    Result<void> schedule(Sequence s, Position p, Where where = Where::current()) {
         const detail::Caller caller{where};
         if (const Result<void> prepared = prepare_schedule(s, p); !prepared) return prepared;
         finish_schedule(s, p);
         return {};
     }
     /// Ends a schedule in all members. Does nothing in those that have none for s at p.
-    void unschedule(Sequence s, Position p, const std::source_location& where = std::source_location::current()) {
+    void unschedule(Sequence s, Position p, Where where = Where::current()) {
         const detail::Caller caller{where};
         prepare_unschedule(s, p);
         finish_unschedule(s, p);
@@ -225,35 +214,32 @@ public:
 
     /// Moves what the snapshot owns out of the members, to memory of its own. Throws `std::bad_alloc`, with nothing
     /// changed, if there is no memory for it.
-    void page_out(
-        Snapshot& snapshot, PageTo to = PageTo::host,
-        const std::source_location& where = std::source_location::current()) requires(KeepsSnapshots<Members>&&...) {
+    void page_out(Snapshot& snapshot, PageTo to = PageTo::host,
+                  Where where = Where::current()) requires(KeepsSnapshots<Members>&&...) {
         const detail::Caller caller{where};
         finish(prepare_page_out(snapshot, to));
     }
 
     /// The opposite: the snapshot owns cells and slots of all members again. Blocks. Refuses as the members do.
-    Result<void> page_in(
-        Snapshot& snapshot,
-        const std::source_location& where = std::source_location::current()) requires(KeepsSnapshots<Members>&&...) {
+    Result<void> page_in(Snapshot& snapshot, Where where = Where::current()) requires(KeepsSnapshots<Members>&&...) {
         const detail::Caller caller{where};
         return finish_if(prepare_page_in(snapshot));
     }
 
     /// Defragments all members that have cells, or none if one has no memory for it.
-    void defragment(const std::source_location& where = std::source_location::current()) {
+    void defragment(Where where = Where::current()) {
         const detail::Caller caller{where};
         members_.finish_defragment(members_.prepare_defragment());
     }
 
     /// Blocks until all enqueued work of all members is done.
-    void fence(const std::source_location& where = std::source_location::current()) {
+    void fence(Where where = Where::current()) {
         const detail::Caller caller{where};
         members_.for_each([](auto& m) { m.fence(); });
     }
 
     /// Of all members together.
-    std::int64_t bytes(const std::source_location& where = std::source_location::current()) const {
+    std::int64_t bytes(Where where = Where::current()) const {
         const detail::Caller caller{where};
         std::int64_t sum = 0;
         members_.for_each([&](const auto& m) { sum += m.bytes(); });
@@ -263,25 +249,25 @@ public:
     /// A member, for what only its kind can do (statistics, checkpoints, an encoder's inputs). To change sequences, use
     /// the hybrid's own operations, so that the members agree about them.
     template <int I>
-    auto& member(const std::source_location& where = std::source_location::current()) {
+    auto& member(Where where = Where::current()) {
         auto& m = members_.template get<I>();
         CELLAR_EXPECTS_AT(where, m.has_value(), "member: the hybrid was made without member ", I,
                           ", expected one with it");
         return *m;
     }
     template <int I>
-    const auto& member(const std::source_location& where = std::source_location::current()) const {
+    const auto& member(Where where = Where::current()) const {
         const auto& m = members_.template get<I>();
         CELLAR_EXPECTS_AT(where, m.has_value(), "member: the hybrid was made without member ", I,
                           ", expected one with it");
         return *m;
     }
     template <class M>
-    M& member(const std::source_location& where = std::source_location::current()) {
+    M& member(Where where = Where::current()) {
         return member<index_of<M>()>(where);
     }
     template <class M>
-    const M& member(const std::source_location& where = std::source_location::current()) const {
+    const M& member(Where where = Where::current()) const {
         return member<index_of<M>()>(where);
     }
 
@@ -455,15 +441,16 @@ private:
             [&](const auto& m, auto i) { return f(m, snapshot.template of<decltype(i)::value>(), i); });
     }
 
+    // For those that visit the members of whatever they are given.
+    template <class F>
+    void for_each(F f) const {
+        members_.for_each(f);
+    }
+
     template <class M>
     static constexpr int index_of() {
         static_assert(detail::times_among<M, Members...> == 1, "the hybrid has no such member");
         return detail::index_among<M, Members...>();
-    }
-
-    template <class F>
-    void for_each(F f) const {
-        members_.for_each(f);
     }
 
     template <class Layers>
@@ -477,6 +464,7 @@ private:
         int member = 0;
         std::apply([&](const auto&... m) { (check(m, member++), ...); }, members_.all());
         CELLAR_EXPECTS(sequences_ > 0, "hybrid: no member, expected at least one");
+        check_tokens();
     }
 
     template <class M>
@@ -489,6 +477,17 @@ private:
         if (sequences_ == 0) sequences_ = m->sequences();
         CELLAR_EXPECTS(m->sequences() == sequences_, "hybrid: member ", member, " has ", m->sequences(),
                        " sequences, expected ", sequences_, " as the first one has");
+    }
+
+    void check_tokens() {
+        for (std::int32_t s = 0; s < sequences_; ++s) {
+            const Position p = next({s});
+            members_.for_each_indexed([&](const auto& m, auto i) {
+                CELLAR_EXPECTS(m.can_resume({s}, p), "hybrid: member ", decltype(i)::value, " cannot resume sequence ",
+                               s, " at position ", p,
+                               ", where another member does, expected members with the same tokens");
+            });
+        }
     }
 
     Map map_;

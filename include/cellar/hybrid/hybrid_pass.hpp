@@ -40,7 +40,7 @@ public:
         return visit_from<Map::next_used(0)>(map_.place(layer), layer, f, where);
     }
 
-    /// The pass of one member; for one that the pattern has no layers for, say. Commit and drop the whole, not this.
+    /// The pass of one member; for one that the pattern has no layers for, say. Committing it alone is a violation.
     template <class Member>
     auto& of(const std::source_location& where = std::source_location::current()) & {
         static_assert(detail::times_among<Member, Members...> == 1, "the hybrid has no such member");
@@ -71,13 +71,21 @@ private:
     // `opened`: for each member, what converts to its pass, if it has one.
     template <class... Opened>
     HybridPass(MapReference map, std::int32_t tokens, Opened&&... opened)
-        : map_{map}, tokens_{tokens}, passes_{std::forward<Opened>(opened)...} {}
+        : map_{map}, tokens_{tokens}, passes_{std::forward<Opened>(opened)...} {
+        int member = 0;
+        std::apply([&](auto&... pass) { (name_member(pass, member++), ...); }, passes_);
+    }
 
     void expect_complete() const {
         const auto check = [](const auto& pass) {
             if (pass) MemoryAccess::expect_complete(*pass);
         };
         std::apply([&](const auto&... pass) { (check(pass), ...); }, passes_);
+    }
+    // The pass then knows that it is not to be committed alone.
+    template <class Pass>
+    static void name_member(std::optional<Pass>& pass, int member) {
+        if (pass) MemoryAccess::set_name(*pass, member, -1, -1);
     }
     // For the messages of the members' passes.
     template <std::size_t... I>

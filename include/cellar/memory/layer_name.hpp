@@ -37,4 +37,10 @@ struct LayerName {
     }
 };
 
+/// Ending the pass of one member would leave it with other tokens than the rest.
+inline void expect_own_pass(const LayerName& name, const char* operation) {
+    CELLAR_EXPECTS(name.member < 0, operation, ": the pass of member ", name.member,
+                   " of a hybrid, expected that of the whole");
+}
+
 } // namespace cellar::detail

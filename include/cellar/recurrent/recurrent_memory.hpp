@@ -366,8 +366,9 @@ private:
         return state().book.table().prepare_schedule(s, p);
     }
     void finish_schedule(Sequence s, Position p) noexcept { state().book.table().finish_schedule(s, p); }
-    void prepare_unschedule(Sequence s, Position) {
+    void prepare_unschedule(Sequence s, Position p) {
         state().expect_no_pass("unschedule");
+        CELLAR_EXPECTS(p.value >= 0, "unschedule: position ", p, ", expected 0 or more");
         static_cast<void>(table().states(s)); // checks s
     }
     void finish_unschedule(Sequence s, Position p) noexcept { state().book.table().unschedule(s, p); }
@@ -378,6 +379,7 @@ private:
     }
     Result<Remove> prepare_rewind(Sequence s, Position to) {
         state().expect_no_pass("restore");
+        CELLAR_EXPECTS(to.value >= 0, "restore: position ", to, ", expected 0 or more");
         if (!table().can_resume(s, to)) return Reason::cannot_rewind;
         return prepare_remove(s, to, to_end);
     }

@@ -70,6 +70,8 @@ public:
         const detail::Caller caller{where};
         expect_next("put", layer, micro_batch);
         State& s = state();
+        CELLAR_EXPECTS(s.fetched_micro_batch >= 0, "put: micro-batch ", micro_batch.index(), " of ", name()(layer),
+                       ", expected a `get` of it first");
         CELLAR_EXPECTS(s.fetched_layer == layer && s.fetched_micro_batch == micro_batch.index(), "put: micro-batch ",
                        micro_batch.index(), " of ", name()(layer),
                        ", expected what `get` was last called for: micro-batch ", s.fetched_micro_batch, " of layer ",
@@ -116,6 +118,7 @@ public:
     /// reserved pass stores nothing.
     void commit(const std::source_location& where = std::source_location::current()) {
         const detail::Caller caller{where};
+        detail::expect_own_pass(name(), "commit");
         expect_complete();
         finish_commit();
     }

@@ -56,11 +56,14 @@ public:
     Slot checkpoints_free() const { return static_cast<Slot>(checkpoint_slots(limits_)) - slots_.checkpoints(); }
 
     /// True if a state is kept that has seen exactly the tokens below p; always true for 0.
-    bool can_resume(Sequence s, Position p) const { return resumable_prefix(s, p) == p; }
+    bool can_resume(Sequence s, Position p) const {
+        CELLAR_EXPECTS(p.value >= 0, "can_resume: position ", p, ", expected 0 or more");
+        return resumable_prefix(s, p) == p;
+    }
 
     /// The largest q <= p with can_resume(s, q). O(log states).
     Position resumable_prefix(Sequence s, Position p) const {
-        CELLAR_EXPECTS(p.value >= 0, "resume: position ", p, ", expected 0 or more");
+        CELLAR_EXPECTS(p.value >= 0, "resumable_prefix: position ", p, ", expected 0 or more");
         return states(s).nearest(p);
     }
 
@@ -183,8 +186,8 @@ public:
     /// The pass that brings s to position p, or past it, keeps a checkpoint there.
     Result<void> prepare_schedule(Sequence s, Position p) {
         Record& r = record(s);
-        CELLAR_EXPECTS(p > r.states.next(), "schedule: position ", p, ", expected more than ", r.states.next(),
-                       ", the position of the next token");
+        CELLAR_EXPECTS(p > r.states.next() && p < to_end, "schedule: position ", p, ", expected more than ",
+                       r.states.next(), ", the position of the next token, and less than to_end");
         if (limits_.checkpoints == 0) return Reason::no_checkpoints;
         if (r.scheduled.size() < r.scheduled.capacity()) return {};
         note_growth();
