@@ -59,8 +59,7 @@ public:
 
     /// Throws `std::bad_alloc` if there is not enough memory.
     Cache(CacheShape shape, const CacheLimits& limits, const Window& window = Window{}, Shift shift = Shift{},
-          Backend backend = Backend{}, Where where = Where::current())
-        : state_{make_state(where, std::move(shape), limits, window, std::move(shift), std::move(backend))} {}
+          Backend backend = Backend{}, Where where = Where::current());
 
     /// Opens a pass and gives every stored token a cell. Refuses with `full` or `batch_too_long`, and under
     /// `Positions::consecutive` with `not_next` or `cannot_resume`. O(tokens * log cells). Under `Placement::blocks`,
@@ -105,10 +104,7 @@ public:
     /// changed, if `from` has more runs than `to` was planned for and there is no memory for them.
     Result<void> copy_prefix(Sequence from, Sequence to, std::int32_t length, Where where = Where::current()) {
         const detail::Caller caller{where};
-        auto prepared = prepare_copy_prefix(from, to, length);
-        if (!prepared) return prepared.error();
-        finish(*std::move(prepared));
-        return {};
+        return finish_if(prepare_copy_prefix(from, to, length));
     }
 
     /// The position of the next token of s: after its last one, or where `remove` or `copy_prefix` cut it. 0 if empty.
@@ -138,7 +134,7 @@ public:
     /// because bookkeeping and data would disagree.
     Result<void> remove(Sequence s, Position begin, Position end, Where where = Where::current()) {
         const detail::Caller caller{where};
-        return remove(prepare_remove(s, begin, end));
+        return finish_if(prepare_remove(s, begin, end));
     }
 
     /// The same for models whose rotary positions are not the order of their tokens (M-RoPE: the tokens of an image
@@ -147,7 +143,7 @@ public:
     Result<void> remove(Sequence s, Position begin, Position end, RotateBy rotate_by,
                         Where where = Where::current()) requires(rotates_keys<Shift>) {
         const detail::Caller caller{where};
-        return remove(prepare_remove(s, begin, end, rotate_by));
+        return finish_if(prepare_remove(s, begin, end, rotate_by));
     }
 
     /// The tokens of s at positions [from, to), to be kept whatever happens to s: the snapshot shares its cells. No
@@ -199,10 +195,7 @@ public:
     /// `page_out`). Refuses with `full` if too few cells are free, those that s gives up included.
     Result<void> restore(Sequence s, const CellSnapshot& snapshot, Position to, Where where = Where::current()) {
         const detail::Caller caller{where};
-        auto prepared = prepare_restore(s, snapshot, to);
-        if (!prepared) return prepared.error();
-        finish(*std::move(prepared));
-        return {};
+        return finish_if(prepare_restore(s, snapshot, to));
     }
     /// The same, up to the snapshot's end.
     Result<void> restore(Sequence s, const CellSnapshot& snapshot, Where where = Where::current()) {
@@ -213,7 +206,7 @@ public:
     /// resume there.
     Result<void> restore(Sequence s, Position to, Where where = Where::current()) {
         const detail::Caller caller{where};
-        return remove(prepare_rewind(s, to));
+        return finish_if(prepare_rewind(s, to));
     }
 
     /// `parent` grows by `child`, which begins where `parent` ends. If `child` begins at 0 (it has a whole window),
@@ -226,10 +219,7 @@ public:
     /// is.
     Result<void> merge(CellSnapshot& parent, CellSnapshot&& child, Where where = Where::current()) {
         const detail::Caller caller{where};
-        auto prepared = prepare_merge(parent, child);
-        if (!prepared) return prepared.error();
-        finish(*std::move(prepared));
-        return {};
+        return finish_if(prepare_merge(parent, child));
     }
 
     /// Divides a snapshot: it keeps positions below `at`, and the result has those from `at` on. O(runs); allocates the
@@ -250,17 +240,14 @@ public:
     /// the backend's work cannot reach.
     void page_out(CellSnapshot& snapshot, PageTo to = PageTo::host, Where where = Where::current()) {
         const detail::Caller caller{where};
-        finish(snapshots().prepare_page_out(snapshot, to));
+        finish(prepare_page_out(snapshot, to));
     }
 
     /// The opposite: the snapshot owns cells again, to be shared by any number of sequences. Does nothing if it is in
     /// place already. Blocks. Refuses with `full`.
     Result<void> page_in(CellSnapshot& snapshot, Where where = Where::current()) {
         const detail::Caller caller{where};
-        auto prepared = snapshots().prepare_page_in(snapshot);
-        if (!prepared) return prepared.error();
-        finish(*std::move(prepared));
-        return {};
+        return finish_if(prepare_page_in(snapshot));
     }
 
     /// Moves the cells in use to [0, n) with the fewest moves possible (enqueued). Never needed to avoid `full`; it
@@ -275,17 +262,13 @@ public:
 
     /// The oldest and the newest kept position of s, if it has tokens.
     std::optional<PositionRange> range(Sequence s, Where where = Where::current()) const {
-        const detail::Caller caller{where};
-        const detail::PositionRuns& runs = table().record(s).runs;
-        if (runs.empty()) return std::nullopt;
-        return PositionRange{runs.first(), runs.last()};
+        const detail::PositionRuns& kept = runs(s, where);
+        if (kept.empty()) return std::nullopt;
+        return PositionRange{kept.first(), kept.last()};
     }
 
     /// How many tokens of s are kept.
-    std::int32_t tokens(Sequence s, Where where = Where::current()) const {
-        const detail::Caller caller{where};
-        return table().record(s).runs.tokens();
-    }
+    std::int32_t tokens(Sequence s, Where where = Where::current()) const { return runs(s, where).tokens(); }
 
     /// Calls f(position, cell, count) for the kept tokens of s, in the order of positions: positions [position,
     /// position + count) lie in cells [cell, cell + count). O(runs).
@@ -335,16 +318,7 @@ private:
         std::int32_t length;
     };
 
-    Result<Begin> prepare_begin(const Batch& batch) {
-        state().expect_no_pass("begin");
-        if (const Result<void> prepared = state().book.prepare_open(batch); !prepared) return prepared.error();
-        state().allocate_for(batch);
-        Begin begin{batch};
-        if (limits().placement == Placement::contiguous && state().book.is_too_scattered_for(batch))
-            begin.defragmentation =
-                std::make_unique<const detail::Defragmentation>(prepare_defragment(batch.sequences));
-        return begin;
-    }
+    Result<Begin> prepare_begin(const Batch& batch);
     // With room for another run of each of these sequences. Not inlined into every call of `begin`.
     template <class... Sequences>
     [[gnu::noinline]] detail::Defragmentation prepare_defragment(const Sequences&... sequences) {
@@ -359,19 +333,14 @@ private:
         state().carry_out(defragmentation.plan());
         state().book.table().finish_defragment(defragmentation);
     }
-    Pass finish(Begin&& begin) {
-        auto& book = state().book;
-        if (begin.defragmentation) finish_defragment(*begin.defragmentation);
-        book.open(begin.batch);
-        return MemoryAccess::make<Pass>(state(), begin.batch.tokens(), book.pass().history, false);
-    }
+    Pass finish(Begin&& begin);
 
     Result<CopyPrefix> prepare_copy_prefix(Sequence from, Sequence to, std::int32_t length) {
         state().expect_no_pass("copy_prefix");
         state().book.table().prepare_copy_prefix(from, to, length);
         return CopyPrefix{from, to, length};
     }
-    void finish(CopyPrefix&& copy) noexcept { state().book.finish_copy_prefix(copy.from, copy.to, copy.length); }
+    void finish(CopyPrefix&& copy) noexcept;
 
     Result<detail::Removal> prepare_remove(Sequence s, Position begin, Position end) {
         using enum detail::MovedKeys;
@@ -388,31 +357,8 @@ private:
         return prepare_remove(s, begin, end, keys, -rotate_by.positions);
     }
     Result<detail::Removal> prepare_remove(Sequence s, Position begin, Position end, detail::MovedKeys keys,
-                                           std::int32_t delta) {
-        detail::Removal removal = state().book.prepare_remove(s, begin, end, keys, delta);
-        if (removal.closes_gap()) {
-            if constexpr (Shift::possible) {
-                if (const Result<void> can = state().book.table().prepare_gap(removal); !can) return can.error();
-                state().allocate_for(removal.copies);
-                state().reserve_plan(removal.copies, removal.rotated);
-            } else {
-                return Reason::cannot_shift;
-            }
-        }
-        return removal;
-    }
-    Result<void> remove(Result<detail::Removal> prepared) {
-        if (!prepared) return prepared.error();
-        finish(*std::move(prepared));
-        return {};
-    }
-    void finish(detail::Removal&& removal) noexcept {
-        if (!removal.closes_gap()) return state().book.finish_remove(removal);
-        if constexpr (Shift::possible) {
-            state().book.finish_gap(removal);
-            state().carry_out(removal.plan);
-        }
-    }
+                                           std::int32_t delta);
+    void finish(detail::Removal&& removal) noexcept;
 
     Result<void> prepare_schedule(Sequence s, Position p) {
         state().expect_no_pass("schedule");
@@ -459,6 +405,12 @@ private:
     auto finish(Prepared&& prepared) noexcept {
         return snapshots().finish(std::forward<Prepared>(prepared));
     }
+    template <class Prepared>
+    Result<void> finish_if(Result<Prepared> prepared) {
+        if (!prepared) return prepared.error();
+        finish(*std::move(prepared));
+        return {};
+    }
 
     bool can_restore(const CellSnapshot& snapshot, Position to) const {
         return state().book.can_restore(MemoryAccess::kept_in(snapshot, table().snapshots(), "restore"), to);
@@ -469,12 +421,6 @@ private:
 
     std::int64_t occupied_bytes(const CellSnapshot& snapshot) const {
         return snapshot.is_paged_out() ? snapshot.bytes() : state().row_bytes() * snapshot.tokens();
-    }
-
-    template <class... Parts>
-    static std::unique_ptr<State> make_state(const std::source_location& where, Parts&&... parts) {
-        const detail::Caller caller{where};
-        return std::make_unique<State>(std::forward<Parts>(parts)...);
     }
 
     State& state(Where where = Where::current()) { return const_cast<State&>(std::as_const(*this).state(where)); }
@@ -491,5 +437,64 @@ private:
 
     std::unique_ptr<State> state_;
 };
+
+// Outside of the class they are not inline, so `extern template` leaves them, and all they call, to one file.
+
+template <LayoutPolicy Layout, WindowPolicy Window, ShiftPolicy Shift, BackendPolicy Backend>
+Cache<Layout, Window, Shift, Backend>::Cache(CacheShape shape, const CacheLimits& limits, const Window& window,
+                                             Shift shift, Backend backend, Where where) {
+    const detail::Caller caller{where};
+    state_ = std::make_unique<State>(std::move(shape), limits, window, std::move(shift), std::move(backend));
+}
+
+template <LayoutPolicy Layout, WindowPolicy Window, ShiftPolicy Shift, BackendPolicy Backend>
+auto Cache<Layout, Window, Shift, Backend>::prepare_begin(const Batch& batch) -> Result<Begin> {
+    state().expect_no_pass("begin");
+    if (const Result<void> prepared = state().book.prepare_open(batch); !prepared) return prepared.error();
+    state().allocate_for(batch);
+    Begin begin{batch};
+    if (limits().placement == Placement::contiguous && state().book.is_too_scattered_for(batch))
+        begin.defragmentation = std::make_unique<const detail::Defragmentation>(prepare_defragment(batch.sequences));
+    return begin;
+}
+
+template <LayoutPolicy Layout, WindowPolicy Window, ShiftPolicy Shift, BackendPolicy Backend>
+auto Cache<Layout, Window, Shift, Backend>::finish(Begin&& begin) -> Pass {
+    auto& book = state().book;
+    if (begin.defragmentation) finish_defragment(*begin.defragmentation);
+    book.open(begin.batch);
+    return MemoryAccess::make<Pass>(state(), begin.batch.tokens(), book.pass().history, false);
+}
+
+template <LayoutPolicy Layout, WindowPolicy Window, ShiftPolicy Shift, BackendPolicy Backend>
+auto Cache<Layout, Window, Shift, Backend>::prepare_remove(Sequence s, Position begin, Position end,
+                                                           detail::MovedKeys keys, std::int32_t delta)
+    -> Result<detail::Removal> {
+    detail::Removal removal = state().book.prepare_remove(s, begin, end, keys, delta);
+    if (removal.closes_gap()) {
+        if constexpr (Shift::possible) {
+            if (const Result<void> can = state().book.table().prepare_gap(removal); !can) return can.error();
+            state().allocate_for(removal.copies);
+            state().reserve_plan(removal.copies, removal.rotated);
+        } else {
+            return Reason::cannot_shift;
+        }
+    }
+    return removal;
+}
+
+template <LayoutPolicy Layout, WindowPolicy Window, ShiftPolicy Shift, BackendPolicy Backend>
+void Cache<Layout, Window, Shift, Backend>::finish(detail::Removal&& removal) noexcept {
+    if (!removal.closes_gap()) return state().book.finish_remove(removal);
+    if constexpr (Shift::possible) {
+        state().book.finish_gap(removal);
+        state().carry_out(removal.plan);
+    }
+}
+
+template <LayoutPolicy Layout, WindowPolicy Window, ShiftPolicy Shift, BackendPolicy Backend>
+void Cache<Layout, Window, Shift, Backend>::finish(CopyPrefix&& copy) noexcept {
+    state().book.finish_copy_prefix(copy.from, copy.to, copy.length);
+}
 
 } // namespace cellar

@@ -116,11 +116,7 @@ public:
     }
 
     /// Undoes the pass, as the destructor does.
-    void drop() noexcept {
-        if (Base::is_over()) return;
-        if (!state().pass_reserved) state().book.drop();
-        Base::close();
-    }
+    void drop() noexcept;
 
 private:
     friend struct MemoryAccess;
@@ -139,10 +135,7 @@ private:
         const int missing = first_missing();
         CELLAR_EXPECTS(missing < 0, "commit: ", Base::name()(missing), " was not put, expected a put of every layer");
     }
-    void finish_commit() noexcept {
-        if (!state().pass_reserved) state().book.commit();
-        Base::close();
-    }
+    void finish_commit() noexcept;
 
     template <class Rows>
     auto checked_rows(const char* what, int layer, const Rows& given, int heads, int dim) const {
@@ -191,5 +184,20 @@ private:
 
     std::int32_t stored_;
 };
+
+// Outside of the class they are not inline, so `extern template` leaves them, and all they call, to one file.
+
+template <class Memory>
+void CachePass<Memory>::drop() noexcept {
+    if (Base::is_over()) return;
+    if (!state().pass_reserved) state().book.drop();
+    Base::close();
+}
+
+template <class Memory>
+void CachePass<Memory>::finish_commit() noexcept {
+    if (!state().pass_reserved) state().book.commit();
+    Base::close();
+}
 
 } // namespace cellar
