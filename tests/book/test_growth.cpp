@@ -139,4 +139,29 @@ TEST_CASE("a book that planned no memory agrees with one that planned all of it"
     }
 }
 
+TEST_CASE("a defragmentation prepares room for the runs that it divides a snapshot into") {
+    constexpr std::int32_t n = 20;
+    Book book = test_growth::book(cells, 0, 0, Choice::lowest);
+    const auto add = [&](const Tokens& tokens) {
+        REQUIRE(book.prepare_open(tokens));
+        book.open(tokens);
+        book.commit();
+    };
+    for (std::int32_t p = 0; p < n; ++p) {
+        add(Tokens{{0}, {p}, 1});
+        add(Tokens{{1}, {p}, 1});
+    }
+    add(Tokens{{2}, {0}, n});
+    const KeptCellsPointer kept = book.prepare_keep({2}, {0}, {n}, Resuming::checked).value();
+    book.finish_keep({2}, *kept);
+    for (const Sequence s : {Sequence{1}, Sequence{2}}) // leaves a hole behind each cell of sequence 0
+        book.finish_remove(book.table().prepare_remove(s, {0}, to_end, MovedKeys::rotated, 0));
+    const Defragmentation moves = book.table().prepare_defragment();
+    REQUIRE(kept->runs.runs() == 1);
+    REQUIRE(kept->runs.has_room(n - 1));
+    book.table().finish_defragment(moves);
+    CHECK(kept->runs.runs() == n);
+    CHECK(audit(book.table()).empty());
+}
+
 } // namespace test_growth

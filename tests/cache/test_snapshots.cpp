@@ -77,6 +77,19 @@ TEST_CASE("a snapshot gives up its cells when it is destroyed, moved over or mer
     CHECK(audit(cache) == "");
 }
 
+TEST_CASE("a snapshot that is paged out after an older one was destroyed leaves the others in place") {
+    auto cache = filled();
+    std::optional<CellSnapshot> first = cache.snapshot({0}, {0}, {2}).value();
+    const CellSnapshot second = cache.snapshot({0}, {2}, {5}).value();
+    CellSnapshot third = cache.snapshot({0}, {5}).value();
+    first.reset();
+    cache.page_out(third);
+    CHECK(cache.statistics().snapshots == 1);
+    CHECK(cache.statistics().kept == 3);
+    CHECK(cache.statistics().paged_out == 1);
+    CHECK(audit(cache) == "");
+}
+
 TEST_CASE("restore takes what lies below the snapshot from the sequence, and refuses if that is missing") {
     auto cache = filled();
     const CellSnapshot tail = cache.snapshot({0}, {4}).value();

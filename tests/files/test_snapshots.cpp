@@ -190,6 +190,21 @@ TEST_CASE("the inputs of an encoder are saved and loaded, and are no snapshot of
     CHECK(refusal(saved(other, other.snapshot({0}).value()), to) == "f: it has no snapshot of an encoder memory");
 }
 
+TEST_CASE("an input of an encoder with more tokens than are saved at once is the same in place and paged out") {
+    constexpr int tokens = 300; // of 4 KiB: 256 at once
+    EncoderMemory<StandardV<float>> memory{{1, 1, 1024, 1}, {.sequences = 1, .capacity = tokens, .batch = tokens}};
+    std::vector<float> keys;
+    for (int i = 0; i < tokens; ++i) keys.resize(keys.size() + 1024, static_cast<float>(i));
+    auto pass = memory.write({0}, {3}, tokens).value();
+    pass.put(0, keys, Values(tokens, 1));
+    pass.commit();
+    CellSnapshot snapshot = memory.snapshot({0}).value();
+    const Bytes in_place = saved(memory, snapshot);
+    memory.page_out(snapshot);
+    const bool is_same = saved(memory, snapshot) == in_place;
+    CHECK(is_same);
+}
+
 TEST_CASE("a hybrid is saved and loaded with all members, and a refusal names the member") {
     using toy::Recurrent;
     const auto make = [](int capacity) {

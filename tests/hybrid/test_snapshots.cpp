@@ -11,6 +11,7 @@
 #include <regex>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace test_snapshots {
 
@@ -69,6 +70,29 @@ TEST_CASE("a snapshot of a hybrid begins where the last of its members does") {
     CHECK(snapshot.of<Sliding>().from() == Position{0}); // its window has moved on
     CHECK(snapshot.of<Full>().from() == Position{3});
     CHECK(snapshot.from() == Position{3});
+}
+
+TEST_CASE("a snapshot of a hybrid ends at the next token in all members, and has no input behind it") {
+    using Inputs = EncoderMemory<StandardV<float>>;
+    const CacheLimits limits{.sequences = 2, .capacity = 8, .batch = 8};
+    Hybrid<Every<2, Inputs, Full>, Inputs, Full> m{2, Inputs{{1, 1, 1}, limits}, Full{{1, 1, 1}, limits}};
+    for (const int p : {1, 5}) { // the next token will be at 3
+        auto pass = m.member<Inputs>().write({0}, {p}, 2).value();
+        pass.put(0, std::vector<float>{1, 2}, std::vector<float>{1, 2});
+        pass.commit();
+    }
+    {
+        auto pass = m.begin(batch_of(text(0, 0, 3))).value();
+        pass.of<Full>().put(0, std::vector<float>{1, 2, 3}, std::vector<float>{1, 2, 3});
+        pass.commit();
+    }
+    const auto snapshot = m.snapshot({0}).value();
+    CHECK(snapshot.to() == Position{3});
+    CHECK(snapshot.of<Full>().to() == Position{3});
+    CHECK(snapshot.of<Inputs>().to() == Position{3});
+    REQUIRE(m.restore({1}, snapshot));
+    CHECK(m.next({1}) == Position{3});
+    CHECK(m.member<Inputs>().range({1}) == PositionRange{{1}, {1}});
 }
 
 TEST_CASE("a snapshot that one member refuses is refused by all, and the refusal names the member") {

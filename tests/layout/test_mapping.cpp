@@ -222,8 +222,8 @@ TEST_CASE("whole blocks are a strided view") {
         for (int head = 0; head < 2; ++head)
             for (int d = 0; d < 3; ++d) CHECK(&blocks(i / 4, head, i % 4, d) == &view(i, head, d));
     CHECK(violation_of([&] {
-              mapping.view(memory.data(), {5, 3}).whole_blocks();
-          }).find("cells [1, 4)")
+              mapping.view(memory.data(), {5, 4}).whole_blocks();
+          }).find("cells [1, 5)")
           != std::string::npos);
     CHECK(violation_of([&] {
               mapping.view(memory.data(), {4, 3}).whole_blocks();

@@ -112,15 +112,21 @@ private:
     int rank_;
 };
 
-std::vector<std::byte> announcement(const std::function<void(detail::StoredSnapshot&)>& change = {}) {
-    Numbers cache = filled();
-    const auto snapshot = cache.snapshot({0}).value();
+using Change = std::function<void(detail::StoredSnapshot&)>;
+
+/// Of sequence 0.
+template <class M>
+std::vector<std::byte> announcement_of(M memory, const Change& change) {
+    const auto snapshot = memory.snapshot({0}).value();
     detail::StoredSnapshot stored;
-    MemoryAccess::save(cache, snapshot, "", stored);
+    MemoryAccess::save(memory, snapshot, "", stored);
     if (change) change(stored);
     detail::WireWriter out;
     detail::Announcement::write(out, "", stored);
     return {out.all().begin(), out.all().end()};
+}
+std::vector<std::byte> announcement(const Change& change = {}) {
+    return announcement_of(filled(), change);
 }
 
 /// What a receiver says to a sender by hand. Its memory must not change.
@@ -400,7 +406,7 @@ TEST_CASE("messages that contradict themselves are refused") {
 
 TEST_CASE("announcements that no memory can hold are refused") {
     using detail::StoredElement;
-    const auto announced = [](const std::function<void(detail::StoredSnapshot&)>& change) {
+    const auto announced = [](const Change& change) {
         return [=](Hand& hand) { hand.announce(announcement(change)); };
     };
     by_hand(announced([](auto& s) { s.arrays[1].element = StoredElement::i32, s.arrays[1].shape = {0}; }),
@@ -419,6 +425,30 @@ TEST_CASE("announcements that no memory can hold are refused") {
             MpiReason::unsuitable, "more");
     by_hand(announced([](auto& s) { s.arrays.pop_back(); }), MpiReason::unsuitable, "layers.1.values");
     by_hand(announced([](auto& s) { s.numbers[3].second = 3; }), MpiReason::unsuitable, "not in order");
+}
+
+TEST_CASE("a state that is announced as integers is refused, because it is missing then") {
+    const auto make = [] { return toy::Recurrent{{1, {{1}}}, {.sequences = 1, .batch = 8, .snapshots = 1}}; };
+    between(
+        [&](const Communicator& comm, int rank) {
+            auto memory = make();
+            REQUIRE(toy::feed(memory, toy::text(0, 0, 3), 1));
+            Hand hand{comm, rank};
+            hand.announce(announcement_of(std::move(memory), [](auto& s) {
+                s.arrays[0].element = detail::StoredElement::i32; // its extents are those of such a list
+            }));
+            CHECK(hand.answer().kind == MessageKind::failure);
+            hand.post({.kind = MessageKind::end}, {});
+        },
+        [&](const Communicator& comm, int rank) {
+            auto memory = make();
+            const auto received = mpi::receive(comm, rank, memory, Sequence{0}).wait();
+            REQUIRE_FALSE(received);
+            CHECK(received.error() == MpiReason::unsuitable);
+            CHECK(received.error().message == "receive: it has no layers.0.states.0");
+            CHECK(memory.next({0}) == Position{0});
+            CHECK(memory.statistics().used == 0);
+        });
 }
 
 TEST_CASE("mistakes are violations") {
