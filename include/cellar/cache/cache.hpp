@@ -43,8 +43,7 @@ namespace cellar {
 /// - `Backend`: where the memory is and who works on it (`HostBackend`, `EigenBackend`, `KokkosBackend<>`).
 ///
 /// The constructor allocates all memory for keys and values; its addresses change only with `initial_cells`. Every
-/// operation does all it says, or refuses and leaves the cache as it was. Movable, not copyable. One thread may use it
-/// at a time.
+/// operation does all it says, or refuses and changes nothing. Movable, not copyable. One thread at a time may use it.
 template <LayoutPolicy Layout, WindowPolicy Window, ShiftPolicy Shift, BackendPolicy Backend>
 class Cache {
     using State = detail::CacheState<Layout, Window, Shift, Backend>;
@@ -442,10 +441,11 @@ private:
 
 template <LayoutPolicy Layout, WindowPolicy Window, ShiftPolicy Shift, BackendPolicy Backend>
 Cache<Layout, Window, Shift, Backend>::Cache(CacheShape shape, const CacheLimits& limits, const Window& window,
-                                             Shift shift, Backend backend, Where where) {
-    const detail::Caller caller{where};
-    state_ = std::make_unique<State>(std::move(shape), limits, window, std::move(shift), std::move(backend));
-}
+                                             Shift shift, Backend backend, Where where)
+    : state_{[&] {
+          const detail::Caller caller{where};
+          return std::make_unique<State>(std::move(shape), limits, window, std::move(shift), std::move(backend));
+      }()} {}
 
 template <LayoutPolicy Layout, WindowPolicy Window, ShiftPolicy Shift, BackendPolicy Backend>
 auto Cache<Layout, Window, Shift, Backend>::prepare_begin(const Batch& batch) -> Result<Begin> {
