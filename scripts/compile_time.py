@@ -23,6 +23,7 @@ SOURCES = {
     "the file of a class with a cache": ["tests/docs/attention.cpp"],
     "a file that uses this class": ["bench/compile/uses_attention.cpp"],
 }
+WITH_TARGET = (CACHE, EXTERN)
 LARGEST_RATIO = 1.25
 
 
@@ -50,10 +51,13 @@ def main():
             for name, source in SOURCES.items():
                 samples[name].append(seconds(compiler, source, arguments.eigen))
         medians = {name: statistics.median(values[1:]) for name, values in samples.items()}
-        met = met and medians[EXTERN] <= LARGEST_RATIO * medians[PRODUCT]
         for name, median in medians.items():
-            print(f"{compiler}: {name}: {median / medians[PRODUCT]:.2f} ({median:.2f} s)")
-    print(f"target for {EXTERN}: at most {LARGEST_RATIO}: {'met' if met else 'NOT MET'}")
+            ratio = median / medians[PRODUCT]
+            target = ""
+            if name in WITH_TARGET:
+                target = f", target at most {LARGEST_RATIO}: {'met' if ratio <= LARGEST_RATIO else 'NOT MET'}"
+                met = met and ratio <= LARGEST_RATIO
+            print(f"{compiler}: {name}: {ratio:.2f} ({median:.2f} s){target}")
     return 0 if met else 1
 
 

@@ -625,7 +625,18 @@ TEST_CASE("parts of a history are merged exactly") {
               == "merge_attention: a part of null pointers, expected memory for its results");
     }
     CHECK(violation_of([&] { merge_attention(parts[0].view(), parts[0].view()); })
-          == "merge_attention: a part and itself, expected two parts without a cell in common");
+          == "merge_attention: the results of the parts overlap, expected other memory");
+    Floats shared(static_cast<std::size_t>(2 * heads * dim) + 1);
+    const auto shifted = [&](int by) {
+        return PartialAttention<float>{contiguous_view(shared.data() + by, 2, heads, dim),
+                                       parts[static_cast<std::size_t>(by)].view().log_sum_exp};
+    };
+    CHECK(violation_of([&] { merge_attention(shifted(0), shifted(1)); })
+          == "merge_attention: the results of the parts overlap, expected other memory");
+    CHECK(violation_of([&] {
+              merge_attention(parts[0].view(), {parts[1].view().out, parts[0].view().log_sum_exp});
+          })
+          == "merge_attention: the parts have the same log_sum_exp, expected other memory");
     CHECK(parts[0].out == whole_out);
     CHECK(parts[0].sums == whole_sums);
 }

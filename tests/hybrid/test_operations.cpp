@@ -187,6 +187,16 @@ TEST_CASE("hybrid: committing the pass of one member is a violation, and the pas
     CHECK(violation_of([&] { pass->of<Recurrent>().commit(); })
           == "commit: the pass of member 2 of a hybrid, expected that of the whole");
     pass->commit();
+    // What is named here belongs to that pass alone.
+    CHECK(violation_of([&] { memory.member<Full>().reserve(1).commit(); }) == "none");
+    {
+        auto dropped = memory.begin(batch_of(text(0, 2, 1)));
+        REQUIRE(dropped);
+        fill(*dropped, text(0, 2, 1));
+        dropped->of<Full>().drop();
+        CHECK(violation_of([&] { dropped->commit(); })
+              == "the pass is over, expected one that was not committed, dropped or moved from");
+    }
     CHECK(memory.next({0}) == Position{2});
     CHECK(memory.member<Full>().tokens({0}) == 2);
     CHECK(state_at(memory, 0, 2) == folded(words(2)));
@@ -223,6 +233,14 @@ TEST_CASE("hybrid: members that have different tokens are a violation") {
     Two both{5, filled(sliding()), filled(full())};
     CHECK(both.next({1}) == Position{1});
     CHECK(both.can_resume({1}, {1}));
+    // Where they agree, what they lack does not matter.
+    const auto gap = [] {
+        Full cache{{1, 1, 1}, {.capacity = 9, .positions = Positions::any}};
+        REQUIRE(feed(cache, text(0, 5, 1), 1));
+        return cache;
+    };
+    REQUIRE_FALSE(gap().can_resume({0}, {6}));
+    CHECK(violation_of([&] { Hybrid<Repeat<Full>, Full>{1, gap()}; }) == "none");
 }
 
 TEST_CASE("hybrid: a member outside of the pattern takes part in everything, and its type names it") {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <cellar/attention/detail/attention_call.hpp>
 #include <cellar/base/contract.hpp>
 #include <cellar/base/view.hpp>
 #include <cellar/element/element.hpp>
@@ -39,8 +40,10 @@ void merge_attention(const PartialAttention<T>& into, const PartialAttention<T>&
     for (const PartialAttention<T>* part : {&into, &other})
         CELLAR_EXPECTS(part->out.size() == 0 || (part->out.pointer != nullptr && part->log_sum_exp.pointer != nullptr),
                        "merge_attention: a part of null pointers, expected memory for its results");
-    CELLAR_EXPECTS(into.out.size() == 0 || into.out.pointer != other.out.pointer,
-                   "merge_attention: a part and itself, expected two parts without a cell in common");
+    CELLAR_EXPECTS(!detail::may_overlap(into.out, other.out),
+                   "merge_attention: the results of the parts overlap, expected other memory");
+    CELLAR_EXPECTS(into.out.size() == 0 || into.log_sum_exp.pointer != other.log_sum_exp.pointer,
+                   "merge_attention: the parts have the same log_sum_exp, expected other memory");
     for (std::int64_t token = 0; token < into.out.extent(0); ++token)
         for (std::int64_t head = 0; head < into.out.extent(1); ++head) {
             float& sum = into.log_sum_exp(token, head);

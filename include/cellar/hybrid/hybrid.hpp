@@ -441,16 +441,16 @@ private:
             [&](const auto& m, auto i) { return f(m, snapshot.template of<decltype(i)::value>(), i); });
     }
 
-    // For those that visit the members of whatever they are given.
-    template <class F>
-    void for_each(F f) const {
-        members_.for_each(f);
-    }
-
     template <class M>
     static constexpr int index_of() {
         static_assert(detail::times_among<M, Members...> == 1, "the hybrid has no such member");
         return detail::index_among<M, Members...>();
+    }
+
+    // For MemoryAccess::for_each_member.
+    template <class F>
+    void for_each(F f) const {
+        members_.for_each(f);
     }
 
     template <class Layers>
@@ -479,12 +479,13 @@ private:
                        " sequences, expected ", sequences_, " as the first one has");
     }
 
+    // An encoder has no next token, and can resume anywhere.
     void check_tokens() {
         for (std::int32_t s = 0; s < sequences_; ++s) {
             const Position p = next({s});
             members_.for_each_indexed([&](const auto& m, auto i) {
-                CELLAR_EXPECTS(m.can_resume({s}, p), "hybrid: member ", decltype(i)::value, " cannot resume sequence ",
-                               s, " at position ", p,
+                CELLAR_EXPECTS(m.next({s}) == p || m.can_resume({s}, p), "hybrid: member ", decltype(i)::value,
+                               " cannot resume sequence ", s, " at position ", p,
                                ", where another member does, expected members with the same tokens");
             });
         }
