@@ -321,16 +321,15 @@ private:
         keys_.start(tile, next);
         values_.start(tile, next);
         keys_.find(tile, head);
-        if (next != nullptr) keys_.fetch_head(head);
         keys_.pack_keys(tile.count, packed_keys_);
-        all_.floats_.multiply(q_, all_.key_dim_, block_->rows, all_.key_dim_, packed_keys_, tile.count, scores_);
+        all_.floats_.multiply(q_, all_.key_dim_, block_->rows, all_.key_dim_, packed_keys_, tile.count, scores_,
+                              keys_.fetched(next, head));
         all_.floats_.softmax(step(0, block_->rows, tile, all ? nullptr : visible_));
         values_.find(tile, head);
-        if (next != nullptr) values_.fetch_head(head);
         const bool finite = values_.pack_values(tile.count, packed_values_);
         if (all || finite) {
             all_.floats_.add_packed_values(scores_, block_->rows, tile.count, packed_values_, all_.value_dim_,
-                                           rows_.values, all_.value_dim_);
+                                           rows_.values, all_.value_dim_, values_.fetched(next, head));
         } else {
             add_seen_values(tile);
         }

@@ -97,40 +97,6 @@ CELLAR_INLINE void transpose(Floats* v, std::index_sequence<I...> halves) {
     if constexpr (Rounds > 2) transpose<Rounds / 2>(v, halves);
 }
 
-// Tells the processor to bring a line of memory into its cache. Prefetches are spread over the loops: processors drop
-// those that come all at once.
-template <class E>
-CELLAR_INLINE void prefetch(const E* from) {
-    __builtin_prefetch(from, 0, 3);
-}
-
-// Prefetches rows in the order of their elements, which is that of memory where rows follow one another.
-template <class E>
-struct RowsAhead {
-    HeadRows<E> rows;
-    std::int64_t dim;
-    std::int64_t at = 0;  // in the first row
-    std::int64_t due = 0; // elements of a line that is not prefetched yet
-    static constexpr std::int64_t line = 64 / std::int64_t{sizeof(E)};
-
-    template <std::size_t N>
-    CELLAR_INLINE void prefetch_next() {
-        constexpr std::int64_t n = N;
-        if constexpr (n % line == 0) {
-            for (std::int64_t i = 0; i < n; i += line) prefetch_line();
-        } else {
-            for (due += n; due >= line; due -= line) prefetch_line();
-        }
-    }
-    CELLAR_INLINE void prefetch_line() {
-        prefetch(rows[0] + at);
-        at += line;
-        if (at < dim) return;
-        at = 0;
-        rows = rows + 1;
-    }
-};
-
 // For cells First, First + 1, ... of Cells.
 template <std::size_t R, std::size_t Cells, std::size_t First, bool IsWhole, class E, std::size_t... C,
           std::size_t... I>
@@ -237,9 +203,12 @@ struct PackedRows {
     static constexpr bool is_whole = true;
     const float* first;
     std::ptrdiff_t stride;
+    SpreadLines* ahead;
     CELLAR_INLINE const float* operator()(std::int64_t k) const { return first + k * stride; }
     template <std::size_t>
-    CELLAR_INLINE void prefetch_next() const {}
+    CELLAR_INLINE void prefetch_next() const {
+        ahead->step();
+    }
 };
 
 template <std::size_t R, class Right>
@@ -301,20 +270,23 @@ CELLAR_KERNEL void add_values(const float* weights, int rows, int cells, HeadRow
 
 /// The same with values [cells, dim] that are packed.
 CELLAR_KERNEL void add_packed_values(const float* weights, int rows, int cells, const float* values, std::int64_t dim,
-                                     float* out, std::ptrdiff_t out_stride) {
+                                     float* out, std::ptrdiff_t out_stride, const FetchedRows& next) {
+    SpreadLines ahead{next, (dim + columns * lanes - 1) / (columns * lanes) * ((rows + 3) / 4) * cells};
     for (std::int64_t d = 0; d < dim;) {
         const int vectors = vectors_for(dim - d);
-        add_rows(weights, tile_cells, rows, cells, PackedRows{values + d, dim}, vectors, out + d, out_stride);
+        add_rows(weights, tile_cells, rows, cells, PackedRows{values + d, dim, &ahead}, vectors, out + d, out_stride);
         d += std::int64_t{vectors} * lanes;
     }
 }
 
 /// scores [rows, tile_cells] = q [rows, dim] * keys [dim, tile_cells], of which the first `cells` columns count.
 CELLAR_KERNEL void multiply(const float* q, std::ptrdiff_t stride, int rows, std::int64_t dim, const float* keys,
-                            int cells, float* scores) {
+                            int cells, float* scores, const FetchedRows& next) {
     std::memset(scores, 0, sizeof(float) * static_cast<std::size_t>(rows) * tile_cells);
-    for (int c = 0; c < cells; c += columns * lanes)
-        add_rows(q, stride, rows, dim, PackedRows{keys + c, tile_cells}, columns, scores + c, tile_cells);
+    constexpr int wide = columns * lanes;
+    SpreadLines ahead{next, (cells + wide - 1) / wide * ((rows + 3) / 4) * dim};
+    for (int c = 0; c < cells; c += wide)
+        add_rows(q, stride, rows, dim, PackedRows{keys + c, tile_cells, &ahead}, columns, scores + c, tile_cells);
 }
 
 template <class E>
@@ -323,12 +295,10 @@ CELLAR_INLINE Floats load_within(const E* row, std::int64_t d, std::int64_t dim)
 }
 
 template <class E, std::size_t... I>
-CELLAR_INLINE void transpose_cells(HeadRows<E> rows, HeadRows<E> next, int cells, std::int64_t dim, float* out,
+CELLAR_INLINE void transpose_cells(HeadRows<E> rows, int cells, std::int64_t dim, float* out,
                                    std::index_sequence<I...>) {
-    constexpr std::int64_t line = 64 / std::int64_t{sizeof(E)};
     std::int64_t d = 0;
     for (; d < dim; d += lanes) {
-        if (d % line == 0) ((static_cast<int>(I) < cells ? prefetch(next[I] + d) : void()), ...);
         Floats v[std::size_t{lanes}] = {(static_cast<int>(I) < cells ? load_within(rows[I], d, dim) : Floats{})...};
         transpose<lanes>(v, std::make_index_sequence<std::size_t{lanes} / 2>{});
         (store(out + (d + std::int64_t{I}) * tile_cells, v[I]), ...);
@@ -337,24 +307,22 @@ CELLAR_INLINE void transpose_cells(HeadRows<E> rows, HeadRows<E> next, int cells
 }
 
 /// out [dim, tile_cells] = the rows of the cells, transposed; zeros behind them, and behind dim up to a multiple of
-/// dim_unit. `next`: as many rows that will be read later.
+/// dim_unit.
 template <class E>
-CELLAR_KERNEL void pack_keys(HeadRows<E> rows, HeadRows<E> next, int cells, std::int64_t dim, float* out) {
-    for (int c = 0; c < tile_cells; c += lanes) transpose_cells(rows + c, next + c, cells - c, dim, out + c, Lanes{});
+CELLAR_KERNEL void pack_keys(HeadRows<E> rows, int cells, std::int64_t dim, float* out) {
+    for (int c = 0; c < tile_cells; c += lanes) transpose_cells(rows + c, cells - c, dim, out + c, Lanes{});
 }
 
 /// out [cells, padded_dim(dim)] = the rows, with zeros behind them. Returns false if an element is infinite or not a
 /// number.
 template <class E>
-CELLAR_KERNEL bool pack_values(HeadRows<E> rows, HeadRows<E> next, int cells, std::int64_t dim, float* out) {
-    constexpr std::int64_t line = 64 / std::int64_t{sizeof(E)};
+CELLAR_KERNEL bool pack_values(HeadRows<E> rows, int cells, std::int64_t dim, float* out) {
     constexpr std::int32_t exponent = 0x7f800000; // all ones: infinite or not a number
     Ints bad = {};
     for (int c = 0; c < cells; ++c) {
         float* const to = out + c * padded_dim(dim);
         std::int64_t d = 0;
         for (; d < dim; d += lanes) {
-            if (d % line == 0) prefetch(next[c] + d);
             const Floats x = load_within(rows[c], d, dim);
             bad |= (reinterpret_cast<Ints>(x) & exponent) == exponent;
             store(to + d, x);
@@ -453,9 +421,8 @@ CELLAR_KERNEL void softmax(const SoftmaxStep& step) {
     constexpr float infinity = std::numeric_limits<float>::infinity();
     const std::uint64_t tile = ~std::uint64_t{0} >> (tile_cells - step.cells);
     const int times = step.rows * ((step.cells + lanes - 1) / lanes);
-    const int lines = (step.fetched_lines + times - 1) / times; // prefetched each time
-    int left = step.fetched_lines;
-    RowsAhead<std::byte> ahead{{step.fetched, 0}, step.fetched_row};
+    const int lines = (step.fetched.lines + times - 1) / times; // prefetched each time
+    SpreadLines ahead{step.fetched, std::int64_t{times} * lines};
     for (int row = 0; row < step.rows; ++row) {
         const std::uint64_t visible = step.visible == nullptr ? tile : step.visible[row] & tile;
         float* const scores = step.scores + std::ptrdiff_t{row} * tile_cells;
@@ -469,7 +436,7 @@ CELLAR_KERNEL void softmax(const SoftmaxStep& step) {
         const Floats base = broadcast(largest == -infinity ? 0.0F : largest);
         Floats sum = {};
         for (int c = 0; c < step.cells; c += lanes) {
-            for (int i = 0; i < lines && left > 0; ++i, --left) ahead.prefetch_line();
+            for (int i = 0; i < lines; ++i) ahead.step();
             const Floats weight = exponential(load(scores + c) - base);
             store(scores + c, weight);
             sum += weight;

@@ -103,19 +103,15 @@ public:
         }
     }
 
-    /// What the next kernel fetches, while it works: the rows of the next tile, for the same head.
-    void fetch_head(int head) {
-        if (in_place_) next_ = {first_of_next_.rows, head * next_head_};
-    }
-    /// Or what is read next if all heads go through the tile in turn, in the order of memory. `next`: null after the
-    /// last tile.
+    /// What the next kernel fetches while it works: what is read next, if all heads go through the tile in turn, in the
+    /// order of memory. `next`: null after the last tile.
     void fetch_after(const Tile* next, int head) {
         if (!in_place_) return;
         if constexpr (!contiguous_rows<typename Source::Mapping>) {
             if (head + 1 < source_.mapping.heads()) {
                 next_ = {first_.rows, (head + 1) * next_head_};
             } else if (next != nullptr) {
-                fetch_head(0);
+                next_ = {first_of_next_.rows, 0};
             }
         } else if (next != nullptr) {
             fetch_share(*next, head);
@@ -130,11 +126,12 @@ public:
     /// What the softmax fetches for `add_values`.
     void fetch_in(SoftmaxStep& step) {
         if (!in_place_) return;
-        step.fetched = fetched_;
-        step.fetched_row = source_.dim * static_cast<std::int64_t>(sizeof(E));
-        const int rows = fetched_by_softmax(step.cells);
-        step.fetched_lines = rows * static_cast<int>((step.fetched_row + 63) / 64);
-        for (int i = 0; i < rows; ++i) fetched_[i] = reinterpret_cast<const std::byte*>(next_[i]);
+        step.fetched = fetched(next_, fetched_by_softmax(step.cells));
+    }
+    /// What kernels of packed rows fetch: the rows of the next tile, for the same head. `next`: null at the end.
+    FetchedRows fetched(const Tile* next, int head) {
+        if (!in_place_ || next == nullptr) return {};
+        return fetched({first_of_next_.rows, head * next_head_}, next->count);
     }
     void add_values(const float* weights, int rows, int count, float* out) const {
         const std::int64_t dim = padded_dim(source_.dim);
@@ -143,17 +140,23 @@ public:
     }
     void pack_keys(int count, float* out) const {
         const std::int64_t dim = padded_dim(source_.dim);
-        if (in_place_) return own_.pack_keys(rows_, next_, count, source_.dim, out);
-        as_floats_.pack_keys(float_rows(), float_rows(), count, dim, out);
+        if (in_place_) return own_.pack_keys(rows_, count, source_.dim, out);
+        as_floats_.pack_keys(float_rows(), count, dim, out);
     }
     bool pack_values(int count, float* out) const {
         const std::int64_t dim = padded_dim(source_.dim);
-        if (in_place_) return own_.pack_values(rows_, next_, count, source_.dim, out);
-        return as_floats_.pack_values(float_rows(), float_rows(), count, dim, out);
+        if (in_place_) return own_.pack_values(rows_, count, source_.dim, out);
+        return as_floats_.pack_values(float_rows(), count, dim, out);
     }
 
 private:
     HeadRows<float> float_rows() const { return {float_pointers_.rows, 0}; }
+
+    FetchedRows fetched(HeadRows<E> rows, int count) {
+        for (int i = 0; i < count; ++i) fetched_[i] = reinterpret_cast<const std::byte*>(rows[i]);
+        const std::int64_t bytes = source_.dim * static_cast<std::int64_t>(sizeof(E));
+        return {.rows = fetched_, .row_bytes = bytes, .lines = count * static_cast<int>((bytes + 63) / 64)};
+    }
 
     // The head's share of the rows of a tile, in the order of memory.
     void fetch_share(const Tile& next, int head) {
@@ -194,7 +197,7 @@ private:
     RowPointers<float> float_pointers_{};
     HeadRows<E> rows_{};
     HeadRows<E> next_{};
-    const std::byte* fetched_[fetched_by_softmax(tile_cells)];
+    const std::byte* fetched_[tile_cells];
 };
 
 } // namespace cellar::detail

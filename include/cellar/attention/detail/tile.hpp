@@ -38,6 +38,13 @@ constexpr int fetched_by_softmax(int rows) {
     return rows * softmax_share / 16;
 }
 
+/// Rows that are read next. A kernel prefetches them while it computes, one line of 64 bytes at a time.
+struct FetchedRows {
+    const std::byte* const* rows = nullptr;
+    std::int64_t row_bytes = 0;
+    int lines = 0; ///< of all rows
+};
+
 /// One step of a softmax that sees the scores a tile at a time: scores [rows, tile_cells] become weights, relative to
 /// the largest score so far, and what was summed before is scaled to that.
 struct SoftmaxStep {
@@ -54,10 +61,8 @@ struct SoftmaxStep {
     float* sums;                   ///< for each row, of the weights so far
     float* values;                 ///< [rows, value_dim], with `value_stride`: of weights * values so far
     std::ptrdiff_t value_stride;
-    std::int64_t value_dim;                    ///< multiple of dim_unit
-    const std::byte* const* fetched = nullptr; ///< rows that are read next
-    std::int64_t fetched_row = 0;              ///< the bytes of one
-    int fetched_lines = 0;                     ///< of 64 bytes, of all of them
+    std::int64_t value_dim; ///< multiple of dim_unit
+    FetchedRows fetched{};
 };
 
 } // namespace cellar::detail

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <cellar/attention/detail/rows_ahead.hpp>
 #include <cellar/attention/detail/tile.hpp>
 #include <cellar/attention/detail/vector.hpp>
 #include <cellar/element/bfloat16.hpp>
@@ -61,15 +62,16 @@ template <class E>
 struct RowKernels {
     void (*dot)(const float*, std::ptrdiff_t, int, std::int64_t, HeadRows<E>, HeadRows<E>, int, float*);
     void (*add_values)(const float*, int, int, HeadRows<E>, HeadRows<E>, std::int64_t, float*, std::ptrdiff_t);
-    void (*pack_keys)(HeadRows<E>, HeadRows<E>, int, std::int64_t, float*);
-    bool (*pack_values)(HeadRows<E>, HeadRows<E>, int, std::int64_t, float*);
+    void (*pack_keys)(HeadRows<E>, int, std::int64_t, float*);
+    bool (*pack_values)(HeadRows<E>, int, std::int64_t, float*);
 };
 
 /// The kernels that work on floats.
 struct FloatKernels {
     RowKernels<float> rows;
-    void (*multiply)(const float*, std::ptrdiff_t, int, std::int64_t, const float*, int, float*);
-    void (*add_packed_values)(const float*, int, int, const float*, std::int64_t, float*, std::ptrdiff_t);
+    void (*multiply)(const float*, std::ptrdiff_t, int, std::int64_t, const float*, int, float*, const FetchedRows&);
+    void (*add_packed_values)(const float*, int, int, const float*, std::int64_t, float*, std::ptrdiff_t,
+                              const FetchedRows&);
     void (*softmax)(const SoftmaxStep&);
 };
 

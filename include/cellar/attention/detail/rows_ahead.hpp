@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <cellar/attention/detail/tile.hpp>
+
+#include <cstddef>
+#include <cstdint>
+
+/// What the kernels of attention prefetch. Prefetches are spread over their loops, because processors drop those that
+/// come all at once.
+namespace cellar::detail {
+
+/// Tells the processor to bring a line of memory into its cache.
+template <class E>
+[[gnu::always_inline]] inline void prefetch(const E* from) {
+    __builtin_prefetch(from, 0, 3);
+}
+
+/// Prefetches rows in the order of their elements, which is that of memory where rows follow one another.
+template <class E>
+struct RowsAhead {
+    HeadRows<E> rows;
+    std::int64_t dim;
+    std::int64_t at = 0;  // in the first row
+    std::int64_t due = 0; // elements of a line that is not prefetched yet
+    static constexpr std::int64_t line = 64 / std::int64_t{sizeof(E)};
+
+    template <std::size_t N>
+    [[gnu::always_inline]] void prefetch_next() {
+        constexpr std::int64_t n = N;
+        if constexpr (n % line == 0) {
+            for (std::int64_t i = 0; i < n; i += line) prefetch_line();
+        } else {
+            for (due += n; due >= line; due -= line) prefetch_line();
+        }
+    }
+    [[gnu::always_inline]] void prefetch_line() {
+        prefetch(rows[0] + at);
+        at += line;
+        if (at < dim) return;
+        at = 0;
+        rows = rows + 1;
+    }
+};
+
+/// Prefetches rows evenly over the steps of a kernel: a line every 1, 2, 4, ... steps.
+class SpreadLines {
+public:
+    SpreadLines(const FetchedRows& next, std::int64_t steps)
+        : ahead_{{next.rows, 0}, next.row_bytes}, left_{next.lines} {
+        while (left_ > 0 && 2 * every_ * left_ <= steps) every_ *= 2;
+    }
+
+    [[gnu::always_inline]] void step() {
+        if ((step_++ & (every_ - 1)) != 0 || left_ == 0) return;
+        --left_;
+        ahead_.prefetch_line();
+    }
+
+private:
+    RowsAhead<std::byte> ahead_;
+    std::int64_t left_; // lines
+    std::int64_t every_ = 1;
+    std::int64_t step_ = 0;
+};
+
+} // namespace cellar::detail
