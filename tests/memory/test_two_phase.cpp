@@ -125,7 +125,7 @@ static_assert(Memory<Counter> && TwoPhaseMemory<Counter>);
 
 using Keys = Cache<StandardV<float>, FullCausal, UnrotatedShift>;
 using Together = Hybrid<Repeat<Keys, Counter>, Keys, Counter>;
-static_assert(TwoPhaseMemory<Together>);
+static_assert(TwoPhaseMemory<Together> && !HasSnapshots<Together> && !KeepsSnapshots<Together>);
 
 Keys keys(std::int32_t cells, int layers = 1) {
     return {{layers, 1, 1}, {.sequences = 2, .cells = cells, .batch = 16}};
@@ -187,6 +187,21 @@ TEST_CASE("a user's memory can be a member of a hybrid: all or none") {
     }
     CHECK(lengths(0) == std::pair{3, 3});
     CHECK(memory.bytes() == 10 * 2 * 4 + 8);
+}
+
+TEST_CASE("the hash of a user's memory depends on the next positions of all its sequences") {
+    const auto hash = [](const auto& memory) { return MemoryAccess::book_hash(memory); };
+    Counter one{2, 10};
+    Counter other{2, 10};
+    for (const int s : {0, 1}) {
+        CHECK(hash(one) == hash(other));
+        REQUIRE(feed(one, text(s, 0, 5)));
+        CHECK(hash(one) != hash(other));
+        REQUIRE(feed(other, text(s, 0, 3)));
+        CHECK(hash(one) != hash(other));
+        REQUIRE(feed(other, text(s, 3, 2)));
+    }
+    CHECK(hash(one) == hash(other));
 }
 
 TEST_CASE("a hybrid can be a member of another hybrid: all or none, and refusals name the outer member") {

@@ -23,16 +23,19 @@ enum class AtSchedule { ends, goes_on };
 
 // Memories of other authors name it as their friend, so its name, but nothing more, is public.
 struct cellar::MemoryAccess {
+    // Each function exists only for memories that have what it calls. The concepts of memories depend on that.
     template <class M>
-    static auto prepare_begin(M& m, const Batch& batch) {
+    static auto prepare_begin(M& m, const Batch& batch) -> decltype(m.prepare_begin(batch)) {
         return m.prepare_begin(batch);
     }
     template <class M>
-    static auto prepare_copy_prefix(M& m, Sequence from, Sequence to, std::int32_t length) {
+    static auto prepare_copy_prefix(M& m, Sequence from, Sequence to, std::int32_t length)
+        -> decltype(m.prepare_copy_prefix(from, to, length)) {
         return m.prepare_copy_prefix(from, to, length);
     }
     template <class M>
-    static auto prepare_remove(M& m, Sequence s, Position begin, Position end) {
+    static auto prepare_remove(M& m, Sequence s, Position begin, Position end)
+        -> decltype(m.prepare_remove(s, begin, end)) {
         return m.prepare_remove(s, begin, end);
     }
     /// Ignores `rotate_by` if the memory rotates no keys.
@@ -46,7 +49,8 @@ struct cellar::MemoryAccess {
     }
     /// Only cellar's own memories take `options`.
     template <class M, class... Options>
-    static auto prepare_snapshot(M& m, Sequence s, Position from, Position to, Options... options) {
+    static auto prepare_snapshot(M& m, Sequence s, Position from, Position to, Options... options)
+        -> decltype(m.prepare_snapshot(s, from, to, options...)) {
         return m.prepare_snapshot(s, from, to, options...);
     }
     /// The same. A memory without schedules, or whose snapshots never end one, ignores the last argument.
@@ -72,7 +76,8 @@ struct cellar::MemoryAccess {
         }
     }
     template <class M, class Snapshot, class... Options>
-    static auto prepare_restore(M& m, Sequence s, const Snapshot& snapshot, Position to, Options... options) {
+    static auto prepare_restore(M& m, Sequence s, const Snapshot& snapshot, Position to, Options... options)
+        -> decltype(m.prepare_restore(s, snapshot, to, options...)) {
         return m.prepare_restore(s, snapshot, to, options...);
     }
     /// False if `restore` would refuse this snapshot up to position `to` even for a sequence that has all tokens below
@@ -134,15 +139,15 @@ struct cellar::MemoryAccess {
         m.finish_defragment(prepared);
     }
     template <class M>
-    static auto prepare_rewind(M& m, Sequence s, Position to) {
+    static auto prepare_rewind(M& m, Sequence s, Position to) -> decltype(m.prepare_rewind(s, to)) {
         return m.prepare_rewind(s, to);
     }
     template <class M, class Snapshot>
-    static auto prepare_page_out(M& m, Snapshot& snapshot, PageTo to) {
+    static auto prepare_page_out(M& m, Snapshot& snapshot, PageTo to) -> decltype(m.prepare_page_out(snapshot, to)) {
         return m.prepare_page_out(snapshot, to);
     }
     template <class M, class Snapshot>
-    static auto prepare_page_in(M& m, Snapshot& snapshot) {
+    static auto prepare_page_in(M& m, Snapshot& snapshot) -> decltype(m.prepare_page_in(snapshot)) {
         return m.prepare_page_in(snapshot);
     }
     /// Exists only if the memory has it, as `prepare_split` does.
@@ -183,18 +188,21 @@ struct cellar::MemoryAccess {
         }
     }
     template <class M, class Prepared>
-    static auto finish(M& m, Prepared&& prepared) noexcept(noexcept(m.finish(std::forward<Prepared>(prepared)))) {
+    static auto finish(M& m, Prepared&& prepared) noexcept(noexcept(m.finish(std::forward<Prepared>(prepared))))
+        -> decltype(m.finish(std::forward<Prepared>(prepared))) {
         return m.finish(std::forward<Prepared>(prepared));
     }
 
     template <class Pass>
-    static void expect_complete(const Pass& pass) {
-        pass.expect_complete();
-    }
+        requires requires(const Pass& pass) {
+            pass.expect_complete();
+        }
+    static void expect_complete(const Pass& pass) { pass.expect_complete(); }
     template <class Pass>
-    static void finish_commit(Pass& pass) noexcept {
-        pass.finish_commit();
-    }
+        requires requires(Pass& pass) {
+            pass.finish_commit();
+        }
+    static void finish_commit(Pass& pass) noexcept { pass.finish_commit(); }
 
     /// For messages about the passes of cellar's own memories: the first layer that was not put, or -1.
     template <class Pass>
