@@ -13,6 +13,7 @@
 #include <list>
 #include <memory>
 #include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -39,10 +40,13 @@ class Caches {
 public:
     void feed(int sequence, int count) {
         const Tokens batch{{sequence}, cache.next({sequence}), count};
-        std::vector<float>& rows = in_use_.emplace_back(static_cast<std::size_t>(count * heads * dim));
-        for (float& x : rows) x = static_cast<float>(++last_ % 2000);
+        const auto size = static_cast<std::size_t>(count * heads * dim); // of the keys or values of a layer
+        std::vector<float>& rows = in_use_.emplace_back(2 * layers * size);
+        for (float& x : rows) x = static_cast<float>(++last_ % 2000); // halves represent them
         auto pass = cache.begin(batch).value();
-        for (int layer = 0; layer < layers; ++layer) pass.put(layer, rows, rows);
+        std::span<const float> rest{rows};
+        for (int layer = 0; layer < layers; ++layer, rest = rest.subspan(2 * size))
+            pass.put(layer, rest.first(size), rest.subspan(size, size));
         pass.commit();
     }
 

@@ -245,6 +245,9 @@ TEST_CASE("a file of another shape or model is refused, and the message says wha
     CHECK(refusal(file, one) == "f: it has 2 layers, expected 1");
     Numbers three{{3, 1, 2, 1}, {.sequences = 1, .capacity = 8, .batch = 8}};
     CHECK(refusal(file, three) == "f: it has 2 layers, expected 3");
+    auto without_layers = of_two;
+    without_layers.erase("layers");
+    CHECK(refusal(by_hand({0, 1}, without_layers), from) == "f: it has no layers, expected 2");
     const LayerShape layer{1, 2, 1};
     LayerShape sharing = layer;
     sharing.shares_layer = 0;

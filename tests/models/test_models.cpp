@@ -1,13 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "../violations.hpp"
 #include "every_model.hpp"
+#include <cellar/base/tokens.hpp>
 
 #include <doctest/doctest.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <numbers>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <vector>
 
@@ -41,6 +46,96 @@ std::vector<double> slowed(const Rope& rope) {
     for (std::size_t i = 0; i < ratios.size(); ++i) ratios[i] /= scaled[i];
     return ratios;
 }
+
+/// What was published about the rotary pairs of a model's keys.
+struct Published {
+    std::string_view model;
+    LayerKind kind;
+    Pairing pairing;
+    int dims = 0;
+    double base = 0;
+    double (*scaled)(const Published& rotary, int pair, double angle) = [](const Published&, int, double angle) {
+        return angle;
+    };
+};
+
+double an_eighth(const Published&, int, double angle) {
+    return angle / 8;
+}
+
+// arXiv:2407.21783: by the wavelength, in tokens.
+double llama3(const Published&, int, double angle) {
+    const double wavelength = 2 * std::numbers::pi / angle;
+    if (wavelength < 8192.0 / 4) return angle;
+    if (wavelength > 8192.0) return angle / 8;
+    const double smooth = (8192.0 / wavelength - 1) / (4 - 1);
+    return (1 - smooth) * angle / 8 + smooth * angle;
+}
+
+// arXiv:2309.00071, and the authors' code: a ramp between the pairs that rotate 32 times and once within 4096 tokens.
+double yarn(const Published& rotary, int pair, double angle, double factor, bool whole_pairs) {
+    const auto pair_of = [&](double rotations) {
+        return rotary.dims * std::log(4096 / (rotations * 2 * std::numbers::pi)) / (2 * std::log(rotary.base));
+    };
+    const double low = whole_pairs ? std::floor(pair_of(32)) : pair_of(32);
+    const double high = whole_pairs ? std::ceil(pair_of(1)) : pair_of(1);
+    const double ramp = std::clamp((pair - low) / (high - low), 0.0, 1.0);
+    return angle / factor * ramp + angle * (1 - ramp);
+}
+double deepseek_yarn(const Published& rotary, int pair, double angle) {
+    return yarn(rotary, pair, angle, 40, true);
+}
+double gpt_oss_yarn(const Published& rotary, int pair, double angle) {
+    return yarn(rotary, pair, angle, 32, false);
+}
+
+constexpr Published all_published[]{
+    {"Llama 3.1 8B", LayerKind::full, Pairing::neox, 128, 500000, llama3},
+    {"Llama 3.1 70B", LayerKind::full, Pairing::neox, 128, 500000, llama3},
+    {"Mistral 7B v0.1", LayerKind::sliding, Pairing::neox, 128, 10000},
+    {"Qwen 3 8B", LayerKind::full, Pairing::neox, 128, 1000000},
+    {"Phi-4", LayerKind::full, Pairing::neox, 128, 250000},
+    {"DeepSeek-V3", LayerKind::full, Pairing::interleaved, 64, 10000, deepseek_yarn},
+    {"Gemma 2 9B", LayerKind::sliding, Pairing::neox, 256, 10000},
+    {"Gemma 2 9B", LayerKind::full, Pairing::neox, 256, 10000},
+    {"Gemma 3 4B", LayerKind::sliding, Pairing::neox, 256, 10000},
+    {"Gemma 3 4B", LayerKind::full, Pairing::neox, 256, 1000000, an_eighth},
+    {"Gemma 3 12B", LayerKind::sliding, Pairing::neox, 256, 10000},
+    {"Gemma 3 12B", LayerKind::full, Pairing::neox, 256, 1000000, an_eighth},
+    {"gpt-oss 20b", LayerKind::sliding, Pairing::neox, 64, 150000, gpt_oss_yarn},
+    {"gpt-oss 20b", LayerKind::full, Pairing::neox, 64, 150000, gpt_oss_yarn},
+    {"gpt-oss 120b", LayerKind::sliding, Pairing::neox, 64, 150000, gpt_oss_yarn},
+    {"gpt-oss 120b", LayerKind::full, Pairing::neox, 64, 150000, gpt_oss_yarn},
+    {"Qwen3-Next 80B-A3B", LayerKind::full, Pairing::neox, 64, 10000000},
+    {"Jamba 1.5 Mini", LayerKind::full, Pairing::none},
+    {"Nemotron-H 8B", LayerKind::full, Pairing::none},
+    {"Granite 4.0 H Tiny", LayerKind::full, Pairing::none},
+    {"LFM2 1.2B", LayerKind::full, Pairing::neox, 64, 1000000},
+};
+
+void check_rope(const Rope& rope, const Published& published) {
+    CHECK((rope.pairing == published.pairing));
+    if (published.pairing == Pairing::none) return;
+    const std::vector<double> found = frequencies(rope);
+    REQUIRE(static_cast<int>(found.size()) == published.dims / 2);
+    for (int pair = 0; pair < published.dims / 2; ++pair) {
+        const double angle = std::exp(-2.0 * pair / published.dims * std::log(published.base));
+        const double expected = published.scaled(published, pair, angle);
+        CAPTURE(pair);
+        CHECK(found[static_cast<std::size_t>(pair)] / expected == doctest::Approx(1.0).epsilon(1e-12));
+    }
+}
+
+/// A backend that counts what it allocates.
+struct CountingBackend : HostBackend {
+    template <Element E>
+    Buffer<E> allocate(std::int64_t n) const {
+        if (allocated != nullptr) *allocated += n * std::int64_t{sizeof(E)};
+        return HostBackend::allocate<E>(n);
+    }
+
+    std::int64_t* allocated = nullptr;
+};
 
 } // namespace
 
@@ -86,6 +181,23 @@ TEST_CASE("frequencies follow from the base and the scaling of a model") {
     const std::vector<double> deepseek = slowed(deepseek_v3.full.rope);
     CHECK(deepseek.front() == doctest::Approx(1.0));
     CHECK(deepseek.back() == doctest::Approx(40.0));
+}
+
+TEST_CASE("every model has the pairs and the frequencies that were published, by their formulas") {
+    std::size_t checked = 0;
+    for_each_model([&]<class M>(M) {
+        const Description& model = M::description;
+        CAPTURE(std::string{model.name});
+        for (const LayerKind kind : {LayerKind::sliding, LayerKind::full}) {
+            if (model.count(kind) == 0) continue;
+            const auto published = std::ranges::find_if(
+                all_published, [&](const Published& one) { return one.model == model.name && one.kind == kind; });
+            REQUIRE(published != std::end(all_published));
+            check_rope(model.attention(kind).rope, *published);
+            ++checked;
+        }
+    });
+    CHECK(checked == std::size(all_published));
 }
 
 TEST_CASE("moving a token does not change its latent, and rotates the rotary key behind it") {
@@ -151,6 +263,15 @@ TEST_CASE("a pass visits two kinds of layers, and states are named by their inde
     CHECK(memory.can_resume({0}, {2}));
     REQUIRE(memory.remove({0}, {2}, to_end));
     CHECK(memory.member<M::Full<>>().tokens({0}) == 2);
+}
+
+TEST_CASE("the memory of one kind of layers is made with the backend that is passed") {
+    std::int64_t allocated = 0;
+    const auto keys = GptOss_20B::make<LayerKind::full, CountingBackend>({.capacity = 4}, {}, {{}, &allocated});
+    CHECK(allocated == keys.bytes());
+    allocated = 0;
+    const auto states = Mamba2_2_7B::make_recurrent<CountingBackend>({}, {{}, &allocated});
+    CHECK(allocated == states.bytes());
 }
 
 TEST_CASE("layers and kinds that a model does not have are violations") {

@@ -41,6 +41,13 @@ std::vector<int> topics_in(const PrefixTree<M>& tree, int count) {
     return found;
 }
 
+/// A memory of one's own, which does not say what its snapshots take.
+struct Silent : toy::Full {
+    using toy::Full::Full;
+    void frees_cells() = delete;
+    void occupied_bytes() = delete;
+};
+
 } // namespace
 
 TEST_CASE("a full memory gives up what was not used for the longest time") {
@@ -92,6 +99,15 @@ TEST_CASE("a prefix that sequences have too is not given up, because that would 
     leave(tree, 1);
     CHECK(tree.begin(Tokens{{2}, {20}}));
     CHECK(topics_in(tree, 2).empty());
+}
+
+TEST_CASE("a prefix of a memory that does not say what it takes is a byte, and is given up if room is lacking") {
+    Silent memory{CacheShape{2, 1, 1}, CacheLimits{.sequences = 4, .cells = 30, .batch = 8}};
+    PrefixTree tree{memory};
+    insert(tree, {topic(0), topic(1), topic(2)});
+    CHECK(tree.statistics().in_place_bytes == 3);
+    REQUIRE(compute(tree, 1, topic(5)));
+    CHECK(topics_in(tree, 3) == std::vector{1, 2});
 }
 
 TEST_CASE("a prefix is not given up before the longer ones that need it") {

@@ -7,6 +7,7 @@
 #include <doctest/doctest.h>
 
 #include <cstddef>
+#include <utility>
 #include <vector>
 
 namespace cellar_test {
@@ -18,6 +19,7 @@ class TwinCaches {
     using CacheOn = cellar::Cache<Layout, cellar::FullCausal, cellar::DisabledShift, B>;
     using Space = typename Backend::memory_space;
     using Rows = Kokkos::View<float***, Kokkos::LayoutRight, Space>;
+    using HostRows = Kokkos::View<float***, Kokkos::LayoutRight, Kokkos::HostSpace>;
 
 public:
     using Host = CacheOn<cellar::HostBackend>;
@@ -27,23 +29,32 @@ public:
         : host{cellar::CacheShape{layers, heads, dim}, limits},
           device{cellar::CacheShape{layers, heads, dim}, limits} {}
 
-    /// Runs a pass over `on_host` and one over `on_device`: the caches, or what begins passes of them. Each layer gets
-    /// the same keys and values: `value(token, element)`, with the token's index in the batch.
+    /// Runs a pass over `on_host` and one over `on_device`: the caches, or what begins passes of them. The keys of the
+    /// first layer are `value(token, element)`, with the token's index in the batch. Those of each next layer are twice
+    /// as large, and values are the keys with the other sign.
     template <class OnHost, class OnDevice, class Value>
     void run(OnHost& on_host, OnDevice& on_device, const cellar::Tokens& batch, Value value) {
         auto a = on_host.begin(batch).value();
         auto b = on_device.begin(batch).value();
         const auto tokens = static_cast<std::size_t>(batch.size());
-        const Kokkos::View<float***, Kokkos::LayoutRight, Kokkos::HostSpace> rows{"rows", tokens, heads, dim};
+        const auto layers = static_cast<std::size_t>(host.layers());
+        const HostRows rows{"rows", 2 * layers * tokens, heads, dim};
         constexpr std::size_t elements{heads * dim};
-        for (std::size_t i = 0; i < rows.size(); ++i)
-            rows.data()[i] = static_cast<float>(value(i / elements, static_cast<int>(i % elements)));
-        const Rows device_rows{"rows", tokens, heads, dim};
+        for (std::size_t i = 0; i < tokens * elements; ++i) {
+            auto x = static_cast<float>(value(i / elements, static_cast<int>(i % elements)));
+            for (std::size_t part = 0; part < 2 * layers; ++part, x *= part % 2 == 0 ? -2.0F : -1.0F)
+                rows.data()[part * tokens * elements + i] = x;
+        }
+        const Rows device_rows{"rows", 2 * layers * tokens, heads, dim};
         Kokkos::deep_copy(device_rows, rows);
         in_use_.push_back(device_rows);
-        for (int layer = 0; layer < host.layers(); ++layer) {
-            a.put(layer, rows, rows);
-            b.put(layer, device_rows, device_rows);
+        const auto part = [&](const auto& all, std::size_t n) {
+            return Kokkos::subview(all, std::pair{n * tokens, (n + 1) * tokens}, Kokkos::ALL, Kokkos::ALL);
+        };
+        for (std::size_t layer = 0; layer < layers; ++layer) {
+            const auto index = static_cast<int>(layer);
+            a.put(index, part(rows, 2 * layer), part(rows, 2 * layer + 1));
+            b.put(index, part(device_rows, 2 * layer), part(device_rows, 2 * layer + 1));
         }
         a.commit();
         b.commit();
