@@ -190,6 +190,22 @@ TEST_CASE("compare names the rank that did another operation") {
               "compare() as operation 3: rank " + std::to_string(other) + " called compare() as operation 4"));
 }
 
+TEST_CASE("memories with other limits or other tokens on one rank are a violation that names it") {
+    Communicator comm{MPI_COMM_WORLD};
+    const int other = comm.size() - 1;
+    const bool differs = comm.rank() == other;
+    const auto violation = [&](auto memory) { return violation_of([&] { LockstepMemory{comm, std::move(memory)}; }); };
+    const std::string expected =
+        "lockstep: other limits or other tokens on rank " + std::to_string(other) + ", expected the same on all ranks";
+    CHECK(violation(rotating(comm, {.sequences = differs ? 3 : 2, .cells = 64, .batch = 16})) == expected);
+    CHECK(violation(rotating(comm, {.sequences = 2, .cells = differs ? 65 : 64, .batch = 16})) == expected);
+    CHECK(violation(rotating(comm, {.sequences = 2, .cells = 64, .batch = differs ? 15 : 16})) == expected);
+    CHECK(violation(toy::Recurrent{{1, {{1}}}, {.sequences = 2, .batch = differs ? 15 : 16}}) == expected);
+    Rotating memory = rotating(comm);
+    if (differs) add(memory, alice, 1);
+    CHECK(violation(std::move(memory)) == expected);
+}
+
 TEST_CASE("another call on one rank is a violation that names it, with nothing changed") {
     Communicator comm{MPI_COMM_WORLD};
     const int other = comm.size() - 1;

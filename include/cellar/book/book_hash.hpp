@@ -18,11 +18,11 @@ inline void add_runs(Digest& digest, const PositionRuns& runs) {
                   [&](Position position, Cell cell, std::int32_t n) { digest.add(position).add(cell).add(n); });
 }
 
-/// A hash of what the sequences and the snapshots own, and of what is scheduled. O(runs). The same for snapshots in
-/// another order.
-inline std::uint64_t book_hash(const CellTable& table, const Schedules& schedules) {
+/// A hash of what the sequences and the snapshots own, of what is scheduled, and of the limits. O(runs). The same for
+/// snapshots in another order.
+inline std::uint64_t book_hash(const CellTable& table, const Schedules& schedules, std::int32_t batch_limit) {
     Digest digest;
-    digest.add(table.cells()).add(table.free().count());
+    digest.add(table.sequences()).add(batch_limit).add(table.cells()).add(table.free().count());
     for (std::int32_t s = 0; s < table.sequences(); ++s) {
         add_runs(digest, table.record({s}).runs);
         digest.add(table.record({s}).cut);

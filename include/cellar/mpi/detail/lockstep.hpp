@@ -46,6 +46,17 @@ public:
     const mpi::Communicator& communicator() const { return comm_; }
     std::int64_t agreements() const { return agreements_; }
 
+    /// A rank whose memory has another bookkeeping or other limits is a violation.
+    template <class M>
+    void expect_same_memories(const M& memory, const std::source_location& where) {
+        RankReport own{.call = {.operation = JointOperation::compare}};
+        own.book = MemoryAccess::book_hash(memory);
+        if (exchange(own)) throw mpi::MpiFailure{*lost_};
+        const DifferingRanks other = differing_ranks(reports_.all(), same_book);
+        CELLAR_EXPECTS_AT(where, other.first < 0, "lockstep: other limits or other tokens on ", ranks(other),
+                          ", expected the same on all ranks");
+    }
+
     /// The first phase of an operation. `prepare` returns a `Result`. If it had to allocate, all ranks wait for each
     /// other; if it failed on one, it has failed on all. `call` says what is done, for messages.
     template <class M, class Call, class Prepare>
@@ -127,7 +138,6 @@ private:
             return called(of(other.like)) + ": " + ranks(other) + " called " + called(of(other.first))
                    + ", expected the same calls on all ranks";
         }
-        const auto same_book = [](const RankReport& a, const RankReport& b) { return a.book == b.book; };
         const DifferingRanks other = differing_ranks(reports_.all(), same_book);
         if (other.first < 0) return {};
         differing_ = other.first;
@@ -137,6 +147,7 @@ private:
                + text_of(of(other.first).last);
     }
 
+    static bool same_book(const RankReport& a, const RankReport& b) { return a.book == b.book; }
     static std::string called(const RankReport& report) {
         return text_of(report.call) + " as operation " + std::to_string(report.number);
     }

@@ -3,6 +3,7 @@
 
 #include <cellar/base/batch.hpp>
 #include <cellar/base/contract.hpp>
+#include <cellar/base/digest.hpp>
 #include <cellar/base/expect_batch.hpp>
 #include <cellar/base/ids.hpp>
 #include <cellar/base/reserved_list.hpp>
@@ -44,7 +45,9 @@ public:
     const StateLimits& limits() const { return table_.limits(); }
     const StateTable& table() const { return table_; }
     StateTable& table() { return table_; }
-    std::uint64_t hash() const { return table_.hash(); }
+    std::uint64_t hash() const {
+        return Digest{}.add(table_.hash()).add(limits().sequences).add(limits().batch).value();
+    }
 
     std::span<const MicroBatch> micro_batches() const { return micro_batches_.all(); }
 
