@@ -119,13 +119,16 @@ void attend_with(Instructions instructions, Pass& pass, int layer, const Queries
 /// and must not change until the work is done. The other options are in memory of the host, and may change once the
 /// call returned.
 ///
-/// Computes in float; with the backend for reference, in double. A token that sees nothing gets zeros, and so do the
-/// tokens of a reserved pass. NaN and infinity in cells that a token does not see do not reach its results. The results
-/// depend neither on where tokens lie nor on the number of threads; with `reads_shared_once` their last bits depend on
-/// which sequences share cells.
+/// Arguments that do not fit the pass or the layer, options that are infinite or NaN (except a sink of -infinity), and
+/// a layer that was not put are violations.
+///
+/// Computes in float; with `EigenBackend`, the reference, in double. A token that sees nothing gets zeros; so do tokens
+/// of a reserved pass. NaN and infinity in cells that a token does not see do not reach its results. The results depend
+/// neither on where tokens lie nor on the number of threads; with `reads_shared_once` their last bits depend on which
+/// sequences share cells.
 ///
 /// Cost: reads keys and values of what a sequence sees once for each 128 queries of a head, on a device for each 32 or
-/// fewer. Allocates, and on a device waits, if it needs more memory than any call of this memory before. Takes the
+/// fewer. Allocates, and on a device waits, if it needs more memory than any call of this memory before. Uses the
 /// processor's vector instructions (AVX-512 or AVX2 on x86-64), found at run time, whatever the compiler's flags.
 template <class Pass, class Queries, class Out, class Threads = CallingThread>
 void attend(Pass& pass, int layer, const Queries& q, Out&& out, const AttentionOptions& options = {},

@@ -14,16 +14,16 @@ struct AttentionOptions {
     float scale = 0;
     /// Scores become soft_cap * tanh(score / soft_cap), as in Gemma 2. 0: they stay.
     float soft_cap = 0;
-    /// One for each query head: the score of a token falls by the slope for each position between it and the query
-    /// (ALiBi, arXiv:2108.12409). Empty: none.
+    /// One for each query head: a score falls by slope * (position of the query - position of the key) (ALiBi,
+    /// arXiv:2108.12409). Empty: none.
     std::span<const float> slopes{};
     /// One for each query head: a score that takes part in the softmax and has no value, as in gpt-oss. Empty, or
     /// -infinity: none.
     std::span<const float> sinks{};
-    /// For each token of the batch, the index of the token before it in its branch of a tree, or -1 for the first of a
-    /// branch; a parent comes before its children in the batch. A token then sees what its sequence held before the
-    /// batch (as far as its window reaches), its ancestors, and itself. Empty: tokens see each other by their
-    /// positions.
+    /// A tree of drafts: for each token of the batch, the index of its parent in the batch, or -1 if it follows what
+    /// its sequence held before the batch. A parent comes before its children. A token then sees what its sequence
+    /// held before the batch (as far as its window reaches), its ancestors, and itself. Empty: tokens see each other by
+    /// their positions.
     std::span<const std::int32_t> parents{};
     /// Sequences that share the cells of a prefix (`copy_prefix`, snapshots) read these once for all their queries, if
     /// each has few. Faster, but the last bits of a result then depend on which sequences share cells in a batch. Only

@@ -14,15 +14,17 @@
 
 namespace cellar {
 
-/// What `attend` found for some queries in a part of what they see.
+/// The results of `attend` for some queries over a part of the cells that they see.
 template <class T>
 struct PartialAttention {
     StridedView<T, 3> out;             ///< [tokens, heads, value_dim]
     StridedView<float, 2> log_sum_exp; ///< [tokens, heads]
 };
 
-/// `into` becomes the attention over both parts, which have no cell in common: over a history that is divided between
-/// memories, say. Exact up to rounding, in float. Learned sinks belong to one of the parts alone. O(elements).
+/// Replaces `into` by the attention over the cells of both parts, and its `log_sum_exp` by theirs. The parts have no
+/// cell in common, as where a history is divided between two memories. Exact up to rounding; computes in float, in host
+/// memory. Give learned sinks to one of the two calls of `attend` only. Different extents, null pointers and results
+/// that overlap are violations. O(elements).
 template <class T>
 void merge_attention(const PartialAttention<T>& into, const PartialAttention<T>& other,
                      const std::source_location& where = std::source_location::current()) {

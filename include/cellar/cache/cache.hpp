@@ -97,10 +97,10 @@ public:
         state().reserve_lists(cells, page_size);
     }
 
-    /// `to` gives up its own cells and shares those of `from` below position `length`. No data moves, and it never
-    /// refuses. Nothing happens if both are the same sequence. O(runs of both + 64-cell words they span + cells /
-    /// 8192), where a run is neighbouring positions in neighbouring cells. Throws `std::bad_alloc`, with nothing
-    /// changed, if `from` has more runs than `to` was planned for and there is no memory for them.
+    /// `to` gives up its own cells and shares those of `from` below position `length` (all, if `from` is shorter). No
+    /// data moves, and it never refuses. Nothing happens if both are the same sequence. O(runs of both + 64-cell words
+    /// they span + cells / 8192), where a run is neighbouring positions in neighbouring cells. Throws `std::bad_alloc`,
+    /// with nothing changed, if there is no memory for the runs of `to`.
     Result<void> copy_prefix(Sequence from, Sequence to, std::int32_t length, Where where = Where::current()) {
         const detail::Caller caller{where};
         return finish_if(prepare_copy_prefix(from, to, length));
@@ -118,8 +118,8 @@ public:
         return state().book.can_resume(s, p);
     }
 
-    /// The largest q <= p with can_resume(s, q). For a window that both slides and restarts in chunks, q may be smaller
-    /// than the largest. O(log positions) for each gap between p and q.
+    /// The largest q <= p with can_resume(s, q). For a window that both slides and restarts in chunks: some q that can
+    /// resume, perhaps not the largest. O(log positions) for each gap between p and q.
     Position resumable_prefix(Sequence s, Position p, Where where = Where::current()) const {
         const detail::Caller caller{where};
         return state().book.resumable_prefix(s, p);
@@ -212,10 +212,10 @@ public:
     /// it takes the place of `parent`. `child` is then as if moved from. O(runs of the child); may allocate. Refuses
     /// with `cannot_share` if a token has one position in `parent` and another in `child`; see `restore`.
     ///
-    /// If one of them is paged out, `parent` stays where it is. In place, it gets cells for the rows of `child`, and
-    /// `merge` refuses with `full` if there are too few. Paged out, it gets larger memory, in the same place, for the
-    /// rows of both, while they still have their own. Blocks. A `child` that takes the place of `parent` stays where it
-    /// is.
+    /// If one of them is paged out, `parent` stays where it is. If `parent` is in place, it gets cells for the rows of
+    /// `child`, and `merge` refuses with `full` if there are too few. If it is paged out, both are copied to new memory
+    /// of the same kind (`PageTo`), and the old is given up afterwards. Blocks. A `child` that takes the place of
+    /// `parent` stays where it is.
     Result<void> merge(CellSnapshot& parent, CellSnapshot&& child, Where where = Where::current()) {
         const detail::Caller caller{where};
         return finish_if(prepare_merge(parent, child));
@@ -224,8 +224,8 @@ public:
     /// Divides a snapshot: it keeps positions below `at`, and the result has those from `at` on. O(runs); allocates the
     /// list of runs. Refuses with `cannot_split` if it has a window that had moved on from position 0.
     ///
-    /// A snapshot that is paged out stays so. Its rows are copied to memory of the two parts, in the same place, which
-    /// must fit in beside its own. Blocks.
+    /// A snapshot that is paged out stays so. Its rows are copied to new memory of the same kind (`PageTo`) for the two
+    /// parts, and the old is given up afterwards. Blocks.
     Result<CellSnapshot> split(CellSnapshot& snapshot, Position at, Where where = Where::current()) {
         const detail::Caller caller{where};
         auto prepared = prepare_split(snapshot, at);
@@ -233,8 +233,8 @@ public:
         return detail::Made{[&] { return finish(*std::move(prepared)); }};
     }
 
-    /// Moves what the snapshot owns out of the cells, which it gives up, to memory of its own: a block for the keys and
-    /// one for the values of all layers. Throws `std::bad_alloc`, with nothing changed, if there is no memory for them.
+    /// Moves the keys and values of the snapshot to memory of its own (one block for the keys and one for the values of
+    /// all layers), and gives up its cells. Throws `std::bad_alloc`, with nothing changed, if there is no such memory.
     /// Does nothing if the snapshot is paged out already. Enqueues; blocks if the data goes to memory of the host that
     /// the backend's work cannot reach.
     void page_out(CellSnapshot& snapshot, PageTo to = PageTo::host, Where where = Where::current()) {
@@ -242,8 +242,8 @@ public:
         finish(prepare_page_out(snapshot, to));
     }
 
-    /// The opposite: the snapshot owns cells again, to be shared by any number of sequences. Does nothing if it is in
-    /// place already. Blocks. Refuses with `full`.
+    /// Brings a snapshot that is paged out back into cells, which any number of sequences may share. Does nothing if it
+    /// is in place already. Blocks. Refuses with `full` if there are too few free cells.
     Result<void> page_in(CellSnapshot& snapshot, Where where = Where::current()) {
         const detail::Caller caller{where};
         return finish_if(prepare_page_in(snapshot));

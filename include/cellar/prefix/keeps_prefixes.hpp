@@ -26,10 +26,10 @@ concept tells_ends_of_snapshots = requires(const SnapshotOf<M>& snapshot) {
 
 /// A memory that a prefix tree can use:
 ///
-/// - `snapshot(s, from, to)`: what s remembers at positions [from, to) (`Result<SnapshotOf<M>>`). The snapshot ends at
+/// - `snapshot(s, from, to)`: what s stores at positions [from, to) (`Result<SnapshotOf<M>>`). The snapshot ends at
 ///   `to`, and begins at `from`, or at 0 if it needs nothing of the sequence. It refuses what could not be restored up
 ///   to `to` after the tokens below `from`.
-/// - `restore(s, snapshot, to)`: s takes it up, up to position `to` (`Result<void>`).
+/// - `restore(s, snapshot, to)`: gives s the content of the snapshot below position `to` (`Result<void>`).
 /// - `split(snapshot, at)`, optional: the snapshot keeps what lies below `at`, the result has the rest.
 /// - `page_out(snapshot, place)` and `page_in(snapshot)`, optional: needed for `PrefixLimits::paged_bytes`. The place
 ///   is `PrefixLimits::page_to`.

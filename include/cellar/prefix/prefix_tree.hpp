@@ -21,16 +21,15 @@
 
 namespace cellar {
 
-/// Finds what a memory has computed before for the first tokens of a sequence, so that it is not computed again: a
-/// radix tree over tokens, whose nodes own snapshots of the memory. Every memory with snapshots can have one: `Cache`,
-/// `RecurrentMemory`, `Hybrid`.
+/// A radix tree over tokens, whose nodes own snapshots of a memory. It finds what the memory has already computed for
+/// the first tokens of a sequence. Every memory with snapshots can have one: `Cache`, `RecurrentMemory`, `Hybrid`.
 ///
 /// Token i of a list has position i. A salt is any number that stands for what the tokens do not say and that changes
 /// what is computed (an adapter, the images of a prompt): prefixes with different salts never match.
 ///
 /// The nodes own cells or slots in place, as sequences do, until the memory needs room. Then they are paged out, within
-/// `PrefixLimits::paged_bytes`, or given up. The memory stays where it is and lives longer than the tree. Movable, not
-/// copyable. One thread may use both at a time.
+/// `PrefixLimits::paged_bytes`, or given up. The memory must not be moved, and must outlive the tree. Movable, not
+/// copyable. One thread at a time may use the tree and its memory.
 template <KeepsPrefixes M>
 class PrefixTree {
     using State = detail::PrefixState<M>;
@@ -44,11 +43,12 @@ public:
                         const std::source_location& where = std::source_location::current())
         : state_{make_state(where, memory, limits)} {}
 
-    /// s, which has no tokens, gets the longest prefix of these that the tree has and that the memory can restore: its
-    /// next token is that at `length`. Only what was paged out is copied: it comes back in place if there is room, or
-    /// if others can be paged out or given up for it. Never refuses or throws for want of memory: then the prefix is a
-    /// shorter one. What a model needs its output for must be computed: to have that of the last token, leave it out of
-    /// the list. O(tokens compared + nodes passed + what `restore` and `page_in` cost for each snapshot on the way).
+    /// Gives s, which must be empty, the longest prefix of `tokens` that the tree has and the memory can restore. Its
+    /// next token is then tokens[length]. The model has no output for attached tokens: if you need the output for the
+    /// last token, leave it out of `tokens`. A prefix in place is shared, with no copy. One that was paged out comes
+    /// back in place if there is room, or if other prefixes can be paged out or given up for it. If memory is short,
+    /// attaches a shorter prefix; never refuses, and never throws for want of memory. A sequence that has tokens is a
+    /// violation. O(tokens compared + nodes passed + what `restore` and `page_in` cost for each snapshot on the way).
     PrefixMatch attach(Sequence s, Tokens tokens, std::uint64_t salt = 0,
                        const std::source_location& where = std::source_location::current()) {
         const detail::Caller caller{where};
@@ -69,12 +69,12 @@ public:
         return {state().deepest(walk).end, static_cast<std::int32_t>(walk.verified)};
     }
 
-    /// Keeps a snapshot of s up to the end of these tokens, which are its first ones. No data moves, and no cell is
-    /// needed. If the tree has them already, only marks them as used. Refuses as `snapshot` of the memory does, or
-    /// throws `std::bad_alloc`, with nothing changed; but for `too_many_snapshots` it makes room first, as `begin`
-    /// does. Call it where others may go on: at the end of a prompt, of a turn. Windows and recurrent states are kept
-    /// only there, and where two lists part if s can still go back to that point. O(tokens compared + tokens added +
-    /// nodes passed + what `snapshot` and `split` cost), amortised.
+    /// Keeps a snapshot of s at the end of `tokens`, which must be the first tokens of s. No data moves, and no cell is
+    /// needed. If the tree has them already, only marks them as used. Call it where other requests may continue: at the
+    /// end of a prompt or of a turn. Windows and recurrent states are kept only at such ends, and where two lists part,
+    /// if s can still go back to that point. If there are too many snapshots, makes room first, as `begin` does. Else
+    /// refuses as `snapshot` of the memory does, or throws `std::bad_alloc`, with nothing changed. O(tokens compared +
+    /// tokens added + nodes passed + what `snapshot` and `split` cost), amortised.
     Result<void> insert(Sequence s, Tokens tokens, std::uint64_t salt = 0,
                         const std::source_location& where = std::source_location::current()) {
         const detail::Caller caller{where};
@@ -85,8 +85,8 @@ public:
         return tokens.empty() ? Result<void>{} : own.insert(s, tokens, salt);
     }
 
-    /// Keeps the prefix that `match` finds from being given up, as long as the pin exists. The pin of a prefix without
-    /// tokens pins nothing. O(tokens compared + nodes passed); allocates nothing.
+    /// Pins the prefix that `match` finds: it is not given up while the pin exists. If `match` finds nothing, the pin
+    /// pins nothing. O(tokens compared + nodes passed); allocates nothing.
     [[nodiscard]] PrefixPin pin(Tokens tokens, std::uint64_t salt = 0,
                                 const std::source_location& where = std::source_location::current()) {
         const detail::Caller caller{where};
@@ -95,10 +95,11 @@ public:
         return MemoryAccess::make<PrefixPin>(*place.node, place.end);
     }
 
-    /// `begin` of the memory. As long as that refuses with `full`, pages out the least useful prefix that frees cells.
-    /// A prefix stays if it is pinned, if a longer one in place needs it, or if all of its cells belong to sequences
-    /// too. When `PrefixLimits::paged_bytes` do not suffice, gives up the least useful prefixes that are paged out, or
-    /// else the prefix itself. Costs a `begin` for each, O(log nodes), and `page_out`.
+    /// Calls `begin` of the memory. While that refuses with `full`, pages out the least useful prefix that frees cells,
+    /// and tries again. If `PrefixLimits::paged_bytes` do not suffice, gives up the least useful prefixes that were
+    /// paged out, or else the prefix itself. A prefix stays if it is pinned, if a longer one in place needs it, or if
+    /// sequences own all of its cells. Returns the refusal if no room can be made, and any other refusal at once. Each
+    /// prefix costs a `begin`, O(log nodes), and `page_out`.
     Result<PassOf<M>> begin(const Batch& batch, const std::source_location& where = std::source_location::current()) {
         const detail::Caller caller{where};
         State& own = state();
