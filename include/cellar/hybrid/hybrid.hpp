@@ -220,7 +220,7 @@ public:
         finish(prepare_page_out(snapshot, to));
     }
 
-    /// The opposite: the snapshot owns cells and slots of all members again. Blocks. Refuses as the members do.
+    /// Brings a snapshot that is paged out back into cells and slots of all members. Blocks. Refuses as they do.
     Result<void> page_in(Snapshot& snapshot, Where where = Where::current()) requires(KeepsSnapshots<Members>&&...) {
         const detail::Caller caller{where};
         return finish_if(prepare_page_in(snapshot));

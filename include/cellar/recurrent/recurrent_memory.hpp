@@ -182,8 +182,8 @@ public:
         finish(prepare_page_out(snapshot, to));
     }
 
-    /// The opposite: the snapshot owns a slot again, to be shared by any number of sequences. Does nothing if it is in
-    /// place already. Blocks. Refuses with `too_many_snapshots` if there are `StateLimits::snapshots` in place.
+    /// Brings a snapshot that is paged out back into a slot, which any number of sequences may share. Does nothing if it
+    /// is in place already. Blocks. Refuses with `too_many_snapshots` if `StateLimits::snapshots` are in place.
     Result<void> page_in(StateSnapshot& snapshot, Where where = Where::current()) {
         const detail::Caller caller{where};
         auto prepared = prepare_page_in(snapshot);
