@@ -182,8 +182,8 @@ public:
         finish(prepare_page_out(snapshot, to));
     }
 
-    /// Brings a snapshot that is paged out back into a slot, which any number of sequences may share. Does nothing if it
-    /// is in place already. Blocks. Refuses with `too_many_snapshots` if `StateLimits::snapshots` are in place.
+    /// Brings a snapshot that is paged out back into a slot, which any number of sequences may share. Does nothing if
+    /// it is in place already. Blocks. Refuses with `too_many_snapshots` if `StateLimits::snapshots` are in place.
     Result<void> page_in(StateSnapshot& snapshot, Where where = Where::current()) {
         const detail::Caller caller{where};
         auto prepared = prepare_page_in(snapshot);
