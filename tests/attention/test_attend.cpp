@@ -636,7 +636,22 @@ TEST_CASE("parts of a history are merged exactly") {
     CHECK(violation_of([&] {
               merge_attention(parts[0].view(), {parts[1].view().out, parts[0].view().log_sum_exp});
           })
-          == "merge_attention: the parts have the same log_sum_exp, expected other memory");
+          == "merge_attention: the log_sum_exp of the parts overlap, expected other memory");
+    auto same_place = parts[0].view();
+    same_place.out.strides[0] = 0;
+    CHECK(violation_of([&] { merge_attention(same_place, parts[1].view()); })
+          == "merge_attention: stride 0 of the results is 0 and the extent 2, expected at least 1, a place for each "
+             "element");
+    auto moved = parts[1].view();
+    moved.log_sum_exp.pointer = parts[0].sums.data() + 1;
+    CHECK(violation_of([&] { merge_attention(parts[0].view(), moved); })
+          == "merge_attention: the log_sum_exp of the parts overlap, expected other memory");
+    for (float* const inside : {parts[0].out.data(), parts[1].out.data()}) {
+        auto into = parts[0].view();
+        into.log_sum_exp.pointer = inside;
+        CHECK(violation_of([&] { merge_attention(into, parts[1].view()); })
+              == "merge_attention: a log_sum_exp overlaps the results, expected other memory");
+    }
     CHECK(parts[0].out == whole_out);
     CHECK(parts[0].sums == whole_sums);
 }

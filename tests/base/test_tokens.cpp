@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Batches: lists of ids in several types, and the builder.
+#include "../hybrid/failing_allocations.hpp"
 #include "violations.hpp"
 #include <cellar/base/batch.hpp>
 #include <cellar/base/tokens.hpp>
@@ -93,6 +94,26 @@ TEST_CASE("a builder makes batches of several sequences") {
     CHECK(tokens.size() == 0);
     CHECK(positions_of(tokens.add({4}, {8})) == List{8});
     CHECK(Tokens{{0}, {0}, 0}.size() == 0);
+}
+
+TEST_CASE("a builder that is short of memory has the tokens that it had before") {
+    const auto fail = [](auto add) {
+        for (const std::int32_t before : {0, 1, 2}) {
+            Tokens tokens;
+            if (before > 0) tokens.add({1}, {0}, before);
+            const auto unchanged = [&] {
+                CHECK(tokens.size() == before);
+                CHECK(positions_of(tokens).size() == static_cast<std::size_t>(before));
+                CHECK(sequences_of(tokens).size() == static_cast<std::size_t>(before));
+                CHECK(groups_of(tokens).empty());
+            };
+            CHECK(failures_of([&] { add(tokens); }, unchanged) >= 1);
+            CHECK(tokens.size() == before + 5);
+        }
+    };
+    fail([](Tokens& tokens) { tokens.add({0}, {0}, 5); });
+    fail([](Tokens& tokens) { tokens.add_at({0}, {3}, 5); });
+    fail([](Tokens& tokens) { tokens.add_group({0}, {0}, 5); });
 }
 
 TEST_CASE("each group of a builder has its own number, and other tokens have none") {

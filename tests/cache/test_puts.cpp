@@ -55,6 +55,8 @@ TEST_CASE("a commit names the first layer that was not put") {
 TEST_CASE("a layer that shares memory counts as put with its owner") {
     Cache<> cache{CacheShape{{{1, 1, 1}, {1, 1, 1}, {1, 1, 1, 0}, {1, 1, 1}}}, limits};
     auto pass = cache.begin(Tokens{{0}, {0}}).value();
+    CHECK(violation_of([&] { pass.mark_put(2); })
+          == "mark_put: layer 2 shares the memory of layer 0, expected a mark_put to that one");
     pass.put(1, Values{5}, Values{5});
     CHECK(violation_of([&] { (void)pass.keys(2); })
           == "keys: layer 2 was not put in this pass, expected a put before it is read");

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "violations.hpp"
+#include <cellar/attention/attend.hpp>
 #include <cellar/cellar.hpp>
 #include <cellar/interop/eigen_map.hpp>
 
@@ -22,7 +23,39 @@ std::vector<E> counted(int n) {
     return elements;
 }
 
+using Matrix = Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
+
 } // namespace
+
+TEST_CASE("matrices are rows of tokens; a block whose elements lie apart is a violation") {
+    Cache<> cache{{1, 1, 2}, {.sequences = 2, .cells = 8, .batch = 4}};
+    auto pass = cache.begin(Tokens{{0}, {0}, 2}).value();
+    Matrix all(2, 4);
+    all << 1, 2, 91, 92, 3, 4, 93, 94;
+    const Eigen::Vector4f values{5, 6, 7, 8};
+    CHECK(violation_of([&] { pass.put(0, all.leftCols(2), values); })
+          == "put: the elements of the keys lie apart, expected neighbours or a view with strides");
+    const Eigen::Map<Eigen::VectorXf, 0, Eigen::InnerStride<2>> every_second{all.data(), 4};
+    CHECK(violation_of([&] { pass.put(0, values, every_second); })
+          == "put: the elements of the values lie apart, expected neighbours or a view with strides");
+    const Matrix keys = all.leftCols(2);
+    pass.put(0, keys, values);
+    CHECK(pass.keys(0)(1, 0, 1) == 4);
+
+    Matrix out = Matrix::Constant(2, 4, -1);
+    CHECK(violation_of([&] { attend(pass, 0, keys, out.leftCols(2)); })
+          == "attend: the elements of the results lie apart, expected neighbours or a view with strides");
+    CHECK(out == Matrix::Constant(2, 4, -1));
+    Matrix whole(2, 2);
+    attend(pass, 0, keys.topRows(2), whole);
+    CHECK(whole.row(0) == Eigen::RowVector2f{5, 6});
+
+    Eigen::Matrix<std::int32_t, Eigen::Dynamic, Eigen::Dynamic> ids(2, 3); // by columns
+    ids << 0, 1, 2, 1, 1, 1;
+    CHECK(violation_of([&] { (void)IdSpan<Position>{ids.row(0)}; })
+          == "Batch: the elements of the ids lie apart, expected neighbours or a view with strides");
+    CHECK(IdSpan<Position>{ids.col(1)}[1] == Position{1});
+}
 
 TEST_CASE_TEMPLATE("eigen_map shows one head, one token, or one element of all heads", E, float, half, bfloat16) {
     auto elements = counted<E>(2 * 3 * 4 * 2);

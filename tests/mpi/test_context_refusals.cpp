@@ -181,8 +181,9 @@ TEST_CASE("a silent rank is named, and what the others store stays as it is") {
         const std::size_t stored = pass.stored().size();
         pass.put(0, Floats(stored * Heads{}.key_row()), Floats(stored * Heads{}.value_row()));
         const Floats q(static_cast<std::size_t>(tokens) * query_row);
-        auto done = mpi::attend(pass, 0, q, std::span{out}.first(static_cast<std::size_t>(tokens) * result_row));
-        CHECK(mpi::attend(pass, 0, q, out).error() == mpi::MpiReason::timed_out);
+        const auto results = std::span{out}.first(static_cast<std::size_t>(tokens) * result_row);
+        auto done = mpi::attend(pass, 0, q, results);
+        CHECK(mpi::attend(pass, 0, q, results).error() == mpi::MpiReason::timed_out);
         return MPI_Barrier(MPI_COMM_WORLD), done;
     };
     const auto unless_silent = [&](const auto& operation) {
@@ -259,6 +260,26 @@ TEST_CASE("mistakes are violations") {
     std::vector<float> out(7);
     CHECK(violation_of([&] { (void)mpi::attend(pass, 0, Floats(96), out); }).find("results") != std::string::npos);
     CHECK(violation_of([&] { (void)mpi::attend(pass, 1, Floats(96), out); }).find("layer 1") != std::string::npos);
+    const Heads heads;
+    const int query_heads = heads.kv * heads.group;
+    const Floats q(static_cast<std::size_t>(2 * query_heads * heads.key_dim));
+    Floats results(static_cast<std::size_t>(2 * query_heads * heads.value_dim));
+    Floats sums(results.size());
+    const auto violation = [&](StridedView<float, 3> into, StridedView<float, 2> log_sum_exp) {
+        return violation_of([&] { (void)mpi::attend(pass, 0, q, into, {.log_sum_exp = log_sum_exp}); });
+    };
+    const auto view = contiguous_view(results.data(), 2, query_heads, heads.value_dim);
+    const auto has = [](const std::string& message, const char* words) {
+        return message.find(words) != std::string::npos;
+    };
+    CHECK(has(violation(view, contiguous_view(sums.data(), 1, 1)), "attend: the log_sum_exp is [1, 1]"));
+    CHECK(has(violation(view, contiguous_view(results.data(), 2, query_heads)), "the log_sum_exp overlaps"));
+    auto same_place = view;
+    same_place.strides[0] = 0;
+    CHECK(has(violation(same_place, {}), "a place for each element"));
+    auto null = view;
+    null.pointer = nullptr;
+    CHECK(has(violation(null, {}), "the results are a null pointer"));
 }
 
 } // namespace test_context_refusals

@@ -110,6 +110,53 @@ TEST_CASE("a prefix of a memory that does not say what it takes is a byte, and i
     CHECK(topics_in(tree, 3) == std::vector{1, 2});
 }
 
+TEST_CASE("a hybrid with a hybrid as its member makes room where a member of that one is full") {
+    struct First : toy::Full {
+        using toy::Full::Full;
+    };
+    struct Second : toy::Full {
+        using toy::Full::Full;
+    };
+    using Inner = Hybrid<Repeat<First, Second>, First, Second>;
+    using Outer = Hybrid<LayerList<toy::Sliding, Times<2, Inner>>, toy::Sliding, Inner>;
+    const CacheShape one{1, 1, 1};
+    const CacheLimits roomy{.sequences = 2, .cells = 64, .batch = 8};
+    const CacheLimits small{.sequences = 2, .cells = 8, .batch = 8};
+    for (const bool first : {false, true}) {
+        Outer memory{3, toy::Sliding{one, roomy},
+                     Inner{2, First{one, first ? small : roomy}, Second{one, first ? roomy : small}}};
+        PrefixTree tree{memory};
+        {
+            auto pass = tree.begin(Tokens{Sequence{0}, {0}, 8}).value();
+            pass.of<toy::Sliding>().mark_put(0);
+            for (const int layer : {0, 1})
+                pass.of<Inner>().visit(layer, [](auto& of_member, int l) { of_member.mark_put(l); });
+            pass.commit();
+        }
+        REQUIRE(tree.insert({0}, numbers(0, 8)));
+        REQUIRE(memory.remove({0}, {0}, to_end));
+        CHECK(tree.begin(Tokens{Sequence{1}, {0}, 4}).has_value());
+        CHECK(tree.statistics().nodes == 0);
+    }
+}
+
+TEST_CASE("a prefix that comes back in place leaves the schedules of the sequence") {
+    for (const bool is_paged_out : {false, true}) {
+        toy::Sliding memory{{1, 1, 1}, {.sequences = 3, .cells = 40, .batch = 40}};
+        PrefixTree tree{memory, {.paged_bytes = 100000}};
+        REQUIRE(compute(tree, 0, numbers(0, 10)));
+        REQUIRE(tree.insert({0}, numbers(0, 10)));
+        leave(tree, 0);
+        if (is_paged_out) REQUIRE(tree.begin(Tokens{Sequence{2}, {0}, 40}).has_value()); // needs all cells
+        CHECK((tree.statistics().paged_out > 0) == is_paged_out);
+        REQUIRE(memory.schedule({1}, {10}));
+        REQUIRE(compute(tree, 1, numbers(0, 20)));
+        REQUIRE(tree.insert({1}, numbers(0, 20)));
+        CHECK(tree.statistics().paged_out == 0);
+        CHECK(memory.snapshot({1}, {0}, {10}).has_value());
+    }
+}
+
 TEST_CASE("a prefix is not given up before the longer ones that need it") {
     toy::Full memory = full(40);
     PrefixTree tree{memory};

@@ -63,6 +63,25 @@ constexpr bool expect_types() {
     return is_pass && are_rows && are_threads;
 }
 
+/// The arguments of `attend` as views. They fit together.
+template <class Q, class Out>
+struct CheckedAttention {
+    StridedView<Q, 3> q;
+    StridedView<Out, 3> out;
+    AttentionShape shape;
+};
+
+/// A violation if the arguments of `attend` do not fit together.
+template <class Queries, class Out>
+auto checked_call(const LayerShape& layer, std::int32_t tokens, const Queries& queries, Out&& results,
+                  const AttentionOptions& options) {
+    const auto q = attention_rows("queries", queries, tokens, layer.key_dim);
+    const std::int64_t row = std::int64_t{tokens} * q.extent(1);
+    const auto out = attention_rows("results", results, tokens, value_dim_of(layer, results, row));
+    const AttentionShape shape = checked_attention(layer, tokens, q, out, options);
+    return CheckedAttention<typename decltype(q)::element_type, typename decltype(out)::element_type>{q, out, shape};
+}
+
 /// `attend` with instructions of choice, for tests.
 template <class Pass, class Queries, class Out, class Threads>
 void attend_with(Instructions instructions, Pass& pass, int layer, const Queries& queries, Out&& results,
@@ -76,12 +95,11 @@ void attend_with(Instructions instructions, Pass& pass, int layer, const Queries
     static_assert(reaches_rows<Backend, Queries>() && reaches_rows<Backend, std::remove_cvref_t<Out>>(),
                   "attend: the backend cannot reach the memory space of the queries or results");
     const LayerShape& shape = state.shape[layer];
-    const auto q = attention_rows("queries", queries, pass.tokens(), shape.key_dim);
-    const std::int64_t row = std::int64_t{pass.tokens()} * q.extent(1);
-    const auto out = attention_rows("results", results, pass.tokens(), value_dim_of(shape, results, row));
-    const AttentionShape checked = checked_attention(shape, pass.tokens(), q, out, options);
-    using Q = std::remove_const_t<typename decltype(q)::element_type>;
-    const StridedView<const Q, 3> constant_q = q;
+    const auto given = checked_call(shape, pass.tokens(), queries, results, options);
+    const AttentionShape& checked = given.shape;
+    const auto& out = given.out;
+    using Q = std::remove_const_t<typename decltype(given.q)::element_type>;
+    const StridedView<const Q, 3> constant_q = given.q;
     expect_tree(state, options.parents, pass.tokens());
     if constexpr (!on_device)
         if (state.pass_reserved) return clear_results(out, options);

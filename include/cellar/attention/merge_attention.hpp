@@ -44,8 +44,14 @@ void merge_attention(const PartialAttention<T>& into, const PartialAttention<T>&
                        "merge_attention: a part of null pointers, expected memory for its results");
     CELLAR_EXPECTS(!detail::may_overlap(into.out, other.out),
                    "merge_attention: the results of the parts overlap, expected other memory");
-    CELLAR_EXPECTS(into.out.size() == 0 || into.log_sum_exp.pointer != other.log_sum_exp.pointer,
-                   "merge_attention: the parts have the same log_sum_exp, expected other memory");
+    detail::expect_apart("merge_attention", "results", into.out);
+    detail::expect_apart("merge_attention", "log_sum_exp", into.log_sum_exp);
+    CELLAR_EXPECTS(!detail::may_overlap(detail::as_rows(into.log_sum_exp), detail::as_rows(other.log_sum_exp)),
+                   "merge_attention: the log_sum_exp of the parts overlap, expected other memory");
+    CELLAR_EXPECTS(!detail::may_overlap_rows(into.log_sum_exp, into.out)
+                       && !detail::may_overlap_rows(into.log_sum_exp, other.out)
+                       && !detail::may_overlap_rows(other.log_sum_exp, into.out),
+                   "merge_attention: a log_sum_exp overlaps the results, expected other memory");
     for (std::int64_t token = 0; token < into.out.extent(0); ++token)
         for (std::int64_t head = 0; head < into.out.extent(1); ++head) {
             float& sum = into.log_sum_exp(token, head);

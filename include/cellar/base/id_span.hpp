@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <cellar/base/contiguous_data.hpp>
 #include <cellar/base/ids.hpp>
 
 #include <compare>
@@ -36,7 +37,8 @@ public:
             requires is_id<std::remove_cvref_t<decltype(*std::data(range))>>;
             std::size(range);
         })
-    IdSpan(const Range& range) : IdSpan{std::data(range), std::size(range)} {}
+    IdSpan(const Range& range)
+        : IdSpan{detail::contiguous_data("Batch", "ids", range), static_cast<std::size_t>(std::size(range))} {}
 
     std::size_t size() const { return size_; }
     bool empty() const { return size_ == 0; }

@@ -62,12 +62,18 @@ private:
         const std::int64_t end = std::int64_t{first.value} + std::int64_t{count} * step;
         CELLAR_EXPECTS_AT(where, end <= INT32_MAX, "Tokens: ", count, " tokens from position ", first,
                           " on, expected all below ", INT32_MAX);
-        if (group != no_group || !groups_.empty()) groups_.resize(positions_.size(), no_group);
+        // If a list cannot grow, nothing has changed.
+        const bool has_groups = group != no_group || !groups_.empty();
+        const std::size_t size = positions_.size() + static_cast<std::size_t>(count);
+        positions_.grow(size);
+        sequences_.grow(size);
+        if (has_groups) groups_.grow(size);
+        if (has_groups) groups_.resize(positions_.size(), no_group);
         for (std::int32_t i = 0; i < count; ++i) {
             positions_.push_back(first + i * step);
             sequences_.push_back(s);
         }
-        if (group != no_group || !groups_.empty()) groups_.resize(positions_.size(), group);
+        if (has_groups) groups_.resize(positions_.size(), group);
         return *this;
     }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cellar/backend/backend.hpp>
+#include <cellar/base/contiguous_data.hpp>
 #include <cellar/base/contract.hpp>
 #include <cellar/base/ids.hpp>
 #include <cellar/base/view.hpp>
@@ -63,9 +64,8 @@ public:
     void put(int layer, const K& k, const V& v, const std::source_location& where = std::source_location::current()) & {
         const detail::Caller caller{where};
         const std::size_t index = state().store_index("put", layer);
+        expect_own_memory("put", layer);
         const LayerShape& shape = state().shape[layer];
-        CELLAR_EXPECTS(shape.shares_layer < 0, "put: ", Base::name()(layer), " shares the memory of layer ",
-                       shape.shares_layer, ", expected a put to that one");
         const auto keys = checked_rows("keys", layer, k, shape.kv_heads, shape.key_dim);
         const auto values = checked_rows("values", layer, v, shape.kv_heads, shape.value_dim);
         if (state().pass_reserved) return;
@@ -95,7 +95,9 @@ public:
     /// `in_place`.
     void mark_put(int layer, const std::source_location& where = std::source_location::current()) & {
         const detail::Caller caller{where};
-        state().put.add(state().store_index("mark_put", layer));
+        const std::size_t index = state().store_index("mark_put", layer);
+        expect_own_memory("mark_put", layer);
+        state().put.add(index);
     }
 
     /// Calls f(*this, layer), so that code for a hybrid's passes also works here.
@@ -137,6 +139,12 @@ private:
     }
     void finish_commit() noexcept;
 
+    void expect_own_memory(const char* call, int layer) const {
+        const int owner = state().shape[layer].shares_layer;
+        CELLAR_EXPECTS(owner < 0, call, ": ", Base::name()(layer), " shares the memory of layer ", owner,
+                       ", expected a ", call, " to that one");
+    }
+
     template <class Rows>
     auto checked_rows(const char* what, int layer, const Rows& given, int heads, int dim) const {
         const auto view = rows(what, layer, given, heads, dim);
@@ -174,7 +182,7 @@ private:
         CELLAR_EXPECTS(static_cast<std::int64_t>(std::size(range)) == expected, "put: the ", what, " of ",
                        Base::name()(layer), " are ", std::size(range), " elements, expected ", expected, " for [",
                        stored_tokens(), " tokens, ", heads, " heads, ", dim, "]");
-        return contiguous_view(std::data(range), stored_tokens(), heads, dim);
+        return contiguous_view(detail::contiguous_data("put", what, range), stored_tokens(), heads, dim);
     }
 
     template <class T>

@@ -314,9 +314,9 @@ private:
             return MemoryAccess::can_restore(m, of_member, to);
         });
     }
-    bool frees_cells(const Snapshot& snapshot, int member) const {
+    bool frees_cells(const Snapshot& snapshot, int member) const { // -1: any, as where this is a member of a hybrid
         return !all_of(snapshot, [&](const auto& m, const auto& of_member, int i) {
-            return i != member || !MemoryAccess::frees_cells(m, of_member, member);
+            return (member >= 0 && i != member) || !MemoryAccess::frees_cells(m, of_member, -1);
         });
     }
 

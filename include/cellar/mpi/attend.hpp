@@ -6,7 +6,6 @@
 #include <cellar/backend/backend.hpp>
 #include <cellar/base/contract.hpp>
 #include <cellar/base/view.hpp>
-#include <cellar/layout/layer_shape.hpp>
 #include <cellar/memory/two_phase.hpp>
 #include <cellar/mpi/communicator.hpp>
 #include <cellar/mpi/context_pass.hpp>
@@ -15,28 +14,11 @@
 #include <cellar/mpi/mpi_result.hpp>
 
 #include <cstdint>
-#include <iterator>
 #include <optional>
 #include <source_location>
 #include <type_traits>
 
 namespace cellar::detail {
-
-/// A view [tokens, extent, dim] of what `attend` reads or writes: of a view with strides, or of a contiguous range,
-/// whose last but one extent follows from its size.
-template <class Rows>
-auto rows_of_tokens(const char* what, Rows&& rows, std::int64_t tokens, std::int64_t dim) {
-    if constexpr (strided<std::remove_cvref_t<Rows>>) {
-        static_assert(std::remove_cvref_t<Rows>::rank() == 3, "attend: rows have three extents, [tokens, heads, dim]");
-        return strided_view(rows);
-    } else {
-        const auto size = static_cast<std::int64_t>(std::size(rows));
-        CELLAR_EXPECTS(tokens * dim != 0 && size % (tokens * dim) == 0, "attend: the ", what, " are ", size,
-                       " elements, expected a multiple of ", tokens * dim, " for [", tokens, " tokens, heads, ", dim,
-                       "]");
-        return contiguous_view(std::data(rows), tokens, size / (tokens * dim), dim);
-    }
-}
 
 /// Merges the partial results of all ranks into results [tokens, heads, dim] and, unless they are null, into the
 /// logarithms.
@@ -71,8 +53,7 @@ namespace cellar::mpi {
 /// that their processors compute the same `std::exp`. Equal to the attention of one process up to rounding in float.
 ///
 /// - `q` [tokens, heads, key_dim], `out` [tokens, heads, value_dim] and `options.log_sum_exp`: as for
-///   `cellar::attend`. A contiguous `out` of float takes the merged rows without another copy. With keys alone (MLA),
-///   `out` is a view.
+///   `cellar::attend`. A contiguous `out` of float takes the merged rows without another copy.
 /// - A token that sees nothing on any rank gets zeros.
 ///
 /// Cost: that of `cellar::attend` for this rank's cells. Then each rank sends and receives its partial results, less
@@ -94,25 +75,21 @@ MpiResult<void> attend(ContextPass<Cache>& pass, int layer, const Queries& q, Ou
     const std::int64_t tokens = pass.tokens();
     CELLAR_EXPECTS(layer >= 0 && layer < state.cache.layers(), "attend: layer ", layer, ", expected 0 to ",
                    state.cache.layers() - 1);
+    const auto given = detail::checked_call(state.cache.shape()[layer], pass.tokens(), q, out, options);
     if (state.lost) return *state.lost;
     state.note(detail::ContextState<Cache>::Call::attend);
     state.calls.add(layer);
     if (tokens == 0) return {};
-    const LayerShape& shape = state.cache.shape()[layer];
-    const std::int64_t heads = detail::rows_of_tokens("queries", q, tokens, shape.key_dim).extent(1);
-    const auto result = detail::rows_of_tokens("results", out, tokens, shape.value_dim);
-    const std::int64_t dim = result.extent(2);
-    CELLAR_EXPECTS(result.extent(0) == tokens && result.extent(1) == heads, "attend: the results are [",
-                   result.extent(0), ", ", result.extent(1), ", ", dim, "], expected [", tokens, " tokens, ", heads,
-                   " heads, ", dim, "]");
+    const std::int64_t heads = given.shape.heads;
+    const std::int64_t dim = given.shape.value_dim;
 
     float* const own = state.exchange.partial(tokens * heads, dim);
     AttentionOptions local = options;
     local.log_sum_exp = {own + dim, {tokens, heads}, {heads * (dim + 1), dim + 1}};
     if (state.comm.rank() != 0) local.sinks = {}; // one rank counts them
     const StridedView<float, 3> partial{own, {tokens, heads, dim}, {heads * (dim + 1), dim + 1, 1}};
-    cellar::attend(pass.local(), layer, q, partial, local, threads);
-    state.lost = detail::merge_into(state.comm, state.exchange, state.seconds, result, options.log_sum_exp);
+    cellar::attend(pass.local(), layer, given.q, partial, local, threads);
+    state.lost = detail::merge_into(state.comm, state.exchange, state.seconds, given.out, options.log_sum_exp);
     if (state.lost) return *state.lost;
     return {};
 }

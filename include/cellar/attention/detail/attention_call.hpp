@@ -3,6 +3,7 @@
 
 #include <cellar/attention/attention_options.hpp>
 #include <cellar/attention/detail/attention_plan.hpp>
+#include <cellar/base/contiguous_data.hpp>
 #include <cellar/base/contract.hpp>
 #include <cellar/base/view.hpp>
 #include <cellar/element/element.hpp>
@@ -35,7 +36,7 @@ auto attention_rows(const char* what, Rows&& rows, std::int64_t tokens, std::int
         const std::int64_t heads = row == 0 ? 0 : size / row;
         CELLAR_EXPECTS(heads * row == size, "attend: the ", what, " are ", size, " elements, expected a multiple of ",
                        row, " for [", tokens, " tokens, heads, ", dim, "]");
-        return contiguous_view(std::data(rows), tokens, heads, dim);
+        return contiguous_view(contiguous_data("attend", what, rows), tokens, heads, dim);
     }
 }
 
@@ -91,6 +92,11 @@ bool may_overlap(const StridedView<Q, 3>& q, const StridedView<Out, 3>& out) {
     return behind < of_q.end - of_q.begin || behind + (of_out.end - of_out.begin) > step;
 }
 
+/// The logarithms as rows of one element.
+inline StridedView<float, 3> as_rows(const StridedView<float, 2>& sum) {
+    return {sum.pointer, {sum.extent(0), sum.extent(1), 1}, {sum.stride(0), sum.stride(1), 1}};
+}
+
 /// A violation unless a view of elements has memory that they can lie in.
 template <class T>
 void expect_memory(const char* what, const StridedView<T, 3>& view) {
@@ -114,11 +120,11 @@ auto nested_dimensions(const StridedView<T, Rank>& view) {
 /// A violation if elements that are written may lie in one place, as those of a view whose strides are wrong: each
 /// stride is longer than all that the smaller ones reach.
 template <class T, int Rank>
-void expect_apart(const char* what, const StridedView<T, Rank>& view) {
+void expect_apart(const char* call, const char* what, const StridedView<T, Rank>& view) {
     std::int64_t reached = 0;
     for (const int r : nested_dimensions(view)) {
         if (view.extent(r) <= 1) continue;
-        CELLAR_EXPECTS(std::abs(view.stride(r)) > reached, "attend: stride ", r, " of the ", what, " is ",
+        CELLAR_EXPECTS(std::abs(view.stride(r)) > reached, call, ": stride ", r, " of the ", what, " is ",
                        view.stride(r), " and the extent ", view.extent(r), ", expected at least ", reached + 1,
                        ", a place for each element");
         reached += (view.extent(r) - 1) * std::abs(view.stride(r));
@@ -177,7 +183,7 @@ inline void expect_options(const AttentionOptions& options, std::int32_t tokens,
     if (sum.pointer == nullptr) return;
     CELLAR_EXPECTS(sum.extent(0) == tokens && (tokens == 0 || sum.extent(1) == heads), "attend: the log_sum_exp is [",
                    sum.extent(0), ", ", sum.extent(1), "], expected [", tokens, " tokens, ", heads, " heads]");
-    expect_apart("log_sum_exp", sum);
+    expect_apart("attend", "log_sum_exp", sum);
 }
 
 /// The heads and dims of a call; a violation if its arguments do not fit together.
@@ -204,7 +210,7 @@ AttentionShape checked_attention(const LayerShape& layer, std::int32_t tokens, c
     }
     expect_memory("queries", q);
     expect_memory("results", out);
-    expect_apart("results", out);
+    expect_apart("attend", "results", out);
     CELLAR_EXPECTS(!may_overlap(q, out), "attend: the results overlap the queries, expected other memory");
     expect_options(options, tokens, heads);
     CELLAR_EXPECTS(!may_overlap_rows(options.log_sum_exp, q) && !may_overlap_rows(options.log_sum_exp, out),

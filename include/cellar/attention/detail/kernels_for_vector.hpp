@@ -15,6 +15,7 @@ namespace cellar::detail::CELLAR_KERNELS {
 using Vector = CELLAR_VECTOR;
 using Floats = Vector::Floats;
 using Ints = Vector::Ints;
+using Unsigned = std::uint32_t __attribute__((vector_size(sizeof(Ints))));
 inline constexpr int lanes = Vector::lanes;
 using Lanes = std::make_index_sequence<std::size_t{lanes}>;
 
@@ -406,7 +407,10 @@ CELLAR_INLINE float finish_scores(const SoftmaxStep& step, int row, std::uint64_
         if (step.slopes != nullptr) {
             Ints position;
             std::memcpy(&position, step.positions + c, sizeof(position));
-            const Floats distance = __builtin_convertvector(position - step.queries[row], Floats);
+            // Unsigned: those behind the tile may be any numbers, whose difference overflows.
+            const auto query = static_cast<std::uint32_t>(step.queries[row]);
+            const Ints apart = reinterpret_cast<Ints>(reinterpret_cast<Unsigned>(position) - query);
+            const Floats distance = __builtin_convertvector(apart, Floats);
             x += distance * broadcast(step.slopes[row]);
         }
         if ((visible >> c & all) != all) x = select(bits_of(visible >> c, Lanes{}), x, broadcast(-infinity));

@@ -343,7 +343,8 @@ private:
     void refresh(Sequence s, const Walk& walk) {
         for (Node* node = nearest_kept(walk.last); node != nullptr; node = node->base) {
             if (!node->is_paged_out) continue;
-            auto snapshot = memory_.snapshot(s, node->snapshot->from(), Position{node->end});
+            auto snapshot =
+                MemoryAccess::snapshot_beside_schedules(memory_, s, node->snapshot->from(), Position{node->end});
             if (!snapshot || snapshot->from() != node->snapshot->from()) return;
             *node->snapshot = *std::move(snapshot);
             move(*node, false);
@@ -433,7 +434,7 @@ private:
         Parts parts;
         const bool is_paged_out = walk.below->is_paged_out;
         if (!is_paged_out && split(walk, parts.tail)) return parts;
-        auto head = memory_.snapshot(s, begin_below(walk.last), end_of(walk));
+        auto head = MemoryAccess::snapshot_beside_schedules(memory_, s, begin_below(walk.last), end_of(walk));
         if (head) {
             parts.head.emplace(*std::move(head));
         } else {
