@@ -249,6 +249,12 @@ constexpr int vectors_for(std::int64_t rest) {
     return vectors;
 }
 
+// The steps of a product [rows, n] * [n, width].
+constexpr std::int64_t steps_of(std::int64_t rows, std::int64_t width, std::int64_t n) {
+    constexpr std::int64_t wide = std::int64_t{columns} * lanes;
+    return (rows + 3) / 4 * ((width + wide - 1) / wide) * n;
+}
+
 /// out [rows, dim] += weights [rows, tile_cells] * values. Behind dim, out has room up to a multiple of dim_unit.
 /// `next`: as many rows that will be read later, of which the softmax has fetched the first ones.
 template <class E>
@@ -272,7 +278,7 @@ CELLAR_KERNEL void add_values(const float* weights, int rows, int cells, HeadRow
 /// The same with values [cells, dim] that are packed.
 CELLAR_KERNEL void add_packed_values(const float* weights, int rows, int cells, const float* values, std::int64_t dim,
                                      float* out, std::ptrdiff_t out_stride, const FetchedRows& next) {
-    SpreadLines ahead{next, (dim + columns * lanes - 1) / (columns * lanes) * ((rows + 3) / 4) * cells};
+    SpreadLines ahead{next, steps_of(rows, dim, cells)};
     for (std::int64_t d = 0; d < dim;) {
         const int vectors = vectors_for(dim - d);
         add_rows(weights, tile_cells, rows, cells, PackedRows{values + d, dim, &ahead}, vectors, out + d, out_stride);
@@ -285,7 +291,7 @@ CELLAR_KERNEL void multiply(const float* q, std::ptrdiff_t stride, int rows, std
                             int cells, float* scores, const FetchedRows& next) {
     std::memset(scores, 0, sizeof(float) * static_cast<std::size_t>(rows) * tile_cells);
     constexpr int wide = columns * lanes;
-    SpreadLines ahead{next, (cells + wide - 1) / wide * ((rows + 3) / 4) * dim};
+    SpreadLines ahead{next, steps_of(rows, cells, dim)};
     for (int c = 0; c < cells; c += wide)
         add_rows(q, stride, rows, dim, PackedRows{keys + c, tile_cells, &ahead}, columns, scores + c, tile_cells);
 }
