@@ -646,6 +646,14 @@ TEST_CASE("parts of a history are merged exactly") {
     moved.log_sum_exp.pointer = parts[0].sums.data() + 1;
     CHECK(violation_of([&] { merge_attention(parts[0].view(), moved); })
           == "merge_attention: the log_sum_exp of the parts overlap, expected other memory");
+    // The logarithms of two parts may take turns in one array.
+    Floats turns(std::size_t{2} * 2 * heads);
+    auto first = parts[0].view();
+    auto second = parts[1].view();
+    first.log_sum_exp = {turns.data(), {2, heads}, {2 * heads, 2}};
+    second.log_sum_exp = {turns.data() + 1, {2, heads}, {2 * heads, 2}};
+    CHECK(violation_of([&] { merge_attention(first, second); }) == "none");
+    parts[0].out = whole_out;
     for (float* const inside : {parts[0].out.data(), parts[1].out.data()}) {
         auto into = parts[0].view();
         into.log_sum_exp.pointer = inside;

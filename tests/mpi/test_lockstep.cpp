@@ -190,17 +190,42 @@ TEST_CASE("compare names the rank that did another operation") {
               "compare() as operation 3: rank " + std::to_string(other) + " called compare() as operation 4"));
 }
 
-TEST_CASE("memories with other limits or other tokens on one rank are a violation that names it") {
+TEST_CASE("memories with other limits, windows or tokens on one rank are a violation that names it") {
     Communicator comm{MPI_COMM_WORLD};
     const int other = comm.size() - 1;
     const bool differs = comm.rank() == other;
     const auto violation = [&](auto memory) { return violation_of([&] { LockstepMemory{comm, std::move(memory)}; }); };
-    const std::string expected =
-        "lockstep: other limits or other tokens on rank " + std::to_string(other) + ", expected the same on all ranks";
+    const std::string expected = "lockstep: other limits, windows or tokens on rank " + std::to_string(other)
+                                 + ", expected the same on all ranks";
     CHECK(violation(rotating(comm, {.sequences = differs ? 3 : 2, .cells = 64, .batch = 16})) == expected);
     CHECK(violation(rotating(comm, {.sequences = 2, .cells = differs ? 65 : 64, .batch = 16})) == expected);
     CHECK(violation(rotating(comm, {.sequences = 2, .cells = 64, .batch = differs ? 15 : 16})) == expected);
-    CHECK(violation(toy::Recurrent{{1, {{1}}}, {.sequences = 2, .batch = differs ? 15 : 16}}) == expected);
+    CHECK(violation(rotating(comm, {.sequences = 2, .cells = 64, .batch = 16, .padding = differs ? 16 : 8}))
+          == expected);
+    CHECK(
+        violation(rotating(
+            comm,
+            {.sequences = 2, .cells = 64, .batch = 16, .positions = differs ? Positions::any : Positions::consecutive}))
+        == expected);
+    CHECK(violation(rotating(comm, {.sequences = 2,
+                                    .cells = 64,
+                                    .batch = 16,
+                                    .placement = differs ? Placement::scattered : Placement::blocks}))
+          == expected);
+    using Chunks = Cache<StandardV<float>, ChunkedAttention<>>;
+    CHECK(violation(Chunks{{1, 1, 1}, {.cells = 64, .batch = 4}, ChunkedAttention<>{differs ? 8 : 16}}) == expected);
+    for (const int field : {0, 1, 2, 3, 4}) {
+        StateLimits limits{.sequences = 2, .batch = 16, .rollback = 2, .checkpoints = 3, .snapshots = 2};
+        if (differs && field == 0) limits.batch = 15;
+        if (differs && field == 1) limits.checkpoint_interval = 8;
+        if (differs && field == 2) limits.checkpoint_policy = CheckpointPolicy::newest;
+        if (differs && field == 3) limits.unequal = Unequal::refuse;
+        if (differs && field == 4) { // as many slots
+            limits.rollback = 1;
+            limits.snapshots = 4;
+        }
+        CHECK(violation(toy::Recurrent{{1, {{1}}}, limits}) == expected);
+    }
     Rotating memory = rotating(comm);
     if (differs) add(memory, alice, 1);
     CHECK(violation(std::move(memory)) == expected);

@@ -137,8 +137,8 @@ void attend_with(Instructions instructions, Pass& pass, int layer, const Queries
 /// and must not change until the work is done. The other options are in memory of the host, and may change once the
 /// call returned.
 ///
-/// Arguments that do not fit the pass or the layer, options that are infinite or NaN (except a sink of -infinity), and
-/// a layer that was not put are violations.
+/// Violations: arguments that do not fit the pass or the layer; a layer that was not put; numbers in the options that
+/// are infinite or NaN, except a sink of -infinity.
 ///
 /// Computes in float; with `EigenBackend`, the reference, in double. A token that sees nothing gets zeros; so do tokens
 /// of a reserved pass. NaN and infinity in cells that a token does not see do not reach its results. The results depend

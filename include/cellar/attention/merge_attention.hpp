@@ -46,7 +46,7 @@ void merge_attention(const PartialAttention<T>& into, const PartialAttention<T>&
                    "merge_attention: the results of the parts overlap, expected other memory");
     detail::expect_apart("merge_attention", "results", into.out);
     detail::expect_apart("merge_attention", "log_sum_exp", into.log_sum_exp);
-    CELLAR_EXPECTS(!detail::may_overlap(detail::as_rows(into.log_sum_exp), detail::as_rows(other.log_sum_exp)),
+    CELLAR_EXPECTS(!detail::may_overlap_rows(into.log_sum_exp, detail::as_rows(other.log_sum_exp)),
                    "merge_attention: the log_sum_exp of the parts overlap, expected other memory");
     CELLAR_EXPECTS(!detail::may_overlap_rows(into.log_sum_exp, into.out)
                        && !detail::may_overlap_rows(into.log_sum_exp, other.out)

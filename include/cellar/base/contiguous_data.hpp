@@ -22,8 +22,8 @@ constexpr bool has_neighbours(const Range& range) {
     }
 }
 
-/// The first element of a range whose elements are neighbours; anything else is a violation. `call` and `what` are for
-/// the message.
+/// The first element of rows whose elements are neighbours; anything else is a violation. `call` and `what` are for the
+/// message.
 template <class Range>
 auto* contiguous_data(const char* call, const char* what, Range&& range) {
     CELLAR_EXPECTS(has_neighbours(range), call, ": the elements of the ", what,

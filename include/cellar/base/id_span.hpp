@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cellar/base/contiguous_data.hpp>
+#include <cellar/base/contract.hpp>
 #include <cellar/base/ids.hpp>
 
 #include <compare>
@@ -37,8 +38,10 @@ public:
             requires is_id<std::remove_cvref_t<decltype(*std::data(range))>>;
             std::size(range);
         })
-    IdSpan(const Range& range)
-        : IdSpan{detail::contiguous_data("Batch", "ids", range), static_cast<std::size_t>(std::size(range))} {}
+    IdSpan(const Range& range) : IdSpan{std::data(range), static_cast<std::size_t>(std::size(range))} {
+        CELLAR_EXPECTS(detail::has_neighbours(range),
+                       "Batch: the elements of a list of ids lie apart, expected neighbours");
+    }
 
     std::size_t size() const { return size_; }
     bool empty() const { return size_ == 0; }

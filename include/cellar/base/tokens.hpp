@@ -67,8 +67,10 @@ private:
         const std::size_t size = positions_.size() + static_cast<std::size_t>(count);
         positions_.grow(size);
         sequences_.grow(size);
-        if (has_groups) groups_.grow(size);
-        if (has_groups) groups_.resize(positions_.size(), no_group);
+        if (has_groups) {
+            groups_.grow(size);
+            groups_.resize(positions_.size(), no_group);
+        }
         for (std::int32_t i = 0; i < count; ++i) {
             positions_.push_back(first + i * step);
             sequences_.push_back(s);

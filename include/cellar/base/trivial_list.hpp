@@ -96,7 +96,9 @@ public:
         if (room > room_) make_room(room, element_bytes);
     }
     /// Room for as many elements, and for more to come.
-    void grow(std::size_t size) { make_room_for(size, element_bytes); }
+    void grow(std::size_t size) {
+        if (size > room_) make_room_for(size, element_bytes);
+    }
     void resize(std::size_t size, const T& value = T{}) {
         const T element = value; // it may lie in this list
         make_room_for(size, element_bytes);

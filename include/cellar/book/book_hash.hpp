@@ -18,11 +18,11 @@ inline void add_runs(Digest& digest, const PositionRuns& runs) {
                   [&](Position position, Cell cell, std::int32_t n) { digest.add(position).add(cell).add(n); });
 }
 
-/// A hash of what the sequences and the snapshots own, of what is scheduled, and of the limits. O(runs). The same for
-/// snapshots in another order.
-inline std::uint64_t book_hash(const CellTable& table, const Schedules& schedules, std::int32_t batch_limit) {
+/// A hash of what the sequences and the snapshots own, and of what is scheduled. O(runs). The same for snapshots in
+/// another order.
+inline std::uint64_t book_hash(const CellTable& table, const Schedules& schedules) {
     Digest digest;
-    digest.add(table.sequences()).add(batch_limit).add(table.cells()).add(table.free().count());
+    digest.add(table.cells()).add(table.free().count());
     for (std::int32_t s = 0; s < table.sequences(); ++s) {
         add_runs(digest, table.record({s}).runs);
         digest.add(table.record({s}).cut);
@@ -37,6 +37,18 @@ inline std::uint64_t book_hash(const CellTable& table, const Schedules& schedule
             kept_in_any_order += one.value();
         }
     return digest.add(kept_in_any_order).value();
+}
+
+/// A hash of what decides how a book goes on: its size, and the window, as far as positions tell. O(1).
+template <class Size, class Window>
+std::uint64_t rules_hash(const Size& size, const Window& window) {
+    Digest digest;
+    digest.add(size.cells).add(size.sequences).add(size.batch).add(size.padding);
+    digest.add(static_cast<std::int32_t>(size.positions)).add(static_cast<std::int32_t>(size.choice));
+    digest.add(window.sinks());
+    for (const Position p : {Position{1 << 20}, Position{INT32_MAX - 1}})
+        digest.add(window.oldest_visible(p)).add(window.oldest_kept(p));
+    return digest.value();
 }
 
 } // namespace cellar::detail

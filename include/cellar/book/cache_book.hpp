@@ -65,7 +65,7 @@ public:
     const CellTable& table() const { return table_; }
     CellTable& table() { return table_; }
     const OpenPass& pass() const { return pass_; }
-    std::uint64_t hash() const { return book_hash(table_, schedules_, size_.batch); }
+    std::uint64_t hash() const { return book_hash(table_, schedules_) + rules_hash(size_, window_); }
 
     /// True if every position below p that a query at p would see is still kept. O(log m).
     bool can_resume(Sequence s, Position p) const {

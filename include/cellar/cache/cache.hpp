@@ -233,8 +233,8 @@ public:
         return detail::Made{[&] { return finish(*std::move(prepared)); }};
     }
 
-    /// Moves the keys and values of the snapshot to memory of its own (one block for the keys and one for the values of
-    /// all layers), and gives up its cells. Throws `std::bad_alloc`, with nothing changed, if there is no such memory.
+    /// Moves the keys and values of the snapshot to memory of its own, and gives up its cells. The memory is one block
+    /// for all keys and one for all values. Throws `std::bad_alloc`, with nothing changed, if there is none.
     /// Does nothing if the snapshot is paged out already. Enqueues; blocks if the data goes to memory of the host that
     /// the backend's work cannot reach.
     void page_out(CellSnapshot& snapshot, PageTo to = PageTo::host, Where where = Where::current()) {

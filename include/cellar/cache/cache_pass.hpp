@@ -78,7 +78,7 @@ public:
     /// Enqueues: uploads the list of this pass's cells to where the kernels of `put` read it; otherwise the first `put`
     /// does that. After it, `put` enqueues kernels only, the same ones for every pass of as many tokens: a graph can
     /// capture them and replay them in later passes, each after its own `upload_cells` and with `mark_put` for each
-    /// layer. `reserve` fixes the address.
+    /// layer that has memory of its own. `reserve` fixes the address.
     void upload_cells() requires(UploadsCells<typename State::Backend>) { state().backend.upload_cells(cells()); }
 
     /// A layer's keys and values in all cells, [cells of the cache, kv_heads, dim], for kernels that write the batch's

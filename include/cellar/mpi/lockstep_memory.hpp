@@ -42,8 +42,8 @@ class LockstepMemory {
 public:
     using memory_type = M;
 
-    /// All ranks make theirs at the same time, from memories with the same limits and the same tokens: others are a
-    /// violation on all ranks. It has its own duplicate of `comm`.
+    /// All ranks make theirs at the same time, from memories with the same limits, windows and tokens: a difference is
+    /// a violation on all ranks. It has its own duplicate of `comm`.
     LockstepMemory(const Communicator& comm, M memory, const LockstepOptions& options = {},
                    const std::source_location& where = std::source_location::current())
         : memory_{std::move(memory)}, lockstep_{comm, options, where} {

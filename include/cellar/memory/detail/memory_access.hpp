@@ -194,15 +194,13 @@ struct cellar::MemoryAccess {
     }
 
     template <class Pass>
-        requires requires(const Pass& pass) {
-            pass.expect_complete();
-        }
-    static void expect_complete(const Pass& pass) { pass.expect_complete(); }
+    static auto expect_complete(const Pass& pass) -> decltype(pass.expect_complete()) {
+        return pass.expect_complete();
+    }
     template <class Pass>
-        requires requires(Pass& pass) {
-            pass.finish_commit();
-        }
-    static void finish_commit(Pass& pass) noexcept { pass.finish_commit(); }
+    static auto finish_commit(Pass& pass) noexcept -> decltype(pass.finish_commit()) {
+        return pass.finish_commit();
+    }
 
     /// For messages about the passes of cellar's own memories: the first layer that was not put, or -1.
     template <class Pass>

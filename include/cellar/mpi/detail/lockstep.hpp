@@ -46,14 +46,14 @@ public:
     const mpi::Communicator& communicator() const { return comm_; }
     std::int64_t agreements() const { return agreements_; }
 
-    /// A rank whose memory has another bookkeeping or other limits is a violation.
+    /// A violation if the memories of the ranks do not begin alike.
     template <class M>
     void expect_same_memories(const M& memory, const std::source_location& where) {
         RankReport own{.call = {.operation = JointOperation::compare}};
         own.book = MemoryAccess::book_hash(memory);
         if (exchange(own)) throw mpi::MpiFailure{*lost_};
         const DifferingRanks other = differing_ranks(reports_.all(), same_book);
-        CELLAR_EXPECTS_AT(where, other.first < 0, "lockstep: other limits or other tokens on ", ranks(other),
+        CELLAR_EXPECTS_AT(where, other.first < 0, "lockstep: other limits, windows or tokens on ", ranks(other),
                           ", expected the same on all ranks");
     }
 

@@ -46,7 +46,11 @@ public:
     const StateTable& table() const { return table_; }
     StateTable& table() { return table_; }
     std::uint64_t hash() const {
-        return Digest{}.add(table_.hash()).add(limits().sequences).add(limits().batch).value();
+        const StateLimits& l = limits();
+        Digest digest;
+        digest.add(table_.hash()).add(l.sequences).add(l.batch).add(l.rollback).add(l.checkpoints);
+        digest.add(l.checkpoint_interval).add(l.snapshots).add(static_cast<std::int32_t>(l.checkpoint_policy));
+        return digest.add(static_cast<std::int32_t>(l.unequal)).value();
     }
 
     std::span<const MicroBatch> micro_batches() const { return micro_batches_.all(); }
