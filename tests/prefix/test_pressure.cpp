@@ -118,17 +118,18 @@ TEST_CASE("a hybrid with a hybrid as its member makes room where a member of tha
         using toy::Full::Full;
     };
     using Inner = Hybrid<Repeat<First, Second>, First, Second>;
-    using Outer = Hybrid<LayerList<toy::Sliding, Times<2, Inner>>, toy::Sliding, Inner>;
+    using Outer = Hybrid<LayerList<toy::Sliding, toy::Full, Times<2, Inner>>, toy::Sliding, toy::Full, Inner>;
     const CacheShape one{1, 1, 1};
     const CacheLimits roomy{.sequences = 2, .cells = 64, .batch = 8};
     const CacheLimits small{.sequences = 2, .cells = 8, .batch = 8};
     for (const bool first : {false, true}) {
-        Outer memory{3, toy::Sliding{one, roomy},
+        Outer memory{4, toy::Sliding{one, roomy}, toy::Full{one, roomy},
                      Inner{2, First{one, first ? small : roomy}, Second{one, first ? roomy : small}}};
         PrefixTree tree{memory};
         {
             auto pass = tree.begin(Tokens{Sequence{0}, {0}, 8}).value();
             pass.of<toy::Sliding>().mark_put(0);
+            pass.of<toy::Full>().mark_put(0);
             for (const int layer : {0, 1})
                 pass.of<Inner>().visit(layer, [](auto& of_member, int l) { of_member.mark_put(l); });
             pass.commit();
@@ -155,6 +156,18 @@ TEST_CASE("a prefix that comes back in place leaves the schedules of the sequenc
         CHECK(tree.statistics().paged_out == 0);
         CHECK(memory.snapshot({1}, {0}, {10}).has_value());
     }
+}
+
+TEST_CASE("a snapshot where two lists part leaves the schedule of the sequence there") {
+    toy::Sliding memory{{1, 1, 1}, {.sequences = 3, .cells = 80, .batch = 40}};
+    PrefixTree tree{memory};
+    REQUIRE(compute(tree, 0, numbers(0, 12)));
+    REQUIRE(tree.insert({0}, numbers(0, 12)));
+    REQUIRE(memory.schedule({1}, {6}));
+    REQUIRE(compute(tree, 1, numbers(0, 6) + numbers(50, 20)));
+    REQUIRE(tree.insert({1}, numbers(0, 6) + numbers(50, 20)));
+    CHECK(tree.match(numbers(0, 6)).length == 6); // the tree keeps one at 6
+    CHECK(memory.snapshot({1}, {0}, {6}).has_value());
 }
 
 TEST_CASE("a prefix is not given up before the longer ones that need it") {
