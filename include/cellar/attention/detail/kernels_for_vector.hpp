@@ -98,37 +98,42 @@ CELLAR_INLINE void transpose(Floats* v, std::index_sequence<I...> halves) {
     if constexpr (Rounds > 2) transpose<Rounds / 2>(v, halves);
 }
 
+template <std::size_t First, std::size_t... C>
+CELLAR_INLINE void add_products(Floats x, const Floats* k, Floats* sums, std::index_sequence<C...>) {
+    ((sums[First + C] += x * k[C]), ...);
+}
+
 // For cells First, First + 1, ... of Cells.
-template <std::size_t R, std::size_t Cells, std::size_t First, bool IsWhole, class E, std::size_t... C,
-          std::size_t... I>
+template <std::size_t Cells, std::size_t First, bool IsWhole, class E, std::size_t... Row, std::size_t... C>
 CELLAR_INLINE void dot_step(const float* q, std::ptrdiff_t stride, std::int64_t d, HeadRows<E> keys, Floats* sums,
-                            std::index_sequence<C...>, std::index_sequence<I...>) {
-    constexpr std::size_t cells = sizeof...(C);
-    const Floats k[cells] = {load_row<IsWhole>(keys[First + C] + d)...};
-    if constexpr (R == 1) {
-        const Floats x = load(q + d);
-        ((sums[First + I] += x * k[I]), ...);
-    } else if constexpr (R == 2) {
-        const Floats x[R] = {load(q + d), load(q + stride + d)};
-        ((sums[I / cells * Cells + First + I % cells] += x[I / cells] * k[I % cells]), ...);
-    } else {
-        const Floats x[R] = {load(q + d), load(q + stride + d), load(q + 2 * stride + d), load(q + 3 * stride + d)};
-        ((sums[I / cells * Cells + First + I % cells] += x[I / cells] * k[I % cells]), ...);
-    }
+                            std::index_sequence<Row...>, std::index_sequence<C...> cells) {
+    const Floats k[sizeof...(C)] = {load_row<IsWhole>(keys[First + C] + d)...};
+    (add_products<Row * Cells + First>(Vector::in_register(load(q + std::ptrdiff_t{Row} * stride + d)), k, sums, cells),
+     ...);
+}
+template <std::size_t Cells, std::size_t First, class E, class Rows, class Together, std::size_t... Step>
+CELLAR_INLINE void dot_steps(const float* q, std::ptrdiff_t stride, std::int64_t d, HeadRows<E> keys, Floats* sums,
+                             Rows rows, Together together, std::index_sequence<Step...>) {
+    (dot_step<Cells, First, true>(q, stride, d + std::int64_t{Step * lanes}, keys, sums, rows, together), ...);
 }
 
 template <std::size_t R, std::size_t Cells, std::size_t First, std::size_t Together, class E>
 CELLAR_INLINE void dot_some(const float* q, std::ptrdiff_t stride, std::int64_t dim, HeadRows<E> keys,
                             RowsAhead<E>& ahead, Floats* sums) {
-    constexpr std::make_index_sequence<Together> each;
-    constexpr std::make_index_sequence<R * Together> all;
+    constexpr std::make_index_sequence<R> rows;
+    constexpr std::make_index_sequence<Together> together;
+    // A step reads so many bytes of keys. The loop goes on by whole lines of the keys that are prefetched.
+    constexpr std::size_t bytes = Together * lanes * sizeof(E);
+    constexpr std::size_t steps = bytes < line_bytes ? line_bytes / bytes : 1;
+    constexpr std::int64_t wide = steps * lanes;
     std::int64_t d = 0;
-    for (; d + lanes <= dim; d += lanes) {
-        ahead.template prefetch_next<Together * lanes>();
-        dot_step<R, Cells, First, true>(q, stride, d, keys, sums, each, all);
+    for (; d + wide <= dim; d += wide) {
+        ahead.template prefetch_lines<steps * bytes / line_bytes>();
+        dot_steps<Cells, First>(q, stride, d, keys, sums, rows, together, std::make_index_sequence<steps>{});
     }
+    for (; d + lanes <= dim; d += lanes) dot_step<Cells, First, true>(q, stride, d, keys, sums, rows, together);
     if constexpr (lanes > row_unit)
-        if (d < dim) dot_step<R, Cells, First, false>(q, stride, d, keys, sums, each, all);
+        if (d < dim) dot_step<Cells, First, false>(q, stride, d, keys, sums, rows, together);
 }
 
 // Few cells at a time, because the processor's own prefetcher follows few rows; but at least eight sums, because a sum
@@ -171,37 +176,63 @@ CELLAR_KERNEL void dot(const float* q, std::ptrdiff_t stride, int rows, std::int
                     scores + std::ptrdiff_t{r} * tile_cells);
 }
 
+template <class Right, std::size_t... Column, std::size_t... I>
+CELLAR_INLINE void add_step(const float* left, std::ptrdiff_t left_stride, std::int64_t k, const Right& right,
+                            Floats* sums, std::index_sequence<Column...>, std::index_sequence<I...>) {
+    constexpr std::size_t vectors = sizeof...(Column);
+    const auto* const row = right(k);
+    const Floats b[vectors] = {load_row<Right::is_whole>(row + std::ptrdiff_t{Column} * lanes)...};
+    ((sums[I] += broadcast(left[std::ptrdiff_t{I / vectors} * left_stride + k]) * b[I % vectors]), ...);
+}
+template <class Right, class Vectors, class All, int... Step>
+CELLAR_INLINE void add_steps(const float* left, std::ptrdiff_t left_stride, std::int64_t k, const Right& right,
+                             Floats* sums, Vectors vectors, All all, std::integer_sequence<int, Step...>) {
+    (add_step(left, left_stride, k + Step, right, sums, vectors, all), ...);
+}
+
 // For each row r and vector c, out += the sum over k of left[r, k] * right[k, c].
 template <std::size_t R, class Right, std::size_t... Column, std::size_t... I>
 CELLAR_INLINE void add_block(const float* left, std::ptrdiff_t left_stride, std::int64_t n, Right right, float* out,
-                             std::ptrdiff_t out_stride, std::index_sequence<Column...>, std::index_sequence<I...>) {
-    constexpr std::size_t vectors = sizeof...(Column);
+                             std::ptrdiff_t out_stride, std::index_sequence<Column...> vectors,
+                             std::index_sequence<I...> all) {
+    constexpr std::size_t count = sizeof...(Column);
     constexpr std::ptrdiff_t wide = lanes;
-    Floats sums[R * vectors] = {
-        load(out + std::ptrdiff_t{I / vectors} * out_stride + std::ptrdiff_t{I % vectors} * wide)...};
-    for (std::int64_t k = 0; k < n; ++k) {
-        const auto* const row = right(k);
-        right.template prefetch_next<vectors * lanes>();
-        const Floats b[vectors] = {load_row<Right::is_whole>(row + std::ptrdiff_t{Column} * wide)...};
-        ((sums[I] += broadcast(left[std::ptrdiff_t{I / vectors} * left_stride + k]) * b[I % vectors]), ...);
+    constexpr int steps = Right::steps_together;
+    Floats sums[R * count] = {load(out + std::ptrdiff_t{I / count} * out_stride + std::ptrdiff_t{I % count} * wide)...};
+    std::int64_t k = 0;
+    for (; k + steps <= n; k += steps) {
+        right.template prefetch_next<count * lanes>();
+        add_steps(left, left_stride, k, right, sums, vectors, all, std::make_integer_sequence<int, steps>{});
     }
-    (store(out + std::ptrdiff_t{I / vectors} * out_stride + std::ptrdiff_t{I % vectors} * wide, sums[I]), ...);
+    if constexpr (steps > 1)
+        for (; k < n; ++k) add_step(left, left_stride, k, right, sums, vectors, all);
+    (store(out + std::ptrdiff_t{I / count} * out_stride + std::ptrdiff_t{I % count} * wide, sums[I]), ...);
 }
+
+// As many as registers hold, with the vectors of `columns`.
+inline constexpr int packed_rows = lanes == 8 ? 6 : 4;
+inline constexpr int columns = lanes == 16 ? 4 : 2;
 
 template <class E, bool IsWhole>
 struct PointedRows {
     static constexpr bool is_whole = IsWhole;
+    static constexpr int max_rows = 4;       // the heads of a group, most often
+    static constexpr int steps_together = 3; // so that they read a line or more of what is prefetched
     HeadRows<E> rows;
     std::int64_t column;
     RowsAhead<E> ahead;
     CELLAR_INLINE const E* operator()(std::int64_t k) const { return rows[k] + column; }
+    /// As much as the steps read, of N elements each, less what the softmax has fetched.
     template <std::size_t N>
     CELLAR_INLINE void prefetch_next() {
-        if constexpr (IsWhole) ahead.template prefetch_next<N*(16 - softmax_share) / 16>();
+        constexpr std::size_t bytes = steps_together * N * sizeof(E) * (16 - softmax_share) / 16;
+        if constexpr (IsWhole) ahead.template prefetch_lines<bytes / line_bytes>();
     }
 };
 struct PackedRows {
     static constexpr bool is_whole = true;
+    static constexpr int max_rows = packed_rows;
+    static constexpr int steps_together = 1;
     const float* first;
     std::ptrdiff_t stride;
     SpreadLines* ahead;
@@ -212,13 +243,18 @@ struct PackedRows {
     }
 };
 
+// The same for rows r, r + 1, ..., by as many vectors as there are.
 template <std::size_t R, class Right>
-CELLAR_INLINE void add_columns(const float* left, std::ptrdiff_t left_stride, std::int64_t n, Right right, int vectors,
-                               float* out, std::ptrdiff_t out_stride) {
-    if constexpr (Right::is_whole) {
+CELLAR_INLINE void add_columns(const float* left, std::ptrdiff_t left_stride, int r, std::int64_t n, Right right,
+                               int vectors, float* out, std::ptrdiff_t out_stride) {
+    left += r * left_stride;
+    out += r * out_stride;
+    if constexpr (Right::is_whole && columns == 4) {
         if (vectors == 4)
             return add_block<R>(left, left_stride, n, right, out, out_stride, std::make_index_sequence<4>{},
                                 std::make_index_sequence<R * 4>{});
+    }
+    if constexpr (Right::is_whole) {
         if (vectors == 2)
             return add_block<R>(left, left_stride, n, right, out, out_stride, std::make_index_sequence<2>{},
                                 std::make_index_sequence<R * 2>{});
@@ -230,18 +266,12 @@ template <class Right>
 CELLAR_KERNEL void add_rows(const float* left, std::ptrdiff_t left_stride, int rows, std::int64_t n, Right right,
                             int vectors, float* out, std::ptrdiff_t out_stride) {
     int r = 0;
-    for (; r + 4 <= rows; r += 4)
-        add_columns<4>(left + r * left_stride, left_stride, n, right, vectors, out + r * out_stride, out_stride);
-    if (rows - r >= 2) {
-        add_columns<2>(left + r * left_stride, left_stride, n, right, vectors, out + r * out_stride, out_stride);
-        r += 2;
-    }
-    if (rows - r == 1)
-        add_columns<1>(left + r * left_stride, left_stride, n, right, vectors, out + r * out_stride, out_stride);
+    if constexpr (Right::max_rows == 6)
+        for (; r + 6 <= rows; r += 6) add_columns<6>(left, left_stride, r, n, right, vectors, out, out_stride);
+    for (; r + 4 <= rows; r += 4) add_columns<4>(left, left_stride, r, n, right, vectors, out, out_stride);
+    for (; r + 2 <= rows; r += 2) add_columns<2>(left, left_stride, r, n, right, vectors, out, out_stride);
+    if (r < rows) add_columns<1>(left, left_stride, r, n, right, vectors, out, out_stride);
 }
-
-// As many vectors as registers hold for four rows.
-inline constexpr int columns = lanes == 16 ? 4 : 2;
 
 constexpr int vectors_for(std::int64_t rest) {
     int vectors = columns;
@@ -249,10 +279,10 @@ constexpr int vectors_for(std::int64_t rest) {
     return vectors;
 }
 
-// The steps of a product [rows, n] * [n, width].
+// The steps of a product [rows, n] * [n, width] of packed rows, at least.
 constexpr std::int64_t steps_of(std::int64_t rows, std::int64_t width, std::int64_t n) {
     constexpr std::int64_t wide = std::int64_t{columns} * lanes;
-    return (rows + 3) / 4 * ((width + wide - 1) / wide) * n;
+    return (rows + packed_rows - 1) / packed_rows * ((width + wide - 1) / wide) * n;
 }
 
 /// out [rows, dim] += weights [rows, tile_cells] * values. Behind dim, out has room up to a multiple of dim_unit.

@@ -10,36 +10,26 @@
 /// come all at once.
 namespace cellar::detail {
 
-/// Tells the processor to bring a line of memory into its cache.
-template <class E>
-[[gnu::always_inline]] inline void prefetch(const E* from) {
-    __builtin_prefetch(from, 0, 3);
-}
+/// What a prefetch brings into the processor's cache.
+inline constexpr std::int64_t line_bytes = 64;
 
 /// Prefetches rows in the order of their elements, which is that of memory where rows follow one another.
 template <class E>
 struct RowsAhead {
     HeadRows<E> rows;
     std::int64_t dim;
-    std::int64_t at = 0;  // in the first row
-    std::int64_t due = 0; // elements of a line that is not prefetched yet
-    static constexpr std::int64_t line = 64 / std::int64_t{sizeof(E)};
+    std::int64_t at = 0; // in the first row
 
-    template <std::size_t N>
-    [[gnu::always_inline]] void prefetch_next() {
-        constexpr std::int64_t n = N;
-        if constexpr (n % line == 0) {
-            for (std::int64_t i = 0; i < n; i += line) prefetch_line();
-        } else {
-            for (due += n; due >= line; due -= line) prefetch_line();
-        }
-    }
     [[gnu::always_inline]] void prefetch_line() {
-        prefetch(rows[0] + at);
-        at += line;
+        __builtin_prefetch(rows[0] + at, 0, 3);
+        at += line_bytes / std::int64_t{sizeof(E)};
         if (at < dim) return;
         at = 0;
         rows = rows + 1;
+    }
+    template <std::int64_t N>
+    [[gnu::always_inline]] void prefetch_lines() {
+        for (std::int64_t i = 0; i < N; ++i) prefetch_line();
     }
 };
 
