@@ -195,18 +195,19 @@ template <std::size_t R, class Right, std::size_t... Column, std::size_t... I>
 CELLAR_INLINE void add_block(const float* left, std::ptrdiff_t left_stride, std::int64_t n, Right right, float* out,
                              std::ptrdiff_t out_stride, std::index_sequence<Column...> vectors,
                              std::index_sequence<I...> all) {
-    constexpr std::size_t count = sizeof...(Column);
-    constexpr std::ptrdiff_t wide = lanes;
+    constexpr std::size_t cols = sizeof...(Column);
     constexpr int steps = Right::steps_together;
-    Floats sums[R * count] = {load(out + std::ptrdiff_t{I / count} * out_stride + std::ptrdiff_t{I % count} * wide)...};
+    Floats sums[R * cols] = {load(out + std::ptrdiff_t{I / cols} * out_stride + std::ptrdiff_t{I % cols} * lanes)...};
     std::int64_t k = 0;
     for (; k + steps <= n; k += steps) {
-        right.template prefetch_next<count * lanes>();
+        right.template prefetch_next<cols * lanes>();
         add_steps(left, left_stride, k, right, sums, vectors, all, std::make_integer_sequence<int, steps>{});
     }
-    if constexpr (steps > 1)
+    if constexpr (steps > 1) {
+        if (k < n) right.template prefetch_next<cols * lanes>();
         for (; k < n; ++k) add_step(left, left_stride, k, right, sums, vectors, all);
-    (store(out + std::ptrdiff_t{I / count} * out_stride + std::ptrdiff_t{I % count} * wide, sums[I]), ...);
+    }
+    (store(out + std::ptrdiff_t{I / cols} * out_stride + std::ptrdiff_t{I % cols} * lanes, sums[I]), ...);
 }
 
 // As many as registers hold, with the vectors of `columns`.
@@ -249,16 +250,14 @@ CELLAR_INLINE void add_columns(const float* left, std::ptrdiff_t left_stride, in
                                int vectors, float* out, std::ptrdiff_t out_stride) {
     left += r * left_stride;
     out += r * out_stride;
-    if constexpr (Right::is_whole && columns == 4) {
+    if constexpr (Right::is_whole && columns == 4)
         if (vectors == 4)
             return add_block<R>(left, left_stride, n, right, out, out_stride, std::make_index_sequence<4>{},
                                 std::make_index_sequence<R * 4>{});
-    }
-    if constexpr (Right::is_whole) {
+    if constexpr (Right::is_whole)
         if (vectors == 2)
             return add_block<R>(left, left_stride, n, right, out, out_stride, std::make_index_sequence<2>{},
                                 std::make_index_sequence<R * 2>{});
-    }
     add_block<R>(left, left_stride, n, right, out, out_stride, std::make_index_sequence<1>{},
                  std::make_index_sequence<R>{});
 }
@@ -294,7 +293,8 @@ CELLAR_KERNEL void add_values(const float* weights, int rows, int cells, HeadRow
     std::int64_t d = 0;
     while (d + lanes <= dim) {
         const int vectors = vectors_for(dim - d);
-        const RowsAhead<E> ahead{next + (fetched + d * (cells - fetched) / dim), dim};
+        const std::int64_t done = d * (cells - fetched); // elements that the columns before have fetched
+        const RowsAhead<E> ahead{next + (fetched + done / dim), dim, done % dim};
         add_rows(weights, tile_cells, rows, cells, PointedRows<E, true>{values, d, ahead}, vectors, out + d,
                  out_stride);
         d += std::int64_t{vectors} * lanes;
