@@ -1,0 +1,331 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+// The kernels of attention beside plain loops: those that this processor has, and those of vectors of 8 and 16 lanes
+// that every processor has, so that the code for wide vectors is tested on a machine without them. All numbers are small
+// integers, so sums are exact.
+#include "attended.hpp"
+#include <cellar/attention/detail/tile_kernels.hpp>
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+// How to pass wide vectors, which are never passed: all is inline. To the end of the file, where templates are made.
+#pragma GCC diagnostic ignored "-Wpsabi"
+
+namespace attention_test {
+
+template <int Lanes>
+struct VectorTypes;
+template <>
+struct VectorTypes<8> {
+    using Floats = float __attribute__((vector_size(32)));
+    using Ints = std::int32_t __attribute__((vector_size(32)));
+};
+template <>
+struct VectorTypes<16> {
+    using Floats = float __attribute__((vector_size(64)));
+    using Ints = std::int32_t __attribute__((vector_size(64)));
+};
+
+/// A vector that the compiler makes of the instructions that there are.
+template <int Lanes>
+struct AnyVector {
+    static constexpr int lanes = Lanes;
+    using Floats = typename VectorTypes<Lanes>::Floats;
+    using Ints = typename VectorTypes<Lanes>::Ints;
+    template <class E>
+    static constexpr bool loads = true;
+
+    template <class E>
+    [[gnu::always_inline]] static inline Floats load(const E* from) {
+        Floats floats{};
+        for (int i = 0; i < Lanes; ++i) floats[i] = static_cast<float>(from[i]);
+        return floats;
+    }
+    template <class E>
+    [[gnu::always_inline]] static inline Floats load_half(const E* from) {
+        Floats floats{};
+        for (int i = 0; i < Lanes / 2; ++i) floats[i] = static_cast<float>(from[i]);
+        return floats;
+    }
+    [[gnu::always_inline]] static inline Floats in_register(Floats floats) { return floats; }
+};
+
+} // namespace attention_test
+
+#define CELLAR_TARGET
+#define CELLAR_KERNELS kernels_of_8_lanes
+#define CELLAR_VECTOR attention_test::AnyVector<8>
+#include <cellar/attention/detail/kernels_for_vector.hpp>
+#undef CELLAR_KERNELS
+#undef CELLAR_VECTOR
+#define CELLAR_KERNELS kernels_of_16_lanes
+#define CELLAR_VECTOR attention_test::AnyVector<16>
+#include <cellar/attention/detail/kernels_for_vector.hpp>
+#undef CELLAR_KERNELS
+#undef CELLAR_VECTOR
+#undef CELLAR_TARGET
+
+namespace test_kernels {
+
+using namespace cellar::detail;
+using attention_test::Floats;
+
+namespace {
+
+constexpr float not_a_number = std::numeric_limits<float>::quiet_NaN();
+constexpr float infinity = std::numeric_limits<float>::infinity();
+
+template <class E>
+struct Kernels {
+    const char* name;
+    RowKernels<E> rows;
+    FloatKernels floats;
+};
+
+template <class E>
+std::vector<Kernels<E>> all_kernels() {
+    constexpr const char* names[] = {"portable", "avx2", "avx512"};
+    std::vector<Kernels<E>> found;
+    for (const Instructions instructions : attention_test::instructions()) {
+        const RowKernels<E> rows = row_kernels<E>(instructions);
+        if (rows.dot != nullptr)
+            found.push_back({names[static_cast<int>(instructions)], rows, float_kernels(instructions)});
+    }
+    {
+        using namespace kernels_of_8_lanes;
+        found.push_back({"8 lanes",
+                         {dot<E>, add_values<E>, pack_keys<E>, pack_values<E>},
+                         {{dot<float>, add_values<float>, pack_keys<float>, pack_values<float>},
+                          multiply,
+                          add_packed_values,
+                          softmax}});
+    }
+    {
+        using namespace kernels_of_16_lanes;
+        found.push_back({"16 lanes",
+                         {dot<E>, add_values<E>, pack_keys<E>, pack_values<E>},
+                         {{dot<float>, add_values<float>, pack_keys<float>, pack_values<float>},
+                          multiply,
+                          add_packed_values,
+                          softmax}});
+    }
+    return found;
+}
+
+// Small integers that look random: the same ones for the same `seed`.
+float number(int i, int seed) {
+    const std::uint32_t mixed = (static_cast<std::uint32_t>(i) * 2654435761U + static_cast<std::uint32_t>(seed)) >> 13;
+    return static_cast<float>(mixed % 13) - 6;
+}
+
+// `count` rows of `dim` elements, in reverse order and with something that is not a number behind each.
+template <class E>
+struct Rows {
+    static constexpr int gap = 3, offset = 1;
+    std::vector<E> elements;
+    RowPointers<E> pointers;
+    int dim;
+    int stride;
+
+    Rows(int count, int n, int seed)
+        : elements(static_cast<std::size_t>(offset + count * (n + gap)), E(not_a_number)), dim{n}, stride{n + gap} {
+        for (int c = 0; c < count; ++c) {
+            const int first = (count - 1 - c) * stride;
+            for (int d = 0; d < n; ++d)
+                elements[static_cast<std::size_t>(offset + first + d)] = E(number(c * n + d, seed));
+            pointers.rows[c] = elements.data() + first;
+        }
+        pointers.repeat_last(count);
+    }
+    HeadRows<E> view() const { return {pointers.rows, offset}; }
+    float at(int c, int d) const { return static_cast<float>(view()[c][d]); }
+};
+
+// [rows, stride], of which `n` elements of a row are numbers.
+Floats numbers(int rows, int n, std::int64_t stride, int seed) {
+    Floats floats(static_cast<std::size_t>(rows * stride));
+    for (int r = 0; r < rows; ++r)
+        for (int i = 0; i < n; ++i) floats[static_cast<std::size_t>(r * stride + i)] = number(r * n + i, seed);
+    return floats;
+}
+
+constexpr int some_cells[] = {1, 2, 3, 7, 33, 62, 63, 64};
+constexpr int some_dims[] = {8, 16, 24, 40, 64, 104};
+
+template <class E>
+void check_rows_in_place(const Kernels<E>& kernels, int rows, int dim, int cells) {
+    const std::int64_t wide = padded_dim(dim);
+    const Floats q = numbers(rows, dim, wide, 1);
+    const Rows<E> keys{cells, dim, 2}, values{cells, dim, 3};
+    Floats scores(static_cast<std::size_t>(rows) * tile_cells);
+    kernels.rows.dot(q.data(), wide, rows, dim, keys.view(), keys.view(), cells, scores.data());
+    int wrong = 0;
+    for (int r = 0; r < rows; ++r)
+        for (int c = 0; c < cells; ++c) {
+            float sum = 0;
+            for (int d = 0; d < dim; ++d) sum += q[static_cast<std::size_t>(r * wide + d)] * keys.at(c, d);
+            if (scores[static_cast<std::size_t>(r * tile_cells + c)] != sum) ++wrong;
+        }
+    CHECK(wrong == 0);
+
+    const Floats weights = numbers(rows, cells, tile_cells, 4);
+    const Floats before = numbers(rows, dim, wide, 5);
+    Floats out = before;
+    kernels.rows.add_values(weights.data(), rows, cells, values.view(), values.view(), dim, out.data(), wide);
+    for (int r = 0; r < rows; ++r)
+        for (int d = 0; d < dim; ++d) {
+            const auto i = static_cast<std::size_t>(r * wide + d);
+            float sum = before[i];
+            for (int c = 0; c < cells; ++c)
+                sum += weights[static_cast<std::size_t>(r * tile_cells + c)] * values.at(c, d);
+            if (out[i] != sum) ++wrong;
+        }
+    CHECK(wrong == 0);
+}
+
+template <class E>
+void check_packed_rows(const Kernels<E>& kernels, int rows, int dim, int cells) {
+    const std::int64_t wide = padded_dim(dim);
+    const Floats q = numbers(rows, dim, wide, 1);
+    const Rows<E> keys{cells, dim, 2}, values{cells, dim, 3};
+    const Rows<float> ahead{cells, dim, 6};
+    const std::byte* lines[tile_cells];
+    for (int c = 0; c < cells; ++c) lines[c] = reinterpret_cast<const std::byte*>(ahead.view()[c]);
+    const FetchedRows next{lines, dim * std::int64_t{sizeof(float)}, cells * (dim * int{sizeof(float)} / 64 + 1)};
+
+    Floats packed(static_cast<std::size_t>(wide * tile_cells), not_a_number);
+    Floats scores(static_cast<std::size_t>(rows) * tile_cells, not_a_number);
+    kernels.rows.pack_keys(keys.view(), cells, dim, packed.data());
+    kernels.floats.multiply(q.data(), wide, rows, wide, packed.data(), cells, scores.data(), next);
+    int wrong = 0;
+    for (int r = 0; r < rows; ++r)
+        for (int c = 0; c < cells; ++c) {
+            float sum = 0;
+            for (int d = 0; d < dim; ++d) sum += q[static_cast<std::size_t>(r * wide + d)] * keys.at(c, d);
+            if (scores[static_cast<std::size_t>(r * tile_cells + c)] != sum) ++wrong;
+        }
+    CHECK(wrong == 0);
+
+    const Floats weights = numbers(rows, cells, tile_cells, 4);
+    const Floats before = numbers(rows, dim, wide, 5);
+    Floats out = before;
+    CHECK(kernels.rows.pack_values(values.view(), cells, dim, packed.data()));
+    kernels.floats.add_packed_values(weights.data(), rows, cells, packed.data(), wide, out.data(), wide, next);
+    for (int r = 0; r < rows; ++r)
+        for (int d = 0; d < dim; ++d) {
+            const auto i = static_cast<std::size_t>(r * wide + d);
+            float sum = before[i];
+            for (int c = 0; c < cells; ++c)
+                sum += weights[static_cast<std::size_t>(r * tile_cells + c)] * values.at(c, d);
+            if (out[i] != sum) ++wrong;
+        }
+    CHECK(wrong == 0);
+}
+
+} // namespace
+
+TEST_CASE_TEMPLATE("kernels equal plain loops", E, float, cellar::half, cellar::bfloat16) {
+    for (const Kernels<E>& kernels : all_kernels<E>()) {
+        CAPTURE(kernels.name);
+        for (const int dim : some_dims)
+            for (const int cells : some_cells) {
+                CAPTURE(dim);
+                CAPTURE(cells);
+                for (const int rows : {1, 2, 4, 12}) check_rows_in_place(kernels, rows, dim, cells);
+                for (const int rows : {1, 2, 3, 5, 6, 7, 12, 16, 23}) check_packed_rows(kernels, rows, dim, cells);
+            }
+    }
+}
+
+TEST_CASE_TEMPLATE("packing says if a value is not finite", E, float, cellar::half, cellar::bfloat16) {
+    for (const Kernels<E>& kernels : all_kernels<E>()) {
+        CAPTURE(kernels.name);
+        for (const int dim : some_dims)
+            for (const float bad : {infinity, -infinity, not_a_number}) {
+                Rows<E> values{5, dim, 3};
+                Floats packed(static_cast<std::size_t>(padded_dim(dim)) * tile_cells);
+                CHECK(kernels.rows.pack_values(values.view(), 5, dim, packed.data()));
+                values.elements[static_cast<std::size_t>(values.offset + dim - 1)] =
+                    E(bad); // the last one of the last row
+                CHECK_FALSE(kernels.rows.pack_values(values.view(), 5, dim, packed.data()));
+            }
+    }
+}
+
+TEST_CASE("the softmax of a tile equals its definition") {
+    constexpr int rows = 5, dim = 16;
+    const std::uint64_t visible[rows] = {~std::uint64_t{0}, 0x5555555555555555, 1, 0, ~std::uint64_t{2}};
+    const float slopes[rows] = {0, 0.5F, -0.25F, 1, 0.125F};
+    std::int32_t positions[tile_cells], queries[rows];
+    for (int c = 0; c < tile_cells; ++c) positions[c] = 3 * c;
+    for (int r = 0; r < rows; ++r) queries[r] = 100 + r;
+    for (const Kernels<float>& kernels : all_kernels<float>())
+        for (const int cells : some_cells)
+            for (const float cap : {0.0F, 4.0F})
+                for (const bool biased : {false, true}) {
+                    CAPTURE(kernels.name);
+                    CAPTURE(cells);
+                    CAPTURE(cap);
+                    CAPTURE(biased);
+                    const Floats scores = numbers(rows, tile_cells, tile_cells, 1);
+                    Floats weights = scores;
+                    Floats values = numbers(rows, dim, dim, 2);
+                    const Floats values_before = values;
+                    const float largest_before[rows] = {-infinity, 2, 30, 1, -3};
+                    const float sums_before[rows] = {0, 1.5F, 2, 3, 4};
+                    Floats largest(largest_before, largest_before + rows), sums(sums_before, sums_before + rows);
+                    kernels.floats.softmax({.scores = weights.data(),
+                                            .rows = rows,
+                                            .cells = cells,
+                                            .visible = visible,
+                                            .scale = 0.5F,
+                                            .soft_cap = cap,
+                                            .slopes = biased ? slopes : nullptr,
+                                            .positions = positions,
+                                            .queries = queries,
+                                            .largest = largest.data(),
+                                            .sums = sums.data(),
+                                            .values = values.data(),
+                                            .value_stride = dim,
+                                            .value_dim = dim});
+                    for (int r = 0; r < rows; ++r) {
+                        const auto row = static_cast<std::size_t>(r);
+                        double expected[tile_cells];
+                        double most = largest_before[r];
+                        bool sees = false;
+                        for (int c = 0; c < cells; ++c) {
+                            double x =
+                                0.5 * static_cast<double>(scores[row * tile_cells + static_cast<std::size_t>(c)]);
+                            if (cap != 0) x = cap * std::tanh(x / cap);
+                            if (biased) x += slopes[r] * static_cast<double>(positions[c] - queries[r]);
+                            const bool seen = (visible[r] >> c & 1) != 0;
+                            sees = sees || seen;
+                            expected[c] = seen ? x : -infinity;
+                            most = std::max(most, expected[c]);
+                        }
+                        double sum = sums_before[r] * (sees ? std::exp(largest_before[r] - most) : 1);
+                        for (int c = 0; c < cells; ++c) {
+                            const double weight = sees ? std::exp(expected[c] - most) : 0;
+                            sum += weight;
+                            const float found = weights[row * tile_cells + static_cast<std::size_t>(c)];
+                            CHECK(found == doctest::Approx(weight).epsilon(1e-5));
+                        }
+                        CHECK(sums[row] == doctest::Approx(sum).epsilon(1e-5));
+                        CHECK(largest[row] == doctest::Approx(sees ? most : largest_before[r]).epsilon(1e-5));
+                        const double factor =
+                            sees && largest_before[r] != -infinity ? std::exp(largest_before[r] - most) : 1;
+                        for (std::size_t d = 0; d < dim; ++d)
+                            CHECK(values[row * dim + d]
+                                  == doctest::Approx(factor * values_before[row * dim + d]).epsilon(1e-5));
+                    }
+                }
+}
+
+} // namespace test_kernels
