@@ -198,7 +198,7 @@ void check_packed_rows(const Kernels<E>& kernels, int rows, int dim, int cells) 
     const Rows<float> ahead{cells, dim, 6};
     const std::byte* lines[tile_cells];
     for (int c = 0; c < cells; ++c) lines[c] = reinterpret_cast<const std::byte*>(ahead.view()[c]);
-    const FetchedRows next{lines, dim * std::int64_t{sizeof(float)}, cells * (dim * int{sizeof(float)} / 64 + 1)};
+    const FetchedRows next{lines, dim * std::int64_t{sizeof(float)}, cells * ((dim * int{sizeof(float)} + 63) / 64)};
 
     Floats packed(static_cast<std::size_t>(wide * tile_cells), not_a_number);
     Floats scores(static_cast<std::size_t>(rows) * tile_cells, not_a_number);
