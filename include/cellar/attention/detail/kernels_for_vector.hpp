@@ -122,7 +122,7 @@ CELLAR_INLINE void dot_some(const float* q, std::ptrdiff_t stride, std::int64_t 
                             RowsAhead<E>& ahead, Floats* sums) {
     constexpr std::make_index_sequence<R> rows;
     constexpr std::make_index_sequence<Together> together;
-    // A step reads so many bytes of keys. The loop goes on by whole lines of the keys that are prefetched.
+    // What a step reads of the keys. So many steps are taken together that they read whole lines, and prefetch as many.
     constexpr std::size_t bytes = Together * lanes * sizeof(E);
     constexpr std::size_t steps = bytes < line_bytes ? line_bytes / bytes : 1;
     constexpr std::int64_t wide = steps * lanes;
@@ -210,7 +210,7 @@ CELLAR_INLINE void add_block(const float* left, std::ptrdiff_t left_stride, std:
     (store(out + std::ptrdiff_t{I / cols} * out_stride + std::ptrdiff_t{I % cols} * lanes, sums[I]), ...);
 }
 
-// As many as registers hold, with the vectors of `columns`.
+// A block of sums that registers hold: rows by vectors.
 inline constexpr int packed_rows = lanes == 8 ? 6 : 4;
 inline constexpr int columns = lanes == 16 ? 4 : 2;
 
@@ -218,7 +218,7 @@ template <class E, bool IsWhole>
 struct PointedRows {
     static constexpr bool is_whole = IsWhole;
     static constexpr int max_rows = 4;       // the heads of a group, most often
-    static constexpr int steps_together = 3; // so that they read a line or more of what is prefetched
+    static constexpr int steps_together = 3; // between prefetches of whole lines
     HeadRows<E> rows;
     std::int64_t column;
     RowsAhead<E> ahead;
@@ -244,7 +244,7 @@ struct PackedRows {
     }
 };
 
-// The same for rows r, r + 1, ..., by as many vectors as there are.
+// add_block for R rows from row r on, with 4 vectors, 2 or 1.
 template <std::size_t R, class Right>
 CELLAR_INLINE void add_columns(const float* left, std::ptrdiff_t left_stride, int r, std::int64_t n, Right right,
                                int vectors, float* out, std::ptrdiff_t out_stride) {
