@@ -7,6 +7,7 @@
 #include <doctest/doctest.h>
 
 #include <cstdint>
+#include <string>
 #include <type_traits>
 #include <vector>
 
@@ -55,6 +56,30 @@ TEST_CASE("matrices are rows of tokens; a block whose elements lie apart is a vi
     CHECK(violation_of([&] { (void)IdSpan<Position>{ids.row(0)}; })
           == "Batch: the elements of a list of ids lie apart, expected neighbours");
     CHECK(IdSpan<Position>{ids.col(1)}[1] == Position{1});
+}
+
+TEST_CASE("a matrix by columns has a token in each column; one with a token in each row is a violation") {
+    Cache<> cache{{1, 2, 2}, {.sequences = 2, .cells = 8, .batch = 4}};
+    auto pass = cache.begin(Tokens{{0}, {0}, 3}).value();
+    Eigen::MatrixXf tokens(4, 3); // [heads * dim, tokens]
+    tokens << 0, 10, 20, 1, 11, 21, 2, 12, 22, 3, 13, 23;
+    const Eigen::MatrixXf transposed = tokens.transpose();
+    const std::string matrix =
+        " are a matrix in which 3 elements are neighbours, expected 2 (a head) or 4 (a token): by "
+        "rows, or a token in each column";
+    CHECK(violation_of([&] { pass.put(0, transposed, tokens); }) == "put: the keys" + matrix);
+    CHECK(violation_of([&] { pass.put(0, tokens, transposed); }) == "put: the values" + matrix);
+    pass.put(0, tokens, Matrix(transposed));
+    CHECK(pass.keys(0)(2, 1, 0) == 22);
+    CHECK(pass.values(0)(2, 1, 0) == 22);
+    pass.put(0, Eigen::MatrixXf(tokens.reshaped(2, 6)), Matrix(transposed).reshaped<Eigen::RowMajor>(6, 2).eval());
+
+    Eigen::MatrixXf out(4, 3), wrong = Eigen::MatrixXf::Constant(3, 4, -1);
+    CHECK(violation_of([&] { attend(pass, 0, transposed, out); }) == "attend: the queries" + matrix);
+    CHECK(violation_of([&] { attend(pass, 0, tokens, wrong); }) == "attend: the results" + matrix);
+    CHECK(wrong == Eigen::MatrixXf::Constant(3, 4, -1));
+    attend(pass, 0, tokens, out);
+    CHECK(out.col(0) == tokens.col(0)); // the first token sees itself alone
 }
 
 TEST_CASE_TEMPLATE("eigen_map shows one head, one token, or one element of all heads", E, float, half, bfloat16) {

@@ -3,6 +3,7 @@
 
 #include <cellar/base/contract.hpp>
 
+#include <cstdint>
 #include <iterator>
 
 namespace cellar::detail {
@@ -22,12 +23,20 @@ constexpr bool has_neighbours(const Range& range) {
     }
 }
 
-/// The first element of rows whose elements are neighbours; anything else is a violation. `call` and `what` are for the
-/// message.
+/// The first element of rows [tokens, heads, dim] in the order of memory. Anything else is a violation: elements that
+/// lie apart, and an Eigen matrix whose neighbours are neither a head of a token nor all of its heads, as in a matrix by
+/// columns with a token in each row. `call` and `what` are for the message.
 template <class Range>
-auto* contiguous_data(const char* call, const char* what, Range&& range) {
+auto* contiguous_data(const char* call, const char* what, Range&& range, std::int64_t heads, std::int64_t dim) {
     CELLAR_EXPECTS(has_neighbours(range), call, ": the elements of the ", what,
                    " lie apart, expected neighbours or a view with strides");
+    if constexpr (requires { range.innerSize(), range.outerSize(); }) {
+        const auto inner = static_cast<std::int64_t>(range.innerSize());
+        const bool is_vector = inner <= 1 || range.outerSize() <= 1;
+        CELLAR_EXPECTS(is_vector || inner == dim || inner % (heads * dim) == 0, call, ": the ", what,
+                       " are a matrix in which ", inner, " elements are neighbours, expected ", dim, " (a head) or ",
+                       heads * dim, " (a token): by rows, or a token in each column");
+    }
     return std::data(range);
 }
 

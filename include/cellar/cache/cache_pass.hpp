@@ -58,8 +58,8 @@ public:
     /// Enqueues: stores the batch's keys [tokens, kv_heads, key_dim] and values [tokens, kv_heads, value_dim], which
     /// hold the stored element type or float: the rows of `stored_tokens()` tokens, in their order. Accepts views with
     /// strides (`StridedView`, `std::mdspan`, a Kokkos View), contiguous ranges such as a vector, and pointers to
-    /// contiguous rows. For a layer that shares another layer's memory, put to that one. A wrong extent, and rows that
-    /// are not aligned for their type, are violations.
+    /// contiguous rows. For a layer that shares another layer's memory, put to that one. A wrong extent, rows that are
+    /// not aligned for their type, and an Eigen matrix by columns with a token in each row are violations.
     template <class K, class V>
     void put(int layer, const K& k, const V& v, const std::source_location& where = std::source_location::current()) & {
         const detail::Caller caller{where};
@@ -182,7 +182,7 @@ private:
         CELLAR_EXPECTS(static_cast<std::int64_t>(std::size(range)) == expected, "put: the ", what, " of ",
                        Base::name()(layer), " are ", std::size(range), " elements, expected ", expected, " for [",
                        stored_tokens(), " tokens, ", heads, " heads, ", dim, "]");
-        return contiguous_view(detail::contiguous_data("put", what, range), stored_tokens(), heads, dim);
+        return contiguous_view(detail::contiguous_data("put", what, range, heads, dim), stored_tokens(), heads, dim);
     }
 
     template <class T>

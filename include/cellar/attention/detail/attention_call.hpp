@@ -36,7 +36,7 @@ auto attention_rows(const char* what, Rows&& rows, std::int64_t tokens, std::int
         const std::int64_t heads = row == 0 ? 0 : size / row;
         CELLAR_EXPECTS(heads * row == size, "attend: the ", what, " are ", size, " elements, expected a multiple of ",
                        row, " for [", tokens, " tokens, heads, ", dim, "]");
-        return contiguous_view(contiguous_data("attend", what, rows), tokens, heads, dim);
+        return contiguous_view(contiguous_data("attend", what, rows, heads, dim), tokens, heads, dim);
     }
 }
 
