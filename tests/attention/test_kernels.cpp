@@ -200,7 +200,7 @@ void check_packed_rows(const Kernels<E>& kernels, int rows, int dim, int cells) 
 
 } // namespace
 
-TEST_CASE_TEMPLATE("kernels equal plain loops", E, float, cellar::half) {
+TEST_CASE_TEMPLATE("kernels equal plain loops", E, float, cellar::half, cellar::bfloat16) {
     for (const Kernels<E>& kernels : all_kernels<E>()) {
         CAPTURE(kernels.name);
         for (const int dim : some_dims)
@@ -213,7 +213,7 @@ TEST_CASE_TEMPLATE("kernels equal plain loops", E, float, cellar::half) {
     }
 }
 
-TEST_CASE_TEMPLATE("packing says if a value is not finite", E, float, cellar::half) {
+TEST_CASE_TEMPLATE("packing says if a value is not finite", E, float, cellar::half, cellar::bfloat16) {
     for (const Kernels<E>& kernels : all_kernels<E>()) {
         CAPTURE(kernels.name);
         for (const int dim : some_dims)
