@@ -66,7 +66,7 @@ struct Avx2Vector {
     [[gnu::target("avx2,fma,f16c"), gnu::always_inline]] static inline Floats load(const bfloat16* from) {
         Shorts shorts;
         std::memcpy(&shorts, from, sizeof(shorts));
-        // A byte shuffle moves elements to the upper halves of floats: one operation, where widening and a shift are two.
+        // A shuffle moves elements to the upper halves of floats: one operation, where widening and a shift are two.
         constexpr char zero = -1;
         constexpr Bytes upper = {zero, zero, 0, 1, zero, zero, 2,  3,  zero, zero, 4,  5,  zero, zero, 6,  7,
                                  zero, zero, 8, 9, zero, zero, 10, 11, zero, zero, 12, 13, zero, zero, 14, 15};
