@@ -221,8 +221,8 @@ TEST_CASE_TEMPLATE("packing says if a value is not finite", E, float, cellar::ha
                 Rows<E> values{5, dim, 3};
                 Floats packed(static_cast<std::size_t>(padded_dim(dim)) * tile_cells);
                 CHECK(kernels.rows.pack_values(values.view(), 5, dim, packed.data()));
-                values.elements[static_cast<std::size_t>(values.offset + dim - 1)] =
-                    E(bad); // the last one of the last row
+                const int last = values.offset + dim - 1; // of the last row, which lies first
+                values.elements[static_cast<std::size_t>(last)] = E(bad);
                 CHECK_FALSE(kernels.rows.pack_values(values.view(), 5, dim, packed.data()));
             }
     }
