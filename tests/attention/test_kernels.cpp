@@ -128,74 +128,61 @@ Floats numbers(int rows, int n, std::int64_t stride, int seed) {
 constexpr int some_cells[] = {1, 2, 3, 7, 33, 62, 63, 64};
 constexpr int some_dims[] = {8, 16, 24, 40, 64, 104};
 
+// What a kernel gets and what it gives.
+template <class E>
+struct Job {
+    int rows, dim, cells;
+    std::int64_t wide = padded_dim(dim);
+    Floats q = numbers(rows, dim, wide, 1);
+    Rows<E> keys{cells, dim, 2}, values{cells, dim, 3};
+    Floats weights = numbers(rows, cells, tile_cells, 4);
+    Floats before = numbers(rows, dim, wide, 5);
+    Floats scores = Floats(static_cast<std::size_t>(rows) * tile_cells, not_a_number);
+    Floats out = before;
+
+    void check() const {
+        int wrong = 0;
+        for (int r = 0; r < rows; ++r) {
+            for (int c = 0; c < cells; ++c) {
+                float sum = 0;
+                for (int d = 0; d < dim; ++d) sum += at(q, r * wide + d) * keys.at(c, d);
+                if (at(scores, r * tile_cells + c) != sum) ++wrong;
+            }
+            for (int d = 0; d < dim; ++d) {
+                float sum = at(before, r * wide + d);
+                for (int c = 0; c < cells; ++c) sum += at(weights, r * tile_cells + c) * values.at(c, d);
+                if (at(out, r * wide + d) != sum) ++wrong;
+            }
+        }
+        CHECK(wrong == 0);
+    }
+    static float at(const Floats& floats, std::int64_t i) { return floats[static_cast<std::size_t>(i)]; }
+};
+
 template <class E>
 void check_rows_in_place(const Kernels<E>& kernels, int rows, int dim, int cells) {
-    const std::int64_t wide = padded_dim(dim);
-    const Floats q = numbers(rows, dim, wide, 1);
-    const Rows<E> keys{cells, dim, 2}, values{cells, dim, 3};
-    Floats scores(static_cast<std::size_t>(rows) * tile_cells);
-    kernels.rows.dot(q.data(), wide, rows, dim, keys.view(), keys.view(), cells, scores.data());
-    int wrong = 0;
-    for (int r = 0; r < rows; ++r)
-        for (int c = 0; c < cells; ++c) {
-            float sum = 0;
-            for (int d = 0; d < dim; ++d) sum += q[static_cast<std::size_t>(r * wide + d)] * keys.at(c, d);
-            if (scores[static_cast<std::size_t>(r * tile_cells + c)] != sum) ++wrong;
-        }
-    CHECK(wrong == 0);
-
-    const Floats weights = numbers(rows, cells, tile_cells, 4);
-    const Floats before = numbers(rows, dim, wide, 5);
-    Floats out = before;
-    kernels.rows.add_values(weights.data(), rows, cells, values.view(), values.view(), dim, out.data(), wide);
-    for (int r = 0; r < rows; ++r)
-        for (int d = 0; d < dim; ++d) {
-            const auto i = static_cast<std::size_t>(r * wide + d);
-            float sum = before[i];
-            for (int c = 0; c < cells; ++c)
-                sum += weights[static_cast<std::size_t>(r * tile_cells + c)] * values.at(c, d);
-            if (out[i] != sum) ++wrong;
-        }
-    CHECK(wrong == 0);
+    Job<E> job{rows, dim, cells};
+    const HeadRows<E> keys = job.keys.view(), values = job.values.view();
+    kernels.rows.dot(job.q.data(), job.wide, rows, dim, keys, keys, cells, job.scores.data());
+    kernels.rows.add_values(job.weights.data(), rows, cells, values, values, dim, job.out.data(), job.wide);
+    job.check();
 }
 
 template <class E>
 void check_packed_rows(const Kernels<E>& kernels, int rows, int dim, int cells) {
-    const std::int64_t wide = padded_dim(dim);
-    const Floats q = numbers(rows, dim, wide, 1);
-    const Rows<E> keys{cells, dim, 2}, values{cells, dim, 3};
+    Job<E> job{rows, dim, cells};
     const Rows<float> ahead{cells, dim, 6};
-    const std::byte* lines[tile_cells];
-    for (int c = 0; c < cells; ++c) lines[c] = reinterpret_cast<const std::byte*>(ahead.view()[c]);
-    const FetchedRows next{lines, dim * std::int64_t{sizeof(float)}, cells * ((dim * int{sizeof(float)} + 63) / 64)};
-
-    Floats packed(static_cast<std::size_t>(wide * tile_cells), not_a_number);
-    Floats scores(static_cast<std::size_t>(rows) * tile_cells, not_a_number);
-    kernels.rows.pack_keys(keys.view(), cells, dim, packed.data());
-    kernels.floats.multiply(q.data(), wide, rows, wide, packed.data(), cells, scores.data(), next);
-    int wrong = 0;
-    for (int r = 0; r < rows; ++r)
-        for (int c = 0; c < cells; ++c) {
-            float sum = 0;
-            for (int d = 0; d < dim; ++d) sum += q[static_cast<std::size_t>(r * wide + d)] * keys.at(c, d);
-            if (scores[static_cast<std::size_t>(r * tile_cells + c)] != sum) ++wrong;
-        }
-    CHECK(wrong == 0);
-
-    const Floats weights = numbers(rows, cells, tile_cells, 4);
-    const Floats before = numbers(rows, dim, wide, 5);
-    Floats out = before;
-    CHECK(kernels.rows.pack_values(values.view(), cells, dim, packed.data()));
-    kernels.floats.add_packed_values(weights.data(), rows, cells, packed.data(), wide, out.data(), wide, next);
-    for (int r = 0; r < rows; ++r)
-        for (int d = 0; d < dim; ++d) {
-            const auto i = static_cast<std::size_t>(r * wide + d);
-            float sum = before[i];
-            for (int c = 0; c < cells; ++c)
-                sum += weights[static_cast<std::size_t>(r * tile_cells + c)] * values.at(c, d);
-            if (out[i] != sum) ++wrong;
-        }
-    CHECK(wrong == 0);
+    const std::byte* first[tile_cells];
+    for (int c = 0; c < cells; ++c) first[c] = reinterpret_cast<const std::byte*>(ahead.view()[c]);
+    const int bytes = dim * int{sizeof(float)};
+    const FetchedRows next{first, bytes, cells * ((bytes + 63) / 64)};
+    Floats packed(static_cast<std::size_t>(job.wide * tile_cells), not_a_number);
+    kernels.rows.pack_keys(job.keys.view(), cells, dim, packed.data());
+    kernels.floats.multiply(job.q.data(), job.wide, rows, job.wide, packed.data(), cells, job.scores.data(), next);
+    CHECK(kernels.rows.pack_values(job.values.view(), cells, dim, packed.data()));
+    kernels.floats.add_packed_values(job.weights.data(), rows, cells, packed.data(), job.wide, job.out.data(), job.wide,
+                                     next);
+    job.check();
 }
 
 } // namespace

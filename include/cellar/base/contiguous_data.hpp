@@ -23,9 +23,9 @@ constexpr bool has_neighbours(const Range& range) {
     }
 }
 
-/// The first element of rows [tokens, heads, dim] in the order of memory. Anything else is a violation: elements that
-/// lie apart, and an Eigen matrix whose neighbours are neither a head of a token nor all of its heads, such as a matrix
-/// by columns with a token in each row. `call` and `what` are for the message.
+/// The first element of rows [tokens, heads, dim] in the order of memory. Elements that lie apart are a violation.
+/// So is an Eigen matrix by columns with a token in each row: neighbours have to be a head of a token, or whole tokens.
+/// `call` and `what` are for the message.
 template <class Range>
 auto* contiguous_data(const char* call, const char* what, Range&& range, std::int64_t heads, std::int64_t dim) {
     CELLAR_EXPECTS(has_neighbours(range), call, ": the elements of the ", what,

@@ -265,8 +265,8 @@ template <class Right>
 CELLAR_KERNEL void add_rows(const float* left, std::ptrdiff_t left_stride, int rows, std::int64_t n, Right right,
                             int vectors, float* out, std::ptrdiff_t out_stride) {
     int r = 0;
-    if constexpr (Right::max_rows == 6)
-        for (; r + 6 <= rows; r += 6) add_columns<6>(left, left_stride, r, n, right, vectors, out, out_stride);
+    constexpr int most = Right::max_rows;
+    for (; r + most <= rows; r += most) add_columns<most>(left, left_stride, r, n, right, vectors, out, out_stride);
     for (; r + 4 <= rows; r += 4) add_columns<4>(left, left_stride, r, n, right, vectors, out, out_stride);
     for (; r + 2 <= rows; r += 2) add_columns<2>(left, left_stride, r, n, right, vectors, out, out_stride);
     if (r < rows) add_columns<1>(left, left_stride, r, n, right, vectors, out, out_stride);

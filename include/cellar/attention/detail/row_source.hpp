@@ -155,7 +155,8 @@ private:
     FetchedRows fetched(HeadRows<E> rows, int count) {
         for (int i = 0; i < count; ++i) fetched_[i] = reinterpret_cast<const std::byte*>(rows[i]);
         const std::int64_t bytes = source_.dim * static_cast<std::int64_t>(sizeof(E));
-        return {.rows = fetched_, .row_bytes = bytes, .lines = count * static_cast<int>((bytes + 63) / 64)};
+        const auto lines = static_cast<int>((bytes + line_bytes - 1) / line_bytes);
+        return {.rows = fetched_, .row_bytes = bytes, .lines = count * lines};
     }
 
     // The head's share of the rows of a tile, in the order of memory.

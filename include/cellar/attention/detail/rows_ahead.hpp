@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cellar/attention/detail/tile.hpp>
+#include <cellar/backend/host/lines.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -9,9 +10,6 @@
 /// What the kernels of attention prefetch. Prefetches are spread over their loops, because processors drop those that
 /// come all at once.
 namespace cellar::detail {
-
-/// What a prefetch brings into the processor's cache.
-inline constexpr std::int64_t line_bytes = 64;
 
 /// Prefetches rows in the order of their elements, which is that of memory where rows follow one another.
 template <class E>
@@ -21,7 +19,7 @@ struct RowsAhead {
     std::int64_t at = 0; // in the first row
 
     [[gnu::always_inline]] void prefetch_line() {
-        __builtin_prefetch(rows[0] + at, 0, 3);
+        prefetch<CacheLevel::first>(rows[0] + at, 1);
         at += line_bytes / std::int64_t{sizeof(E)};
         if (at < dim) return;
         at = 0;

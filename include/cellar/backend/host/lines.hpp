@@ -9,8 +9,10 @@
 #include <cstring>
 #include <type_traits>
 
-/// Copies and prefetches in units of cache lines (64 bytes).
+/// Copies and prefetches in units of cache lines.
 namespace cellar::detail {
+
+inline constexpr std::int64_t line_bytes = 64;
 
 /// Which cache to prefetch into. Addresses a power of two apart conflict in the small first-level cache, so early
 /// prefetches go to the second level. Processors may drop such prefetches.
@@ -20,7 +22,7 @@ enum class CacheLevel { first = 3, second = 2 };
 template <CacheLevel Level, class T>
 void prefetch(const T* first, std::int64_t n) {
 #if defined(__GNUC__)
-    constexpr std::int64_t line = 64 / sizeof(T);
+    constexpr std::int64_t line = line_bytes / std::int64_t{sizeof(T)};
     for (std::int64_t i = 0; i < n; i += line) __builtin_prefetch(first + i, 0, static_cast<int>(Level));
 #endif
 }
@@ -84,7 +86,7 @@ inline void streamed() {}
 /// copies, it prefetches as many elements from `ahead` on, if given.
 template <class E>
 void stream_run(const E* from, E* to, std::int64_t n, const E* ahead = nullptr) {
-    constexpr std::int64_t line = 64 / sizeof(E);
+    constexpr std::int64_t line = line_bytes / std::int64_t{sizeof(E)};
     if (n < line) return copy_run(from, to, n);
     const auto address = reinterpret_cast<std::uintptr_t>(to);
     const auto before = static_cast<std::int64_t>((64 - address % 64) % 64 / sizeof(E));
