@@ -18,9 +18,9 @@ inline constexpr std::int64_t line_bytes = 64;
 /// prefetches go to the second level. Processors may drop such prefetches.
 enum class CacheLevel { first = 3, second = 2 };
 
-/// Prefetches n elements that will be read.
+/// Prefetches n elements that will be read. Always inlined, because GCC 12 drops calls of functions that only prefetch.
 template <CacheLevel Level, class T>
-void prefetch(const T* first, std::int64_t n) {
+[[gnu::always_inline]] inline void prefetch(const T* first, std::int64_t n) {
 #if defined(__GNUC__)
     constexpr std::int64_t line = line_bytes / std::int64_t{sizeof(T)};
     for (std::int64_t i = 0; i < n; i += line) __builtin_prefetch(first + i, 0, static_cast<int>(Level));

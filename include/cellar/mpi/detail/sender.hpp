@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <cellar/backend/host/lines.hpp>
 #include <cellar/base/contract.hpp>
 #include <cellar/base/ids.hpp>
 #include <cellar/crc/crc32.hpp>
@@ -279,16 +280,12 @@ private:
     static void add_copy(Crc32& crc, std::span<const std::byte> from, std::byte* to) {
         constexpr std::size_t piece = 65536;
         for (; !from.empty(); from = from.subspan(std::min(piece, from.size()))) {
-            prefetch(from.subspan(std::min(2 * piece, from.size())), piece);
+            const std::span<const std::byte> later = from.subspan(std::min(2 * piece, from.size()));
+            prefetch<CacheLevel::second>(later.data(), std::min<std::int64_t>(piece, std::ssize(later)));
             const std::size_t n = std::min(piece, from.size());
             crc.add_copy(from.first(n), to, false);
             to += n;
         }
-    }
-    static void prefetch([[maybe_unused]] std::span<const std::byte> bytes, [[maybe_unused]] std::size_t n) {
-#if defined(__GNUC__)
-        for (std::size_t i = 0; i < std::min(n, bytes.size()); i += 64) __builtin_prefetch(bytes.data() + i, 0, 2);
-#endif
     }
 
     void end_with(std::optional<mpi::MpiError> error) {
