@@ -236,7 +236,7 @@ struct PackedRows {
     static constexpr int steps_together = 1;
     const float* first;
     std::ptrdiff_t stride;
-    SpreadLines* ahead;
+    LinesToPack* ahead;
     CELLAR_INLINE const float* operator()(std::int64_t k) const { return first + k * stride; }
     template <std::size_t>
     CELLAR_INLINE void prefetch_next() const {
@@ -308,7 +308,7 @@ CELLAR_KERNEL void add_values(const float* weights, int rows, int cells, HeadRow
 /// The same with values [cells, dim] that are packed.
 CELLAR_KERNEL void add_packed_values(const float* weights, int rows, int cells, const float* values, std::int64_t dim,
                                      float* out, std::ptrdiff_t out_stride, const FetchedRows& next) {
-    SpreadLines ahead{next, steps_of(rows, dim, cells)};
+    LinesToPack ahead{next, steps_of(rows, dim, cells)};
     for (std::int64_t d = 0; d < dim;) {
         const int vectors = vectors_for(dim - d);
         add_rows(weights, tile_cells, rows, cells, PackedRows{values + d, dim, &ahead}, vectors, out + d, out_stride);
@@ -321,7 +321,7 @@ CELLAR_KERNEL void multiply(const float* q, std::ptrdiff_t stride, int rows, std
                             int cells, float* scores, const FetchedRows& next) {
     std::memset(scores, 0, sizeof(float) * static_cast<std::size_t>(rows) * tile_cells);
     constexpr int wide = columns * lanes;
-    SpreadLines ahead{next, steps_of(rows, cells, dim)};
+    LinesToPack ahead{next, steps_of(rows, cells, dim)};
     for (int c = 0; c < cells; c += wide)
         add_rows(q, stride, rows, dim, PackedRows{keys + c, tile_cells, &ahead}, columns, scores + c, tile_cells);
 }
@@ -462,7 +462,7 @@ CELLAR_KERNEL void softmax(const SoftmaxStep& step) {
     const std::uint64_t tile = ~std::uint64_t{0} >> (tile_cells - step.cells);
     const int times = step.rows * ((step.cells + lanes - 1) / lanes);
     const int lines = (step.fetched.lines + times - 1) / times; // prefetched each time
-    SpreadLines ahead{step.fetched, std::int64_t{times} * lines};
+    SpreadLines<> ahead{step.fetched, std::int64_t{times} * lines};
     for (int row = 0; row < step.rows; ++row) {
         const std::uint64_t visible = step.visible == nullptr ? tile : step.visible[row] & tile;
         float* const scores = step.scores + std::ptrdiff_t{row} * tile_cells;

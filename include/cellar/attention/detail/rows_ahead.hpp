@@ -11,15 +11,16 @@
 /// come all at once.
 namespace cellar::detail {
 
-/// Prefetches rows in the order of their elements, which is that of memory where rows follow one another.
-template <class E>
+/// Prefetches rows in the order of their elements, which is that of memory where rows follow one another. Into the
+/// second level, because the keys and values of two tiles do not fit into the first (docs/performance.md).
+template <class E, CacheLevel Level = CacheLevel::second>
 struct RowsAhead {
     HeadRows<E> rows;
     std::int64_t dim;
     std::int64_t at = 0; // in the first row
 
     [[gnu::always_inline]] void prefetch_line() {
-        prefetch<CacheLevel::first>(rows[0] + at, 1);
+        prefetch<Level>(rows[0] + at, 1);
         at += line_bytes / std::int64_t{sizeof(E)};
         if (at < dim) return;
         at = 0;
@@ -32,6 +33,7 @@ struct RowsAhead {
 };
 
 /// Prefetches rows evenly over the steps of a kernel: a line every 1, 2, 4, ... steps.
+template <CacheLevel Level = CacheLevel::second>
 class SpreadLines {
 public:
     SpreadLines(const FetchedRows& next, std::int64_t steps)
@@ -46,10 +48,13 @@ public:
     }
 
 private:
-    RowsAhead<std::byte> ahead_;
+    RowsAhead<std::byte, Level> ahead_;
     std::int64_t left_; // lines
     std::int64_t every_ = 1;
     std::int64_t step_ = 0;
 };
+
+/// What kernels of packed rows prefetch: only the next rows to pack, which fit into the first level.
+using LinesToPack = SpreadLines<CacheLevel::first>;
 
 } // namespace cellar::detail
