@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-# Compiles SOURCE to assembly with COMPILER, and looks for the INSTRUCTIONS: regular expressions, separated by commas.
+# Compiles SOURCE to assembly with COMPILER and OPTION, which may be empty, and looks for the INSTRUCTIONS: regular
+# expressions, separated by commas.
 execute_process(
-    COMMAND ${COMPILER} -std=c++20 -O2 -S -I ${INCLUDE} ${SOURCE} -o -
+    COMMAND ${COMPILER} -std=c++20 -O2 -S -I ${INCLUDE} ${OPTION} ${SOURCE} -o -
     OUTPUT_VARIABLE assembly
     ERROR_VARIABLE errors
     RESULT_VARIABLE failed

@@ -462,7 +462,7 @@ CELLAR_KERNEL void softmax(const SoftmaxStep& step) {
     const std::uint64_t tile = ~std::uint64_t{0} >> (tile_cells - step.cells);
     const int times = step.rows * ((step.cells + lanes - 1) / lanes);
     const int lines = (step.fetched.lines + times - 1) / times; // prefetched each time
-    SpreadLines<> ahead{step.fetched, std::int64_t{times} * lines};
+    SpreadLines<CacheLevel::second> ahead{step.fetched, std::int64_t{times} * lines};
     for (int row = 0; row < step.rows; ++row) {
         const std::uint64_t visible = step.visible == nullptr ? tile : step.visible[row] & tile;
         float* const scores = step.scores + std::ptrdiff_t{row} * tile_cells;

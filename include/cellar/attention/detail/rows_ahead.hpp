@@ -11,8 +11,8 @@
 /// come all at once.
 namespace cellar::detail {
 
-/// Prefetches rows in the order of their elements, which is that of memory where rows follow one another. Into the
-/// second level, because the keys and values of two tiles do not fit into the first (docs/performance.md).
+/// Prefetches rows in the order of their elements, which is that of memory where rows follow one another. The second
+/// level is the default, because the first does not hold the keys and values of two tiles.
 template <class E, CacheLevel Level = CacheLevel::second>
 struct RowsAhead {
     HeadRows<E> rows;
@@ -33,7 +33,7 @@ struct RowsAhead {
 };
 
 /// Prefetches rows evenly over the steps of a kernel: a line every 1, 2, 4, ... steps.
-template <CacheLevel Level = CacheLevel::second>
+template <CacheLevel Level>
 class SpreadLines {
 public:
     SpreadLines(const FetchedRows& next, std::int64_t steps)
@@ -54,7 +54,7 @@ private:
     std::int64_t step_ = 0;
 };
 
-/// What kernels of packed rows prefetch: only the next rows to pack, which fit into the first level.
+/// What kernels of packed rows prefetch. With the second level, prompts take a little longer (docs/performance.md).
 using LinesToPack = SpreadLines<CacheLevel::first>;
 
 } // namespace cellar::detail
