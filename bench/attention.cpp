@@ -64,7 +64,7 @@ CELLAR_BENCH_TARGET("avx512f") CELLAR_BENCH_COMPUTE(compute_wide, Wide)
 
     float compute_at_peak(double operations) {
     const volatile float half = 0.5F; // volatile: unknown to the compiler
-    const bool wide = detail::best_instructions() == detail::Instructions::avx512;
+    const bool wide = detail::best_instructions() >= detail::Instructions::avx512;
     const auto steps = static_cast<std::int64_t>(operations / (wide ? 12 * 32 : 12 * 16));
     return wide ? compute_wide(steps, half) : compute(steps, half);
 }

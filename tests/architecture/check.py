@@ -52,6 +52,7 @@ OPT_IN = {"eigen": "Eigen", "kokkos": "Kokkos", "dlpack": "dlpack", "files": "nl
 
 # Headers of an operating system, behind an #if: the whole list.
 PLATFORM = {
+    "attention/detail/matrix_unit.hpp": ["<cpuid.h>", "<sys/syscall.h>", "<unistd.h>"],
     "base/huge_pages.hpp": ["<sys/mman.h>"],
     "files/detail/posix_files.hpp": ["<fcntl.h>", "<sys/mman.h>", "<sys/stat.h>", "<unistd.h>"],
 }
@@ -61,7 +62,11 @@ PLATFORM = {
 NEVER_REACHES = {"backend/eigen.hpp": ["kernel"]}
 
 # Included several times, with other macros each time, so they have no `#pragma once`.
-REPEATED = {"attention/detail/kernels_for_vector.hpp", "crc/crc32_fold_kernel.hpp"}
+REPEATED = {
+    "attention/detail/kernels_for_matrix_unit.hpp",
+    "attention/detail/kernels_for_vector.hpp",
+    "crc/crc32_fold_kernel.hpp",
+}
 
 LICENCE = "// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception"
 MAX_LINES = 500

@@ -20,6 +20,7 @@ inline std::vector<cellar::detail::Instructions> instructions() {
     std::vector<cellar::detail::Instructions> found{portable};
     if (cellar::detail::best_instructions() >= avx2) found.push_back(avx2);
     if (cellar::detail::best_instructions() >= avx512) found.push_back(avx512);
+    if (cellar::detail::best_instructions() >= amx) found.push_back(amx);
     return found;
 }
 

@@ -79,6 +79,7 @@ public:
     }
 
     int max_rows() const { return max_rows_; }                ///< of an item
+    int max_packed_rows() const { return max_packed_rows_; }  ///< of an item of a block that packs; 0: none does
     std::int64_t part_floats() const { return part_floats_; } ///< of all partial results
     /// Of one item of a block: for each row, the largest score, the sum of the weights, and the values.
     std::int64_t part_floats(const TokenBlock& block) const { return block.rows * (padded_dim(shape_.value_dim) + 2); }
@@ -215,6 +216,7 @@ private:
         block.step = static_cast<std::int32_t>(std::min<std::int64_t>(step, INT32_MAX));
         items_ += heads * block.parts;
         max_rows_ = std::max(max_rows_, block.rows);
+        if (block.packs) max_packed_rows_ = std::max(max_packed_rows_, block.rows);
         if (!block.has_partial_results()) return;
         block.first_part = part_floats_;
         part_floats_ += heads * block.parts * part_floats(block);
@@ -227,6 +229,7 @@ private:
     std::int64_t items_ = 0;
     std::int64_t part_floats_ = 0;
     int max_rows_ = 0;
+    int max_packed_rows_ = 0;
 };
 
 } // namespace cellar::detail

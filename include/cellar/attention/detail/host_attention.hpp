@@ -3,6 +3,7 @@
 
 #include <cellar/attention/attention_options.hpp>
 #include <cellar/attention/detail/attention_plan.hpp>
+#include <cellar/attention/detail/packed_products.hpp>
 #include <cellar/attention/detail/row_source.hpp>
 #include <cellar/attention/detail/sight.hpp>
 #include <cellar/attention/detail/tile.hpp>
@@ -19,6 +20,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <type_traits>
 
 namespace cellar::detail {
 
@@ -51,6 +53,7 @@ public:
           tree_{tree},
           plan_{plan},
           floats_{float_kernels(instructions)},
+          matrix_{matrix_kernels(instructions)},
           key_kernels_{row_kernels<typename Keys::element_type>(instructions)},
           value_kernels_{row_kernels<typename Values::element_type>(instructions)},
           key_dim_{padded_dim(shape.key_dim)},
@@ -104,6 +107,7 @@ private:
     const Tree& tree_;
     const AttentionPlan& plan_;
     FloatKernels floats_;
+    MatrixKernels matrix_;
     RowKernels<typename Keys::element_type> key_kernels_;
     RowKernels<typename Values::element_type> value_kernels_;
     std::int64_t key_dim_;
@@ -121,7 +125,8 @@ public:
           keys_{all.keys_, all.key_kernels_, all.floats_.rows, arrays.take<float>(tile_cells * all.key_dim_)},
           values_{all.values_, all.value_kernels_, all.floats_.rows, arrays.take<float>(tile_cells * all.value_dim_)},
           packed_keys_{arrays.take<float>(all.key_dim_ * tile_cells)},
-          packed_values_{arrays.take<float>(all.value_dim_ * tile_cells)} {
+          packed_values_{arrays.take<float>(all.value_dim_ * tile_cells)},
+          products_{all.floats_, all.matrix_, all.plan_.max_packed_rows(), all.key_dim_, all.value_dim_, arrays} {
         const std::int64_t rows = all.plan_.max_rows();
         q_ = arrays.take<float>(rows * all.key_dim_);
         own_ = {arrays.take<float>(rows), arrays.take<float>(rows), arrays.take<float>(rows * all.value_dim_)};
@@ -142,6 +147,7 @@ public:
         std::fill_n(rows_.sums, block_->rows, 0.0F);
         std::fill_n(rows_.values, block_->rows * all_.value_dim_, 0.0F);
         if (block_->packs) {
+            products_.start(q_, block_->rows);
             const auto visit = [&](const Tile& tile, const Tile* next) { add_packed(tile, next, head); };
             go_through(nth, visit);
         } else {
@@ -322,14 +328,12 @@ private:
         values_.start(tile, next);
         keys_.find(tile, head);
         keys_.pack_keys(tile.count, packed_keys_);
-        all_.floats_.multiply(q_, all_.key_dim_, block_->rows, all_.key_dim_, packed_keys_, tile.count, scores_,
-                              keys_.fetched(next, head));
+        products_.multiply(packed_keys_, tile.count, scores_, keys_.fetched(next, head));
         all_.floats_.softmax(step(0, block_->rows, tile, all ? nullptr : visible_));
         values_.find(tile, head);
         const bool finite = values_.pack_values(tile.count, packed_values_);
         if (all || finite) {
-            all_.floats_.add_packed_values(scores_, block_->rows, tile.count, packed_values_, all_.value_dim_,
-                                           rows_.values, all_.value_dim_, values_.fetched(next, head));
+            products_.add_values(scores_, tile.count, packed_values_, rows_.values, values_.fetched(next, head));
         } else {
             add_seen_values(tile);
         }
@@ -394,6 +398,7 @@ private:
     TileRows<Values> values_;
     float* packed_keys_;
     float* packed_values_;
+    PackedProducts<std::remove_const_t<Q>, typename Keys::element_type, typename Values::element_type> products_;
     const TokenBlock* block_ = nullptr;
     PartialRows rows_{}; // of the item
     PartialRows own_{};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <cellar/attention/detail/matrix_unit.hpp>
 #include <cellar/attention/detail/rows_ahead.hpp>
 #include <cellar/attention/detail/tile.hpp>
 #include <cellar/attention/detail/vector.hpp>
@@ -43,14 +44,15 @@
 
 namespace cellar::detail {
 
-enum class Instructions { portable, avx2, avx512 };
+enum class Instructions { portable, avx2, avx512, amx };
 
 /// The best ones that the processor has.
 inline Instructions best_instructions() {
 #ifdef CELLAR_HAS_X86_VECTORS
-    static const Instructions best = Avx512Vector::is_available() ? Instructions::avx512
-                                     : Avx2Vector::is_available() ? Instructions::avx2
-                                                                  : Instructions::portable;
+    static const Instructions best = has_matrix_unit()              ? Instructions::amx
+                                     : Avx512Vector::is_available() ? Instructions::avx512
+                                     : Avx2Vector::is_available()   ? Instructions::avx2
+                                                                    : Instructions::portable;
     return best;
 #else
     return Instructions::portable;
@@ -80,6 +82,7 @@ template <class E>
 RowKernels<E> row_kernels(Instructions instructions) {
     switch (instructions) {
 #ifdef CELLAR_HAS_X86_VECTORS
+    case Instructions::amx:
     case Instructions::avx512:
         return {avx512_kernels::dot<E>, avx512_kernels::add_values<E>, avx512_kernels::pack_keys<E>,
                 avx512_kernels::pack_values<E>};
@@ -101,6 +104,7 @@ inline FloatKernels float_kernels(Instructions instructions) {
     const RowKernels<float> rows = row_kernels<float>(instructions);
     switch (instructions) {
 #ifdef CELLAR_HAS_X86_VECTORS
+    case Instructions::amx:
     case Instructions::avx512:
         return {rows, avx512_kernels::multiply, avx512_kernels::add_packed_values, avx512_kernels::softmax};
     case Instructions::avx2:
@@ -109,6 +113,16 @@ inline FloatKernels float_kernels(Instructions instructions) {
     default:
         return {rows, portable_kernels::multiply, portable_kernels::add_packed_values, portable_kernels::softmax};
     }
+}
+
+/// Null where these instructions have no matrix unit.
+inline MatrixKernels matrix_kernels(Instructions instructions) {
+#ifdef CELLAR_HAS_AMX
+    if (instructions == Instructions::amx)
+        return {amx_kernels::split_left, amx_kernels::split_right, amx_kernels::multiply_split};
+#endif
+    static_cast<void>(instructions);
+    return {};
 }
 
 } // namespace cellar::detail
