@@ -149,7 +149,8 @@ void check_product(const Unit& unit, std::mt19937& random, int rows, std::int64_
     Floats left = numbers<Left>(random, rows, n, read);
     for (std::int64_t r = 0; r < rows; ++r)
         for (std::int64_t i = n; i < read; ++i) left[static_cast<std::size_t>(r * read + i)] = 0;
-    const Floats right = numbers<Right>(random, n + 5, width, width);
+    Floats right = numbers<Right>(random, n, width, width);
+    right.resize(static_cast<std::size_t>((n + 5) * width), not_a_number);
     const Floats before = numbers<float>(random, rows + 1, width, stride);
     Floats out = before;
     Bytes left_pieces{split_bytes(rows, n, pieces_of<Left>)}, right_pieces{split_bytes(width, n, pieces_of<Right>)};
