@@ -3,4 +3,4 @@
 // are right all the same.
 #include <cellar/attention/detail/tile_kernels.hpp>
 
-extern const auto kernel = &cellar::detail::portable_kernels::KERNEL;
+extern const auto kernel = &cellar::detail::KERNEL;

@@ -12,6 +12,8 @@
 #include <cmath>
 #include <limits>
 #include <memory>
+#include <type_traits>
+#include <vector>
 
 namespace test_attend {
 
@@ -90,9 +92,11 @@ TEST_CASE("equal scores average the values") {
     CHECK(sums[2] == doctest::Approx(3 + std::log(3)));
 }
 
-TEST_CASE("the result depends neither on where tokens lie nor on the number of threads") {
-    F32 alone{shape, {.sequences = 1, .capacity = 2000, .batch = 512}};
-    F32 among{shape, {.sequences = 3, .capacity = 2000, .batch = 512}};
+TEST_CASE_TEMPLATE("the result depends neither on where tokens lie nor on the number of threads", E, float, half,
+                   bfloat16) {
+    using Memory = Cache<StandardV<E>>;
+    Memory alone{shape, {.sequences = 1, .capacity = 2000, .batch = 512}};
+    Memory among{shape, {.sequences = 3, .capacity = 2000, .batch = 512}};
     for (int i = 0; i < 1500; i += 100) begin(alone, 0, 100).commit();
     for (int i = 0; i < 1500; ++i) { // every second cell, then every third one
         begin(among, 0, 1).commit();
@@ -191,10 +195,11 @@ TEST_CASE("many tokens at one position, where a part of the history may end") {
     }
 }
 
-TEST_CASE("what other sequences and free cells hold does not reach a result") {
+TEST_CASE_TEMPLATE("what other sequences and free cells hold does not reach a result", E, float, half, bfloat16) {
+    using Memory = Cache<StandardV<E>>;
     for (const float bad : {not_a_number, infinity, -infinity}) {
-        F32 clean{shape, {.sequences = 2, .capacity = 200, .batch = 64}};
-        F32 dirty{shape, {.sequences = 2, .capacity = 200, .batch = 64}};
+        Memory clean{shape, {.sequences = 2, .capacity = 200, .batch = 64}};
+        Memory dirty{shape, {.sequences = 2, .capacity = 200, .batch = 64}};
         // All cells, then a sequence that stays.
         auto all = dirty.begin(Tokens{Sequence{0}, Position{0}, 64}).value();
         all.put(0, Floats(64 * 2 * dim, bad), Floats(64 * 2 * dim, bad));
@@ -215,22 +220,26 @@ TEST_CASE("what other sequences and free cells hold does not reach a result") {
     }
 }
 
-TEST_CASE("what a later token of the batch holds does not reach an earlier one") {
+TEST_CASE_TEMPLATE("what a later token of the batch holds does not reach an earlier one", E, float, half, bfloat16) {
+    using Memory = Cache<StandardV<E>>;
     for (const float bad : {not_a_number, infinity}) {
         for (const int tokens : {2, 40}) { // read in place, and packed
-            F32 clean{shape, {.capacity = 200, .batch = 64}};
-            F32 dirty{shape, {.capacity = 200, .batch = 64}};
+            Memory clean{shape, {.capacity = 200, .batch = 64}};
+            Memory dirty{shape, {.capacity = 200, .batch = 64}};
             auto expected = begin(clean, 0, tokens);
             auto found = dirty.begin(Tokens{Sequence{0}, Position{0}, tokens}).value();
             const auto keys = expected.keys(0), values = expected.values(0);
-            Floats k(keys.data_handle(), keys.data_handle() + keys.size());
-            Floats v(values.data_handle(), values.data_handle() + values.size());
-            std::fill(k.end() - 2 * dim, k.end(), bad);
-            std::fill(v.end() - 2 * dim, v.end(), bad);
+            std::vector<E> k(keys.data_handle(), keys.data_handle() + keys.size());
+            std::vector<E> v(values.data_handle(), values.data_handle() + values.size());
+            std::fill(k.end() - 2 * dim, k.end(), E(bad));
+            std::fill(v.end() - 2 * dim, v.end(), E(bad));
             found.put(0, k, v);
             const Floats a = attended(expected), b = attended(found);
             const std::size_t before = static_cast<std::size_t>((tokens - 1) * heads * dim);
-            CHECK(std::equal(a.begin(), a.begin() + static_cast<std::ptrdiff_t>(before), b.begin()));
+            // With AMX, a NaN beside them changes the last bits of halves.
+            constexpr float allowed = std::is_same_v<E, float> ? 0 : 1e-6F;
+            CHECK(std::equal(a.begin(), a.begin() + static_cast<std::ptrdiff_t>(before), b.begin(),
+                             [](float x, float y) { return std::abs(x - y) <= allowed; }));
             CHECK(std::isnan(b[before]));
         }
     }
@@ -527,12 +536,13 @@ TEST_CASE("a learned sink of -infinity is none") {
     CHECK(sums[heads] == -infinity);
 }
 
-TEST_CASE("what earlier calls left in memory does not reach a result") {
+TEST_CASE_TEMPLATE("what earlier calls left in memory does not reach a result", E, float, half, bfloat16) {
+    using Memory = Cache<StandardV<E>>;
     for (const int some_dim : {1, 8, 24, 40, 129}) {
-        F32 cache{CacheShape{1, 2, some_dim}, {.capacity = 64, .batch = 32}};
-        auto pass = cache.begin(Tokens{Sequence{0}, Position{0}, 20}).value();
-        pass.put(0, wave(20 * 2 * some_dim, 1), wave(20 * 2 * some_dim, 2));
-        const Floats q = wave(20 * heads * some_dim, 3);
+        Memory cache{CacheShape{1, 2, some_dim}, {.capacity = 64, .batch = 64}};
+        auto pass = cache.begin(Tokens{Sequence{0}, Position{0}, 40}).value();
+        pass.put(0, wave(40 * 2 * some_dim, 1), wave(40 * 2 * some_dim, 2));
+        const Floats q = wave(40 * heads * some_dim, 3);
         for (const detail::Instructions instructions : attention_test::instructions()) {
             Floats expected(q.size()), found(q.size());
             detail::attend_with(instructions, pass, 0, q, expected, {}, CallingThread{});

@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <iterator>
 #include <limits>
 #include <type_traits>
 #include <vector>
@@ -73,7 +74,8 @@ struct Kernels {
 
 template <class E>
 std::vector<Kernels<E>> all_kernels() {
-    constexpr const char* names[] = {"portable", "avx2", "avx512"};
+    constexpr const char* names[] = {"portable", "avx2", "avx512", "amx"};
+    static_assert(std::size(names) == static_cast<std::size_t>(Instructions::amx) + 1);
     std::vector<Kernels<E>> found;
     for (const Instructions instructions : attention_test::instructions()) {
         const RowKernels<E> rows = row_kernels<E>(instructions);

@@ -33,10 +33,11 @@ struct MatricesInMemory {
     static inline thread_local bool is_started = false;
     static inline int products = 0;
 
+    // Two of them are a word, the first one in its lower half.
     static float of_bfloat16(const Rows& rows, int row, int i) {
-        std::uint16_t upper = 0;
-        std::memcpy(&upper, &rows[static_cast<std::size_t>(row)][static_cast<std::size_t>(2 * i)], 2);
-        const std::uint32_t bits = std::uint32_t{upper} << 16;
+        std::uint32_t bits = 0;
+        std::memcpy(&bits, &rows[static_cast<std::size_t>(row)][static_cast<std::size_t>(4 * (i / 2))], 4);
+        bits = i % 2 == 0 ? bits << 16 : bits & 0xffff0000U;
         float x = 0;
         std::memcpy(&x, &bits, 4);
         return x;
@@ -119,13 +120,13 @@ Floats numbers(std::mt19937& random, std::int64_t rows, std::int64_t n, std::int
     for (std::int64_t r = 0; r < rows; ++r)
         for (std::int64_t i = 0; i < n; ++i)
             floats[static_cast<std::size_t>(r * stride + i)] =
-                static_cast<float>(E(normal(random) * (random() % 8 == 0 ? 30.0F : 1.0F)));
+                static_cast<float>(E(std::ldexp(normal(random), static_cast<int>(random() % 10) - 5)));
     return floats;
 }
 
-// Aligned memory.
+// Aligned memory that holds nothing but NaNs.
 struct Bytes {
-    explicit Bytes(std::int64_t n) : memory(static_cast<std::size_t>(n) + 64) {}
+    explicit Bytes(std::int64_t n) : memory(static_cast<std::size_t>(n) + 64, std::byte{0xff}) {}
     std::byte* data() {
         const std::size_t over = reinterpret_cast<std::uintptr_t>(memory.data()) % 64;
         return memory.data() + (64 - over) % 64;
@@ -133,7 +134,18 @@ struct Bytes {
     std::vector<std::byte> memory;
 };
 
-// Sums of n products, with two roundings for each, and products of pieces that are left out.
+// Rows that are prefetched.
+struct Ahead {
+    Floats floats = Floats(std::size_t{40} * 32);
+    std::array<const std::byte*, 40> first{};
+    FetchedRows rows() {
+        for (std::size_t i = 0; i < first.size(); ++i)
+            first[i] = reinterpret_cast<const std::byte*>(floats.data() + 32 * i);
+        return {first.data(), 128, 80};
+    }
+};
+
+// One rounding for each product, and 8 for the pieces.
 double allowed(std::int64_t n, double magnitude) {
     return (static_cast<double>(n) + 8) * magnitude * u;
 }
@@ -153,11 +165,12 @@ void check_product(const Unit& unit, std::mt19937& random, int rows, std::int64_
     right.resize(static_cast<std::size_t>((n + 5) * width), not_a_number);
     const Floats before = numbers<float>(random, rows + 1, width, stride);
     Floats out = before;
+    Ahead ahead;
     Bytes left_pieces{split_bytes(rows, n, pieces_of<Left>)}, right_pieces{split_bytes(width, n, pieces_of<Right>)};
     REQUIRE(unit.kernels.split_left(left.data(), read, rows, n, pieces_of<Left>, left_pieces.data()));
     REQUIRE(unit.kernels.split_right(right.data(), n, width, pieces_of<Right>, right_pieces.data()));
     unit.kernels.multiply({left_pieces.data(), pieces_of<Left>}, {right_pieces.data(), pieces_of<Right>},
-                          {rows, n, width, out.data(), stride, adds}, {});
+                          {rows, n, width, out.data(), stride, adds}, ahead.rows());
     int wrong = 0;
     for (std::int64_t r = 0; r <= rows; ++r)
         for (std::int64_t c = 0; c < stride; ++c) {
@@ -218,21 +231,47 @@ TEST_CASE("three pieces have all bits of a float") {
     }
 }
 
-TEST_CASE("numbers that have no pieces are refused, wherever they are") {
-    constexpr float largest = std::numeric_limits<float>::max(); // as bfloat16, it would be rounded to infinity
+TEST_CASE("a product of two numbers is as exact as one of floats") {
+    // The pieces that are left out are as large as they can be, if the first ones are rounded, and if they were cut.
+    const float pairs[][2] = {{1 + 0x1p-8F - 0x1p-17F - 0x1p-23F, 1 + 0x1p-8F - 0x1p-10F},
+                              {1 + 0x1p-7F - 0x1p-23F, 1 + 0x1p-7F - 0x1p-10F}};
+    for (const auto& [l, r] : pairs)
+        for (const Unit& unit : units()) {
+            CAPTURE(unit.name);
+            CAPTURE(l);
+            const Floats left(16, l);
+            const Floats right(32, r);
+            Bytes left_pieces{split_bytes(1, 1, 3)}, right_pieces{split_bytes(32, 1, 2)};
+            Floats out(32);
+            REQUIRE(unit.kernels.split_left(left.data(), 16, 1, 1, 3, left_pieces.data()));
+            REQUIRE(unit.kernels.split_right(right.data(), 1, 32, 2, right_pieces.data()));
+            const Product product{1, 1, 32, out.data(), 32, false};
+            unit.kernels.multiply({left_pieces.data(), 3}, {right_pieces.data(), 2}, product, {});
+            for (const float x : out)
+                CHECK(std::abs(static_cast<double>(x) - static_cast<double>(l) * static_cast<double>(r)) <= 2 * u);
+        }
+}
+
+TEST_CASE("numbers that are too large are refused, wherever they are") {
+    const auto of_bits = [](std::uint32_t bits) {
+        float x = 0;
+        std::memcpy(&x, &bits, 4);
+        return x;
+    };
+    constexpr float most = 0x1.fffffep59F;
     for (const Unit& unit : units())
         for (const int pieces : {1, 2, 3})
-            for (const float bad : {infinity, -infinity, not_a_number, largest, -largest})
-                for (const std::size_t at : {0U, 15U, 16U, 47U, 48U, 1000U, 17U * 48U - 1U}) {
-                    if (pieces == 1 && std::isfinite(bad)) continue; // it is cut, not rounded: bfloat16 has no such one
+            for (const float bad : {infinity, -infinity, not_a_number, of_bits(0x7fffffff), of_bits(0xffffffff),
+                                    0x1p60F, -0x1p60F, std::numeric_limits<float>::max()})
+                for (const std::size_t at : {0U, 15U, 16U, 47U, 48U, 770U, 815U}) {
                     CAPTURE(unit.name);
                     CAPTURE(bad);
                     CAPTURE(at);
                     Bytes bytes{std::max(split_bytes(17, 48, 3), split_bytes(48, 17, 3))};
-                    Floats floats(std::size_t{17} * 48, 1.0F);
+                    Floats floats(std::size_t{17} * 48, at % 2 == 0 ? most : -most);
                     CHECK(unit.kernels.split_left(floats.data(), 48, 17, 48, pieces, bytes.data()));
                     if (pieces < 3) CHECK(unit.kernels.split_right(floats.data(), 17, 48, pieces, bytes.data()));
-                    floats[at % floats.size()] = bad;
+                    floats[at] = bad;
                     CHECK_FALSE(unit.kernels.split_left(floats.data(), 48, 17, 48, pieces, bytes.data()));
                     if (pieces < 3) CHECK_FALSE(unit.kernels.split_right(floats.data(), 17, 48, pieces, bytes.data()));
                 }
@@ -293,7 +332,7 @@ int products_of(const PackedTile<Key, Value>& tile) {
 
 } // namespace
 
-TEST_CASE_TEMPLATE("packed products use the unit where it pays and all is finite", S,
+TEST_CASE_TEMPLATE("packed products use the unit where it pays and no number is too large", S,
                    Sides<cellar::bfloat16, cellar::bfloat16>, Sides<cellar::half, cellar::half>,
                    Sides<cellar::bfloat16, cellar::half>, Sides<cellar::half, cellar::bfloat16>) {
     using Key = typename S::Left;
@@ -308,7 +347,7 @@ TEST_CASE_TEMPLATE("packed products use the unit where it pays and all is finite
     CHECK(products_of(tile) == for_scores + for_values);
     CHECK(products_of(Tile{rows - 4}) == 0);
     CHECK(products_of(Tile{rows + 4}) > for_scores + for_values);
-    for (const float bad : {infinity, -infinity, not_a_number}) {
+    for (const float bad : {infinity, -infinity, not_a_number, 0x1p61F}) {
         CAPTURE(bad);
         const auto with = [&](Floats Tile::*where, std::size_t at) {
             Tile other = tile;

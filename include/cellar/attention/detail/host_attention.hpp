@@ -53,7 +53,7 @@ public:
           tree_{tree},
           plan_{plan},
           floats_{float_kernels(instructions)},
-          matrix_{matrix_kernels(instructions)},
+          unit_{Products::pay(plan.max_packed_rows()) ? matrix_kernels(instructions) : MatrixKernels{}},
           key_kernels_{row_kernels<typename Keys::element_type>(instructions)},
           value_kernels_{row_kernels<typename Values::element_type>(instructions)},
           key_dim_{padded_dim(shape.key_dim)},
@@ -81,6 +81,7 @@ public:
     }
 
 private:
+    using Products = PackedProducts<std::remove_const_t<Q>, typename Keys::element_type, typename Values::element_type>;
     class Worker;
 
     // Calls work(worker, i) for i in [0, n), each by the first thread that is free.
@@ -107,7 +108,7 @@ private:
     const Tree& tree_;
     const AttentionPlan& plan_;
     FloatKernels floats_;
-    MatrixKernels matrix_;
+    MatrixKernels unit_;
     RowKernels<typename Keys::element_type> key_kernels_;
     RowKernels<typename Values::element_type> value_kernels_;
     std::int64_t key_dim_;
@@ -126,7 +127,7 @@ public:
           values_{all.values_, all.value_kernels_, all.floats_.rows, arrays.take<float>(tile_cells * all.value_dim_)},
           packed_keys_{arrays.take<float>(all.key_dim_ * tile_cells)},
           packed_values_{arrays.take<float>(all.value_dim_ * tile_cells)},
-          products_{all.floats_, all.matrix_, all.plan_.max_packed_rows(), all.key_dim_, all.value_dim_, arrays} {
+          products_{all.floats_, all.unit_, all.plan_.max_packed_rows(), all.key_dim_, all.value_dim_, arrays} {
         const std::int64_t rows = all.plan_.max_rows();
         q_ = arrays.take<float>(rows * all.key_dim_);
         own_ = {arrays.take<float>(rows), arrays.take<float>(rows), arrays.take<float>(rows * all.value_dim_)};
@@ -398,7 +399,7 @@ private:
     TileRows<Values> values_;
     float* packed_keys_;
     float* packed_values_;
-    PackedProducts<std::remove_const_t<Q>, typename Keys::element_type, typename Values::element_type> products_;
+    Products products_;
     const TokenBlock* block_ = nullptr;
     PartialRows rows_{}; // of the item
     PartialRows own_{};

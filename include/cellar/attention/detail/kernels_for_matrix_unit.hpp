@@ -8,7 +8,8 @@
 //
 // A matrix unit multiplies matrices of bfloat16, and adds up floats. So each float becomes a sum of up to three numbers
 // of bfloat16, its pieces. Three of them have all its 24 bits. Products of two pieces that are too small to count for a
-// float are left out: at most 2^-24 of the product of the two floats.
+// float are left out: at most 2^-24 of the product of the two floats. The unit takes numbers below 2^-126 as 0, so
+// pieces of floats below 2^-102 are lost.
 #ifdef CELLAR_KERNELS
 
 namespace cellar::detail::CELLAR_KERNELS {
@@ -33,14 +34,15 @@ CELLAR_INLINE void store(void* to, const Floats& floats) {
 // The largest magnitudes of some elements so far, as bits: those of a number that is not finite are the largest.
 struct Largest {
     Ints bits{};
-    CELLAR_INLINE void add(const Unsigned& x) {
-        const auto magnitude = reinterpret_cast<Ints>(x & 0x7fffffffU);
+    CELLAR_INLINE void add(const Floats& x) {
+        const auto magnitude = reinterpret_cast<Ints>(reinterpret_cast<Unsigned>(x) & 0x7fffffffU);
         bits = magnitude > bits ? magnitude : bits;
     }
-    CELLAR_INLINE bool is_finite() const {
+    CELLAR_INLINE bool is_moderate() const {
+        constexpr std::int32_t limit = 0x5d800000; // 2^60: sums of products are below 2^128
         std::int32_t largest = 0;
         for (int i = 0; i < matrix_rows; ++i) largest = bits[i] > largest ? bits[i] : largest;
-        return largest < 0x7f800000;
+        return largest < limit;
     }
 };
 
@@ -50,14 +52,12 @@ template <int Pieces>
 CELLAR_INLINE void store_pieces(const Floats& first, const Floats& second, std::byte* to, Largest& largest) {
     Floats a = first;
     Floats b = second;
+    largest.add(a);
+    largest.add(b);
     for (int piece = 0; piece < Pieces; ++piece) {
         const std::uint32_t half_unit = piece + 1 < Pieces ? 0x8000 : 0; // rounds, away from zero in the middle
         const Unsigned upper_a = (reinterpret_cast<Unsigned>(a) + half_unit) & 0xffff0000U;
         const Unsigned upper_b = (reinterpret_cast<Unsigned>(b) + half_unit) & 0xffff0000U;
-        if (piece == 0) {
-            largest.add(upper_a);
-            largest.add(upper_b);
-        }
         store(to + piece * matrix_bytes, reinterpret_cast<Floats>(upper_a >> 16 | upper_b));
         a -= reinterpret_cast<Floats>(upper_a);
         b -= reinterpret_cast<Floats>(upper_b);
@@ -75,11 +75,11 @@ CELLAR_INLINE bool split_left_into(const float* left, std::ptrdiff_t stride, int
             store_pieces<Pieces>(load(row + k), k + matrix_rows < n ? load(row + k + matrix_rows) : Floats{}, to,
                                  largest);
     }
-    return largest.is_finite();
+    return largest.is_moderate();
 }
 
 /// The pieces of left [rows, n], as matrices [rows / 16, steps, pieces]. Elements are read up to a multiple of 16.
-/// Returns false if one is not finite, or too large for bfloat16.
+/// Returns false if the magnitude of one is not below 2^60.
 CELLAR_KERNEL bool split_left(const float* left, std::ptrdiff_t stride, int rows, std::int64_t n, int pieces,
                               std::byte* out) {
     if (pieces == 1) return split_left_into<1>(left, stride, rows, n, out);
@@ -101,7 +101,7 @@ CELLAR_INLINE bool split_right_into(const float* right, std::int64_t n, std::int
                 store_pieces<Pieces>(k < n ? load(first + c) : Floats{},
                                      k + matrix_rows < n ? load(second + c) : Floats{}, to, largest);
         }
-    return largest.is_finite();
+    return largest.is_moderate();
 }
 
 /// The one or two pieces of right [n, width], as matrices [width / 16, steps, pieces]. Returns as split_left.
@@ -163,7 +163,8 @@ CELLAR_KERNEL void multiply_pieces(const std::byte* left, const std::byte* right
     const std::int64_t steps = steps_of(p.n);
     const std::ptrdiff_t row = steps * Left * matrix_bytes; // of matrices
     const std::ptrdiff_t column = steps * Right * matrix_bytes;
-    LinesBetween ahead{next, matrices_for(p.rows) * matrices_for(p.width) / 4 * steps * std::max(Left, Right)};
+    constexpr int products = Right == 1 ? Left : Left + std::min(Left, max_pieces - 1); // of pieces
+    LinesBetween ahead{next, matrices_for(p.rows) * matrices_for(p.width) / 4 * steps * products};
     Matrices::start();
     for (std::int64_t r = 0; r < p.rows; r += 2 * matrix_rows)
         for (std::int64_t c = 0; c < p.width; c += 2 * matrix_rows) {

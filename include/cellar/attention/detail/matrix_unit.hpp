@@ -11,7 +11,7 @@
 #include <cstdint>
 #include <cstring>
 
-#if defined(CELLAR_HAS_X86_VECTORS) && defined(__linux__)
+#if defined(CELLAR_HAS_X86_VECTORS) && defined(__linux__) && !defined(__ILP32__) && !defined(CELLAR_WITHOUT_AMX)
 #define CELLAR_HAS_AMX 1
 #include <cpuid.h>
 #include <sys/syscall.h>
@@ -69,15 +69,18 @@ struct MatrixKernels {
 
 /// The registers of Intel's AMX.
 struct AmxMatrices {
-    /// Asks Linux for permission to use them, once: they enlarge what it saves for each thread.
-    static bool is_available() {
+    static bool are_there() {
         constexpr unsigned needed = 1U << 22 | 1U << 24; // AMX-BF16 and AMX-TILE
-        constexpr long ask = 0x1023;                     // ARCH_REQ_XCOMP_PERM
-        constexpr long tile_data = 18;                   // XFEATURE_XTILEDATA
         unsigned registers[4] = {};
         return Avx512Vector::is_available()
                && __get_cpuid_count(7, 0, &registers[0], &registers[1], &registers[2], &registers[3]) != 0
-               && (registers[3] & needed) == needed && ::syscall(SYS_arch_prctl, ask, tile_data) == 0;
+               && (registers[3] & needed) == needed;
+    }
+    /// Asks Linux for permission to use them, for the whole process.
+    static bool are_permitted() {
+        constexpr long ask = 0x1023;   // ARCH_REQ_XCOMP_PERM
+        constexpr long tile_data = 18; // XFEATURE_XTILEDATA
+        return ::syscall(SYS_arch_prctl, ask, tile_data) == 0;
     }
 
     [[gnu::target("amx-tile,amx-bf16"), gnu::always_inline]] static inline void start() {
@@ -98,23 +101,25 @@ struct AmxMatrices {
     }
     template <int Matrix>
     [[gnu::target("amx-tile,amx-bf16"), gnu::always_inline]] static inline void zero() {
-        asm volatile("tilezero %%tmm%c0" : : "i"(Matrix));
+        asm volatile("tilezero {%%tmm%c0|tmm%c0}" : : "i"(Matrix));
     }
     template <int Matrix>
     [[gnu::target("amx-tile,amx-bf16"), gnu::always_inline]] static inline void load(const std::byte* from) {
-        asm volatile("tileloadd (%0,%1,1), %%tmm%c2"
+        asm volatile("tileloadd {(%0,%1,1), %%tmm%c2|tmm%c2, [%0+%1*1]}"
                      :
                      : "r"(from), "r"(std::int64_t{line_bytes}), "i"(Matrix)
                      : "memory");
     }
     template <int Sum, int Left, int Right>
     [[gnu::target("amx-tile,amx-bf16"), gnu::always_inline]] static inline void multiply() {
-        asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(Sum), "i"(Left), "i"(Right));
+        asm volatile("tdpbf16ps {%%tmm%c2, %%tmm%c1, %%tmm%c0|tmm%c0, tmm%c1, tmm%c2}"
+                     :
+                     : "i"(Sum), "i"(Left), "i"(Right));
     }
     template <int Matrix>
     [[gnu::target("amx-tile,amx-bf16"), gnu::always_inline]] static inline void
     store(float* to) { // NOLINT(readability-non-const-parameter): the instruction writes there
-        asm volatile("tilestored %%tmm%c2, (%0,%1,1)"
+        asm volatile("tilestored {%%tmm%c2, (%0,%1,1)|[%0+%1*1], tmm%c2}"
                      :
                      : "r"(to), "r"(std::int64_t{line_bytes}), "i"(Matrix)
                      : "memory");
@@ -125,7 +130,7 @@ struct AmxMatrices {
 
 inline bool has_matrix_unit() {
 #ifdef CELLAR_HAS_AMX
-    return AmxMatrices::is_available();
+    return AmxMatrices::are_there();
 #else
     return false;
 #endif

@@ -22,21 +22,22 @@ inline constexpr int pieces_of = std::is_same_v<E, bfloat16> ? 1
                                                              : max_pieces;
 
 /// Multiplies packed tiles of keys and values, whose elements were Key and Value, by the queries of a block and by
-/// their weights. It uses the matrix unit if there is one, if it pays, and if all numbers are finite; else vectors.
+/// their weights. It uses the matrix unit if there is one, if it pays, and if no number is too large for it; else
+/// vectors.
 template <class Query, class Key, class Value>
 class PackedProducts {
-    static constexpr int most_pieces = std::max(pieces_of<Key>, pieces_of<Value>);
-
 public:
-    /// As many queries pay for the pieces of a tile (docs/performance.md). Three pieces never do.
+    static constexpr int most_pieces = std::max(pieces_of<Key>, pieces_of<Value>);
     static constexpr int least_rows = 32 * most_pieces;
-    static constexpr bool can_use_unit = most_pieces <= 2;
+
+    /// Whether so many queries pay for the pieces of a tile (docs/performance.md). For three pieces, none do.
+    static constexpr bool pay(int rows) { return most_pieces < max_pieces && rows >= least_rows; }
 
     /// `rows`: of the largest block that packs, or 0. Dims are multiples of dim_unit.
     PackedProducts(const FloatKernels& vectors, const MatrixKernels& unit, int rows, std::int64_t key_dim,
                    std::int64_t value_dim, ScratchArrays& arrays)
         : vectors_{vectors}, unit_{unit}, key_dim_{key_dim}, value_dim_{value_dim} {
-        if (!unit_ || !can_use_unit || rows < least_rows) return;
+        if (!unit_ || !pay(rows)) return;
         queries_ = arrays.take<std::byte>(split_bytes(rows, key_dim, pieces_of<Query>));
         weights_ = arrays.take<std::byte>(split_bytes(rows, tile_cells, max_pieces));
         tile_ = arrays.take<std::byte>(std::max(split_bytes(tile_cells, key_dim, pieces_of<Key>),
@@ -47,8 +48,7 @@ public:
     void start(const float* q, int rows) {
         q_ = q;
         rows_ = rows;
-        uses_unit_ = unit_ && can_use_unit && rows >= least_rows
-                     && unit_.split_left(q, key_dim_, rows, key_dim_, pieces_of<Query>, queries_);
+        uses_unit_ = unit_ && pay(rows) && unit_.split_left(q, key_dim_, rows, key_dim_, pieces_of<Query>, queries_);
     }
 
     /// See `multiply` in kernels_for_vector.hpp.

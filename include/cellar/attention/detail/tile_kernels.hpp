@@ -115,11 +115,13 @@ inline FloatKernels float_kernels(Instructions instructions) {
     }
 }
 
-/// Null where these instructions have no matrix unit.
+/// Null where these instructions have no matrix unit, or the system does not permit to use it. The first call asks it.
 inline MatrixKernels matrix_kernels(Instructions instructions) {
 #ifdef CELLAR_HAS_AMX
-    if (instructions == Instructions::amx)
-        return {amx_kernels::split_left, amx_kernels::split_right, amx_kernels::multiply_split};
+    if (instructions == Instructions::amx) {
+        static const bool are_permitted = AmxMatrices::are_permitted();
+        if (are_permitted) return {amx_kernels::split_left, amx_kernels::split_right, amx_kernels::multiply_split};
+    }
 #endif
     static_cast<void>(instructions);
     return {};
