@@ -108,7 +108,9 @@ struct Unit {
 std::vector<Unit> units() {
     using namespace kernels_in_memory;
     std::vector<Unit> found{{"in memory", {split_left, split_right, multiply_split}}};
-    if (has_matrix_unit()) found.push_back({"the processor's", matrix_kernels(Instructions::amx)});
+    if (!has_matrix_unit()) return found;
+    const MatrixKernels kernels = matrix_kernels(Instructions::amx); // none if the system does not permit it
+    if (kernels) found.push_back({"the processor's", kernels});
     return found;
 }
 

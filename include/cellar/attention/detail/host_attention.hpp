@@ -53,7 +53,7 @@ public:
           tree_{tree},
           plan_{plan},
           floats_{float_kernels(instructions)},
-          unit_{Products::pay(plan.max_packed_rows()) ? matrix_kernels(instructions) : MatrixKernels{}},
+          unit_{Products::unit_pays(plan.max_packed_rows()) ? matrix_kernels(instructions) : MatrixKernels{}},
           key_kernels_{row_kernels<typename Keys::element_type>(instructions)},
           value_kernels_{row_kernels<typename Values::element_type>(instructions)},
           key_dim_{padded_dim(shape.key_dim)},

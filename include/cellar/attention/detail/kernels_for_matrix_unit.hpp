@@ -110,32 +110,17 @@ CELLAR_KERNEL bool split_right(const float* right, std::int64_t n, std::int64_t 
     return split_right_into<2>(right, n, width, out);
 }
 
-// Prefetches some lines between the products.
-class LinesBetween {
-public:
-    CELLAR_INLINE LinesBetween(const FetchedRows& next, std::int64_t times)
-        : count_{(next.lines + times - 1) / times}, lines_{next, times * count_} {}
-
-    CELLAR_INLINE void prefetch() {
-        for (std::int64_t i = 0; i < count_; ++i) lines_.step();
-    }
-
-private:
-    std::int64_t count_;
-    LinesToPack lines_;
-};
-
 // Adds the products of two by two matrices, of which the second ones lie `next_row` and `next_column` bytes behind the
 // first. The pieces of each follow one another.
 template <int Left, int Right>
 CELLAR_INLINE void add_step(const std::byte* left, const std::byte* right, std::ptrdiff_t next_row,
-                            std::ptrdiff_t next_column, LinesBetween& ahead) {
+                            std::ptrdiff_t next_column, LinesToPack& ahead) {
     for (int r = Right - 1; r >= 0; --r) {
         Matrices::load<6>(right + r * matrix_bytes);
         Matrices::load<7>(right + r * matrix_bytes + next_column);
         // The smallest products first, so that less of them is lost.
         for (int l = std::min(Left, max_pieces - r) - 1; l >= 0; --l) {
-            ahead.prefetch();
+            ahead.step();
             Matrices::load<4>(left + l * matrix_bytes);
             Matrices::multiply<0, 4, 6>();
             Matrices::multiply<1, 4, 7>();
@@ -164,7 +149,7 @@ CELLAR_KERNEL void multiply_pieces(const std::byte* left, const std::byte* right
     const std::ptrdiff_t row = steps * Left * matrix_bytes; // of matrices
     const std::ptrdiff_t column = steps * Right * matrix_bytes;
     constexpr int products = Right == 1 ? Left : Left + std::min(Left, max_pieces - 1); // of pieces
-    LinesBetween ahead{next, matrices_for(p.rows) * matrices_for(p.width) / 4 * steps * products};
+    LinesToPack ahead{next, matrices_for(p.rows) * matrices_for(p.width) / 4 * steps * products};
     Matrices::start();
     for (std::int64_t r = 0; r < p.rows; r += 2 * matrix_rows)
         for (std::int64_t c = 0; c < p.width; c += 2 * matrix_rows) {

@@ -461,8 +461,7 @@ CELLAR_KERNEL void softmax(const SoftmaxStep& step) {
     constexpr float infinity = std::numeric_limits<float>::infinity();
     const std::uint64_t tile = ~std::uint64_t{0} >> (tile_cells - step.cells);
     const int times = step.rows * ((step.cells + lanes - 1) / lanes);
-    const int lines = (step.fetched.lines + times - 1) / times; // prefetched each time
-    SpreadLines<CacheLevel::second> ahead{step.fetched, std::int64_t{times} * lines};
+    SpreadLines<CacheLevel::second> ahead{step.fetched, times};
     for (int row = 0; row < step.rows; ++row) {
         const std::uint64_t visible = step.visible == nullptr ? tile : step.visible[row] & tile;
         float* const scores = step.scores + std::ptrdiff_t{row} * tile_cells;
@@ -476,7 +475,7 @@ CELLAR_KERNEL void softmax(const SoftmaxStep& step) {
         const Floats base = broadcast(largest == -infinity ? 0.0F : largest);
         Floats sum = {};
         for (int c = 0; c < step.cells; c += lanes) {
-            for (int i = 0; i < lines; ++i) ahead.step();
+            ahead.step();
             const Floats weight = exponential(load(scores + c) - base);
             store(scores + c, weight);
             sum += weight;

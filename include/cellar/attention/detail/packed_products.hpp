@@ -31,13 +31,13 @@ public:
     static constexpr int least_rows = 32 * most_pieces;
 
     /// Whether so many queries pay for the pieces of a tile (docs/performance.md). For three pieces, none do.
-    static constexpr bool pay(int rows) { return most_pieces < max_pieces && rows >= least_rows; }
+    static constexpr bool unit_pays(int rows) { return most_pieces < max_pieces && rows >= least_rows; }
 
-    /// `rows`: of the largest block that packs, or 0. Dims are multiples of dim_unit.
+    /// `rows`: of the largest block that packs. Dims are multiples of dim_unit.
     PackedProducts(const FloatKernels& vectors, const MatrixKernels& unit, int rows, std::int64_t key_dim,
                    std::int64_t value_dim, ScratchArrays& arrays)
         : vectors_{vectors}, unit_{unit}, key_dim_{key_dim}, value_dim_{value_dim} {
-        if (!unit_ || !pay(rows)) return;
+        if (!unit_) return;
         queries_ = arrays.take<std::byte>(split_bytes(rows, key_dim, pieces_of<Query>));
         weights_ = arrays.take<std::byte>(split_bytes(rows, tile_cells, max_pieces));
         tile_ = arrays.take<std::byte>(std::max(split_bytes(tile_cells, key_dim, pieces_of<Key>),
@@ -48,7 +48,8 @@ public:
     void start(const float* q, int rows) {
         q_ = q;
         rows_ = rows;
-        uses_unit_ = unit_ && pay(rows) && unit_.split_left(q, key_dim_, rows, key_dim_, pieces_of<Query>, queries_);
+        uses_unit_ =
+            unit_ && unit_pays(rows) && unit_.split_left(q, key_dim_, rows, key_dim_, pieces_of<Query>, queries_);
     }
 
     /// See `multiply` in kernels_for_vector.hpp.

@@ -32,24 +32,24 @@ struct RowsAhead {
     }
 };
 
-/// Prefetches rows evenly over the steps of a kernel: a line every 1, 2, 4, ... steps.
+/// Prefetches rows evenly over the steps of a kernel: a line every 1, 2, 4, ... steps, or several lines each step.
 template <CacheLevel Level>
 class SpreadLines {
 public:
     SpreadLines(const FetchedRows& next, std::int64_t steps)
-        : ahead_{{next.rows, 0}, next.row_bytes}, left_{next.lines} {
+        : ahead_{{next.rows, 0}, next.row_bytes}, left_{next.lines}, together_{(next.lines + steps - 1) / steps} {
         while (left_ > 0 && 2 * every_ * left_ <= steps) every_ *= 2;
     }
 
     [[gnu::always_inline]] void step() {
-        if ((step_++ & (every_ - 1)) != 0 || left_ == 0) return;
-        --left_;
-        ahead_.prefetch_line();
+        if ((step_++ & (every_ - 1)) != 0) return;
+        for (std::int64_t i = 0; i < together_ && left_ > 0; ++i, --left_) ahead_.prefetch_line();
     }
 
 private:
     RowsAhead<std::byte, Level> ahead_;
-    std::int64_t left_; // lines
+    std::int64_t left_;     // lines
+    std::int64_t together_; // lines
     std::int64_t every_ = 1;
     std::int64_t step_ = 0;
 };
