@@ -9,7 +9,7 @@
 // A matrix unit multiplies matrices of bfloat16, and adds up floats. So each float becomes a sum of up to three numbers
 // of bfloat16, its pieces. Three of them have all its 24 bits. Products of two pieces that are too small to count for a
 // float are left out: at most 2^-24 of the product of the two floats. The unit takes numbers below 2^-126 as 0, so
-// pieces of floats below 2^-102 are lost.
+// pieces of floats below 2^-102 may be lost.
 #ifdef CELLAR_KERNELS
 
 namespace cellar::detail::CELLAR_KERNELS {
