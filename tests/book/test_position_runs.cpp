@@ -149,6 +149,14 @@ TEST_CASE("position runs: two sequences share what has the same tokens in the sa
     CHECK(one.shared_until(runs({{0, 10, 4, 0}, {5, 40, 3, 0}})).value == 4);
     CHECK(one.shared_until(runs({{1, 10, 5, 0}})).value == 0);
     CHECK(one.shared_until(PositionRuns{1}).value == 0);
+    // One of them, or both, have another token at a position that they share.
+    const PositionRuns again = runs({{0, 10, 4, 0}, {3, 50, 1, 0}});
+    CHECK(again.shared_until(again).value == 4);
+    CHECK(again.shared_until(runs({{0, 10, 4, 0}, {3, 60, 1, 0}})).value == 3);
+    CHECK(again.shared_until(runs({{0, 10, 4, 0}})).value == 3);
+    CHECK(runs({{0, 10, 4, 0}}).shared_until(again).value == 3);
+    CHECK(again.shared_until(runs({{0, 10, 7, 0}})).value == 3);
+    CHECK(again.shared_until(runs({{0, 10, 4, 0}, {4, 60, 1, 0}})).value == 3);
 }
 
 TEST_CASE("position runs: long runs are visited several words at a time, and each cell once") {

@@ -320,4 +320,12 @@ TEST_CASE("attention by teams: tokens whose windows begin within the same tile")
     }
 }
 
+TEST_CASE("attention by teams: cells that are seen and whose scores are infinite have no weight") {
+    Scene<CellsHeadsDims> scene{1, 2, 2, 8, 8};
+    scene.add_sequence(300, 1, 0, false); // so that all rows see whole tiles
+    Options options;
+    options.slopes.resize(4, 3e38F); // twice that is infinite
+    scene.check(3, 32, false, options);
+}
+
 } // namespace test_attend_tiles

@@ -39,9 +39,12 @@ void merge_attention(const PartialAttention<T>& into, const PartialAttention<T>&
                        "merge_attention: extent ", r, " of the results is ", into.out.extent(r),
                        ", expected the same of each log_sum_exp, which have ", into.log_sum_exp.extent(r), " and ",
                        other.log_sum_exp.extent(r));
-    for (const PartialAttention<T>* part : {&into, &other})
+    for (const PartialAttention<T>* part : {&into, &other}) {
         CELLAR_EXPECTS(part->out.size() == 0 || (part->out.pointer != nullptr && part->log_sum_exp.pointer != nullptr),
                        "merge_attention: a part of null pointers, expected memory for its results");
+        detail::expect_aligned("merge_attention", "results", part->out.pointer);
+        detail::expect_aligned("merge_attention", "elements of the log_sum_exp", part->log_sum_exp.pointer);
+    }
     CELLAR_EXPECTS(!detail::may_overlap(into.out, other.out),
                    "merge_attention: the results of the parts overlap, expected other memory");
     detail::expect_apart("merge_attention", "results", into.out);

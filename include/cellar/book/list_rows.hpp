@@ -82,8 +82,7 @@ public:
     /// Gives rows at least this pitch. Copies of them are out of date then. May throw, with nothing changed.
     void reserve(std::int64_t pitch) {
         if (pitch <= pitch_) return;
-        constexpr std::int64_t line = 16; // entries in 64 bytes
-        const std::int64_t wanted = (pitch + line - 1) / line * line;
+        const std::int64_t wanted = (pitch + line_entries - 1) / line_entries * line_entries;
         const std::int64_t all = wanted * std::ssize(extents_);
         CELLAR_EXPECTS(all <= INT32_MAX, "lists: rows of ", wanted, " entries for ", std::ssize(extents_),
                        " sequences, expected at most ", INT32_MAX, " entries in all");
@@ -106,7 +105,7 @@ public:
         RowExtent& all = own(r);
         if (all.end + more <= pitch_) return;
         const std::int64_t needed = all.size() + more;
-        if (needed > pitch_ - pitch_ / 4) reserve(2 * needed);
+        if (needed > pitch_ - pitch_ / 4) reserve(std::max(needed, std::min(2 * needed, most_entries())));
         if (all.end + more <= pitch_) return;
         for (std::size_t a = 0; a < memory_.size(); ++a) {
             std::int32_t* const first = row(static_cast<int>(a), r);
@@ -117,6 +116,11 @@ public:
     }
 
 private:
+    static constexpr std::int64_t line_entries = 16; // in 64 bytes
+
+    // Of a row: all rows have at most INT32_MAX.
+    std::int64_t most_entries() const { return INT32_MAX / std::ssize(extents_) / line_entries * line_entries; }
+
     RowExtent& own(std::int32_t row) { return extents_[static_cast<std::size_t>(row)]; }
     RowExtent& copied(std::int32_t row) { return copied_[static_cast<std::size_t>(row)]; }
 

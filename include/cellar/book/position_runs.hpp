@@ -243,13 +243,17 @@ public:
     /// The largest p up to which both have the same tokens in the same cells. O(runs up to there).
     Position shared_until(const PositionRuns& other) const {
         std::int32_t until = 0;
-        for (std::int64_t i = 0; i < std::min(runs(), other.runs()); ++i) {
+        std::int64_t i = 0;
+        for (bool is_same = true; is_same && i < std::min(runs(), other.runs()); ++i) {
             const Run& own = runs_[i];
             const Run& others = other.runs_[i];
             if (own.position != others.position || own.cell != others.cell) break;
             until = own.position + std::min(own.count, others.count);
-            if (own.count != others.count) break;
+            is_same = own.count == others.count;
         }
+        // Positions may repeat, so the next run of either may begin before the end of the last one.
+        for (const PositionRuns* const each : {this, &other})
+            if (i < each->runs()) until = std::min(until, each->runs_[i].position);
         return {until};
     }
 

@@ -205,7 +205,7 @@ private:
         find_largest(team, block.rows, shared);
         shared.tile.stage(team, values, head, 0, count);
         team.team_barrier();
-        find_weights(team, block.rows, shared);
+        find_weights(team, block.rows, all_seen, shared);
         team.team_barrier();
         add_sums(team, block.rows, count, shared);
         for (std::int32_t d = 0; d < shape.value_dim; d += StagedTile::dims) {
@@ -286,11 +286,13 @@ private:
         }
     }
 
-    CELLAR_FUNCTION void find_weights(const Team& team, int rows, const Shared& shared) const {
+    // A cell that is seen may have the score of a hidden one: with keys that are infinite, or with a steep slope.
+    CELLAR_FUNCTION void find_weights(const Team& team, int rows, bool all_seen, const Shared& shared) const {
+        const float unseen = all_seen ? 0 : hidden;
         for (int i = team.team_rank(); i < rows * tile_size; i += team.team_size()) {
             const int row = i / tile_size;
             float& score = shared.scores[row * score_pitch + i % tile_size];
-            score = score == no_score() ? hidden : expf(score - shared.largest[row]);
+            score = score == no_score() ? unseen : expf(score - shared.largest[row]);
         }
     }
 

@@ -97,14 +97,20 @@ inline StridedView<float, 3> as_rows(const StridedView<float, 2>& sum) {
     return {sum.pointer, {sum.extent(0), sum.extent(1), 1}, {sum.stride(0), sum.stride(1), 1}};
 }
 
+/// A violation unless elements can lie at this address.
+template <class T>
+void expect_aligned(const char* call, const char* what, const T* pointer) {
+    CELLAR_EXPECTS(reinterpret_cast<std::uintptr_t>(pointer) % alignof(T) == 0, call, ": the ", what,
+                   " are not aligned, expected an address that is a multiple of ", alignof(T));
+}
+
 /// A violation unless a view of elements has memory that they can lie in.
 template <class T>
 void expect_memory(const char* what, const StridedView<T, 3>& view) {
     if (view.size() == 0) return;
     CELLAR_EXPECTS(view.pointer != nullptr, "attend: the ", what, " are a null pointer, expected memory for [",
                    view.extent(0), ", ", view.extent(1), ", ", view.extent(2), "]");
-    CELLAR_EXPECTS(reinterpret_cast<std::uintptr_t>(view.pointer) % alignof(T) == 0, "attend: the ", what,
-                   " are not aligned, expected an address that is a multiple of ", alignof(T));
+    expect_aligned("attend", what, view.pointer);
 }
 
 /// The dimensions of a view from the smallest stride to the largest.
@@ -183,6 +189,7 @@ inline void expect_options(const AttentionOptions& options, std::int32_t tokens,
     if (sum.pointer == nullptr) return;
     CELLAR_EXPECTS(sum.extent(0) == tokens && (tokens == 0 || sum.extent(1) == heads), "attend: the log_sum_exp is [",
                    sum.extent(0), ", ", sum.extent(1), "], expected [", tokens, " tokens, ", heads, " heads]");
+    expect_aligned("attend", "elements of the log_sum_exp", sum.pointer);
     expect_apart("attend", "log_sum_exp", sum);
 }
 

@@ -51,6 +51,7 @@ struct SeenLists {
 
     /// The cells of the batch, and the token in each; without `stored`, they are those of all tokens in turn.
     void set_cells(std::span<const Cell> cells, std::span<const std::int32_t> stored = {}) {
+        in_cells.reserve(cells.size()); // so that all or none are there if there is no memory
         for (std::size_t i = 0; i < cells.size(); ++i)
             in_cells.push_back({cells[i], stored.empty() ? static_cast<std::int32_t>(i) : stored[i]});
         std::sort(in_cells.begin(), in_cells.end(),
