@@ -149,6 +149,8 @@ TEST_CASE("invalid ranges are violations") {
     };
     CHECK(remove(0, 3, 2) == "remove: positions [3, 2), expected 0 <= begin <= end");
     CHECK(remove(0, -1, 2) == "remove: positions [-1, 2), expected 0 <= begin <= end");
+    CHECK(remove(0, -2, to_end.value) == "remove: positions [-2, 2147483647), expected 0 <= begin <= end");
+    CHECK(remove(0, 0, INT32_MIN) == "remove: positions [0, -2147483648), expected 0 <= begin <= end");
     CHECK(remove(2, 0, 1) == "sequence 2, expected 0 to 1");
 }
 

@@ -212,6 +212,26 @@ TEST_CASE("hybrid: committing the pass of an encoder that is a member is a viola
           == "commit: the pass of member 1 of a hybrid, expected that of the whole");
 }
 
+TEST_CASE("hybrid: committing the pass of a hybrid that is a member is a violation") {
+    struct Other : Full {
+        using Full::Full;
+    };
+    using Inner = Hybrid<Repeat<Full>, Full>;
+    const CacheLimits limits{.capacity = 8, .batch = 4};
+    Hybrid<Repeat<Inner, Other>, Inner, Other> memory{2, Inner{1, Full{{1, 1, 1}, limits}}, Other{{1, 1, 1}, limits}};
+    auto pass = memory.begin(batch_of(text(0, 0, 2)));
+    REQUIRE(pass);
+    const auto put = [](auto& own, int layer) { own.put(layer, std::vector<float>(2), std::vector<float>(2)); };
+    pass->of<Inner>().visit(0, put);
+    pass->of<Other>().put(0, std::vector<float>(2), std::vector<float>(2));
+    CHECK(violation_of([&] { pass->of<Inner>().commit(); })
+          == "commit: the pass of member 0 of a hybrid, expected that of the whole");
+    pass->commit();
+    CHECK(memory.next({0}) == Position{2});
+    CHECK(memory.member<Inner>().next({0}) == Position{2});
+    CHECK(violation_of([&] { memory.member<Inner>().reserve(1).commit(); }) == "none");
+}
+
 TEST_CASE("hybrid: members that have different tokens are a violation") {
     const auto filled = [](auto member) {
         REQUIRE(feed(member, text(1, 0, 1), member.layers()));

@@ -45,6 +45,17 @@ AtRunTime like_toy() {
 
 } // namespace
 
+TEST_CASE("layers and members that a pattern does not have are violations") {
+    CHECK(Memory::layers_of(no_memory, 10) == 2);
+    CHECK(violation_of([] { (void)Memory::layers_of(3, 10); }) == "layers_of: member 3, expected 0 to 2 or no_memory");
+    CHECK(violation_of([] { (void)Memory::layers_of(-2, 10); })
+          == "layers_of: member -2, expected 0 to 2 or no_memory");
+    CHECK(violation_of([] { (void)Memory::layers_of(0, -1); }) == "layers_of: -1 layers, expected 0 or more");
+    using Two = cellar::Hybrid<cellar::LayerList<Full, cellar::NoMemory>, Full>;
+    CHECK(Two::place(1) == LayerPlace{.member = no_memory, .layer = 0});
+    CHECK(violation_of([] { (void)Two::place(2); }) == "place: layer 2, expected 0 to 1, those of the pattern");
+}
+
 TEST_CASE("a run-time pattern finds the same members as a pattern in the type") {
     Memory expected = memory();
     AtRunTime found = like_toy();

@@ -153,6 +153,21 @@ TEST_CASE("pass: a backend that throws leaves everything as it was") {
     CHECK(holds(memory, 1, 2, words(2)));
 }
 
+TEST_CASE("pass: states that could not be copied are copied by the next get") {
+    Folding<Failing> memory{shape(), {.sequences = 2, .batch = 6}};
+    REQUIRE(feed(memory, text(0, 0, 3)));
+    REQUIRE(feed(memory, text(1, 0, 2, 50))); // whose states were copied last
+    const auto tokens = text(0, 3, 1, 4);
+    auto pass = memory.begin(batch_of(tokens));
+    REQUIRE(pass);
+    const MicroBatch& micro_batch = pass->micro_batches()[0];
+    const_cast<Failing&>(memory.backend()).copies_left = 0;
+    CHECK_THROWS_AS(pass->get<Wide>(0, micro_batch), std::bad_alloc);
+    for (int layer = 0; layer < memory.layers(); ++layer) fold_micro_batch(*pass, tokens, layer, micro_batch, false);
+    pass->commit();
+    CHECK(holds(memory, 0, 4, words(4)));
+}
+
 TEST_CASE("pass: a micro-batch of another pass is a violation") {
     Folding<> memory{shape(), {.sequences = 3, .batch = 6}};
     auto pass = memory.begin(batch_of(text(0, 0, 2) + text(1, 0, 2)));

@@ -225,13 +225,14 @@ public:
     }
 
     /// Checks positions [begin, end) of s, which are to be removed. `delta`: by how many positions keys are rotated if
-    /// there is a gap to close; then `prepare_gap` follows.
+    /// there is a gap to close; 0: by its length. Then `prepare_gap` follows.
     Removal prepare_remove(Sequence s, Position begin, Position end, MovedKeys keys, std::int32_t delta) {
         CELLAR_EXPECTS(begin.value >= 0 && begin <= end, "remove: positions [", begin, ", ", end,
                        "), expected 0 <= begin <= end");
         PositionRuns& runs = record(s).runs;
         const bool nothing = runs.empty() || runs.last() < begin;
-        Removal removal{.sequence = s, .begin = begin, .end = nothing ? begin : end, .keys = keys, .delta = delta};
+        Removal removal{.sequence = s, .begin = begin, .end = nothing ? begin : end, .keys = keys};
+        removal.delta = delta == 0 ? begin - end : delta;
         removal.empties = begin < end && (begin == Position{0} || (!nothing && begin <= runs.first()))
                           && (runs.empty() || runs.last() < end);
         if (removal.end == begin) return removal;

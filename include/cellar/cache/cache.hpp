@@ -345,7 +345,7 @@ private:
         using enum detail::MovedKeys;
         state().expect_no_pass("remove");
         constexpr detail::MovedKeys keys = !Shift::possible ? refused : rotates_keys<Shift> ? rotated : kept;
-        return prepare_remove(s, begin, end, keys, begin - end);
+        return prepare_remove(s, begin, end, keys, 0);
     }
     Result<detail::Removal> prepare_remove(Sequence s, Position begin, Position end,
                                            RotateBy rotate_by) requires(rotates_keys<Shift>) {

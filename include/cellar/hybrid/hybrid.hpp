@@ -80,7 +80,7 @@ public:
         return map_.place(layer);
     }
 
-    /// How many layers a member has in a model of `layers` layers.
+    /// How many layers a member has in a model of `layers` layers, or how many have `no_memory`.
     static constexpr int layers_of(int member, int layers) requires(!at_run_time) {
         return Map::layers_of(member, layers);
     }

@@ -54,6 +54,7 @@ public:
     /// before any is committed.
     void commit(const std::source_location& where = std::source_location::current()) {
         const detail::Caller caller{where};
+        detail::expect_own_pass(name_, "commit");
         name_missing_layers(std::index_sequence_for<Members...>{});
         expect_complete();
         finish_commit();
@@ -124,21 +125,25 @@ private:
             return f(no_memory_, place.layer);
         } else {
             auto& pass = *std::get<static_cast<std::size_t>(I)>(passes_);
-            name(pass, I, place.layer, layer, where);
+            set_name(pass, I, place.layer, layer, where);
             return f(pass, place.layer);
         }
     }
 
     // f is not called from here, because it has lines of its own.
     template <class Pass>
-    static void name(Pass& pass, int member, int own, int model, const std::source_location& where) {
+    static void set_name(Pass& pass, int member, int own, int model, const std::source_location& where) {
         const detail::Caller caller{where};
         MemoryAccess::set_name(pass, member, own, model);
     }
 
+    // For MemoryAccess, where the hybrid is a member of another one.
+    detail::LayerName& name() { return name_; }
+
     MapReference map_;
     std::int32_t tokens_;
     Passes passes_;
+    detail::LayerName name_;
     NoMemory no_memory_;
 };
 

@@ -55,6 +55,13 @@ struct LayerPlace {
 
 namespace detail {
 
+// Tables count layers without memory as those of a last member.
+constexpr int index_of_member(int member, int members) {
+    CELLAR_EXPECTS(member >= no_memory && member < members, "layers_of: member ", member, ", expected 0 to ",
+                   members - 1, " or no_memory");
+    return member == no_memory ? members : member;
+}
+
 template <class M>
 struct Block {
     using memory = M;
@@ -142,16 +149,22 @@ public:
 
     static constexpr LayerPlace place(int layer) {
         CELLAR_EXPECTS(layer >= 0, "place: layer ", layer, ", expected 0 or more");
+        // Not const, because nvcc fails on a check that depends on template arguments.
+        int last = period - 1; // NOLINT(misc-const-correctness)
+        if (!repeats)
+            CELLAR_EXPECTS(layer <= last, "place: layer ", layer, ", expected 0 to ", last, ", those of the pattern");
         const LayerPlace in_period = table.places[static_cast<std::size_t>(layer % period)];
         const int index = in_period.layer + layer / period * count(in_period.member);
         return {in_period.member < members ? in_period.member : no_memory, index};
     }
 
-    /// How many of the first `layers` layers a member has.
+    /// How many of the first `layers` layers a member has, or how many have `no_memory`.
     static constexpr int layers_of(int member, int layers) {
-        int found = layers / period * count(member);
+        CELLAR_EXPECTS(layers >= 0, "layers_of: ", layers, " layers, expected 0 or more");
+        const int index = detail::index_of_member(member, members);
+        int found = layers / period * count(index);
         for (int i = 0; i < layers % period; ++i)
-            found += table.places[static_cast<std::size_t>(i)].member == member ? 1 : 0;
+            found += table.places[static_cast<std::size_t>(i)].member == index ? 1 : 0;
         return found;
     }
     constexpr int layers_of(int member) const { return layers_of(member, layers_); }
@@ -204,7 +217,9 @@ public:
 
     int layers() const { return reference().layers(); }
     LayerPlace place(int layer) const { return reference().place(layer); }
-    int layers_of(int member) const { return table_->counts[static_cast<std::size_t>(member)]; }
+    int layers_of(int member) const {
+        return table_->counts[static_cast<std::size_t>(detail::index_of_member(member, members))];
+    }
     bool uses(int member) const { return layers_of(member) > 0; }
 
     /// Any member may have layers.

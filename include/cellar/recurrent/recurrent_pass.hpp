@@ -57,9 +57,10 @@ public:
         expect_next("get", layer, micro_batch);
         State& s = state();
         if (s.fetched_layer != layer || s.fetched_micro_batch != micro_batch.index()) {
+            s.fetched_micro_batch = -1; // if the backend throws
+            s.store.fetch(s.backend, layer, micro_batch.fetches());
             s.fetched_layer = layer;
             s.fetched_micro_batch = micro_batch.index();
-            s.store.fetch(s.backend, layer, micro_batch.fetches());
         }
         return s.store.template gathered<Tag>(s.shape, layer, micro_batch.sequences());
     }
