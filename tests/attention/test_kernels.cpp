@@ -3,6 +3,7 @@
 // The kernels of attention beside plain loops: those that this processor has, and those of vectors of 16 lanes, which
 // this file tests on every machine. All numbers are small integers, so sums are exact.
 #include "attended.hpp"
+#include "wide_vector.hpp"
 #include <cellar/attention/detail/tile_kernels.hpp>
 
 #include <doctest/doctest.h>
@@ -16,36 +17,6 @@
 #include <limits>
 #include <type_traits>
 #include <vector>
-
-// How to pass wide vectors, which are never passed: all is inline. To the end of the file, where templates are made.
-#pragma GCC diagnostic ignored "-Wpsabi"
-
-namespace attention_test {
-
-/// 16 lanes, by whatever instructions there are.
-struct WideVector {
-    static constexpr int lanes = 16;
-    using Floats = float __attribute__((vector_size(64)));
-    using Ints = std::int32_t __attribute__((vector_size(64)));
-
-    template <class E>
-    static constexpr bool loads = true;
-
-    static Floats load(const float* from) {
-        Floats floats;
-        std::memcpy(&floats, from, sizeof(floats));
-        return floats;
-    }
-    /// Eight elements, and zeros behind them.
-    static Floats load_half(const float* from) {
-        float floats[lanes] = {};
-        std::memcpy(floats, from, sizeof(floats) / 2);
-        return load(floats);
-    }
-    static Floats in_register(Floats floats) { return floats; }
-};
-
-} // namespace attention_test
 
 #define CELLAR_KERNELS wide_kernels
 #define CELLAR_VECTOR attention_test::WideVector
@@ -84,7 +55,8 @@ std::vector<Kernels<E>> all_kernels() {
     }
     if constexpr (std::is_same_v<E, float>) {
         using namespace wide_kernels;
-        const RowKernels<float> rows{dot<float>, add_values<float>, pack_keys<float>, pack_values<float>};
+        const RowKernels<float> rows{dot<float>,         add_values<float>, pack_keys<float>,
+                                     pack_values<float>, nullptr,           nullptr};
         found.push_back({"16 lanes", rows, {rows, multiply, add_packed_values, softmax}});
     }
     return found;

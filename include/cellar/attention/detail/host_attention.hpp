@@ -36,7 +36,7 @@ struct PartialRows {
 ///
 /// - A block with few queries reads keys and values in place, all heads of a tile in turn, so that memory is read in
 ///   order. A token that does not see all of a tile gets the cells that it sees alone.
-/// - A block with many queries packs the tile of one head once: keys transposed, both as floats.
+/// - A block with many queries packs the tile of one head once: see PackedProducts.
 template <class Keys, class Values, class Q, class Out>
 class HostAttention {
 public:
@@ -81,7 +81,7 @@ public:
     }
 
 private:
-    using Products = PackedProducts<std::remove_const_t<Q>, typename Keys::element_type, typename Values::element_type>;
+    using Products = PackedProducts<std::remove_const_t<Q>, Keys, Values>;
     class Worker;
 
     // Calls work(worker, i) for i in [0, n), each by the first thread that is free.
@@ -125,9 +125,8 @@ public:
         : all_{all},
           keys_{all.keys_, all.key_kernels_, all.floats_.rows, arrays.take<float>(tile_cells * all.key_dim_)},
           values_{all.values_, all.value_kernels_, all.floats_.rows, arrays.take<float>(tile_cells * all.value_dim_)},
-          packed_keys_{arrays.take<float>(all.key_dim_ * tile_cells)},
-          packed_values_{arrays.take<float>(all.value_dim_ * tile_cells)},
-          products_{all.floats_, all.unit_, all.plan_.max_packed_rows(), all.key_dim_, all.value_dim_, arrays} {
+          products_{all.floats_,  all.unit_,      keys_, values_, all.plan_.max_packed_rows(),
+                    all.key_dim_, all.value_dim_, arrays} {
         const std::int64_t rows = all.plan_.max_rows();
         q_ = arrays.take<float>(rows * all.key_dim_);
         own_ = {arrays.take<float>(rows), arrays.take<float>(rows), arrays.take<float>(rows * all.value_dim_)};
@@ -328,19 +327,14 @@ private:
         keys_.start(tile, next);
         values_.start(tile, next);
         keys_.find(tile, head);
-        keys_.pack_keys(tile.count, packed_keys_);
-        products_.multiply(packed_keys_, tile.count, scores_, keys_.fetched(next, head));
+        products_.multiply(tile.count, scores_, keys_.fetched(next, head));
         all_.floats_.softmax(step(0, block_->rows, tile, all ? nullptr : visible_));
         values_.find(tile, head);
-        const bool finite = values_.pack_values(tile.count, packed_values_);
-        if (all || finite) {
-            products_.add_values(scores_, tile.count, packed_values_, rows_.values, values_.fetched(next, head));
-        } else {
+        if (!products_.add_values(scores_, tile.count, all, rows_.values, values_.fetched(next, head)))
             add_seen_values(tile);
-        }
     }
 
-    // 0 * infinity is not a number, so a row must not touch values that it does not see.
+    // A row touches no value that it does not see.
     void add_seen_values(const Tile& tile) {
         for (int row = 0; row < block_->rows; ++row) {
             RowPointers<float> rows;
@@ -349,8 +343,10 @@ private:
             for (int i = 0; i < tile.count; ++i)
                 if ((visible_[row] >> i & 1) != 0) {
                     weights[n] = scores_[row * tile_cells + i];
-                    rows.rows[n++] = packed_values_ + i * all_.value_dim_;
+                    rows.rows[n++] = products_.packed_values() + i * all_.value_dim_;
                 }
+            if (n == 0) continue;
+            rows.repeat_last(n);
             const HeadRows<float> seen{rows.rows, 0};
             all_.floats_.rows.add_values(weights, 1, n, seen, seen, all_.value_dim_,
                                          rows_.values + row * all_.value_dim_, all_.value_dim_);
@@ -397,8 +393,6 @@ private:
     const HostAttention& all_;
     TileRows<Keys> keys_;
     TileRows<Values> values_;
-    float* packed_keys_;
-    float* packed_values_;
     Products products_;
     const TokenBlock* block_ = nullptr;
     PartialRows rows_{}; // of the item

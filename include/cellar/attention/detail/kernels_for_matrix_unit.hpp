@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// Products of packed rows by a matrix unit. Included once for each, by matrix_unit.hpp, which defines
+// Products by a matrix unit. Included once for each, by tile_kernels.hpp, which defines
 //   CELLAR_KERNELS: the namespace,
 //   CELLAR_MATRICES: the type of its registers,
+//   CELLAR_VECTORS: the namespace of the kernels for vectors of 16 floats, see kernels_for_vector.hpp,
 //   CELLAR_TARGET: the attribute that makes the compiler use its instructions, whatever its flags.
 // Without these macros the file is empty.
 //
@@ -17,51 +18,51 @@ namespace cellar::detail::CELLAR_KERNELS {
 #define CELLAR_INLINE [[CELLAR_TARGET gnu::always_inline]] inline
 #define CELLAR_KERNEL [[CELLAR_TARGET gnu::noinline]] inline
 
+namespace vectors = CELLAR_VECTORS;
+static_assert(vectors::lanes == matrix_rows);
+
 using Matrices = CELLAR_MATRICES;
-using Floats = float __attribute__((vector_size(64)));
-using Ints = std::int32_t __attribute__((vector_size(64)));
-using Unsigned = std::uint32_t __attribute__((vector_size(64)));
+using Floats = vectors::Floats;
+using Pairs = vectors::Unsigned; // each of two numbers of bfloat16
 
-CELLAR_INLINE Floats load(const float* from) {
-    Floats floats;
-    std::memcpy(&floats, from, sizeof(floats));
-    return floats;
-}
-CELLAR_INLINE void store(void* to, const Floats& floats) {
-    std::memcpy(to, &floats, sizeof(floats));
+CELLAR_INLINE void store(void* to, const Pairs& pairs) {
+    std::memcpy(to, &pairs, sizeof(pairs));
 }
 
-// The largest magnitudes of some elements so far, as bits: those of a number that is not finite are the largest.
+// The largest magnitudes of some elements so far, cut to bfloat16: those of numbers that are not finite are the largest.
 struct Largest {
-    Ints bits{};
-    CELLAR_INLINE void add(const Floats& x) {
-        const auto magnitude = reinterpret_cast<Ints>(reinterpret_cast<Unsigned>(x) & 0x7fffffffU);
-        bits = magnitude > bits ? magnitude : bits;
+    using Words = std::int16_t __attribute__((vector_size(64)));
+    Words words{};
+    CELLAR_INLINE void add(const Pairs& pairs) {
+        const auto magnitudes = reinterpret_cast<Words>(pairs & 0x7fff7fffU);
+        words = magnitudes > words ? magnitudes : words;
     }
     CELLAR_INLINE bool is_moderate() const {
-        constexpr std::int32_t limit = 0x5d800000; // 2^60: sums of products are below 2^128
-        std::int32_t largest = 0;
-        for (int i = 0; i < matrix_rows; ++i) largest = bits[i] > largest ? bits[i] : largest;
+        constexpr std::int16_t limit = 0x5d80; // 2^60: sums of products are below 2^128
+        std::int16_t largest = 0;
+        for (int i = 0; i < 2 * matrix_rows; ++i) largest = words[i] > largest ? words[i] : largest;
         return largest < limit;
     }
 };
 
-// Stores the pieces of two vectors as rows of pairs in matrices that follow one another. The last piece is what the
-// others leave, which fits.
+CELLAR_INLINE Pairs pairs_of(const Pairs& a, const Pairs& b) {
+    return a >> 16 | (b & 0xffff0000U);
+}
+
+// The pieces of two vectors, as pairs. The last piece is what the others leave, which fits.
 template <int Pieces>
-CELLAR_INLINE void store_pieces(const Floats& first, const Floats& second, std::byte* to, Largest& largest) {
-    Floats a = first;
-    Floats b = second;
-    largest.add(a);
-    largest.add(b);
-    for (int piece = 0; piece < Pieces; ++piece) {
-        const std::uint32_t half_unit = piece + 1 < Pieces ? 0x8000 : 0; // rounds, away from zero in the middle
-        const Unsigned upper_a = (reinterpret_cast<Unsigned>(a) + half_unit) & 0xffff0000U;
-        const Unsigned upper_b = (reinterpret_cast<Unsigned>(b) + half_unit) & 0xffff0000U;
-        store(to + piece * matrix_bytes, reinterpret_cast<Floats>(upper_a >> 16 | upper_b));
+CELLAR_INLINE void split(Floats a, Floats b, Pairs* pieces, Largest& largest) {
+    const Pairs cut = pairs_of(reinterpret_cast<Pairs>(a), reinterpret_cast<Pairs>(b));
+    largest.add(cut);
+    for (int piece = 0; piece + 1 < Pieces; ++piece) {
+        // Rounds, away from zero in the middle.
+        const Pairs upper_a = (reinterpret_cast<Pairs>(a) + 0x8000U) & 0xffff0000U;
+        const Pairs upper_b = (reinterpret_cast<Pairs>(b) + 0x8000U) & 0xffff0000U;
+        pieces[piece] = pairs_of(upper_a, upper_b);
         a -= reinterpret_cast<Floats>(upper_a);
         b -= reinterpret_cast<Floats>(upper_b);
     }
+    pieces[Pieces - 1] = Pieces == 1 ? cut : pairs_of(reinterpret_cast<Pairs>(a), reinterpret_cast<Pairs>(b));
 }
 
 template <int Pieces>
@@ -71,9 +72,12 @@ CELLAR_INLINE bool split_left_into(const float* left, std::ptrdiff_t stride, int
     for (int r = 0; r < rows; ++r) {
         const float* const row = left + r * stride;
         std::byte* to = out + r / matrix_rows * bytes + r % matrix_rows * line_bytes;
-        for (std::int64_t k = 0; k < n; k += matrix_depth, to += Pieces * matrix_bytes)
-            store_pieces<Pieces>(load(row + k), k + matrix_rows < n ? load(row + k + matrix_rows) : Floats{}, to,
-                                 largest);
+        for (std::int64_t k = 0; k < n; k += matrix_depth, to += Pieces * matrix_bytes) {
+            Pairs pieces[Pieces];
+            split<Pieces>(vectors::load(row + k), k + matrix_rows < n ? vectors::load(row + k + matrix_rows) : Floats{},
+                          pieces, largest);
+            for (int piece = 0; piece < Pieces; ++piece) store(to + piece * matrix_bytes, pieces[piece]);
+        }
     }
     return largest.is_moderate();
 }
@@ -87,27 +91,57 @@ CELLAR_KERNEL bool split_left(const float* left, std::ptrdiff_t stride, int rows
     return split_left_into<3>(left, stride, rows, n, out);
 }
 
-template <int Pieces>
-CELLAR_INLINE bool split_right_into(const float* right, std::int64_t n, std::int64_t width, std::byte* out) {
-    const std::int64_t steps = steps_of(n);
+// Elements d to d + 32 of a row.
+template <class E>
+CELLAR_INLINE void split_row(const E* row, std::int64_t d, std::int64_t dim, Pairs* pieces, Largest& largest) {
+    const std::int64_t second = d + matrix_rows;
+    split<pieces_of<E>>(vectors::load_within(row, d, dim),
+                        second < dim ? vectors::load_within(row, second, dim) : Floats{}, pieces, largest);
+}
+
+template <class E, std::size_t... Cell>
+CELLAR_INLINE void split_cells(HeadRows<E> rows, std::int64_t d, std::int64_t dim, std::byte* out, Largest& largest,
+                               std::index_sequence<Cell...>) {
+    constexpr int n = pieces_of<E>;
+    Pairs pieces[sizeof...(Cell)][n];
+    (split_row(rows[Cell], d, dim, pieces[Cell], largest), ...);
+    for (int piece = 0; piece < n; ++piece, out += matrix_bytes) {
+        Floats v[sizeof...(Cell)] = {reinterpret_cast<Floats>(pieces[Cell][piece])...};
+        vectors::transpose<vectors::lanes>(v, std::make_index_sequence<sizeof...(Cell) / 2>{});
+        (store(out + Cell * line_bytes, reinterpret_cast<Pairs>(v[Cell])), ...);
+    }
+}
+
+/// The pieces of the rows of keys, transposed: right [dim, cells], as matrices [cells / 16, steps, pieces]. `rows` has
+/// pointers for tile_cells cells, of which the last ones may repeat. Returns as split_left.
+template <class E>
+CELLAR_KERNEL bool split_keys(HeadRows<E> rows, int cells, std::int64_t dim, std::byte* out) {
     Largest largest;
-    for (std::int64_t step = 0; step < steps; ++step)
-        for (std::int64_t r = 0; r < matrix_rows; ++r) {
-            const std::int64_t k = step * matrix_depth + r;
-            const float* const first = right + k * width;
-            const float* const second = first + matrix_rows * width;
-            std::byte* to = out + step * Pieces * matrix_bytes + r * line_bytes;
-            for (std::int64_t c = 0; c < width; c += matrix_rows, to += steps * Pieces * matrix_bytes)
-                store_pieces<Pieces>(k < n ? load(first + c) : Floats{},
-                                     k + matrix_rows < n ? load(second + c) : Floats{}, to, largest);
-        }
+    for (int c = 0; c < cells; c += matrix_rows)
+        for (std::int64_t d = 0; d < dim; d += matrix_depth, out += pieces_of<E> * matrix_bytes)
+            split_cells(rows + c, d, dim, out, largest, vectors::Lanes{});
     return largest.is_moderate();
 }
 
-/// The one or two pieces of right [n, width], as matrices [width / 16, steps, pieces]. Returns as split_left.
-CELLAR_KERNEL bool split_right(const float* right, std::int64_t n, std::int64_t width, int pieces, std::byte* out) {
-    if (pieces == 1) return split_right_into<1>(right, n, width, out);
-    return split_right_into<2>(right, n, width, out);
+/// The pieces of the rows of values: right [cells, dim], as matrices [dim / 16, steps, pieces]. `rows` and what it
+/// returns: as for split_keys.
+template <class E>
+CELLAR_KERNEL bool split_values(HeadRows<E> rows, int cells, std::int64_t dim, std::byte* out) {
+    constexpr int n = pieces_of<E>;
+    const std::int64_t steps = steps_of(cells);
+    Largest largest;
+    for (std::int64_t step = 0; step < steps; ++step)
+        for (std::int64_t r = 0; r < matrix_rows; ++r) {
+            const std::int64_t cell = step * matrix_depth + r;
+            std::byte* to = out + step * n * matrix_bytes + r * line_bytes;
+            for (std::int64_t d = 0; d < dim; d += matrix_rows, to += steps * n * matrix_bytes) {
+                Pairs pieces[n];
+                split<n>(vectors::load_within(rows[cell], d, dim),
+                         vectors::load_within(rows[cell + matrix_rows], d, dim), pieces, largest);
+                for (int piece = 0; piece < n; ++piece) store(to + piece * matrix_bytes, pieces[piece]);
+            }
+        }
+    return largest.is_moderate();
 }
 
 // Adds the products of two by two matrices, of which the second ones lie `next_row` and `next_column` bytes behind the
@@ -137,9 +171,16 @@ CELLAR_INLINE void add_matrix(std::int64_t rows, bool adds, float* out, std::ptr
     alignas(64) float sums[matrix_rows * matrix_rows];
     Matrices::store<Matrix>(sums);
     for (int r = 0; r < rows && r < matrix_rows; ++r) {
-        const Floats sum = load(sums + r * matrix_rows);
-        store(out + r * stride, adds ? load(out + r * stride) + sum : sum);
+        const Floats sum = vectors::load(sums + r * matrix_rows);
+        vectors::store(out + r * stride, adds ? vectors::load(out + r * stride) + sum : sum);
     }
+}
+
+// Of the pieces of two numbers.
+constexpr int products_of(int left, int right) {
+    int products = 0;
+    for (int r = 0; r < right; ++r) products += std::min(left, max_pieces - r);
+    return products;
 }
 
 template <int Left, int Right>
@@ -148,7 +189,7 @@ CELLAR_KERNEL void multiply_pieces(const std::byte* left, const std::byte* right
     const std::int64_t steps = steps_of(p.n);
     const std::ptrdiff_t row = steps * Left * matrix_bytes; // of matrices
     const std::ptrdiff_t column = steps * Right * matrix_bytes;
-    constexpr int products = Right == 1 ? Left : Left + std::min(Left, max_pieces - 1); // of pieces
+    constexpr int products = products_of(Left, Right);
     LinesToPack ahead{next, matrices_for(p.rows) * matrices_for(p.width) / 4 * steps * products};
     Matrices::start();
     for (std::int64_t r = 0; r < p.rows; r += 2 * matrix_rows)
@@ -173,13 +214,13 @@ CELLAR_KERNEL void multiply_pieces(const std::byte* left, const std::byte* right
     Matrices::stop();
 }
 
-/// See Product. The right side has one or two pieces.
+/// See Product.
 CELLAR_KERNEL void multiply_split(const SplitRows& left, const SplitRows& right, const Product& product,
                                   const FetchedRows& next) {
-    constexpr decltype(&multiply_pieces<1, 1>) kernels[max_pieces][2] = {
-        {multiply_pieces<1, 1>, multiply_pieces<1, 2>},
-        {multiply_pieces<2, 1>, multiply_pieces<2, 2>},
-        {multiply_pieces<3, 1>, multiply_pieces<3, 2>}};
+    constexpr decltype(&multiply_pieces<1, 1>) kernels[max_pieces][max_pieces] = {
+        {multiply_pieces<1, 1>, multiply_pieces<1, 2>, multiply_pieces<1, 3>},
+        {multiply_pieces<2, 1>, multiply_pieces<2, 2>, multiply_pieces<2, 3>},
+        {multiply_pieces<3, 1>, multiply_pieces<3, 2>, multiply_pieces<3, 3>}};
     kernels[left.pieces - 1][right.pieces - 1](left.matrices, right.matrices, product, next);
 }
 

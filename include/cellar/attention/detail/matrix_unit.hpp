@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include <cellar/attention/detail/rows_ahead.hpp>
 #include <cellar/attention/detail/tile.hpp>
 #include <cellar/attention/detail/vector.hpp>
 #include <cellar/backend/host/lines.hpp>
+#include <cellar/element/bfloat16.hpp>
+#include <cellar/element/half.hpp>
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
+#include <type_traits>
 
 #if defined(CELLAR_HAS_X86_VECTORS) && defined(__linux__) && !defined(__ILP32__) && !defined(CELLAR_WITHOUT_AMX)
 #define CELLAR_HAS_AMX 1
@@ -27,6 +27,12 @@ inline constexpr std::int64_t matrix_bytes = 1024;
 
 /// A float has up to three pieces: see kernels_for_matrix_unit.hpp.
 inline constexpr int max_pieces = 3;
+
+/// How many pieces hold an element without a loss.
+template <class E>
+inline constexpr int pieces_of = std::is_same_v<E, bfloat16> ? 1
+                                 : std::is_same_v<E, half>   ? 2
+                                                             : max_pieces;
 
 /// Kernels take two by two matrices at a time.
 constexpr std::int64_t matrices_for(std::int64_t rows) {
@@ -59,7 +65,6 @@ struct Product {
 /// The kernels of a matrix unit. Null where there is none.
 struct MatrixKernels {
     bool (*split_left)(const float*, std::ptrdiff_t, int, std::int64_t, int, std::byte*) = nullptr;
-    bool (*split_right)(const float*, std::int64_t, std::int64_t, int, std::byte*) = nullptr;
     void (*multiply)(const SplitRows&, const SplitRows&, const Product&, const FetchedRows&) = nullptr;
 
     explicit operator bool() const { return multiply != nullptr; }
@@ -137,13 +142,3 @@ inline bool has_matrix_unit() {
 }
 
 } // namespace cellar::detail
-
-#ifdef CELLAR_HAS_AMX
-#define CELLAR_KERNELS amx_kernels
-#define CELLAR_MATRICES AmxMatrices
-#define CELLAR_TARGET gnu::target("amx-tile,amx-bf16,avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c"),
-#include <cellar/attention/detail/kernels_for_matrix_unit.hpp>
-#undef CELLAR_KERNELS
-#undef CELLAR_MATRICES
-#undef CELLAR_TARGET
-#endif

@@ -149,6 +149,17 @@ public:
         return as_floats_.pack_values(float_rows(), count, dim, out);
     }
 
+    /// Of the elements that the kernels read.
+    int pieces() const { return in_place_ ? pieces_of<E> : pieces_of<float>; }
+    bool split_keys(int count, std::byte* out) const {
+        if (in_place_) return own_.split_keys(rows_, count, source_.dim, out);
+        return as_floats_.split_keys(float_rows(), count, padded_dim(source_.dim), out);
+    }
+    bool split_values(int count, std::byte* out) const {
+        if (in_place_) return own_.split_values(rows_, count, source_.dim, out);
+        return as_floats_.split_values(float_rows(), count, padded_dim(source_.dim), out);
+    }
+
 private:
     HeadRows<float> float_rows() const { return {float_pointers_.rows, 0}; }
 

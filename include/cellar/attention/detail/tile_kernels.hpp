@@ -8,6 +8,7 @@
 #include <cellar/element/bfloat16.hpp>
 #include <cellar/element/half.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -42,6 +43,20 @@
 
 #endif
 
+#ifdef CELLAR_HAS_AMX
+
+#define CELLAR_KERNELS amx_kernels
+#define CELLAR_MATRICES AmxMatrices
+#define CELLAR_VECTORS avx512_kernels
+#define CELLAR_TARGET gnu::target("amx-tile,amx-bf16,avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c"),
+#include <cellar/attention/detail/kernels_for_matrix_unit.hpp>
+#undef CELLAR_KERNELS
+#undef CELLAR_MATRICES
+#undef CELLAR_VECTORS
+#undef CELLAR_TARGET
+
+#endif
+
 namespace cellar::detail {
 
 enum class Instructions { portable, avx2, avx512, amx };
@@ -66,6 +81,8 @@ struct RowKernels {
     void (*add_values)(const float*, int, int, HeadRows<E>, HeadRows<E>, std::int64_t, float*, std::ptrdiff_t);
     void (*pack_keys)(HeadRows<E>, int, std::int64_t, float*);
     bool (*pack_values)(HeadRows<E>, int, std::int64_t, float*);
+    bool (*split_keys)(HeadRows<E>, int, std::int64_t, std::byte*);   ///< Null without a matrix unit.
+    bool (*split_values)(HeadRows<E>, int, std::int64_t, std::byte*); ///< Null without a matrix unit.
 };
 
 /// The kernels that work on floats.
@@ -81,19 +98,35 @@ struct FloatKernels {
 template <class E>
 RowKernels<E> row_kernels(Instructions instructions) {
     switch (instructions) {
-#ifdef CELLAR_HAS_X86_VECTORS
+#ifdef CELLAR_HAS_AMX
     case Instructions::amx:
+        return {avx512_kernels::dot<E>,         avx512_kernels::add_values<E>, avx512_kernels::pack_keys<E>,
+                avx512_kernels::pack_values<E>, amx_kernels::split_keys<E>,    amx_kernels::split_values<E>};
+#endif
+#ifdef CELLAR_HAS_X86_VECTORS
     case Instructions::avx512:
-        return {avx512_kernels::dot<E>, avx512_kernels::add_values<E>, avx512_kernels::pack_keys<E>,
-                avx512_kernels::pack_values<E>};
+        return {avx512_kernels::dot<E>,
+                avx512_kernels::add_values<E>,
+                avx512_kernels::pack_keys<E>,
+                avx512_kernels::pack_values<E>,
+                nullptr,
+                nullptr};
     case Instructions::avx2:
-        return {avx2_kernels::dot<E>, avx2_kernels::add_values<E>, avx2_kernels::pack_keys<E>,
-                avx2_kernels::pack_values<E>};
+        return {avx2_kernels::dot<E>,
+                avx2_kernels::add_values<E>,
+                avx2_kernels::pack_keys<E>,
+                avx2_kernels::pack_values<E>,
+                nullptr,
+                nullptr};
 #endif
     default:
         if constexpr (PortableVector::loads<E>) {
-            return {portable_kernels::dot<E>, portable_kernels::add_values<E>, portable_kernels::pack_keys<E>,
-                    portable_kernels::pack_values<E>};
+            return {portable_kernels::dot<E>,
+                    portable_kernels::add_values<E>,
+                    portable_kernels::pack_keys<E>,
+                    portable_kernels::pack_values<E>,
+                    nullptr,
+                    nullptr};
         } else {
             return {};
         }
@@ -120,7 +153,7 @@ inline MatrixKernels matrix_kernels(Instructions instructions) {
 #ifdef CELLAR_HAS_AMX
     if (instructions == Instructions::amx) {
         static const bool are_permitted = AmxMatrices::are_permitted();
-        if (are_permitted) return {amx_kernels::split_left, amx_kernels::split_right, amx_kernels::multiply_split};
+        if (are_permitted) return {amx_kernels::split_left, amx_kernels::multiply_split};
     }
 #endif
     static_cast<void>(instructions);
