@@ -65,6 +65,23 @@ bool compute(PrefixTree<M>& tree, int s, const List& list) {
         tree.memory(), [&](const cellar::Tokens& batch) { return tree.begin(batch); }, s, list);
 }
 
+/// Commits, in an empty sequence s, three tokens, four at position 3, and four behind them: eleven tokens at eight
+/// positions.
+template <class M>
+void compute_image(M& memory, int s) {
+    const auto commit = [&](const cellar::Tokens& batch) {
+        auto pass = memory.begin(batch).value();
+        const std::vector<float> rows(static_cast<std::size_t>(batch.size()), 1.0F);
+        for (int layer = 0; layer < memory.layers(); ++layer)
+            pass.visit(layer, [&](auto& one, int own) {
+                if constexpr (requires { one.put(own, rows, rows); }) one.put(own, rows, rows);
+            });
+        pass.commit();
+    };
+    commit(cellar::Tokens{{s}, {0}, 3}.add_at({s}, {3}, 4));
+    commit(cellar::Tokens{{s}, {4}, 4});
+}
+
 /// What a sequence lacks of these tokens, or has of others; empty if it has them.
 template <class M>
 std::string lacks(M& memory, int s, const List& list) {

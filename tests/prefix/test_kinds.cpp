@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
 // Prefix trees of memories that do not remember everything.
+#include "../violations.hpp"
 #include "reader.hpp"
 
 #include <doctest/doctest.h>
@@ -317,6 +318,38 @@ TEST_CASE("a node without a snapshot and with one child is joined to the child")
     CHECK(tree.evict());
     CHECK_FALSE(tree.evict());
     CHECK(tree.statistics().nodes == 0);
+}
+
+TEST_CASE("each member of a hybrid that has cells finds tokens that share a position") {
+    const std::string several =
+        "insert: sequence 0 has several tokens at position 3, expected one at each position below 8";
+    Attention both = attention(100, 6, 100);
+    PrefixTree tree{both};
+    compute_image(both, 0);
+    CHECK(violation_of([&] { (void)tree.insert({0}, numbers(0, 8)); }) == several);
+    toy::Sliding window = sliding();
+    PrefixTree of_window{window};
+    compute_image(window, 0);
+    CHECK(violation_of([&] { (void)of_window.insert({0}, numbers(0, 8)); }) == several);
+}
+
+TEST_CASE("the inputs of an encoder may share positions") {
+    using Inputs = EncoderMemory<StandardV<float>>;
+    Hybrid<Every<2, toy::Full, Inputs>, toy::Full, Inputs> memory{
+        2, toy::Full{{1, 1, 1}, {.sequences = 2, .capacity = 40, .batch = 40}},
+        Inputs{{1, 1, 1}, {.sequences = 2, .capacity = 40, .batch = 40}}};
+    PrefixTree tree{memory};
+    auto input = memory.member<Inputs>().write({0}, {3}, 5).value();
+    input.mark_put(0);
+    input.commit();
+    auto pass = memory.begin(Tokens{{0}, {0}, 20}).value();
+    pass.visit(1, [](auto& one, int own) {
+        if constexpr (requires { one.mark_put(own); }) one.mark_put(own);
+    });
+    pass.commit();
+    CHECK(tree.insert({0}, prompt));
+    CHECK(tree.attach({1}, question).length == 20);
+    CHECK(memory.member<Inputs>().tokens({1}) == 5);
 }
 
 } // namespace test_kinds

@@ -215,6 +215,22 @@ TEST_CASE("a tree may outlive its memory, and can then be destroyed") {
     CHECK(tree.statistics().snapshots == 1);
 }
 
+TEST_CASE("tokens that share a position are not inserted") {
+    toy::Full memory = full(100);
+    PrefixTree tree{memory};
+    compute_image(memory, 0);
+    REQUIRE(memory.next({0}) == Position{8});
+    const std::string several =
+        "insert: sequence 0 has several tokens at position 3, expected one at each position below ";
+    CHECK(violation_of([&] { (void)tree.insert({0}, numbers(0, 8)); }) == several + "8");
+    CHECK(violation_of([&] { (void)tree.insert({0}, numbers(0, 4)); }) == several + "4");
+    CHECK(tree.statistics().nodes == 0);
+    CHECK(tree.insert({0}, numbers(0, 3))); // the tokens before them
+    CHECK(tree.attach({1}, numbers(0, 8)).length == 3);
+    CHECK(memory.tokens({1}) == 3);
+    CHECK(audit(tree) == "");
+}
+
 TEST_CASE("mistakes are violations that say what was given and what was expected") {
     toy::Full memory = full(100);
     PrefixTree tree{memory};

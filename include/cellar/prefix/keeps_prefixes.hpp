@@ -33,6 +33,7 @@ concept tells_ends_of_snapshots = requires(const SnapshotOf<M>& snapshot) {
 /// - `split(snapshot, at)`, optional: the snapshot keeps what lies below `at`, the result has the rest.
 /// - `page_out(snapshot, place)` and `page_in(snapshot)`, optional: needed for `PrefixLimits::paged_bytes`. The place
 ///   is `PrefixLimits::page_to`.
+/// - `visit_cells(s, f)`, optional, as `Cache` has it: `insert` then finds tokens that share a position.
 // clang-format off
 template <class M>
 concept KeepsPrefixes =

@@ -7,6 +7,7 @@
 #include <cellar/base/result.hpp>
 #include <cellar/memory/two_phase.hpp>
 #include <cellar/prefix/detail/prefix_state.hpp>
+#include <cellar/prefix/detail/shared_position.hpp>
 #include <cellar/prefix/fwd.hpp>
 #include <cellar/prefix/prefix_limits.hpp>
 #include <cellar/prefix/prefix_pin.hpp>
@@ -73,8 +74,9 @@ public:
     /// needed. If the tree has them already, only marks them as used. Call it where other requests may continue: at the
     /// end of a prompt or of a turn. Windows and recurrent states are kept only at such ends, and where two lists part,
     /// if s can still go back to that point. If there are too many snapshots, makes room first, as `begin` does. Else
-    /// refuses as `snapshot` of the memory does, or throws `std::bad_alloc`, with nothing changed. O(tokens compared +
-    /// tokens added + nodes passed + what `snapshot` and `split` cost), amortised.
+    /// refuses as `snapshot` of the memory does, or throws `std::bad_alloc`, with nothing changed. Tokens of s at one
+    /// position, below the length of `tokens`, are a violation if the memory lists its cells, as `Cache` does.
+    /// O(tokens compared + tokens added + nodes passed + runs of s + what `snapshot` and `split` cost), amortised.
     Result<void> insert(Sequence s, Tokens tokens, std::uint64_t salt = 0,
                         const std::source_location& where = std::source_location::current()) {
         const detail::Caller caller{where};
@@ -82,6 +84,10 @@ public:
         const Position next = own.memory().next(s);
         CELLAR_EXPECTS(tokens.size() <= static_cast<std::size_t>(next.value), "insert: ", tokens.size(),
                        " tokens, expected at most the ", next, " of sequence ", s);
+        const Position end{static_cast<std::int32_t>(tokens.size())};
+        const Position shared = detail::first_shared_position(own.memory(), s, end);
+        CELLAR_EXPECTS(shared == end, "insert: sequence ", s, " has several tokens at position ", shared,
+                       ", expected one at each position below ", end);
         return tokens.empty() ? Result<void>{} : own.insert(s, tokens, salt);
     }
 

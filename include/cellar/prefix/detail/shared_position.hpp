@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <cellar/base/ids.hpp>
+#include <cellar/memory/two_phase.hpp>
+
+#include <algorithm>
+#include <cstdint>
+
+namespace cellar::detail {
+
+/// The first position below `end` at which s has several tokens in a member of the memory that lists its cells; `end`
+/// if there is none. O(runs of s).
+template <class M>
+Position first_shared_position(const M& memory, Sequence s, Position end) {
+    if constexpr (requires { memory.memory(); }) { // in lockstep with those of other ranks
+        return first_shared_position(memory.memory(), s, end);
+    } else {
+        Position shared = end;
+        MemoryAccess::for_each_member(memory, [&](const auto& member) {
+            // The inputs of an encoder share their positions, and are not tokens of the sequence: its `next` is 0.
+            if (member.next(s) == Position{0}) return;
+            Position behind{0}; // the last token that was visited
+            const auto visit = [&](Position p, Cell, std::int32_t n) {
+                if (p < behind) shared = std::min(shared, p);
+                behind = p + n;
+            };
+            if constexpr (requires { member.visit_cells(s, visit); }) member.visit_cells(s, visit);
+        });
+        return shared;
+    }
+}
+
+} // namespace cellar::detail
