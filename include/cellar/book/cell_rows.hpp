@@ -194,9 +194,7 @@ private:
 
     void append(Sequence s, const PositionRuns& runs, Position from, Position to) {
         if (from >= to) return;
-        std::int64_t n = 0;
-        runs.for_each(from, to, [&](Position, Cell, std::int32_t count) { n += count; });
-        rows_.make_room(s.value, n);
+        rows_.make_room(s.value, runs.count(from, to));
         const RowExtent& own = rows_.extent(s.value);
         std::int32_t* cells = rows_.row(0, s.value) + own.end;
         std::int32_t* positions = rows_.row(1, s.value) + own.end;

@@ -66,9 +66,7 @@ public:
 
     /// How many kept tokens lie below `at`: the first row from there on. O(runs).
     static std::int32_t tokens_below(const KeptCells& kept, Position at) {
-        std::int32_t count = 0;
-        kept.runs.for_each(kept.from, at, [&](Position, Cell, std::int32_t n) { count += n; });
-        return count;
+        return kept.runs.count(kept.from, at);
     }
 
     /// What will own positions from `at` on. O(runs).

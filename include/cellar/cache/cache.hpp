@@ -86,9 +86,9 @@ public:
     }
 
     /// Room for `ReadPass::lists` of at most `cells` visible cells a sequence, and for their `pages` if a page size is
-    /// given: up to that, the addresses of the lists do not change, those of pages until another size is asked for. Takes
-    /// 12 bytes for each cell and sequence (20 with a window that slides), committed as they are used. A device allocates
-    /// another 8 bytes (12), at once. Throws `std::bad_alloc`; some of the lists have then changed their addresses.
+    /// given. Up to that, the addresses of the lists do not change; those of pages, until another size is asked for.
+    /// Takes 12 bytes for each cell and sequence (20 with a window that slides), committed as they are used. A device
+    /// allocates another 8 (12), at once. Throws `std::bad_alloc`; some lists have then changed their addresses.
     void reserve_lists(std::int32_t cells, std::int32_t page_size = 0, Where where = Where::current()) {
         const detail::Caller caller{where};
         state().expect_no_pass("reserve_lists");

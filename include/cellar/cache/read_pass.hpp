@@ -94,8 +94,8 @@ public:
     /// The same as pages of `page_size` cells: page p has cells [p * page_size, (p + 1) * page_size). Refuses with
     /// `no_pages`, naming the sequence, if its visible cells do not form pages: each cell's place in its page must be
     /// its position modulo `page_size`, and positions of one page must share a page of cells. Gaps and reordered cells
-    /// break this. As with `lists`, only new pages cost time while the page size stays the same. A call with another page
-    /// size ends the pages of the calls before.
+    /// break this. As with `lists`, only new pages cost time while the page size stays the same. A call with another
+    /// page size ends the pages of the calls before.
     Result<PageLists> pages(std::int32_t page_size,
                             const std::source_location& where = std::source_location::current()) & {
         const detail::Caller caller{where};

@@ -208,7 +208,8 @@ public:
 
     /// Asks for a checkpoint ahead of time: the pass that brings s to position p keeps its state there, which splits
     /// the batch there. p must be greater than `next(s)`; anything else is a violation. The schedule ends if s becomes
-    /// empty, a copy of another sequence, or is restored from a snapshot. Refuses with `no_checkpoints` if the limits allow none.
+    /// empty, a copy of another sequence, or is restored from a snapshot. Refuses with `no_checkpoints` if the limits
+    /// allow none.
     Result<void> schedule(Sequence s, Position p, Where where = Where::current()) {
         const detail::Caller caller{where};
         if (const Result<void> prepared = prepare_schedule(s, p); !prepared) return prepared;

@@ -29,7 +29,8 @@ CELLAR_INLINE void store(void* to, const Pairs& pairs) {
     std::memcpy(to, &pairs, sizeof(pairs));
 }
 
-// The largest magnitudes of some elements so far, cut to bfloat16: those of numbers that are not finite are the largest.
+// The largest magnitudes of some elements so far, cut to bfloat16. Those of numbers that are not finite are the largest
+// of all.
 struct Largest {
     using Words = std::int16_t __attribute__((vector_size(64)));
     Words words{};

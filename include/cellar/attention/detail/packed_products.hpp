@@ -13,8 +13,8 @@
 
 namespace cellar::detail {
 
-/// Multiplies the rows of a tile by many queries and by their weights. First it packs them: the keys transposed, both as
-/// floats. Or it splits them for the matrix unit, if there is one, if it pays, and if no number is too large for it.
+/// Multiplies the rows of a tile by many queries and by their weights. To do so, it splits them for the matrix unit, if
+/// there is one, if it pays, and if no number is too large for it. Else it packs them as floats, the keys transposed.
 template <class Query, class Keys, class Values>
 class PackedProducts {
 public:
@@ -61,9 +61,9 @@ public:
         }
     }
 
-    /// out [rows, value_dim] += weights [rows, tile_cells] * the values that were found. Behind the cells, weights are 0
-    /// up to a multiple of 16. Prefetches `next`. Does nothing and returns false if a value is not finite, unless
-    /// `all_count`: 0 * infinity is not a number.
+    /// out [rows, value_dim] += weights [rows, tile_cells] * the values that were found. Behind the cells, weights are
+    /// 0 up to a multiple of 16. Prefetches `next`. Returns false, and adds nothing, if a value is not finite and not
+    /// all of them count: 0 * infinity is not a number.
     bool add_values(const float* weights, int cells, bool all_count, float* out, const FetchedRows& next) const {
         if (uses_unit_ && values_.split_values(cells, split_tile_)
             && unit_.split_left(weights, tile_cells, rows_, cells, max_pieces, split_weights_)) {
