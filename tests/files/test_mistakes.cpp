@@ -90,6 +90,23 @@ TEST_CASE("reading a tensor as another type or size is a violation") {
           == "20 bytes for 4 elements, expected 16");
 }
 
+TEST_CASE("reading a tensor of another file is a violation if this one is too short") {
+    Disk disk;
+    disk.put("small", disk::file_of({{{"a", Dtype::u8, {64}}}, {}}, 1));
+    auto small = disk::Reader::open("small", {.access = FileAccess::map}, DiskFiles{disk});
+    REQUIRE(small);
+    const auto violation = [&](std::uint64_t begin, std::uint64_t bytes) {
+        const StoredTensor tensor{.name = "a", .dtype = Dtype::u8, .shape = {bytes}, .begin = begin, .bytes = bytes};
+        std::vector<std::uint8_t> to(static_cast<std::size_t>(bytes));
+        return violation_of([&] { static_cast<void>(small->read<std::uint8_t>(tensor, to)); });
+    };
+    const std::string expected = " on, expected a tensor of this file, which has 64 bytes of data";
+    CHECK(violation(0, 65) == "read: tensor a has 65 bytes from byte 0" + expected);
+    CHECK(violation(1, 64) == "read: tensor a has 64 bytes from byte 1" + expected);
+    CHECK(violation(UINT64_MAX, 2) == "read: tensor a has 2 bytes from byte 18446744073709551615" + expected);
+    CHECK(violation(64, 0) == "none");
+}
+
 TEST_CASE("a result without a value or without an error is not asked for it") {
     const FileResult<int> failed{FileError{FileReason::foreign, "f: is a poem"}};
     CHECK(violation_of([&] { static_cast<void>(failed.value()); }) == "a failed result has no value: f: is a poem");

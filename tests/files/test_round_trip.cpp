@@ -205,6 +205,48 @@ TEST_CASE("a progress callback that throws ends a write, and the old file stays"
     CHECK(disk.now.at("f")->now == disk::file_of(disk::small_plan(), 1));
 }
 
+TEST_CASE("after a progress callback threw, every call of the writer returns an error") {
+    const FilePlan plan{{{"a", Dtype::u8, {1'000}}}, {}}; // written by `finish`
+    const Bytes old = disk::file_of(disk::small_plan(), 1);
+    Disk disk;
+    disk.put("f", old);
+    int calls = 0;
+    const auto stop_once = [&](std::uint64_t, std::uint64_t) {
+        if (calls++ == 0) throw std::runtime_error{"stop"};
+    };
+    auto writer = disk::Writer::create("f", plan, {.progress = stop_once}, DiskFiles{disk});
+    REQUIRE(writer);
+    CHECK_THROWS_AS(static_cast<void>(disk::write_tensors(*writer, plan, 1)), std::runtime_error);
+    CHECK(disk.now.size() == 1);
+    for (const auto& result : {writer->finish(), writer->append(Bytes(1)), writer->finish()}) {
+        REQUIRE(!result);
+        CHECK(result.error() == FileReason::cannot_write);
+        CHECK(result.error().message == "f: was not written: the progress callback threw an exception");
+    }
+    CHECK(calls == 1);
+    CHECK(disk.now.size() == 1);
+    CHECK(disk.now.at("f")->now == old);
+}
+
+TEST_CASE("after a progress callback threw, the reader delivers the same bytes again") {
+    const FilePlan plan{{{"a", Dtype::u8, {1'000}}}, {}};
+    Disk disk;
+    disk.put("f", disk::file_of(plan, 1));
+    for (const FileAccess access : {FileAccess::stream, FileAccess::map}) {
+        int calls = 0;
+        const auto stop_once = [&](std::uint64_t done, std::uint64_t) {
+            CHECK(done == std::min<std::uint64_t>(1'000, 256 * static_cast<std::uint64_t>(std::max(calls, 1))));
+            if (calls++ == 0) throw std::runtime_error{"stop"};
+        };
+        auto reader = disk::Reader::open("f", {.access = access, .progress = stop_once}, DiskFiles{disk});
+        REQUIRE(reader);
+        CHECK_THROWS_AS(static_cast<void>(reader->next(256)), std::runtime_error);
+        const auto content = disk::read_all(*reader, 256);
+        REQUIRE(content);
+        CHECK(*content == disk::content_of(plan, 1));
+    }
+}
+
 TEST_CASE("verify reads everything, and reading starts again") {
     Disk disk;
     disk.put("f", disk::file_of(disk::small_plan(), 3));

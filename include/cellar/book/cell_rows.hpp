@@ -194,7 +194,8 @@ private:
 
     void append(Sequence s, const PositionRuns& runs, Position from, Position to) {
         if (from >= to) return;
-        rows_.make_room(s.value, runs.count(from, to));
+        const std::int32_t n = runs.count(from, to);
+        rows_.make_room(s.value, n);
         const RowExtent& own = rows_.extent(s.value);
         std::int32_t* cells = rows_.row(0, s.value) + own.end;
         std::int32_t* positions = rows_.row(1, s.value) + own.end;

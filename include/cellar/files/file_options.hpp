@@ -11,7 +11,7 @@
 namespace cellar {
 
 /// Called with the bytes of data that are done and those in all, after every piece. If it throws, the operation ends
-/// with this exception, and leaves what a failure leaves.
+/// with this exception, and leaves what a failure leaves. A reader then delivers the same bytes again.
 using FileProgress = std::function<void(std::uint64_t done, std::uint64_t in_all)>;
 
 // Not [[no_unique_address]]: with it, clang 16 writes the defaults of options within options to a wrong address.

@@ -111,8 +111,8 @@ public:
         }
     }
 
-    /// Copies a whole tensor, whose type and size must be those of `elements`. Reads in any order, so it adds nothing
-    /// to the checksum: `verify` comes first.
+    /// Copies a whole tensor of this file, whose type and size must be those of `elements`. Reads in any order, so it
+    /// adds nothing to the checksum: `verify` comes first.
     template <class E>
     FileResult<void> read(const StoredTensor& tensor, std::span<E> elements,
                           const std::source_location& where = std::source_location::current()) {
@@ -120,6 +120,9 @@ public:
         CELLAR_EXPECTS(tensor.dtype == dtype_of<E> && tensor.bytes == elements.size_bytes(),
                        "read: ", elements.size_bytes(), " bytes of type ", to_string(dtype_of<E>), " for tensor ",
                        tensor.name, ", expected ", tensor.bytes, " of type ", to_string(tensor.dtype));
+        CELLAR_EXPECTS(tensor.bytes <= bytes_in_all() && tensor.begin <= bytes_in_all() - tensor.bytes, "read: tensor ",
+                       tensor.name, " has ", tensor.bytes, " bytes from byte ", tensor.begin,
+                       " on, expected a tensor of this file, which has ", bytes_in_all(), " bytes of data");
         const std::span<std::byte> bytes = std::as_writable_bytes(elements);
         if (auto read = file_.copy(data_begin_ + tensor.begin, bytes); !read) return read;
         detail::swap_to_little_endian<E>(bytes);
@@ -183,9 +186,10 @@ private:
         auto bytes = to == nullptr || is_copied ? file_.bytes(data_begin_ + done_, count, length)
                                                 : file_.bytes_to(data_begin_ + done_, {to, count});
         if (!bytes) return bytes;
+        // First, because it may throw: then the next call delivers these bytes.
+        if (options_.progress) options_.progress(done_ + count, bytes_in_all());
         is_copied ? crc_.add_copy(*bytes, to, past_caches) : crc_.add(*bytes);
         done_ += count;
-        if (options_.progress) options_.progress(done_, bytes_in_all());
         return std::span<const std::byte>{to == nullptr ? bytes->data() : to, count};
     }
 

@@ -146,8 +146,7 @@ private:
     }
 
     void flush() {
-        if (used_ != 0) write({buffer_.get(), used_});
-        used_ = 0;
+        if (const std::size_t collected = std::exchange(used_, 0); collected != 0) write({buffer_.get(), collected});
     }
 
     void write(std::span<const std::byte> bytes) {
@@ -156,7 +155,19 @@ private:
         if (error_) return;
         done_ += bytes.size();
         room_ = room_at(data_begin() + done_);
-        if (options_.progress) options_.progress(done_, bytes_in_all());
+        if (options_.progress) report();
+    }
+
+    /// What the callback throws ends the file.
+    void report() {
+        try {
+            options_.progress(done_, bytes_in_all());
+        } catch (...) {
+            file_.abandon();
+            error_ = FileError{FileReason::cannot_write, {}}; // first, because the message needs memory
+            error_->message = file_.error("was not written: the progress callback threw an exception").message;
+            throw;
+        }
     }
 
     void check(FileResult<void> result) {

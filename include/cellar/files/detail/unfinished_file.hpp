@@ -86,6 +86,8 @@ public:
         return {};
     }
 
+    FileError error(const std::string& what) const { return {FileReason::cannot_write, path_.string() + ": " + what}; }
+
     void abandon() noexcept {
         if (unfinished_.empty()) return;
         (void)files_.close(handle_);
@@ -96,7 +98,7 @@ public:
 private:
     FileResult<void> failure(const std::string& what, int error) const {
         const std::string reason = error == 0 ? "nothing was written" : files_.describe(error);
-        return FileError{FileReason::cannot_write, path_.string() + ": " + what + ": " + reason};
+        return this->error(what + ": " + reason);
     }
 
     std::filesystem::path path_;
