@@ -2,6 +2,7 @@
 
 // Transfers that fail: both processes get an error that says why, and both memories are as they were.
 #include "cache/numbers.hpp"
+#include "hybrid/failing_allocations.hpp"
 #include "hybrid/toy.hpp"
 #include "transfers.hpp"
 #include "violations.hpp"
@@ -17,6 +18,7 @@
 #include <cstring>
 #include <functional>
 #include <mpi.h>
+#include <new>
 #include <optional>
 #include <string>
 #include <thread>
@@ -477,6 +479,27 @@ TEST_CASE("mistakes are violations") {
     const auto moved = std::move(receiving);
     CHECK(violation_of([&] { receiving.progress(); }).find("moved from") != std::string::npos);
     MPI_Barrier(MPI_COMM_WORLD);
+}
+
+TEST_CASE("after a transfer could not begin for want of memory, its tag is free") {
+    between(
+        [&](const Communicator& comm, int rank) {
+            Numbers cache = filled();
+            const auto snapshot = cache.snapshot({0}).value();
+            for (const int successes : {0, 1}) { // with more, it begins, and the receiver gets the error
+                const FailingAllocations failing{successes};
+                CHECK_THROWS_AS((void)mpi::send(comm, rank, cache, snapshot), std::bad_alloc);
+            }
+            REQUIRE(mpi::send(comm, rank, cache, snapshot).wait());
+        },
+        [&](const Communicator& comm, int rank) {
+            Numbers cache{shape, {.sequences = 3, .capacity = 8, .batch = 8}};
+            std::optional<decltype(mpi::receive(comm, rank, cache, Sequence{0}))> receiving;
+            const auto begin = [&] { receiving.emplace(mpi::receive(comm, rank, cache, Sequence{0})); };
+            CHECK(failures_of(begin, [] {}) > 1);
+            REQUIRE(receiving->wait());
+            CHECK(cache.tokens({0}) == 6);
+        });
 }
 
 } // namespace test_failures

@@ -135,9 +135,11 @@ mpi::Receiving<Target> make_receiving(const mpi::Communicator& comm, int rank, c
                    " ms, expected 1 or more");
     CELLAR_EXPECTS(comm.transfers().open(rank, sender_tag(options.tag)), "receive: another transfer from rank ", rank,
                    " has tag ", options.tag, ", expected one at a time with each tag");
-    auto target = std::make_unique<Target>(std::forward<Parts>(parts)...);
-    return MemoryAccess::make<mpi::Receiving<Target>>(
-        std::make_unique<Receiver>(comm.transfers(), rank, options, std::move(target)));
+    return comm.transfers().close_unless_made(rank, sender_tag(options.tag), [&] {
+        auto target = std::make_unique<Target>(std::forward<Parts>(parts)...);
+        return MemoryAccess::make<mpi::Receiving<Target>>(
+            std::make_unique<Receiver>(comm.transfers(), rank, options, std::move(target)));
+    });
 }
 
 } // namespace cellar::detail

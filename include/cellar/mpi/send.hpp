@@ -89,7 +89,8 @@ inline std::unique_ptr<Sender> make_sender(const mpi::Communicator& comm, int ra
                    " bytes, expected 2^20 to 2^30");
     CELLAR_EXPECTS(comm.transfers().open(rank, receiver_tag(options.tag)), "send: another transfer to rank ", rank,
                    " has tag ", options.tag, ", expected one at a time with each tag");
-    return std::make_unique<Sender>(comm.transfers(), rank, options);
+    return comm.transfers().close_unless_made(
+        rank, receiver_tag(options.tag), [&] { return std::make_unique<Sender>(comm.transfers(), rank, options); });
 }
 
 /// Announces what `save` adds to a snapshot; no memory for it is an answer, too.

@@ -171,7 +171,7 @@ public:
         LineAnswer found;
         for (int rank = 1; rank < comm_.size(); ++rank) {
             const Numbers& answer = receive(rank, answer_tag);
-            if (answer.size() != 6 || answer[0] != number_)
+            if (answer.size() != 6 || answer[0] != in_message(number_))
                 fail({mpi::MpiReason::malformed,
                       rank,
                       "pipeline: rank " + std::to_string(rank) + " sent another answer, expected one to operation "
@@ -184,7 +184,7 @@ public:
         return found;
     }
     void send_verdict(bool goes) {
-        const std::array<std::int32_t, 2> verdict{number_, goes ? 1 : 0};
+        const std::array<std::int32_t, 2> verdict{in_message(number_), goes ? 1 : 0};
         for (int rank = 1; rank < comm_.size(); ++rank) send(rank, verdict_tag, verdict);
     }
 
@@ -192,7 +192,7 @@ public:
     void send_answer(const LineAnswer& answer) {
         const Refusal refusal = answer.refusal.value_or(Refusal{});
         const std::int32_t problem = answer.no_memory ? 1 : answer.refusal ? 2 : 0;
-        const std::array<std::int32_t, 6> numbers{number_,
+        const std::array<std::int32_t, 6> numbers{in_message(number_),
                                                   problem,
                                                   static_cast<std::int32_t>(refusal.reason),
                                                   refusal.member,
@@ -202,7 +202,7 @@ public:
     }
     bool receive_verdict() {
         const Numbers& verdict = receive(0, verdict_tag);
-        return verdict.size() == 2 && verdict[0] == number_ && verdict[1] == 1;
+        return verdict.size() == 2 && verdict[0] == in_message(number_) && verdict[1] == 1;
     }
 
 private:
@@ -222,9 +222,10 @@ private:
         numbers.reserve(size);
         return numbers;
     }
-    static Head head_of(const LineMessage& message, std::int32_t number) {
+    static std::int32_t in_message(std::uint32_t number) { return static_cast<std::int32_t>(number); }
+    static Head head_of(const LineMessage& message, std::uint32_t number) {
         const auto& [a, b, c, d] = message.arguments;
-        return {static_cast<std::int32_t>(message.kind), number, message.asks ? 1 : 0, a, b, c, d};
+        return {static_cast<std::int32_t>(message.kind), in_message(number), message.asks ? 1 : 0, a, b, c, d};
     }
 
     // Does not wait for the receiver.
@@ -271,7 +272,7 @@ private:
         const int from = comm_.rank() - 1;
         const Numbers& numbers = receive(from, line_tag, reserve);
         if (numbers.size() < head_size || numbers[0] < 0 || numbers[0] > static_cast<std::int32_t>(LineKind::end)
-            || numbers[1] != ++number_)
+            || numbers[1] != in_message(++number_))
             fail({mpi::MpiReason::malformed,
                   from,
                   "pipeline: rank " + std::to_string(from) + " sent no operation number " + std::to_string(number_)
@@ -330,7 +331,7 @@ private:
 
     mpi::Communicator comm_;
     double seconds_;
-    std::int32_t number_ = 0; // of operations, and of words on passes
+    std::uint32_t number_ = 0; // of operations, and of words on passes. It begins again after 2^32
     std::unique_ptr<std::list<Sent>> sent_ = std::make_unique<std::list<Sent>>(); // in flight
     std::list<Sent> unused_;                                                      // memory for more
     std::list<Sent> word_;                                                        // the next one, for `word`

@@ -101,6 +101,16 @@ public:
         return true;
     }
     void close(int rank, int mpi_tag) { open_.erase({rank, mpi_tag}); }
+    /// Calls `make`, which makes what closes an open direction in the end. If that throws, closes it at once.
+    template <class Make>
+    auto close_unless_made(int rank, int mpi_tag, Make make) {
+        try {
+            return make();
+        } catch (...) {
+            close(rank, mpi_tag);
+            throw;
+        }
+    }
 
     /// Sends a message, and keeps it as long as MPI uses it. Returns MPI's code.
     int post(int rank, int mpi_tag, Message message) {
