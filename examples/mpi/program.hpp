@@ -2,6 +2,7 @@
 #pragma once
 
 #include "generate/command_line.hpp"
+#include "generate/flags.hpp"
 #include "generate/huggingface.hpp"
 #include "generate/memory.hpp"
 #include "generate/model.hpp"
@@ -48,6 +49,7 @@ inline void declare_mpi(CLI::App& app, MpiOptions& o) {
 inline Weights weights_of(const MpiOptions& o) {
     Weights weights = read_weights(Safetensors::read(o.model));
     const Config& c = weights.config;
+    expect_bytes(c);
     if (o.prompt.empty()) throw std::runtime_error{"--prompt is empty, expected at least one byte"};
     const auto length = static_cast<int>(o.prompt.size()) + o.tokens;
     if (length > c.max_position_embeddings)

@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include <iterator>
 #include <sstream>
 
 namespace serve {
@@ -23,7 +24,7 @@ public:
         if (!json.is_object()) fail("not a JSON object");
         User user;
         user.at = number(json, "at", 0);
-        user.seed = static_cast<std::uint64_t>(number(json, "seed", 0));
+        user.seed = static_cast<std::uint64_t>(number(json, "seed", 0, 1'000'000'000));
         user.system = text(json, "system");
         if (!json.contains("turns") || !json["turns"].is_array() || json["turns"].empty())
             fail("'turns' is no list of turns");
@@ -37,8 +38,8 @@ public:
 private:
     [[noreturn]] void fail(const std::string& what) const { throw llama::FileError{where_, what}; }
 
-    int number(const Json& json, const char* name, int least) const {
-        constexpr int most = 1'000'000'000;
+    // Steps and bytes have a limit that leaves room to add them up in an int.
+    int number(const Json& json, const char* name, int least, int most = 1'000'000) const {
         if (!json.is_object() || !json.contains(name) || !json[name].is_number_integer() || json[name] < least
             || json[name] > most) {
             fail(std::string{"'"} + name + "' is " + (json.is_object() ? json.value(name, Json{}).dump() : "missing")
@@ -57,10 +58,10 @@ private:
 
 } // namespace
 
-int User::length() const {
-    std::size_t length = system.size();
-    for (const Turn& turn : turns) length += turn.say.size() + static_cast<std::size_t>(turn.reply);
-    return static_cast<int>(length);
+std::int64_t User::length() const {
+    std::int64_t length = std::ssize(system);
+    for (const Turn& turn : turns) length += std::ssize(turn.say) + turn.reply;
+    return length;
 }
 
 Trace read_trace(const std::string& path) {

@@ -23,7 +23,7 @@ struct User {
     std::vector<Turn> turns = {};
 
     /// Bytes of the whole conversation.
-    int length() const;
+    std::int64_t length() const;
 };
 
 using Trace = std::vector<User>;

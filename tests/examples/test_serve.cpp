@@ -201,14 +201,21 @@ TEST_CASE("serve: wrong flags and traces are refused") {
     check_refused(run(CELLAR_SERVE " --cells 100 --trace " + recorded), 1,
                   "user 1 needs 144 tokens, expected at most 100, the context or the cells");
     check_trace_refused("ROMEO", "not a JSON object");
-    check_trace_refused(R"({"at": -1})", "'at' is -1, expected a number from 0 to 1000000000");
+    check_trace_refused(R"({"at": -1})", "'at' is -1, expected a number from 0 to 1000000");
+    check_trace_refused(R"({"at": 1000001})", "'at' is 1000001, expected a number from 0 to 1000000");
+    check_trace_refused(
+        R"({"at": 1, "seed": 1, "system": "", "turns": [{"wait": 1000000000, "say": "a", "reply": 1}]})",
+        "'wait' is 1000000000, expected a number from 0 to 1000000");
     check_trace_refused(R"({"at": 1, "seed": "x"})", "'seed' is \"x\", expected a number from 0");
     check_trace_refused(R"({"at": 1, "seed": 1})", "'system' is no text");
     check_trace_refused(R"({"at": 1, "seed": 1, "system": "", "turns": []})", "'turns' is no list of turns");
     check_trace_refused(R"({"at": 1, "seed": 1, "system": "", "turns": [{"wait": 0, "say": "", "reply": 1}]})",
                         "'say' is empty, expected at least one byte");
     check_trace_refused(R"({"at": 1, "seed": 1, "system": "", "turns": [{"wait": 0, "say": "a"}]})",
-                        "'reply' is null, expected a number from 1 to 1000000000");
+                        "'reply' is null, expected a number from 1 to 1000000");
+    check_trace_refused(
+        R"({"at": 1, "seed": 1, "system": "", "turns": [{"wait": 0, "say": "a", "reply": 1000000000}]})",
+        "'reply' is 1000000000, expected a number from 1 to 1000000");
 }
 
 } // namespace test_serve
