@@ -15,7 +15,7 @@ struct SendOptions {
     int tag = 0;
     /// Fails with `timed_out` if the other process does nothing for so long.
     std::chrono::milliseconds time_limit = std::chrono::seconds{60};
-    /// Bytes of one message: 1 MiB or more. The transfer has four such blocks of host memory.
+    /// Bytes of one message: 1 MiB to 1 GiB. The transfer has four such blocks of host memory.
     std::int64_t block = std::int64_t{1} << 20;
     /// The MPI of this process takes addresses of the memory's device: a library that is aware of CUDA or ROCm. Rows
     /// then leave from there, and the transfer has four blocks of that memory. Makes no difference on the host.
