@@ -60,9 +60,9 @@ void expect_empty(const M& memory, IdSpan<Sequence> sequences) {
         const Sequence s = sequences[i];
         const std::int32_t tokens = tokens_of(memory, s);
         CELLAR_EXPECTS(tokens == 0, "load: sequence ", s, " has ", tokens, " tokens, expected an empty one");
-        const bool is_first = std::find(sequences.begin(), sequences.begin() + static_cast<std::ptrdiff_t>(i), s)
-                              == sequences.begin() + static_cast<std::ptrdiff_t>(i);
-        CELLAR_EXPECTS(is_first, "load: sequence ", s, " is listed twice, expected different ones");
+        const auto here = sequences.begin() + static_cast<std::ptrdiff_t>(i);
+        CELLAR_EXPECTS(std::find(sequences.begin(), here, s) == here, "load: sequence ", s,
+                       " is listed twice, expected different ones");
     }
 }
 

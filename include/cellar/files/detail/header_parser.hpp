@@ -44,11 +44,10 @@ public:
     bool binary(binary_t&) override { return unexpected("binary data"); }
 
     bool number_unsigned(number_unsigned_t value) override {
-        constexpr auto max = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
         if (where_ != Where::shape && where_ != Where::offsets) return unexpected("a number");
         const bool is_shape = where_ == Where::shape;
         std::vector<std::uint64_t>& list = is_shape ? tensors.back().shape : offsets_;
-        if (value > max) return fail(which() + " has a size above 2^63");
+        if (value > max_file_bytes) return fail(which() + " has a size above 2^63");
         if (is_shape && list.size() == max_dimensions)
             return fail(which() + " has more than " + std::to_string(max_dimensions) + " dimensions");
         if (!is_shape && list.size() == 2) return fail(which() + " has more than two data_offsets");
@@ -77,7 +76,7 @@ public:
             where_ = Where::metadata;
         } else {
             where_ = Where::tensor;
-            seen_.clear();
+            seen_ = 0;
             offsets_.clear();
             tensors.push_back({std::move(key_), {}, {}, 0, 0});
         }
@@ -88,9 +87,10 @@ public:
         if (where_ == Where::top) {
             if (!names_.insert(name).second) return fail("two tensors are named " + in_quotes(name));
         } else if (where_ == Where::tensor) {
-            if (name != "dtype" && name != "shape" && name != "data_offsets")
-                return fail(which() + " has the unknown entry " + in_quotes(name));
-            if (!seen_.insert(name).second) return fail(which() + " has " + name + " twice");
+            const unsigned entry = name == "dtype" ? 1 : name == "shape" ? 2 : name == "data_offsets" ? 4 : 0;
+            if (entry == 0) return fail(which() + " has the unknown entry " + in_quotes(name));
+            if ((seen_ & entry) != 0) return fail(which() + " has " + name + " twice");
+            seen_ |= entry;
         }
         key_ = std::move(name);
         return true;
@@ -134,7 +134,7 @@ private:
     /// Compares the extent by the offsets with the one by type and shape.
     bool finish_tensor() {
         StoredTensor& tensor = tensors.back();
-        if (seen_.size() != 3) return fail(which() + " lacks its dtype, shape or data_offsets");
+        if (seen_ != 7) return fail(which() + " lacks its dtype, shape or data_offsets");
         if (offsets_.size() != 2 || offsets_[0] > offsets_[1])
             return fail(which() + ": its data_offsets are not a begin and an end");
         tensor.begin = offsets_[0];
@@ -148,7 +148,7 @@ private:
     Where where_ = Where::outside;
     std::string key_;
     std::vector<std::uint64_t> offsets_;
-    std::unordered_set<std::string> seen_;
+    unsigned seen_ = 0; ///< the entries of this tensor, as bits
     std::unordered_set<std::string> names_;
 };
 

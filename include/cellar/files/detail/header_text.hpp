@@ -33,6 +33,7 @@ inline constexpr std::size_t prefix_bytes = 8;                 ///< the length o
 inline constexpr std::uint64_t max_header_bytes = 100'000'000; ///< the limit of the safetensors library
 inline constexpr std::uint64_t tensor_alignment = 64;
 inline constexpr std::size_t max_dimensions = 8;
+inline constexpr auto max_file_bytes = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
 
 /// Eight hexadecimal digits, as in the metadata.
 inline std::string hex_digits(std::uint32_t value) {
@@ -70,10 +71,9 @@ inline std::uint32_t header_crc(std::string_view header, std::size_t digits) {
 
 /// The bytes of a tensor, unless the number does not fit into 63 bits.
 inline std::optional<std::uint64_t> tensor_bytes(Dtype dtype, std::span<const std::uint64_t> shape) {
-    constexpr std::uint64_t max = std::numeric_limits<std::int64_t>::max();
     std::uint64_t bytes = bytes_of(dtype);
     for (const std::uint64_t extent : shape) {
-        if (extent != 0 && bytes > max / extent) return std::nullopt;
+        if (extent != 0 && bytes > max_file_bytes / extent) return std::nullopt;
         bytes *= extent;
     }
     return bytes;
@@ -132,9 +132,8 @@ private:
     }
 
     void append(const std::string& name, Dtype dtype, const std::vector<std::uint64_t>& shape) {
-        constexpr auto max = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
         const std::optional<std::uint64_t> bytes = tensor_bytes(dtype, shape);
-        CELLAR_EXPECTS(bytes && *bytes <= max - max_header_bytes - prefix_bytes - end_, "tensor ", name,
+        CELLAR_EXPECTS(bytes && *bytes <= max_file_bytes - max_header_bytes - prefix_bytes - end_, "tensor ", name,
                        " makes the file larger than 2^63 bytes, expected less");
         write({",", quoted(name), R"(:{"dtype":")", to_string(dtype), R"(","shape":[)"});
         for (std::size_t k = 0; k < shape.size(); ++k) write({k == 0 ? "" : ",", std::to_string(shape[k])});
