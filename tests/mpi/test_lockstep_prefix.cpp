@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "violations.hpp"
 #include <cellar/cellar.hpp>
 #include <cellar/mpi/communicator.hpp>
 #include <cellar/mpi/lockstep_memory.hpp>
@@ -59,6 +60,19 @@ TEST_CASE("a prefix tree over a memory in lockstep finds what one of a single pr
     CHECK(found > 500);
     CHECK(of_divided.statistics().paged_out == of_whole.statistics().paged_out);
     CHECK(divided.compare());
+}
+
+TEST_CASE("a prefix tree over a memory in lockstep finds tokens that share a position") {
+    mpi::Communicator comm{MPI_COMM_WORLD};
+    mpi::LockstepMemory divided{comm, keys()};
+    PrefixTree tree{divided};
+    auto pass = divided.begin(Tokens{{0}, {0}, 3}.add_at({0}, {3}, 4)).value();
+    pass.mark_put(0);
+    pass.commit();
+    CHECK(violation_of([&] {
+              (void)tree.insert({0}, std::vector{1, 2, 3, 4});
+          })
+          == "insert: sequence 0 has several tokens at position 3, expected one at each position below 4");
 }
 
 } // namespace test_lockstep_prefix
