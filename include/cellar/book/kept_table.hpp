@@ -65,9 +65,7 @@ public:
     }
 
     /// How many kept tokens lie below `at`: the first row from there on. O(runs).
-    static std::int32_t tokens_below(const KeptCells& kept, Position at) {
-        return kept.runs.count(kept.from, at);
-    }
+    static std::int32_t tokens_below(const KeptCells& kept, Position at) { return kept.runs.count(kept.from, at); }
 
     /// What will own positions from `at` on. O(runs).
     KeptCellsPointer prepare_split(KeptCells& kept, Position at) {
