@@ -21,15 +21,11 @@ struct PartialAttention {
     StridedView<float, 2> log_sum_exp; ///< [tokens, heads]
 };
 
-/// Replaces `into` by the attention over the cells of both parts, and its `log_sum_exp` by theirs. The parts have no
-/// cell in common, as where a history is divided between two memories. Exact up to rounding; computes in float, in host
-/// memory. Give learned sinks to one of the two calls of `attend` only. Different extents, null pointers and results
-/// that overlap are violations. O(elements).
+namespace detail {
+
+/// A violation unless one part can be merged into the other.
 template <class T>
-void merge_attention(const PartialAttention<T>& into, const PartialAttention<T>& other,
-                     const std::source_location& where = std::source_location::current()) {
-    const detail::Caller caller{where};
-    constexpr float infinity = std::numeric_limits<float>::infinity();
+void expect_parts(const PartialAttention<T>& into, const PartialAttention<T>& other) {
     for (int r = 0; r < 3; ++r)
         CELLAR_EXPECTS(into.out.extent(r) == other.out.extent(r), "merge_attention: extent ", r, " is ",
                        into.out.extent(r), ", expected ", other.out.extent(r), " as in the other part");
@@ -42,19 +38,32 @@ void merge_attention(const PartialAttention<T>& into, const PartialAttention<T>&
     for (const PartialAttention<T>* part : {&into, &other}) {
         CELLAR_EXPECTS(part->out.size() == 0 || (part->out.pointer != nullptr && part->log_sum_exp.pointer != nullptr),
                        "merge_attention: a part of null pointers, expected memory for its results");
-        detail::expect_aligned("merge_attention", "results", part->out.pointer);
-        detail::expect_aligned("merge_attention", "elements of the log_sum_exp", part->log_sum_exp.pointer);
+        expect_aligned("merge_attention", "results", part->out.pointer);
+        expect_aligned("merge_attention", "elements of the log_sum_exp", part->log_sum_exp.pointer);
     }
-    CELLAR_EXPECTS(!detail::may_overlap(into.out, other.out),
+    CELLAR_EXPECTS(!may_overlap(into.out, other.out),
                    "merge_attention: the results of the parts overlap, expected other memory");
-    detail::expect_apart("merge_attention", "results", into.out);
-    detail::expect_apart("merge_attention", "log_sum_exp", into.log_sum_exp);
-    CELLAR_EXPECTS(!detail::may_overlap_rows(into.log_sum_exp, detail::as_rows(other.log_sum_exp)),
+    expect_apart("merge_attention", "results", into.out);
+    expect_apart("merge_attention", "log_sum_exp", into.log_sum_exp);
+    CELLAR_EXPECTS(!may_overlap_rows(into.log_sum_exp, as_rows(other.log_sum_exp)),
                    "merge_attention: the log_sum_exp of the parts overlap, expected other memory");
-    CELLAR_EXPECTS(!detail::may_overlap_rows(into.log_sum_exp, into.out)
-                       && !detail::may_overlap_rows(into.log_sum_exp, other.out)
-                       && !detail::may_overlap_rows(other.log_sum_exp, into.out),
+    CELLAR_EXPECTS(!may_overlap_rows(into.log_sum_exp, into.out) && !may_overlap_rows(into.log_sum_exp, other.out)
+                       && !may_overlap_rows(other.log_sum_exp, into.out),
                    "merge_attention: a log_sum_exp overlaps the results, expected other memory");
+}
+
+} // namespace detail
+
+/// Replaces `into` by the attention over the cells of both parts, and its `log_sum_exp` by theirs. The parts have no
+/// cell in common, as where a history is divided between two memories. Exact up to rounding; computes in float, in host
+/// memory. Give learned sinks to one of the two calls of `attend` only. Different extents, memory that is null or not
+/// aligned, and results that overlap are violations. O(elements).
+template <class T>
+void merge_attention(const PartialAttention<T>& into, const PartialAttention<T>& other,
+                     const std::source_location& where = std::source_location::current()) {
+    const detail::Caller caller{where};
+    detail::expect_parts(into, other);
+    constexpr float infinity = std::numeric_limits<float>::infinity();
     for (std::int64_t token = 0; token < into.out.extent(0); ++token)
         for (std::int64_t head = 0; head < into.out.extent(1); ++head) {
             float& sum = into.log_sum_exp(token, head);
