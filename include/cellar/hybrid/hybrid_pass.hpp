@@ -5,6 +5,7 @@
 #include <cellar/base/type_list.hpp>
 #include <cellar/hybrid/fwd.hpp>
 #include <cellar/hybrid/pattern.hpp>
+#include <cellar/memory/layer_name.hpp>
 #include <cellar/memory/memory.hpp>
 #include <cellar/memory/two_phase.hpp>
 
