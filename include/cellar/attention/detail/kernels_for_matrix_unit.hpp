@@ -74,7 +74,7 @@ CELLAR_INLINE bool split_left_into(const float* left, std::ptrdiff_t stride, int
         const float* const row = left + r * stride;
         std::byte* to = out + r / matrix_rows * bytes + r % matrix_rows * line_bytes;
         for (std::int64_t k = 0; k < n; k += matrix_depth, to += Pieces * matrix_bytes) {
-            Pairs pieces[Pieces];
+            Pairs pieces[std::size_t{Pieces}];
             split<Pieces>(vectors::load(row + k), k + matrix_rows < n ? vectors::load(row + k + matrix_rows) : Floats{},
                           pieces, largest);
             for (int piece = 0; piece < Pieces; ++piece) store(to + piece * matrix_bytes, pieces[piece]);
@@ -104,7 +104,7 @@ template <class E, std::size_t... Cell>
 CELLAR_INLINE void split_cells(HeadRows<E> rows, std::int64_t d, std::int64_t dim, std::byte* out, Largest& largest,
                                std::index_sequence<Cell...>) {
     constexpr int n = pieces_of<E>;
-    Pairs pieces[sizeof...(Cell)][n];
+    Pairs pieces[sizeof...(Cell)][std::size_t{n}];
     (split_row(rows[Cell], d, dim, pieces[Cell], largest), ...);
     for (int piece = 0; piece < n; ++piece, out += matrix_bytes) {
         Floats v[sizeof...(Cell)] = {reinterpret_cast<Floats>(pieces[Cell][piece])...};
@@ -136,7 +136,7 @@ CELLAR_KERNEL bool split_values(HeadRows<E> rows, int cells, std::int64_t dim, s
             const std::int64_t cell = step * matrix_depth + r;
             std::byte* to = out + step * n * matrix_bytes + r * line_bytes;
             for (std::int64_t d = 0; d < dim; d += matrix_rows, to += steps * n * matrix_bytes) {
-                Pairs pieces[n];
+                Pairs pieces[std::size_t{n}];
                 split<n>(vectors::load_within(rows[cell], d, dim),
                          vectors::load_within(rows[cell + matrix_rows], d, dim), pieces, largest);
                 for (int piece = 0; piece < n; ++piece) store(to + piece * matrix_bytes, pieces[piece]);
