@@ -55,8 +55,7 @@ std::vector<Kernels<E>> all_kernels() {
     }
     if constexpr (std::is_same_v<E, float>) {
         using namespace wide_kernels;
-        const RowKernels<float> rows{dot<float>,         add_values<float>, pack_keys<float>,
-                                     pack_values<float>, nullptr,           nullptr};
+        const RowKernels<float> rows{dot<float>, add_values<float>, pack_keys<float>, pack_values<float>};
         found.push_back({"16 lanes", rows, {rows, multiply, add_packed_values, softmax}});
     }
     return found;

@@ -415,10 +415,10 @@ struct PackedTile {
         for (int c = 0; c < cells; ++c) tile.cells[tile.count++] = cellar::Cell{c};
 
         ScratchArrays counted;
-        Products{vectors, unit, of_keys, of_values, rows, wide, wide, counted};
+        Products{vectors, unit, of_keys, of_values, rows, counted};
         Bytes memory{counted.bytes()};
         ScratchArrays arrays{memory.data()};
-        Products products{vectors, unit, of_keys, of_values, rows, wide, wide, arrays};
+        Products products{vectors, unit, of_keys, of_values, rows, arrays};
         const int before = attention_test::MatricesInMemory::products;
         products.start(q.data(), rows);
         of_keys.start(tile, nullptr);

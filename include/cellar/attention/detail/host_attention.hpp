@@ -125,8 +125,7 @@ public:
         : all_{all},
           keys_{all.keys_, all.key_kernels_, all.floats_.rows, arrays.take<float>(tile_cells * all.key_dim_)},
           values_{all.values_, all.value_kernels_, all.floats_.rows, arrays.take<float>(tile_cells * all.value_dim_)},
-          products_{all.floats_,  all.unit_,      keys_, values_, all.plan_.max_packed_rows(),
-                    all.key_dim_, all.value_dim_, arrays} {
+          products_{all.floats_, all.unit_, keys_, values_, all.plan_.max_packed_rows(), arrays} {
         const std::int64_t rows = all.plan_.max_rows();
         q_ = arrays.take<float>(rows * all.key_dim_);
         own_ = {arrays.take<float>(rows), arrays.take<float>(rows), arrays.take<float>(rows * all.value_dim_)};

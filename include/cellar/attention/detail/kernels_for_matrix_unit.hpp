@@ -39,7 +39,7 @@ struct Largest {
         words = magnitudes > words ? magnitudes : words;
     }
     CELLAR_INLINE bool is_moderate() const {
-        constexpr std::int16_t limit = 0x5d80; // 2^60: sums of products are below 2^128
+        constexpr std::int16_t limit = 0x5d80; // 2^60: products are below 2^120
         std::int16_t largest = 0;
         for (int i = 0; i < 2 * matrix_rows; ++i) largest = words[i] > largest ? words[i] : largest;
         return largest < limit;

@@ -23,23 +23,22 @@ public:
     static constexpr int least_rows =
         32 * std::max(pieces_of<typename Keys::element_type>, pieces_of<typename Values::element_type>);
 
-    /// `rows`: of the largest block that packs. Dims are multiples of dim_unit.
+    /// `rows`: of the largest block that packs.
     PackedProducts(const FloatKernels& vectors, const MatrixKernels& unit, const TileRows<Keys>& keys,
-                   const TileRows<Values>& values, int rows, std::int64_t key_dim, std::int64_t value_dim,
-                   ScratchArrays& arrays)
+                   const TileRows<Values>& values, int rows, ScratchArrays& arrays)
         : vectors_{vectors},
           unit_{unit},
           keys_{keys},
           values_{values},
-          key_dim_{key_dim},
-          value_dim_{value_dim},
-          packed_keys_{arrays.take<float>(key_dim * tile_cells)},
-          packed_values_{arrays.take<float>(value_dim * tile_cells)} {
+          key_dim_{keys.wide()},
+          value_dim_{values.wide()},
+          packed_keys_{arrays.take<float>(key_dim_ * tile_cells)},
+          packed_values_{arrays.take<float>(value_dim_ * tile_cells)} {
         if (!unit_) return;
-        split_queries_ = arrays.take<std::byte>(split_bytes(rows, key_dim, pieces_of<Query>));
+        split_queries_ = arrays.take<std::byte>(split_bytes(rows, key_dim_, pieces_of<Query>));
         split_weights_ = arrays.take<std::byte>(split_bytes(rows, tile_cells, max_pieces));
-        split_tile_ = arrays.take<std::byte>(std::max(split_bytes(tile_cells, key_dim, keys.pieces()),
-                                                      split_bytes(value_dim, tile_cells, values.pieces())));
+        split_tile_ = arrays.take<std::byte>(std::max(split_bytes(tile_cells, key_dim_, keys.pieces()),
+                                                      split_bytes(value_dim_, tile_cells, values.pieces())));
     }
 
     /// The queries [rows, key_dim] of the tiles that follow.

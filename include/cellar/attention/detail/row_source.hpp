@@ -77,6 +77,9 @@ public:
         return contiguous_heads<typename Source::Mapping> && own.dot != nullptr && source.dim % row_unit == 0;
     }
 
+    /// The elements of a row that is converted to floats: a multiple of dim_unit.
+    std::int64_t wide() const { return padded_dim(source_.dim); }
+
     /// The tile whose rows `find` and `fetch_*` find, and the one that follows it, or null.
     void start(const Tile& tile, const Tile* next) {
         if constexpr (contiguous_heads<typename Source::Mapping>) {
@@ -119,9 +122,8 @@ public:
     }
 
     void dot(const float* q, int rows, int count, float* scores) const {
-        const std::int64_t dim = padded_dim(source_.dim);
-        if (in_place_) return own_.dot(q, dim, rows, source_.dim, rows_, next_, count, scores);
-        as_floats_.dot(q, dim, rows, dim, float_rows(), float_rows(), count, scores);
+        if (in_place_) return own_.dot(q, wide(), rows, source_.dim, rows_, next_, count, scores);
+        as_floats_.dot(q, wide(), rows, wide(), float_rows(), float_rows(), count, scores);
     }
     /// What the softmax fetches for `add_values`.
     void fetch_in(SoftmaxStep& step) {
@@ -134,30 +136,27 @@ public:
         return fetched({first_of_next_.rows, head * next_head_}, next->count);
     }
     void add_values(const float* weights, int rows, int count, float* out) const {
-        const std::int64_t dim = padded_dim(source_.dim);
-        if (in_place_) return own_.add_values(weights, rows, count, rows_, next_, source_.dim, out, dim);
-        as_floats_.add_values(weights, rows, count, float_rows(), float_rows(), dim, out, dim);
+        if (in_place_) return own_.add_values(weights, rows, count, rows_, next_, source_.dim, out, wide());
+        as_floats_.add_values(weights, rows, count, float_rows(), float_rows(), wide(), out, wide());
     }
     void pack_keys(int count, float* out) const {
-        const std::int64_t dim = padded_dim(source_.dim);
         if (in_place_) return own_.pack_keys(rows_, count, source_.dim, out);
-        as_floats_.pack_keys(float_rows(), count, dim, out);
+        as_floats_.pack_keys(float_rows(), count, wide(), out);
     }
     bool pack_values(int count, float* out) const {
-        const std::int64_t dim = padded_dim(source_.dim);
         if (in_place_) return own_.pack_values(rows_, count, source_.dim, out);
-        return as_floats_.pack_values(float_rows(), count, dim, out);
+        return as_floats_.pack_values(float_rows(), count, wide(), out);
     }
 
     /// Of the elements that the kernels read.
     int pieces() const { return in_place_ ? pieces_of<E> : pieces_of<float>; }
     bool split_keys(int count, std::byte* out) const {
         if (in_place_) return own_.split_keys(rows_, count, source_.dim, out);
-        return as_floats_.split_keys(float_rows(), count, padded_dim(source_.dim), out);
+        return as_floats_.split_keys(float_rows(), count, wide(), out);
     }
     bool split_values(int count, std::byte* out) const {
         if (in_place_) return own_.split_values(rows_, count, source_.dim, out);
-        return as_floats_.split_values(float_rows(), count, padded_dim(source_.dim), out);
+        return as_floats_.split_values(float_rows(), count, wide(), out);
     }
 
 private:
@@ -188,10 +187,9 @@ private:
 
     // Reads rows as floats.
     void read(const Cell* cells, int count, int head) {
-        const std::int64_t dim = padded_dim(source_.dim);
         for (int i = 0; i < count; ++i) {
-            source_.read(cells[i], head, floats_ + i * dim);
-            float_pointers_.rows[i] = floats_ + i * dim;
+            source_.read(cells[i], head, floats_ + i * wide());
+            float_pointers_.rows[i] = floats_ + i * wide();
         }
         float_pointers_.repeat_last(count);
     }

@@ -81,8 +81,9 @@ struct RowKernels {
     void (*add_values)(const float*, int, int, HeadRows<E>, HeadRows<E>, std::int64_t, float*, std::ptrdiff_t);
     void (*pack_keys)(HeadRows<E>, int, std::int64_t, float*);
     bool (*pack_values)(HeadRows<E>, int, std::int64_t, float*);
-    bool (*split_keys)(HeadRows<E>, int, std::int64_t, std::byte*);   ///< Null without a matrix unit.
-    bool (*split_values)(HeadRows<E>, int, std::int64_t, std::byte*); ///< Null without a matrix unit.
+    // Null without a matrix unit.
+    bool (*split_keys)(HeadRows<E>, int, std::int64_t, std::byte*) = nullptr;
+    bool (*split_values)(HeadRows<E>, int, std::int64_t, std::byte*) = nullptr;
 };
 
 /// The kernels that work on floats.
@@ -98,35 +99,27 @@ struct FloatKernels {
 template <class E>
 RowKernels<E> row_kernels(Instructions instructions) {
     switch (instructions) {
-#ifdef CELLAR_HAS_AMX
-    case Instructions::amx:
-        return {avx512_kernels::dot<E>,         avx512_kernels::add_values<E>, avx512_kernels::pack_keys<E>,
-                avx512_kernels::pack_values<E>, amx_kernels::split_keys<E>,    amx_kernels::split_values<E>};
-#endif
 #ifdef CELLAR_HAS_X86_VECTORS
-    case Instructions::avx512:
-        return {avx512_kernels::dot<E>,
-                avx512_kernels::add_values<E>,
-                avx512_kernels::pack_keys<E>,
-                avx512_kernels::pack_values<E>,
-                nullptr,
-                nullptr};
+    case Instructions::amx:
+    case Instructions::avx512: {
+        RowKernels<E> kernels{avx512_kernels::dot<E>, avx512_kernels::add_values<E>, avx512_kernels::pack_keys<E>,
+                              avx512_kernels::pack_values<E>};
+#ifdef CELLAR_HAS_AMX
+        if (instructions == Instructions::amx) {
+            kernels.split_keys = amx_kernels::split_keys<E>;
+            kernels.split_values = amx_kernels::split_values<E>;
+        }
+#endif
+        return kernels;
+    }
     case Instructions::avx2:
-        return {avx2_kernels::dot<E>,
-                avx2_kernels::add_values<E>,
-                avx2_kernels::pack_keys<E>,
-                avx2_kernels::pack_values<E>,
-                nullptr,
-                nullptr};
+        return {avx2_kernels::dot<E>, avx2_kernels::add_values<E>, avx2_kernels::pack_keys<E>,
+                avx2_kernels::pack_values<E>};
 #endif
     default:
         if constexpr (PortableVector::loads<E>) {
-            return {portable_kernels::dot<E>,
-                    portable_kernels::add_values<E>,
-                    portable_kernels::pack_keys<E>,
-                    portable_kernels::pack_values<E>,
-                    nullptr,
-                    nullptr};
+            return {portable_kernels::dot<E>, portable_kernels::add_values<E>, portable_kernels::pack_keys<E>,
+                    portable_kernels::pack_values<E>};
         } else {
             return {};
         }
