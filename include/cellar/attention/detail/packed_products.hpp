@@ -18,10 +18,12 @@ namespace cellar::detail {
 template <class Query, class Keys, class Values>
 class PackedProducts {
 public:
-    /// Whether so many queries pay for the pieces of a tile (docs/performance.md).
-    static constexpr bool unit_pays(int rows) { return rows >= least_rows; }
-    static constexpr int least_rows =
-        32 * std::max(pieces_of<typename Keys::element_type>, pieces_of<typename Values::element_type>);
+    static constexpr int most_pieces =
+        std::max(pieces_of<typename Keys::element_type>, pieces_of<typename Values::element_type>);
+    static constexpr int least_rows = 32 * most_pieces;
+
+    /// Whether so many queries pay for the pieces of a tile (docs/performance.md). For floats, none do.
+    static constexpr bool unit_pays(int rows) { return most_pieces < max_pieces && rows >= least_rows; }
 
     /// `rows`: of the largest block that packs.
     PackedProducts(const FloatKernels& vectors, const MatrixKernels& unit, const TileRows<Keys>& keys,
