@@ -145,7 +145,7 @@ void Commands::stats(const std::string&) {
          << c.visible().size() << '\n'
          << "tokens: " << speaker_.work().computed << " computed, " << speaker_.work().attached << " attached\n"
          << "tree: " << tree.snapshots << " snapshots, " << tree.hits << " hits, " << tree.partial_hits
-         << " partial hits, " << tree.misses << " misses, " << tree.evictions << " given up\n"
+         << " partial hits, " << tree.misses << " misses, " << tree.evictions << " evicted\n"
          << "cells: " << use.live << " of conversations, " << use.kept << " of the tree alone, " << use.free()
          << " free\n"
          << "memory: " << pool_.bytes() << " bytes\n";

@@ -43,7 +43,7 @@ void declare(CLI::App& app, Options& o) {
     app.add_option("--conversations", o.place.conversations, "at a time")
         ->check(CLI::Range(1, 62))
         ->capture_default_str();
-    app.add_option("--host-bytes", o.host_bytes, "for prefixes that leave the memory; 0: given up")
+    app.add_option("--host-bytes", o.host_bytes, "for prefixes that leave the memory; 0: evicted")
         ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 50))
         ->capture_default_str();
     app.add_option("--folder", o.place.folder, "of the files that /save writes")->capture_default_str();

@@ -45,7 +45,7 @@ struct PoolUse {
 /// same way however its memory came about, if the model multiplies `row_by_row`.
 class TextPool : public LayerMemory {
 public:
-    /// Begins a pass over tokens of several texts, in this order; each text once. The tree gives up prefixes if it must.
+    /// Begins a pass over tokens of several texts, in this order; each text once. The tree evicts prefixes if it must.
     /// The caller then calls `attend` or `recur` for every layer, then `commit`.
     virtual cellar::Result<void> begin(std::span<const NewTokens> batch) = 0;
     virtual void commit() = 0;

@@ -45,7 +45,7 @@ const std::vector<Row>& rows() {
         {"tokens computed", [](const Outcome& o) { return std::to_string(o.computed); }},
         {"tokens attached", [](const Outcome& o) { return std::to_string(o.tree.tokens_attached); }},
         {"hit rate", [](const Outcome& o) { return rounded(100 * o.hit_rate(), 1) + " %"; }},
-        {"prefixes given up", [](const Outcome& o) { return std::to_string(o.tree.evictions); }},
+        {"prefixes evicted", [](const Outcome& o) { return std::to_string(o.tree.evictions); }},
         {"prefixes paged out", [](const Outcome& o) { return std::to_string(o.tree.page_outs); }},
         {"prefixes paged in", [](const Outcome& o) { return std::to_string(o.tree.page_ins); }},
         {"refused passes", [](const Outcome& o) { return std::to_string(o.refusals); }},

@@ -54,7 +54,7 @@ TEST_CASE("prefixes that several users share") {
         const auto before_last = std::span{tokens}.first(tokens.size() - 1); // the model's output for it is needed
         const PrefixMatch match = tree.attach(s, before_last);
         const auto count = static_cast<std::int32_t>(tokens.size()) - match.length;
-        auto pass = tree.begin(Tokens{s, cache.next(s), count}); // gives up old prefixes if the cache is full
+        auto pass = tree.begin(Tokens{s, cache.next(s), count}); // evicts old prefixes if the cache is full
         if (!pass) return pass.error();
         run(*pass);
         pass->commit();
@@ -84,7 +84,7 @@ TEST_CASE("prefixes that several users share") {
     std::vector<PrefixPin> pins;
     pins.push_back(tree.pin(prompt)); // stays until the pin is destroyed
     for (std::int32_t s = 0; s < 8; ++s) CHECK(cache.remove({s}, {0}, cellar::to_end));
-    tree.clear(); // gives up everything else
+    tree.clear(); // evicts everything else
     CHECK(tree.match(alice).length == 40);
     // [/pin]
     CHECK(cellar::audit(tree) == "");

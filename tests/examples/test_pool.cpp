@@ -104,7 +104,7 @@ TEST_CASE("pool: its logits are those of a session, up to rounding") {
     }
 }
 
-TEST_CASE("pool: the tree gives up what it must, and a refused pass changes nothing") {
+TEST_CASE("pool: the tree evicts what it must, and a refused pass changes nothing") {
     for (const std::string& file : {model, hybrid}) {
         Model m{file};
         const auto pool = m.pool(128);

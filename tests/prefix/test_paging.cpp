@@ -119,7 +119,7 @@ TEST_CASE("a prefix that is paged out comes back in place when it is attached, a
     CHECK(tree.statistics().evictions == 1); // topic 1: there was no room outside when topic 2 left before topic 0 came
 }
 
-TEST_CASE("what does not fit outside is given up, the least useful first") {
+TEST_CASE("what does not fit outside is evicted, the least useful first") {
     toy::Full memory = full(20);
     PrefixTree tree{memory, {.paged_bytes = 2 * topic_bytes}};
     serve_all(tree, {topic(0), topic(1), topic(2), topic(3), topic(4)});
@@ -139,7 +139,7 @@ TEST_CASE("what does not fit outside is given up, the least useful first") {
     CHECK(tree.match(numbers(9000, 17)).length == 0);
 }
 
-TEST_CASE("a prefix that is larger than all room outside is given up, and nothing that is paged out") {
+TEST_CASE("a prefix that is larger than all room outside is evicted, and nothing that is paged out") {
     toy::Full memory = full(20);
     PrefixTree tree{memory, {.paged_bytes = topic_bytes}};
     serve_all(tree, {topic(0), numbers(5000, 20), topic(1)});
@@ -158,7 +158,7 @@ TEST_CASE("without bytes for it, nothing is paged out") {
     CHECK(memory.statistics().paged_bytes == 0);
 }
 
-TEST_CASE("a shorter prefix can be paged out after the longer ones that need it, and is given up after them") {
+TEST_CASE("a shorter prefix can be paged out after the longer ones that need it, and is evicted after them") {
     toy::Full memory = full(30);
     PrefixTree tree{memory, {.paged_bytes = 3 * topic_bytes}};
     const List long_one = topic(0) + topic(1);
@@ -175,7 +175,7 @@ TEST_CASE("a shorter prefix can be paged out after the longer ones that need it,
     CHECK(audit(tree) == "");
 }
 
-TEST_CASE("what prefixes that are paged out need is given up with them if there is no room outside") {
+TEST_CASE("what prefixes that are paged out need is evicted with them if there is no room outside") {
     toy::Full memory = full(30);
     PrefixTree tree{memory, {.paged_bytes = 100}};
     const List long_one = topic(0) + numbers(50, 5);
@@ -330,7 +330,7 @@ TEST_CASE("a hybrid's prefixes are paged out when one of its members is full, an
     CHECK(tree.statistics().page_ins == 1);
 }
 
-TEST_CASE("tokens for each byte: of what is paged out, too, what saves little is given up first") {
+TEST_CASE("tokens for each byte: of what is paged out, too, what saves little is evicted first") {
     toy::Recurrent memory = recurrent(1);
     const std::int64_t state = toy::Recurrent::bytes_per_sequence(memory.shape());
     PrefixTree tree{memory, {.usefulness = tokens_for_each_byte, .paged_bytes = 2 * state}};
@@ -352,7 +352,7 @@ TEST_CASE("tokens for each byte: a prefix that saves less than what is paged out
     CHECK(tree.statistics().evictions == 1);
 }
 
-TEST_CASE("without memory to page out, prefixes are given up, and without memory to page in, they are shorter") {
+TEST_CASE("without memory to page out, prefixes are evicted, and without memory to page in, they are shorter") {
     toy::Full memory = full(30);
     PrefixTree tree{memory, {.paged_bytes = 10'000}};
     const List lists[] = {topic(0), topic(0) + topic(1), topic(0) + topic(1) + topic(2)};

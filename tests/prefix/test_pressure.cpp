@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// What a prefix tree gives up for want of room, and in which order.
+// What a prefix tree evicts for want of room, and in which order.
 #include "reader.hpp"
 
 #include <doctest/doctest.h>
@@ -50,7 +50,7 @@ struct Silent : toy::Full {
 
 } // namespace
 
-TEST_CASE("a full memory gives up what was not used for the longest time") {
+TEST_CASE("a full memory evicts what was not used for the longest time") {
     toy::Full memory = full(40);
     PrefixTree tree{memory};
     insert(tree, {topic(0), topic(1), topic(2), topic(3)});
@@ -66,7 +66,7 @@ TEST_CASE("a full memory gives up what was not used for the longest time") {
     CHECK(audit(memory) == "");
 }
 
-TEST_CASE("begin refuses when nothing is left to give up") {
+TEST_CASE("begin refuses when nothing is left to evict") {
     toy::Full memory = full(20);
     PrefixTree tree{memory};
     insert(tree, {topic(0)});
@@ -78,7 +78,7 @@ TEST_CASE("begin refuses when nothing is left to give up") {
     CHECK(audit(tree) == "");
 }
 
-TEST_CASE("other refusals of begin give up nothing") {
+TEST_CASE("other refusals of begin evict nothing") {
     toy::Full memory = full(20);
     PrefixTree tree{memory};
     insert(tree, {topic(0), topic(1)});
@@ -87,7 +87,7 @@ TEST_CASE("other refusals of begin give up nothing") {
     CHECK(tree.statistics().evictions == 0);
 }
 
-TEST_CASE("a prefix that sequences have too is not given up, because that would free nothing") {
+TEST_CASE("a prefix that sequences have too is not evicted, because that would free nothing") {
     toy::Full memory = full(30);
     PrefixTree tree{memory};
     insert(tree, {topic(0), topic(1)});
@@ -101,7 +101,7 @@ TEST_CASE("a prefix that sequences have too is not given up, because that would 
     CHECK(topics_in(tree, 2).empty());
 }
 
-TEST_CASE("a prefix of a memory that does not say what it takes is a byte, and is given up if room is lacking") {
+TEST_CASE("a prefix of a memory that does not say what it takes is a byte, and is evicted if room is lacking") {
     Silent memory{CacheShape{2, 1, 1}, CacheLimits{.sequences = 4, .cells = 30, .batch = 8}};
     PrefixTree tree{memory};
     insert(tree, {topic(0), topic(1), topic(2)});
@@ -170,7 +170,7 @@ TEST_CASE("a snapshot where two lists part leaves the schedule of the sequence t
     CHECK(memory.snapshot({1}, {0}, {6}).has_value());
 }
 
-TEST_CASE("a prefix is not given up before the longer ones that need it") {
+TEST_CASE("a prefix is not evicted before the longer ones that need it") {
     toy::Full memory = full(40);
     PrefixTree tree{memory};
     insert(tree, {topic(0), topic(0) + numbers(50, 10), topic(0) + numbers(70, 10)});
@@ -184,7 +184,7 @@ TEST_CASE("a prefix is not given up before the longer ones that need it") {
     CHECK(memory.statistics().free == 40);
 }
 
-TEST_CASE("a recurrent state is given up although longer prefixes were computed from it") {
+TEST_CASE("a recurrent state is evicted although longer prefixes were computed from it") {
     toy::Recurrent memory = recurrent(10);
     PrefixTree tree{memory};
     insert(tree, {topic(0), topic(0) + numbers(50, 10), topic(0) + numbers(70, 10)});
@@ -268,7 +268,7 @@ TEST_CASE("tokens for each byte: a long prefix is worth more than a short one") 
     CHECK(tree.match(numbers(0, 40)).length == 40);
 }
 
-TEST_CASE("tokens for each byte: what was not used for long is given up all the same") {
+TEST_CASE("tokens for each byte: what was not used for long is evicted all the same") {
     toy::Recurrent memory = recurrent(2);
     PrefixTree tree{memory, {.usefulness = tokens_for_each_byte}};
     insert(tree, {numbers(0, 40)});
@@ -279,13 +279,13 @@ TEST_CASE("tokens for each byte: what was not used for long is given up all the 
     CHECK(tree.statistics().evictions == 5);
 }
 
-TEST_CASE("tokens for each byte: a prefix is worth more when a shorter one is given up") {
+TEST_CASE("tokens for each byte: a prefix is worth more when a shorter one is evicted") {
     toy::Recurrent memory = recurrent(3);
     PrefixTree tree{memory, {.usefulness = tokens_for_each_byte}};
     insert(tree, {numbers(0, 10), numbers(0, 14), numbers(100, 12)});
     CHECK(tree.evict()); // the last 4 of 14 tokens
     CHECK(tree.match(numbers(0, 14)) == PrefixMatch{10, 10});
-    insert(tree, {numbers(0, 14)}); // worth 4 + 4, where the last one that was given up was worth 4
+    insert(tree, {numbers(0, 14)}); // worth 4 + 4, where the last one that was evicted was worth 4
     CHECK(tree.evict());            // the one of 4 is worth 8, that of 10 is worth 10, and 12
     CHECK(tree.match(numbers(0, 14)) == PrefixMatch{10, 10});
 }
@@ -327,7 +327,7 @@ TEST_CASE("usefulness is weighed by what is known of a prefix") {
     check(10, 160 + 6 * 32 + toy::Recurrent::bytes_per_sequence(memory.member<toy::Recurrent>().shape()));
 }
 
-TEST_CASE("a hybrid gives up prefixes when one of its members is full") {
+TEST_CASE("a hybrid evicts prefixes when one of its members is full") {
     toy::Memory memory = hybrid(10, 40);
     PrefixTree tree{memory};
     insert(tree, {topic(0), topic(1), topic(2), topic(3)});
@@ -342,7 +342,7 @@ TEST_CASE("a hybrid gives up prefixes when one of its members is full") {
     CHECK(topics_in(tree, 4) == std::vector{0});
 }
 
-TEST_CASE("windows that overlap are given up one after another") {
+TEST_CASE("windows that overlap are evicted one after another") {
     toy::Sliding memory = sliding(20, 6);
     PrefixTree tree{memory};
     List list = numbers(0, 10);

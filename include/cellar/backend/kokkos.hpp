@@ -199,9 +199,11 @@ private:
 
 /// Memory and work of Kokkos: cores of the host (Serial, OpenMP, Threads) or a device (CUDA, HIP). All work goes, in
 /// order, to the execution-space instance that the backend was made with; backends with different instances work side
-/// by side. Only `fence` and the host copies block; on a device, reusing staging memory may also block if the program
-/// never fences. Only `allocate` allocates; on a device, also a list of cells that is longer than any before and than
-/// was reserved.
+/// by side. On a host, all work is done when an operation returns, and only `allocate` allocates.
+///
+/// On a device, operations enqueue. `fence`, the host copies, `allocate_pinned` and `crc32` block. An operation that
+/// needs a longer list or more scratch memory than any before, and than was reserved, allocates it and may block. One
+/// may also block if the program never fences, because staging memory is used again.
 ///
 /// The backend and its buffers must be destroyed before `Kokkos::finalize`.
 template <class ExecutionSpace = Kokkos::DefaultExecutionSpace,

@@ -17,7 +17,7 @@ enum class Positions {
     /// position). Anything else is refused with `not_next`. The first one must find everything it sees, else
     /// `cannot_resume`.
     consecutive,
-    any, ///< gaps, and any order
+    any, ///< gaps, any order, and positions that the sequence already has: such a token is added there
 };
 
 namespace detail {

@@ -23,7 +23,7 @@ enum class Reason {
     cannot_resume,      ///< the next token would see positions that are not kept
     cannot_rewind,      ///< no recurrent state is kept at that position
     cannot_cut,         ///< a recurrent state cannot lose its first tokens or tokens from its middle
-    cannot_split,       ///< a snapshot of a window or of a recurrent state cannot be divided
+    cannot_split,       ///< a snapshot of a window that has moved on, or of a recurrent state, cannot be divided
     cannot_share,       ///< the sequence has tokens of the snapshot at other positions
     no_checkpoints,     ///< the limits have no room for checkpoints
     no_pages,           ///< a sequence's cells do not form pages in the order of its positions
@@ -50,7 +50,7 @@ constexpr const char* to_string(Reason reason) {
     case Reason::cannot_cut:
         return "cannot cut: a recurrent state cannot lose its first tokens or tokens from its middle";
     case Reason::cannot_split:
-        return "cannot split: a snapshot of a window or of a recurrent state cannot be divided";
+        return "cannot split: a snapshot of a window that has moved on, or of a recurrent state, cannot be divided";
     case Reason::cannot_share:
         return "cannot share: the sequence has tokens of the snapshot at other positions";
     case Reason::too_many_snapshots:

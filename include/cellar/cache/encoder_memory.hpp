@@ -30,7 +30,7 @@
 
 namespace cellar {
 
-/// The tokens that an encoder computes from one input (an image, a recording). All of them stand at one position of the
+/// The tokens that an encoder computes from one input (an image, a recording). All of them have one position of the
 /// sequence, and the sequence's tokens from that position on see them.
 struct EncoderInput {
     Sequence sequence{};
@@ -43,7 +43,7 @@ struct EncoderInput {
 ///
 /// In `CacheLimits`, the capacity counts tokens of inputs. The batch limits the tokens that one pass writes, and also
 /// the tokens of a decoder's batch that reads. `positions` has no meaning: inputs and the tokens that read them may
-/// stand at any position.
+/// have any position.
 ///
 /// The constructor allocates all memory for keys and values; its addresses change only with `initial_cells`. Every
 /// operation does all it says, or refuses and leaves the memory as it was. Movable, not copyable. One thread may use it

@@ -43,14 +43,15 @@ public:
     /// in it that no token of the batch sees may hold anything that was put there before.
     CellRange history() const { return history_; }
 
-    /// The keys of the history, in place: [history, kv_heads, key_dim]. The layout shows in the strides. Reading a
-    /// layer of the batch before it was put is a violation.
+    /// The keys of the history, in place: [history, kv_heads, key_dim]. A `StridedView` whose strides show the
+    /// layout; for `Blocked` a `BlockedView`, which has no strides. Reading a layer of the batch before it was put is a
+    /// violation.
     auto keys(int layer, const std::source_location& where = std::source_location::current()) const& {
         const detail::Caller caller{where};
         return readable("keys", layer).keys(history_);
     }
 
-    /// The values of the history, in place: [history, kv_heads, value_dim]. The layout shows in the strides: with
+    /// The values of the history, in place: [history, kv_heads, value_dim]. A view as of the keys: with
     /// `PermutedV`, stride(0) is 1. Reading a layer of the batch before it was put is a violation.
     auto values(int layer, const std::source_location& where = std::source_location::current()) const& {
         const detail::Caller caller{where};

@@ -63,7 +63,7 @@ inline void convert(std::span<const float> from, std::span<float> to,
     detail::convert_span(from, to, where);
 }
 
-/// The same for views of equal extents, of any layout: `pass.keys(layer)` and floats, say. Takes the vector
+/// The same for views of equal extents, of any layout: for example `pass.keys(layer)` and floats. Takes the vector
 /// instructions where both views are contiguous along one and the same index: that of a cell's elements, or that of the
 /// cells (values of `PermutedV`).
 template <class From, class To>

@@ -44,8 +44,8 @@ FileResult<void> save(const std::filesystem::path& path, PrefixTree<M>& tree, co
 /// Reads prefixes that `save` wrote into a tree that has none. They are in place. As long as the memory has too little
 /// room, some are paged out, within `PrefixLimits::paged_bytes`. If that does not suffice, refuses with `full`. `s` is
 /// a sequence without tokens, which is used meanwhile, and has none afterwards. After an error, the tree has no prefix,
-/// and the memory is as it was, but for what free cells hold. Blocks. Until it returns, it needs as much host memory as
-/// the file has data. Throws `std::bad_alloc`.
+/// and the memory is as it was, except for the contents of free cells. Blocks. Until it returns, it needs as much host
+/// memory as the file has data. Throws `std::bad_alloc`.
 template <KeepsPrefixes M, FileSystem Files = NativeFiles>
 FileResult<void> load(const std::filesystem::path& path, PrefixTree<M>& tree, Sequence s,
                       const LoadOptions& options = {}, Files files = {},

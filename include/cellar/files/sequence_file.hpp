@@ -143,8 +143,8 @@ FileResult<void> save(const std::filesystem::path& path, M& memory, AllSequences
 /// Reads sequences that `save` wrote: the first one of the file becomes the first one of these, and so on. A file with
 /// another number of sequences is `unsuitable`. The sequences are different ones without tokens. They share cells as
 /// those in the file do. Refuses as `restore` does: with `full` if there are too few cells. After an error, the
-/// sequences have no tokens, and the memory is as it was, but for what free cells hold. Blocks. Until it returns, it
-/// needs as much host memory as the file has data. Throws `std::bad_alloc`.
+/// sequences have no tokens, and the memory is as it was, except for the contents of free cells. Blocks. Until it
+/// returns, it needs as much host memory as the file has data. Throws `std::bad_alloc`.
 template <HasSnapshots M, FileSystem Files = NativeFiles>
 FileResult<void> load(const std::filesystem::path& path, M& memory, IdSpan<Sequence> sequences,
                       const LoadOptions& options = {}, Files files = {},

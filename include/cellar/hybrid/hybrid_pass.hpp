@@ -41,7 +41,7 @@ public:
         return visit_from<Map::next_used(0)>(map_.place(layer), layer, f, where);
     }
 
-    /// The pass of one member; for one that the pattern has no layers for, say. Commit and drop the whole: to commit
+    /// The pass of one member, for example of one without layers in the pattern. Commit and drop the whole: to commit
     /// this alone is a violation, and so is to commit the whole after dropping this.
     template <class Member>
     auto& of(const std::source_location& where = std::source_location::current()) & {

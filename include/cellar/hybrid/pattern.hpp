@@ -116,8 +116,8 @@ struct PatternOf<LayerList<Blocks...>> : PatternBlocks<false, Blocks...> {};
 
 } // namespace detail
 
-/// As a pattern: which layer has which member is known at run time only, from a model's configuration file, say. The
-/// hybrid is given the index of a member for each layer, or `no_memory`.
+/// As a pattern: which layer has which member is known at run time only, for example from a model's configuration file.
+/// The hybrid is given the index of a member for each layer, or `no_memory`.
 struct RunTimePattern {};
 
 /// Which member has which layer. Computed at compile time; a lookup is O(1).

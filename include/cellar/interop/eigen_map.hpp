@@ -12,7 +12,7 @@
 
 namespace cellar {
 
-/// The same memory as an Eigen matrix, [rows, columns], without a copy; a mask, say. Host memory only.
+/// The same memory as an Eigen matrix, [rows, columns], without a copy; for example of a mask. Host memory only.
 template <class T>
 auto eigen_map(const StridedView<T, 2>& view) {
     using Scalar = typename detail::EigenScalar<std::remove_const_t<T>>::type;

@@ -99,8 +99,8 @@ public:
         return receiver().progress();
     }
 
-    /// Blocks until everything is there, or until the transfer fails: then the memory is as it was, but for what free
-    /// cells hold. Other transfers stand still meanwhile. Call it once.
+    /// Blocks until everything is there, or until the transfer fails: then the memory is as it was, except for the
+    /// contents of free cells. Other transfers stand still meanwhile. Call it once.
     result_type wait(const std::source_location& where = std::source_location::current()) {
         const detail::Caller caller{where};
         while (!progress(where)) receiver().yield();

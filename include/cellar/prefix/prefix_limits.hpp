@@ -14,19 +14,19 @@ struct PrefixUse {
     std::uint64_t last_used; ///< counts the uses of all nodes: the larger, the later
     std::int32_t tokens;     ///< that would have to be computed again without it, up to its end
     std::int64_t bytes;      ///< that its snapshot takes
-    double floor;            ///< the usefulness of the node that was given up most recently before this use
+    double floor;            ///< the usefulness of the node that was evicted most recently before this use
 };
 
-/// How useful a node is: the node with the smallest result is given up first. Called when a node is used, and again
-/// before the node is given up. The result must depend on nothing but the argument.
+/// How useful a node is: the node with the smallest result is evicted first. Called when a node is used, and again
+/// before the node is evicted. The result must depend on nothing but the argument.
 using Usefulness = double (*)(const PrefixUse&);
 
-/// The node that was not used for the longest time is given up first.
+/// The least recently used node is evicted first.
 inline double least_recently_used(const PrefixUse& use) {
     return static_cast<double>(use.last_used);
 }
 
-/// The node that saves the fewest tokens for each byte is given up first. With each node that is given up, the others
+/// The node that saves the fewest tokens for each byte is evicted first. With each node that is evicted, the others
 /// age (GreedyDual-Size; Cao and Irani 1997).
 inline double tokens_for_each_byte(const PrefixUse& use) {
     return use.floor + static_cast<double>(use.tokens) / static_cast<double>(std::max<std::int64_t>(use.bytes, 1));
@@ -36,7 +36,7 @@ struct PrefixLimits {
     NamedOnly named_only{};
     Usefulness usefulness = least_recently_used;
     /// Memory for prefixes that are paged out. When the cells or slots are full, prefixes are paged out as long as
-    /// these bytes suffice, and then given up.
+    /// these bytes suffice, and then evicted.
     std::int64_t paged_bytes = 0;
     PageTo page_to = PageTo::host; ///< where prefixes are paged out to
 };

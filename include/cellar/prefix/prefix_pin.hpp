@@ -9,7 +9,7 @@ namespace cellar {
 
 struct MemoryAccess;
 
-/// While it exists, the tree does not give up a prefix: neither for want of room, nor by `clear`. `PrefixTree::pin`
+/// While it exists, the tree does not evict a prefix: neither for want of room, nor by `clear`. `PrefixTree::pin`
 /// makes it. Move-only. It may outlive the tree, and then pins nothing. It is used by the thread that uses the tree.
 class PrefixPin {
 public:

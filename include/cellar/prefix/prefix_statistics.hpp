@@ -18,7 +18,7 @@ struct PrefixStatistics {
     std::int64_t hits = 0;         ///< calls of `attach` that attached all tokens
     std::int64_t partial_hits = 0; ///< those that attached some
     std::int64_t misses = 0;       ///< those that attached none
-    std::int64_t evictions = 0;    ///< snapshots that were given up
+    std::int64_t evictions = 0;    ///< snapshots that were evicted
     std::int64_t page_outs = 0;    ///< snapshots that were paged out
     std::int64_t page_ins = 0;     ///< those that came back
     std::int64_t tokens_asked = 0; ///< in all calls of `attach`

@@ -23,13 +23,15 @@
 namespace cellar {
 
 /// A radix tree over tokens, whose nodes own snapshots of a memory. It finds what the memory has already computed for
-/// the first tokens of a sequence. Every memory with snapshots can have one: `Cache`, `RecurrentMemory`, `Hybrid`.
+/// the first tokens of a sequence. Works with every memory that has snapshots and counts tokens: `Cache`,
+/// `RecurrentMemory`, `Hybrid`, `mpi::LockstepMemory`. An `EncoderMemory` counts none, so it is of use only in a
+/// hybrid.
 ///
 /// Token i of a list has position i. A salt is any number that stands for what the tokens do not say and that changes
 /// what is computed (an adapter, the images of a prompt): prefixes with different salts never match.
 ///
 /// The nodes own cells or slots in place, as sequences do, until the memory needs room. Then they are paged out, within
-/// `PrefixLimits::paged_bytes`, or given up. The memory must not be moved, and must outlive the tree. Movable, not
+/// `PrefixLimits::paged_bytes`, or evicted. The memory must not be moved, and must outlive the tree. Movable, not
 /// copyable. One thread at a time may use the tree and its memory.
 template <KeepsPrefixes M>
 class PrefixTree {
@@ -47,7 +49,7 @@ public:
     /// Gives s, which must be empty, the longest prefix of `tokens` that the tree has and the memory can restore. Its
     /// next token is then tokens[length]. The model has no output for attached tokens: if you need the output for the
     /// last token, leave it out of `tokens`. A prefix in place is shared, with no copy. One that was paged out comes
-    /// back in place if there is room, or if other prefixes can be paged out or given up for it. If memory is short,
+    /// back in place if there is room, or if other prefixes can be paged out or evicted for it. If memory is short,
     /// attaches a shorter prefix; never refuses, and never throws for want of memory. A sequence that has tokens is a
     /// violation. O(tokens compared + nodes passed + what `restore` and `page_in` cost for each snapshot on the way).
     PrefixMatch attach(Sequence s, Tokens tokens, std::uint64_t salt = 0,
@@ -91,7 +93,7 @@ public:
         return tokens.empty() ? Result<void>{} : own.insert(s, tokens, salt);
     }
 
-    /// Pins the prefix that `match` finds: it is not given up while the pin exists. If `match` finds nothing, the pin
+    /// Pins the prefix that `match` finds: it is not evicted while the pin exists. If `match` finds nothing, the pin
     /// pins nothing. O(tokens compared + nodes passed); allocates nothing.
     [[nodiscard]] PrefixPin pin(Tokens tokens, std::uint64_t salt = 0,
                                 const std::source_location& where = std::source_location::current()) {
@@ -102,7 +104,7 @@ public:
     }
 
     /// Calls `begin` of the memory. While that refuses with `full`, pages out the least useful prefix that frees cells,
-    /// and tries again. If `PrefixLimits::paged_bytes` do not suffice, gives up the least useful prefixes that were
+    /// and tries again. If `PrefixLimits::paged_bytes` do not suffice, evicts the least useful prefixes that were
     /// paged out, or else the prefix itself. A prefix stays if it is pinned, if a longer one in place needs it, or if
     /// sequences own all of its cells. Returns the refusal if no room can be made, and any other refusal at once. Each
     /// prefix costs a `begin`, O(log nodes), and `page_out`.
@@ -115,14 +117,14 @@ public:
         }
     }
 
-    /// Gives up the least useful prefix, in place or paged out, that is neither pinned nor needed by a longer one.
-    /// Returns false if there is none. O(log nodes + what the memory needs to give up a snapshot).
+    /// Evicts the least useful prefix, in place or paged out, that is neither pinned nor needed by a longer one.
+    /// Returns false if there is none. O(log nodes + what the memory needs to release a snapshot).
     bool evict(const std::source_location& where = std::source_location::current()) {
         const detail::Caller caller{where};
         return state().evict();
     }
 
-    /// Gives up everything that is not pinned.
+    /// Evicts everything that is not pinned.
     void clear(const std::source_location& where = std::source_location::current()) {
         while (evict(where)) {}
     }

@@ -42,7 +42,8 @@ concept has_cells = requires(const W w, std::int32_t n) {
 /// - `resolved(sequences, capacity)`: the same window with its defaults filled in for a cache of that size. Resolving
 ///   it again for another cache starts from the options that were given.
 /// - `cells(sequences, capacity, batch)`: the cells with which such a cache never becomes full, as long as no sequence
-///   is longer than the capacity and all its tokens have different positions. Called on a resolved window.
+///   is longer than the capacity, all its tokens have different positions, and no snapshot or schedule owns cells.
+///   Called on a resolved window.
 ///
 /// Laws: `oldest_kept(p) <= oldest_visible(p) <= p`, and neither falls as p grows.
 // clang-format off

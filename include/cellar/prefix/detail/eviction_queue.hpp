@@ -17,7 +17,7 @@ struct Evictable {
     static constexpr std::size_t nowhere = SIZE_MAX;
 
     double usefulness = 0;
-    double floor = 0; ///< usefulness of the node that had been given up last when this one was used
+    double floor = 0; ///< usefulness of the node that had been evicted last when this one was used
     std::uint64_t last_used = 0;
     /// Reasons to stay where it is: one for each pin, one for each snapshot in place that begins where this node's
     /// ends, and one while it has no snapshot.
@@ -33,7 +33,7 @@ struct Evictable {
     bool is_free() const { return holds == 0 && (!is_paged_out || paged_dependents == 0); }
 };
 
-/// The nodes that can be given up, as a binary heap: the least useful one on top, among equals the one that was used
+/// The nodes that can be evicted, as a binary heap: the least useful one on top, among equals the one that was used
 /// earlier. Changes are O(log n). Only `reserve` allocates.
 class EvictionQueue {
 public:

@@ -71,7 +71,7 @@ public:
     std::int64_t roots() const { return roots_; }
     std::int64_t tokens() const { return tokens_; }
 
-    /// The nodes that can be given up: those in place, or those that are paged out.
+    /// The nodes that can be evicted: those in place, or those that are paged out.
     EvictionQueue& in_place() { return in_place_; }
     const EvictionQueue& in_place() const { return in_place_; }
     EvictionQueue& paged_out() { return paged_out_; }

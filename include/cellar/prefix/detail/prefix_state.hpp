@@ -101,7 +101,7 @@ public:
         });
     }
 
-    /// Gives up the least useful node. Returns false if there is none that is not held.
+    /// Evicts the least useful node. Returns false if there is none that is not held.
     bool evict() {
         Node* least = least_paged_out();
         visit_least(nodes_.in_place(), [&](Node& node) {
@@ -188,7 +188,7 @@ private:
             node->queue->update(*node);
         }
     }
-    // What lies above a node may have been given up since the node was used.
+    // What lies above a node may have been evicted since the node was used.
     bool has_gained(Node& node) noexcept {
         const double now = limits_.usefulness(use_of(node));
         if (!(now > node.usefulness)) return false;
@@ -247,7 +247,7 @@ private:
         return true;
     }
 
-    // Returns false if `paged_bytes`, or the memory at `page_to`, do not suffice. Gives up less useful nodes that are
+    // Returns false if `paged_bytes`, or the memory at `page_to`, do not suffice. Evicts less useful nodes that are
     // paged out.
     bool page_out([[maybe_unused]] Node& node) {
         if constexpr (pages_out) {
