@@ -86,6 +86,7 @@ struct MatricesInMemory {
 #define CELLAR_KERNELS vectors_in_memory
 #define CELLAR_VECTOR attention_test::WideVector
 #include <cellar/attention/detail/kernels_for_vector.hpp>
+#include <cellar/attention/detail/softmax_for_vector.hpp>
 #undef CELLAR_KERNELS
 #define CELLAR_KERNELS kernels_in_memory
 #define CELLAR_VECTORS vectors_in_memory

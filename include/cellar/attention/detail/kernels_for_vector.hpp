@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// The kernels of attention for one set of instructions. Included once for each, by tile_kernels.hpp, which defines
+// The products of attention for one set of instructions. Included once for each, by tile_kernels.hpp, which defines
 //   CELLAR_KERNELS: the namespace,
 //   CELLAR_VECTOR: the vector's type,
 //   CELLAR_TARGET: the attribute that makes the compiler use these instructions, whatever its flags.
@@ -369,126 +369,6 @@ CELLAR_KERNEL bool pack_values(HeadRows<E> rows, int cells, std::int64_t dim, fl
     bool finite = true;
     for (int i = 0; i < lanes; ++i) finite = finite && bad[i] == 0;
     return finite;
-}
-
-CELLAR_INLINE Floats select(Ints condition, Floats a, Floats b) {
-    return condition ? a : b;
-}
-
-/// exp(x) for x <= 0, to about one unit in the last place; 0 below -87. A NaN stays one.
-CELLAR_INLINE Floats exponential(Floats x) {
-    const Floats clamped = select(x < broadcast(-87.0F), broadcast(-87.0F), x);
-    // Adding 1.5 * 2^23 rounds to an integer, which is then in the lower bits.
-    const Floats shifted = clamped * broadcast(1.44269504F) + broadcast(12582912.0F);
-    const Floats n = shifted - broadcast(12582912.0F);
-    const Floats r = (clamped - n * broadcast(0.693359375F)) + n * broadcast(2.12194440e-4F); // n * ln 2, in two parts
-    Floats sum = broadcast(1.0F / 5040);
-    sum = sum * r + broadcast(1.0F / 720);
-    sum = sum * r + broadcast(1.0F / 120);
-    sum = sum * r + broadcast(1.0F / 24);
-    sum = sum * r + broadcast(1.0F / 6);
-    sum = sum * r + broadcast(0.5F);
-    sum = sum * r + broadcast(1.0F);
-    sum = sum * r + broadcast(1.0F);
-    const Ints power = (reinterpret_cast<Ints>(shifted) << 23) + reinterpret_cast<Ints>(broadcast(1.0F));
-    return select(x < broadcast(-87.0F), Floats{}, sum * reinterpret_cast<Floats>(power));
-}
-
-/// tanh(x): its series near 0, elsewhere by the exponential.
-CELLAR_INLINE Floats tangent(Floats x) {
-    const Floats positive = select(x < Floats{}, -x, x);
-    const Floats e = exponential(broadcast(-2.0F) * positive);
-    const Floats far = (broadcast(1.0F) - e) / (broadcast(1.0F) + e);
-    const Floats x2 = x * x;
-    Floats sum = broadcast(-1382.0F / 155925);
-    sum = sum * x2 + broadcast(62.0F / 2835);
-    sum = sum * x2 + broadcast(-17.0F / 315);
-    sum = sum * x2 + broadcast(2.0F / 15);
-    sum = sum * x2 + broadcast(-1.0F / 3);
-    const Floats near = x + x * x2 * sum;
-    return select(positive < broadcast(0.35F), near, select(x < Floats{}, -far, far));
-}
-
-template <std::size_t... I>
-CELLAR_INLINE Ints bits_of(std::uint64_t word, std::index_sequence<I...>) {
-    const auto bits = static_cast<std::int32_t>(word);
-    const Ints all = {(static_cast<void>(I), bits)...};
-    const Ints each = {static_cast<std::int32_t>(1U << I)...};
-    return (all & each) != 0;
-}
-
-template <std::size_t By>
-CELLAR_INLINE float largest_of(Floats v) {
-    const Floats other = rotate<By>(v, Lanes{});
-    v = select(other > v, other, v);
-    if constexpr (By > 1) return largest_of<By / 2>(v);
-    return v[0];
-}
-template <std::size_t By>
-CELLAR_INLINE float sum_of(Floats v) {
-    v += rotate<By>(v, Lanes{});
-    if constexpr (By > 1) return sum_of<By / 2>(v);
-    return v[0];
-}
-
-// Scores of one row: scaled, capped, biased, -infinity where hidden. Returns the largest.
-CELLAR_INLINE float finish_scores(const SoftmaxStep& step, int row, std::uint64_t visible) {
-    constexpr float infinity = std::numeric_limits<float>::infinity();
-    constexpr std::uint64_t all = (std::uint64_t{1} << lanes) - 1;
-    float* const scores = step.scores + std::ptrdiff_t{row} * tile_cells;
-    Floats largest = broadcast(-infinity);
-    for (int c = 0; c < step.cells; c += lanes) {
-        Floats x = load(scores + c) * broadcast(step.scale);
-        if (step.soft_cap != 0.0F) x = broadcast(step.soft_cap) * tangent(x * broadcast(1.0F / step.soft_cap));
-        if (step.slopes != nullptr) {
-            Ints position;
-            std::memcpy(&position, step.positions + c, sizeof(position));
-            // Unsigned: those behind the tile may be any numbers, whose difference overflows.
-            const auto query = static_cast<std::uint32_t>(step.queries[row]);
-            const Ints apart = reinterpret_cast<Ints>(reinterpret_cast<Unsigned>(position) - query);
-            const Floats distance = __builtin_convertvector(apart, Floats);
-            x += distance * broadcast(step.slopes[row]);
-        }
-        if ((visible >> c & all) != all) x = select(bits_of(visible >> c, Lanes{}), x, broadcast(-infinity));
-        store(scores + c, x);
-        largest = select(x > largest, x, largest);
-    }
-    return largest_of<std::size_t{lanes} / 2>(largest);
-}
-
-/// See SoftmaxStep.
-CELLAR_KERNEL void softmax(const SoftmaxStep& step) {
-    constexpr float infinity = std::numeric_limits<float>::infinity();
-    const std::uint64_t tile = ~std::uint64_t{0} >> (tile_cells - step.cells);
-    const int times = step.rows * ((step.cells + lanes - 1) / lanes);
-    SpreadLines<CacheLevel::second> ahead{step.fetched, times};
-    for (int row = 0; row < step.rows; ++row) {
-        const std::uint64_t visible = step.visible == nullptr ? tile : step.visible[row] & tile;
-        float* const scores = step.scores + std::ptrdiff_t{row} * tile_cells;
-        if (visible == 0) {
-            std::memset(scores, 0, sizeof(float) * tile_cells);
-            continue;
-        }
-        const float before = step.largest[row];
-        const float in_tile = finish_scores(step, row, visible);
-        const float largest = in_tile > before ? in_tile : before;
-        const Floats base = broadcast(largest == -infinity ? 0.0F : largest);
-        Floats sum = {};
-        for (int c = 0; c < step.cells; c += lanes) {
-            ahead.step();
-            const Floats weight = exponential(load(scores + c) - base);
-            store(scores + c, weight);
-            sum += weight;
-        }
-        if (largest != before && before != -infinity) {
-            const Floats factor = exponential(broadcast(before) - base);
-            step.sums[row] *= factor[0];
-            float* const values = step.values + row * step.value_stride;
-            for (std::int64_t d = 0; d < step.value_dim; d += lanes) store(values + d, load(values + d) * factor);
-        }
-        step.largest[row] = largest;
-        step.sums[row] += sum_of<std::size_t{lanes} / 2>(sum);
-    }
 }
 
 #undef CELLAR_INLINE

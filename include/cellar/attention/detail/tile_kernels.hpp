@@ -19,6 +19,7 @@
 #define CELLAR_VECTOR PortableVector
 #define CELLAR_TARGET
 #include <cellar/attention/detail/kernels_for_vector.hpp>
+#include <cellar/attention/detail/softmax_for_vector.hpp>
 #undef CELLAR_KERNELS
 #undef CELLAR_VECTOR
 #undef CELLAR_TARGET
@@ -29,6 +30,7 @@
 #define CELLAR_VECTOR Avx2Vector
 #define CELLAR_TARGET gnu::target("avx2,fma,f16c"),
 #include <cellar/attention/detail/kernels_for_vector.hpp>
+#include <cellar/attention/detail/softmax_for_vector.hpp>
 #undef CELLAR_KERNELS
 #undef CELLAR_VECTOR
 #undef CELLAR_TARGET
@@ -37,6 +39,7 @@
 #define CELLAR_VECTOR Avx512Vector
 #define CELLAR_TARGET gnu::target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c"),
 #include <cellar/attention/detail/kernels_for_vector.hpp>
+#include <cellar/attention/detail/softmax_for_vector.hpp>
 #undef CELLAR_KERNELS
 #undef CELLAR_VECTOR
 #undef CELLAR_TARGET
