@@ -377,9 +377,11 @@ TEST_CASE("what does not fit together is a violation, and nothing is written") {
           == "attend: 3 slopes, expected one for each of 4 query heads");
     CHECK(violation(0, q, good, AttentionOptions{.sinks = three})
           == "attend: 3 sinks, expected one for each of 4 query heads");
-    for (const float bad : {-1.0F, infinity, not_a_number})
-        CHECK(violation(0, q, good, AttentionOptions{.soft_cap = bad})
-              == "attend: the soft_cap is negative, infinite or not a number, expected a finite one, or 0 for none");
+    for (const float bad : {-1.0F, 0x1p-127F, infinity, not_a_number})
+        CHECK(
+            violation(0, q, good, AttentionOptions{.soft_cap = bad})
+            == "attend: the soft_cap is negative, below 2^-126, infinite or not a number, expected a finite one, or 0 "
+               "for none");
     for (const float bad : {infinity, -infinity, not_a_number}) {
         CHECK(violation(0, q, good, AttentionOptions{.scale = bad})
               == "attend: the scale is infinite or not a number, expected a finite one");
@@ -553,6 +555,44 @@ TEST_CASE("a learned sink of -infinity is none") {
     CHECK(attended(pass, {.sinks = none, .log_sum_exp = contiguous_view(sums.data(), 2, heads)}) == attended(pass));
     CHECK(std::isfinite(sums[0]));
     CHECK(sums[heads] == -infinity);
+}
+
+TEST_CASE("a small soft cap caps") {
+    F32 cache{shape, {.capacity = 8, .batch = 8}};
+    auto pass = begin(cache, 0, 8);
+    Floats out(std::size_t{8} * heads * dim);
+    attend(pass, 0, Floats(out.size()), out, {.soft_cap = 0x1p-126F}); // scores of 0
+    for (const float x : out) CHECK(std::isfinite(x));
+}
+
+TEST_CASE_TEMPLATE("values that are not finite, of cells whose scores are -infinity", E, float, half, bfloat16) {
+    using Fast = Cache<StandardV<E>>;
+    using Exact = Cache<StandardV<E>, FullCausal, DisabledShift, EigenBackend>;
+    constexpr int length = 1000; // of several parts
+    for (const int with_scores : {0, 1, length - 1, length}) {
+        const auto result = [&](auto&& cache, int tokens) {
+            Floats k(std::size_t{length} * 2 * dim, -infinity), v(k.size(), infinity);
+            const auto n = static_cast<std::ptrdiff_t>(with_scores) * 2 * dim;
+            std::fill(k.end() - n, k.end(), 0.5F);
+            std::fill(v.end() - n, v.end(), 2.0F);
+            auto pass = cache.begin(Tokens{Sequence{0}, Position{0}, length}).value();
+            pass.put(0, k, v);
+            pass.commit();
+            auto next = cache.begin(Tokens{Sequence{0}, Position{length}, tokens}).value();
+            next.put(0, Floats(k.begin(), k.begin() + std::ptrdiff_t{tokens} * 2 * dim), // scores of -infinity
+                     Floats(v.begin(), v.begin() + std::ptrdiff_t{tokens} * 2 * dim));
+            Floats out(static_cast<std::size_t>(tokens * heads * dim));
+            attend(next, 0, Floats(out.size(), 1), out);
+            return out;
+        };
+        for (const int tokens : {1, 20}) { // read in place, and packed
+            const CacheLimits limits{.capacity = length + tokens, .batch = length};
+            const Floats found = result(Fast{shape, limits}, tokens);
+            const Floats expected = result(Exact{shape, limits}, tokens);
+            for (std::size_t i = 0; i < found.size(); ++i)
+                CHECK((std::isnan(found[i]) ? std::isnan(expected[i]) : std::abs(found[i] - expected[i]) < 1e-6F));
+        }
+    }
 }
 
 TEST_CASE_TEMPLATE("what earlier calls left in memory does not reach a result", E, float, half, bfloat16) {

@@ -270,6 +270,17 @@ TEST_CASE("the inputs of several sequences of an encoder memory are saved and lo
           == "load: sequence 2 has 2 tokens, expected an empty one");
 }
 
+TEST_CASE("a sequence of an encoder memory without inputs needs no sequence where the file is loaded") {
+    EncoderMemory<> from{shape, {.sequences = 3, .cells = 10, .batch = 6}};
+    auto pass = from.write({1}, {3}, 2).value();
+    for (int layer = 0; layer < 2; ++layer) pass.put(layer, std::vector<float>{1, 2, 3, 4}, std::vector<float>{1, 2});
+    pass.commit();
+    EncoderMemory<> to{shape, {.sequences = 2, .cells = 10, .batch = 6}};
+    REQUIRE(load_into(to, all_sequences, saved(from, all_sequences)));
+    CHECK(to.tokens({0}) == 0);
+    CHECK(to.range({1}) == PositionRange{{3}, {3}});
+}
+
 TEST_CASE("a memory with too few cells refuses all sequences, and none has tokens") {
     Numbers from = related();
     const Bytes file = saved(from, all_sequences);

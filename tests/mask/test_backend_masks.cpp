@@ -7,6 +7,8 @@
 #include <doctest/doctest.h>
 
 #include <cstdint>
+#include <new>
+#include <span>
 #include <vector>
 
 namespace test_backend_masks {
@@ -43,6 +45,33 @@ TEST_CASE("a backend that writes masks writes one per pass and element, and is t
     CHECK(cache.backend().masks == 1);
     static_cast<void>(pass->get<bool>(0));
     CHECK(cache.backend().masks == 2);
+}
+
+namespace {
+
+/// Fails to write masks now and then.
+struct FailingMasks : MaskWriter {
+    template <class T>
+    void write_mask(std::span<const std::uint64_t> bits, T visible, T hidden, StridedView<T, 2> mask) {
+        if (fails) throw std::bad_alloc{};
+        MaskWriter::write_mask(bits, visible, hidden, mask);
+    }
+    static inline bool fails = false;
+};
+
+} // namespace
+
+TEST_CASE("a mask is written anew after the backend failed to write one of another element") {
+    Cache<StandardV<float>, FullCausal, DisabledShift, FailingMasks> cache{CacheShape{1, 1, 1},
+                                                                           {.capacity = 8, .batch = 2}};
+    auto pass = cache.begin(Tokens{Sequence{0}, Position{0}, 2}).value();
+    CHECK_FALSE(pass.mask<bool>()(0, 1));
+    FailingMasks::fails = true;
+    CHECK_THROWS_AS((void)pass.mask<float>(), std::bad_alloc);
+    FailingMasks::fails = false;
+    const int before = cache.backend().masks;
+    CHECK_FALSE(pass.mask<bool>()(0, 1));
+    CHECK(cache.backend().masks == before + 1);
 }
 
 namespace {

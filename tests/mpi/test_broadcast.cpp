@@ -116,6 +116,7 @@ TEST_CASE("lists of different lengths and wrong ranks are violations") {
     const Communicator moved = std::move(comm);
     CHECK(violation_of([&] { (void)broadcast(comm, shared, 0); }).find("moved from") != std::string::npos);
     CHECK(violation_of([&] { SharedBatch{-1}; }).find("-1 tokens") != std::string::npos);
+    CHECK(violation_of([&] { SharedBatch{INT32_MAX}; }).find("2147483647 tokens") != std::string::npos);
 }
 
 } // namespace test_broadcast

@@ -9,6 +9,7 @@
 #include <cellar/mpi/detail/message.hpp>
 #include <cellar/mpi/detail/transfers.hpp>
 #include <cellar/mpi/detail/wire.hpp>
+#include <cellar/mpi/send_ahead.hpp>
 
 #include <doctest/doctest.h>
 
@@ -499,6 +500,24 @@ TEST_CASE("after a transfer could not begin for want of memory, its tag is free"
             CHECK(failures_of(begin, [] {}) > 1);
             REQUIRE(receiving->wait());
             CHECK(cache.tokens({0}) == 6);
+        });
+}
+
+TEST_CASE("a transfer that could not be completed for want of memory can be completed later") {
+    between(
+        [&](const Communicator& comm, int rank) {
+            Numbers cache = filled();
+            auto sending = mpi::send_ahead(comm, rank, cache, Sequence{0}, Position{6});
+            CHECK(failures_of([&] { sending.complete(); }, [&] { CHECK(cache.statistics().snapshots == 0); }) > 1);
+            REQUIRE(cache.remove({0}, {0}, to_end)); // the transfer owns a snapshot
+            const auto sent = sending.wait();
+            REQUIRE_MESSAGE(sent, sent.error().message);
+        },
+        [&](const Communicator& comm, int rank) {
+            Numbers cache{shape, {.sequences = 3, .capacity = 8, .batch = 8}};
+            const auto received = mpi::receive(comm, rank, cache, Sequence{2}).wait();
+            REQUIRE_MESSAGE(received, received.error().message);
+            CHECK(numbers::values_of(numbers::held(cache, 2)) == numbers::Values{1, 2, 3, 4, 5, 6});
         });
 }
 

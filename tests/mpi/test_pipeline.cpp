@@ -36,7 +36,25 @@ public:
     }
 };
 
-// In front of MPI's own, which has a second name for this purpose.
+/// While it exists, no message can be sent.
+class NoMessages {
+public:
+    NoMessages() { exist() = true; }
+    ~NoMessages() { exist() = false; }
+    NoMessages(const NoMessages&) = delete;
+    NoMessages& operator=(const NoMessages&) = delete;
+
+    static bool& exist() {
+        static bool they_do = false;
+        return they_do;
+    }
+};
+
+// In front of MPI's own, which have a second name for this purpose.
+extern "C" int MPI_Isend(const void* data, int count, MPI_Datatype type, int to, int tag, MPI_Comm comm,
+                         MPI_Request* request) {
+    return NoMessages::exist() ? MPI_ERR_OTHER : PMPI_Isend(data, count, type, to, tag, comm, request);
+}
 extern "C" int MPI_Test(MPI_Request* request, int* done, MPI_Status* status) {
     if (!MessagesUnderWay::exists()) return PMPI_Test(request, done, status);
     *done = 0;
@@ -389,6 +407,27 @@ TEST_CASE("a stage that drops a pass alone cannot go on, and a silent stage is n
     if (!waiting.is_first())
         CHECK(failure_of([&] { (void)waiting.begin_received(); })
               == "pipeline: rank " + std::to_string(comm.rank() - 1) + " has sent nothing within the time limit");
+    MPI_Barrier(MPI_COMM_WORLD);
+}
+
+TEST_CASE("a pass whose commit fails is dropped, in every stage") {
+    Communicator comm{MPI_COMM_WORLD};
+    Stage stage{comm, keys(comm), {.seconds = 0.3}};
+    const auto expect_dropped = [&](auto& pass, const char* words) {
+        fill(pass, stage.layers());
+        CHECK(has(failure_of([&] { (void)pass.commit(); }), words));
+        Keys whole = std::move(stage).release();
+        CHECK(whole.next(alice) == Position{0});
+        CHECK(whole.begin(Tokens{alice, {0}, 1}).has_value()); // no pass is open
+    };
+    if (stage.is_first()) {
+        auto pass = stage.begin(Tokens{alice, {0}, 4}).value();
+        const NoMessages failing;
+        expect_dropped(pass, "pipeline");
+    } else {
+        auto pass = stage.begin_received().value();
+        expect_dropped(pass, "has sent nothing within the time limit");
+    }
     MPI_Barrier(MPI_COMM_WORLD);
 }
 

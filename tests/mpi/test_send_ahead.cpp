@@ -34,6 +34,13 @@ Values ascending(int first, int end) {
     return values;
 }
 
+/// Tokens that share a position of sequence 0.
+numbers::Numbers image(int position, const Values& values) {
+    numbers::Numbers tokens;
+    for (const float x : values) tokens.push_back({0, position, x});
+    return tokens;
+}
+
 /// Sends positions up to 24 in chunks of 8, the first of which is there before.
 template <class Window>
 void in_chunks(const Values& expected) {
@@ -82,6 +89,35 @@ void in_chunks(const Values& expected) {
 TEST_CASE("the layers of a prompt in chunks arrive") {
     in_chunks<FullCausal>(ascending(0, 24));
     in_chunks<SlidingWindow<4>>(ascending(19, 24)); // a window keeps one position more where it has several sequences
+}
+
+TEST_CASE("windows arrive that have more tokens than positions, or fewer") {
+    const auto migrates = [](CacheLimits limits, std::int32_t retention, const numbers::Numbers& tokens, Position to,
+                             const Values& expected) {
+        limits.batch = 16;
+        const auto make = [&] {
+            return Numbers<SlidingWindow<4>>{shape, limits, SlidingWindow<4>{{.retention = retention}}};
+        };
+        between(
+            [&](const Communicator& comm, int rank) {
+                auto cache = make();
+                numbers::feed(cache, tokens);
+                const auto sent = mpi::send_ahead(comm, rank, cache, Sequence{0}, to).wait();
+                REQUIRE_MESSAGE(sent, sent.error().message);
+            },
+            [&](const Communicator& comm, int rank) {
+                auto cache = make();
+                const auto received = mpi::receive(comm, rank, cache, Sequence{0}).wait();
+                REQUIRE_MESSAGE(received, received.error().message);
+                CHECK(numbers::values_of(numbers::held(cache, 0)) == expected);
+                CHECK(audit(cache).empty());
+            });
+    };
+    // Ten tokens share the last position, and the window has left the first ones.
+    migrates({.capacity = 64}, 4, prompt(0, 0, ascending(0, 6)) + image(6, ascending(6, 16)), {7}, ascending(3, 16));
+    // Four positions have no token, and the window keeps everything.
+    migrates({.capacity = 64, .positions = Positions::any}, 64, prompt(0, 0, {0}) + prompt(0, 5, ascending(5, 9)), {9},
+             {0, 5, 6, 7, 8});
 }
 
 TEST_CASE("the members of a hybrid arrive, recurrent states last") {

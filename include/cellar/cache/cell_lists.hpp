@@ -60,7 +60,8 @@ public:
     std::span<const std::int32_t> lengths() const { return column(detail::CellRows::lengths); }
 
     /// Copies the rows, once for each pass: 4 bytes for each cell. A backend that writes lists does it (enqueued), and
-    /// uploads 8 bytes for each row that ends elsewhere than in the last ones. May throw `std::bad_alloc`.
+    /// uploads 8 bytes for each row that ends elsewhere than in the last ones. May throw `std::bad_alloc`. One thread
+    /// at a time may call it.
     CompressedLists compressed() const {
         if (in_backend_ != nullptr) return in_backend_->compressed();
         const detail::CompressedRows& rows = lists_->compressed();
@@ -123,7 +124,7 @@ public:
     /// How many cells a row has from the beginning of its first page: (count - 1) * page_size + last length.
     std::span<const std::int32_t> lengths() const { return column(detail::PageRows::lengths); }
 
-    /// Copies the rows, as in `CellLists`. May throw `std::bad_alloc`.
+    /// Copies the rows, as in `CellLists`. May throw `std::bad_alloc`. One thread at a time may call it.
     CompressedLists compressed() const {
         if (in_backend_ != nullptr) return in_backend_->compressed();
         const detail::CompressedRows& rows = pages_->compressed(cells_->sequences());

@@ -121,8 +121,10 @@ public:
         const detail::Caller caller{where};
         constexpr detail::MaskElement wanted = element_of<T>();
         State& s = state();
+        const bool is_written = s.written_mask == wanted;
+        if (!is_written) s.written_mask = detail::MaskElement::none; // the backend may throw
         const StridedView<T, 2> view = s.mask.template reserve<T>(s.backend, tokens_, history_.count);
-        if (s.written_mask != wanted) {
+        if (!is_written) {
             if (s.pass_reserved) {
                 s.mask.write_all_visible(s.backend, view);
             } else {

@@ -26,9 +26,7 @@ public:
     /// so many tokens: 16 bytes each, and 12 more.
     explicit SharedBatch(std::int32_t tokens_in_first_message = 64,
                          const std::source_location& where = std::source_location::current())
-        : first_{header + values * tokens_in_first_message} {
-        CELLAR_EXPECTS_AT(where, tokens_in_first_message >= 0 && tokens_in_first_message < (1 << 26),
-                          "SharedBatch: ", tokens_in_first_message, " tokens, expected 0 to ", (1 << 26) - 1);
+        : first_{header + values * expect_room(tokens_in_first_message, where)} {
         message_.resize(static_cast<std::size_t>(first_));
     }
 
@@ -99,6 +97,12 @@ private:
     static constexpr std::int32_t has_ids = 2;
     static constexpr int header = 3;
     static constexpr int values = 4; // of a token at most
+
+    static std::int32_t expect_room(std::int32_t tokens, const std::source_location& where) {
+        CELLAR_EXPECTS_AT(where, tokens >= 0 && tokens < (1 << 26), "SharedBatch: ", tokens, " tokens, expected 0 to ",
+                          (1 << 26) - 1);
+        return tokens;
+    }
 
     const std::int32_t* list(int i) const { return message_.data() + header + i * std::int64_t{tokens()}; }
 

@@ -63,10 +63,17 @@ public:
         const detail::Caller caller{where};
         CELLAR_EXPECTS(line_ != nullptr, "commit: the pass is over, expected an open one");
         MemoryAccess::expect_complete(pass_);
-        if (!line_->is_first()) return follow();
-        MemoryAccess::finish_commit(pass_);
-        std::exchange(line_, nullptr)->word(true);
-        return true;
+        bool keeps = true;
+        try {
+            line_->is_first() ? line_->word(true) : static_cast<void>(keeps = line_->receive_word());
+        } catch (...) {
+            pass_.drop();
+            std::exchange(line_, nullptr)->leave();
+            throw;
+        }
+        line_ = nullptr;
+        keeps ? MemoryAccess::finish_commit(pass_) : pass_.drop();
+        return keeps;
     }
 
     /// Undoes the pass. In another stage than the first, this is allowed only if the first one drops it, too.
@@ -85,13 +92,6 @@ private:
     template <class Opened>
     PipelinePass(detail::PipelineLine& line, Opened opened) : pass_{opened()}, line_{&line} {
         line.begin_pass();
-    }
-
-    bool follow() {
-        const bool keeps = line_->receive_word();
-        line_ = nullptr;
-        keeps ? MemoryAccess::finish_commit(pass_) : pass_.drop();
-        return keeps;
     }
 
     Pass pass_;

@@ -63,7 +63,7 @@ public:
 
     /// The sequence has all tokens that were announced, and no pass is open: the transfer owns a snapshot of it from
     /// now on, and changes to the sequence make no difference any more. Recurrent states leave now. If the memory
-    /// refuses the snapshot, both processes get the refusal.
+    /// refuses the snapshot, both processes get the refusal. Throws `std::bad_alloc`, with nothing changed.
     void complete(const std::source_location& where = std::source_location::current()) {
         const detail::Caller caller{where};
         if (held_ || sender().is_over()) return;
@@ -73,11 +73,13 @@ public:
         if (!snapshot)
             return sender().fail({MpiReason::refused, own_rank_,
                                   "send: the memory refuses: " + to_string(snapshot.error()), snapshot.error()});
-        held_ = std::make_unique<const SnapshotOf<M>>(*std::move(snapshot));
+        auto held = std::make_unique<const SnapshotOf<M>>(*std::move(snapshot));
         detail::StoredSnapshot stored;
-        MemoryAccess::save(*memory_, *held_, "", stored);
+        MemoryAccess::save(*memory_, *held, "", stored);
         if (!sender().complete(std::move(stored)))
-            sender().fail({MpiReason::cancelled, own_rank_, "send: the sequence has other tokens than were announced"});
+            return sender().fail(
+                {MpiReason::cancelled, own_rank_, "send: the sequence has other tokens than were announced"});
+        held_ = std::move(held);
     }
 
     /// `complete`, and blocks until the other process has everything in its memory, or until the transfer fails.

@@ -353,7 +353,6 @@ private:
     }
 
     void join_row(const PartialRows& sum, int row, const PartialRows& other, int other_row) const {
-        if (other.sums[other_row] == 0) return; // it has seen nothing
         const float largest = std::max(sum.largest[row], other.largest[other_row]);
         const float base = largest == -infinity ? 0 : largest;
         const float own = sum.sums[row] == 0 ? 0 : std::exp(sum.largest[row] - base);
@@ -378,9 +377,10 @@ private:
                 sum = sum * factor + (sink == -infinity ? 0 : std::exp(sink - largest));
             }
             float* const values = rows.values + row * all_.value_dim_;
-            const float weight = sum == 0 ? 0 : factor / sum;
+            const float weight = factor / sum;
             const std::int64_t dim = all_.shape_.value_dim;
-            for (std::int64_t d = 0; d < dim; ++d) values[d] *= weight;
+            // Without a weight, values that are not finite do not count.
+            for (std::int64_t d = 0; d < dim; ++d) values[d] = sum == 0 ? 0 : values[d] * weight;
             const StridedView<Out, 1> to{&all_.out_(sight.token, query_head, 0), {dim}, {all_.out_.stride(2)}};
             convert_view(StridedView<const float, 1>{values, {dim}, {1}}, to);
             const auto& log_sum_exp = all_.options_.log_sum_exp;

@@ -65,7 +65,7 @@ public:
         });
         if (kind_ == stored_inputs) return save(KeptCells{{0}, to, false, 0}, runs, positions, prefix, stored);
         for (std::int32_t next = state_.book.next(s).value; next < to.value; ++next) add(next);
-        const bool is_window = static_cast<std::int32_t>(positions->size()) < to.value;
+        const bool is_window = to.value > 0 && oldest.value > window.sinks(); // as prepare_keep
         const std::size_t before = stored.arrays.size();
         save(KeptCells{{0}, to, is_window, 0}, runs, positions, prefix, stored);
         for (std::size_t i = before; i < stored.arrays.size(); ++i) stored.arrays[i].comes_later = true;

@@ -49,7 +49,7 @@ public:
             end = whole->to();
         }
         sequences_.push_back(s);
-        last_.push_back(end == Position{0} ? none : place(s, end));
+        last_.push_back(end == Position{0} || has_no_inputs(s) ? none : place(s, end));
         return {};
     }
 
@@ -73,6 +73,12 @@ public:
     }
 
 private:
+    /// Inputs of an encoder may end anywhere, so the end of a snapshot does not tell that there are none.
+    bool has_no_inputs(Sequence s) const {
+        if constexpr (requires { memory_.write(s, Position{}, 1); }) return !memory_.range(s);
+        return false;
+    }
+
     Part& part(std::int32_t k) { return parts_[static_cast<std::size_t>(k)]; }
 
     /// Adds what s has and no sequence before it. Returns its last part.
