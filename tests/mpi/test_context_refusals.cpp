@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "context.hpp"
 
+#include <new>
 #include <string>
 #include <violations.hpp>
 
@@ -38,6 +39,12 @@ void append(mpi::ContextParallel<Cache>& context, Sequence s, std::int32_t n) {
     pass.put(0, Floats(stored * Heads{}.key_row()), Floats(stored * Heads{}.value_row()));
     pass.commit();
 }
+
+/// Threads that have no memory.
+struct NoMemory {
+    static int count() { return 1; }
+    static void run(auto&&) { throw std::bad_alloc{}; }
+};
 
 } // namespace
 
@@ -127,6 +134,23 @@ TEST_CASE("a rank that attends to another layer than the others is named") {
     REQUIRE_FALSE(next);
     CHECK(next.error() == mpi::MpiReason::differs);
     CHECK(next.error().rank == 1);
+}
+
+TEST_CASE("a rank that is short of memory attends once it has some, and the others wait") {
+    Context context = context_of(512);
+    append(context, {0}, 300);
+    for (const int tokens : {1, 300}) { // all parts to all ranks, and shares of the rows
+        auto pass = context.begin(Tokens{{0}, context.next({0}), tokens}).value();
+        const std::size_t stored = pass.stored().size();
+        pass.put(0, Floats(stored * Heads{}.key_row(), 1), Floats(stored * Heads{}.value_row(), 2));
+        const Floats q(static_cast<std::size_t>(tokens) * 6 * 8, 1);
+        Floats out(static_cast<std::size_t>(tokens) * 6 * 4);
+        if (rank() == 0) CHECK_THROWS_AS((void)mpi::attend(pass, 0, q, out, {}, NoMemory{}), std::bad_alloc);
+        REQUIRE(mpi::attend(pass, 0, q, out));
+        for (const float x : out) CHECK(x > 0);
+        pass.commit();
+    }
+    append(context, {1}, 5); // all ranks have made the same calls
 }
 
 TEST_CASE("a snapshot owns the cells of each rank until it is destroyed") {

@@ -59,7 +59,8 @@ namespace cellar::mpi {
 /// Cost: that of `cellar::attend` for this rank's cells. Then each rank sends and receives its partial results, less
 /// its own share of them. They are tokens * heads * (value_dim + 1) floats. The merged ones take as many again. Where
 /// the parts of all ranks are few bytes, every rank gets all of them at once instead. Allocates if it needs more memory
-/// than any call of this memory before.
+/// than any call of this memory before. Throws `std::bad_alloc` before it sends anything: this rank can then free memory
+/// and call it again, while the others wait.
 ///
 /// After an error, the pass should be dropped: `out` holds anything. A rank that is dead or silent is named, as by
 /// every operation of `ContextParallel`. MPI may then still write to a contiguous `out` of float, so its memory should
@@ -77,20 +78,21 @@ MpiResult<void> attend(ContextPass<Cache>& pass, int layer, const Queries& q, Ou
                    state.cache.layers() - 1);
     const auto given = detail::checked_call(state.cache.shape()[layer], pass.tokens(), q, out, options);
     if (state.lost) return *state.lost;
+    if (tokens > 0) {
+        const std::int64_t heads = given.shape.heads;
+        const std::int64_t dim = given.shape.value_dim;
+        float* const own = state.exchange.partial(tokens * heads, dim);
+        AttentionOptions local = options;
+        local.log_sum_exp = {own + dim, {tokens, heads}, {heads * (dim + 1), dim + 1}};
+        if (state.comm.rank() != 0) local.sinks = {}; // one rank counts them
+        const StridedView<float, 3> partial{own, {tokens, heads, dim}, {heads * (dim + 1), dim + 1, 1}};
+        cellar::attend(pass.local(), layer, given.q, partial, local, threads);
+        state.lost = detail::merge_into(state.comm, state.exchange, state.seconds, given.out, options.log_sum_exp);
+        if (state.lost) return *state.lost;
+    }
+    // Last, because a call that runs out of memory is repeated.
     state.note(detail::ContextState<Cache>::Call::attend);
     state.calls.add(layer);
-    if (tokens == 0) return {};
-    const std::int64_t heads = given.shape.heads;
-    const std::int64_t dim = given.shape.value_dim;
-
-    float* const own = state.exchange.partial(tokens * heads, dim);
-    AttentionOptions local = options;
-    local.log_sum_exp = {own + dim, {tokens, heads}, {heads * (dim + 1), dim + 1}};
-    if (state.comm.rank() != 0) local.sinks = {}; // one rank counts them
-    const StridedView<float, 3> partial{own, {tokens, heads, dim}, {heads * (dim + 1), dim + 1, 1}};
-    cellar::attend(pass.local(), layer, given.q, partial, local, threads);
-    state.lost = detail::merge_into(state.comm, state.exchange, state.seconds, given.out, options.log_sum_exp);
-    if (state.lost) return *state.lost;
     return {};
 }
 
