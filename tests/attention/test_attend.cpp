@@ -569,17 +569,23 @@ TEST_CASE_TEMPLATE("values that are not finite, of cells whose scores are -infin
     using Fast = Cache<StandardV<E>>;
     using Exact = Cache<StandardV<E>, FullCausal, DisabledShift, EigenBackend>;
     constexpr int length = 1000; // of several parts
-    for (const int with_scores : {0, 1, length - 1, length}) {
+    struct Range {
+        int first, end;
+    };
+    for (const Range finite : {Range{0, 0}, {0, 1}, {0, length}, {length - 1, length}, {1, length}}) {
         const auto result = [&](auto&& cache, int tokens) {
             Floats k(std::size_t{length} * 2 * dim, -infinity), v(k.size(), infinity);
-            const auto n = static_cast<std::ptrdiff_t>(with_scores) * 2 * dim;
-            std::fill(k.end() - n, k.end(), 0.5F);
-            std::fill(v.end() - n, v.end(), 2.0F);
+            const auto fill = [&](Floats& rows, float x) {
+                std::fill(rows.begin() + std::ptrdiff_t{finite.first} * 2 * dim,
+                          rows.begin() + std::ptrdiff_t{finite.end} * 2 * dim, x);
+            };
+            fill(k, 0.5F);
+            fill(v, 2.0F);
             auto pass = cache.begin(Tokens{Sequence{0}, Position{0}, length}).value();
             pass.put(0, k, v);
             pass.commit();
             auto next = cache.begin(Tokens{Sequence{0}, Position{length}, tokens}).value();
-            next.put(0, Floats(k.begin(), k.begin() + std::ptrdiff_t{tokens} * 2 * dim), // scores of -infinity
+            next.put(0, Floats(k.begin(), k.begin() + std::ptrdiff_t{tokens} * 2 * dim),
                      Floats(v.begin(), v.begin() + std::ptrdiff_t{tokens} * 2 * dim));
             Floats out(static_cast<std::size_t>(tokens * heads * dim));
             attend(next, 0, Floats(out.size(), 1), out);

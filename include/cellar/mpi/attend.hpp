@@ -59,8 +59,8 @@ namespace cellar::mpi {
 /// Cost: that of `cellar::attend` for this rank's cells. Then each rank sends and receives its partial results, less
 /// its own share of them. They are tokens * heads * (value_dim + 1) floats. The merged ones take as many again. Where
 /// the parts of all ranks are few bytes, every rank gets all of them at once instead. Allocates if it needs more memory
-/// than any call of this memory before. Throws `std::bad_alloc` before it sends anything: this rank can then free memory
-/// and call it again, while the others wait.
+/// than any call of this memory before. Throws `std::bad_alloc` before it sends anything: this rank can then free
+/// memory and call it again, while the others wait.
 ///
 /// After an error, the pass should be dropped: `out` holds anything. A rank that is dead or silent is named, as by
 /// every operation of `ContextParallel`. MPI may then still write to a contiguous `out` of float, so its memory should
