@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// A memory that has what Memory, TwoPhaseMemory and KeepsSnapshots name, and one without each of it. Also a source of
-// test_memory, because scripts/mutate needs a program.
+// A memory that has what Memory, TwoPhaseMemory and TwoPhaseSnapshots name, and one without each of it. Also a source
+// of test_memory, because scripts/mutate needs a program.
 #include <cellar/memory/two_phase.hpp>
 
 #include <cstdint>
@@ -107,7 +107,7 @@ struct Fixed : Complete {
 struct OtherReserve : Complete {
     DerivedPass reserve(std::int32_t);
 };
-static_assert(KeepsSnapshots<Complete> && KeepsSnapshots<Derived>);
+static_assert(TwoPhaseSnapshots<Complete> && TwoPhaseSnapshots<Derived>);
 static_assert(!Memory<Copied> && !Memory<Fixed> && !Memory<OtherReserve> && !Memory<MemoryOf<Pass_without_drop>>);
 CELLAR_WITHOUT(Complete, begin, Memory);
 CELLAR_WITHOUT(Complete, reserve, Memory);
@@ -138,14 +138,14 @@ CELLAR_WITHOUT(Pass, expect_complete, TwoPhasePass);
 CELLAR_WITHOUT(Pass, finish_commit, TwoPhasePass);
 
 CELLAR_WITHOUT(Complete, snapshot, HasSnapshots);
-CELLAR_WITHOUT(Complete, prepare_snapshot, KeepsSnapshots);
-CELLAR_WITHOUT(Complete, prepare_restore, KeepsSnapshots);
-CELLAR_WITHOUT(Complete, prepare_rewind, KeepsSnapshots);
-CELLAR_WITHOUT(Complete, prepare_page_out, KeepsSnapshots);
-CELLAR_WITHOUT(Complete, prepare_page_in, KeepsSnapshots);
-CELLAR_THROWS(NewSnapshot, Snapshot, KeepsSnapshots);
-CELLAR_THROWS(Restoration, void, KeepsSnapshots);
-CELLAR_THROWS(PageOut, void, KeepsSnapshots);
-CELLAR_THROWS(PageIn, void, KeepsSnapshots);
+CELLAR_WITHOUT(Complete, prepare_snapshot, TwoPhaseSnapshots);
+CELLAR_WITHOUT(Complete, prepare_restore, TwoPhaseSnapshots);
+CELLAR_WITHOUT(Complete, prepare_rewind, TwoPhaseSnapshots);
+CELLAR_WITHOUT(Complete, prepare_page_out, TwoPhaseSnapshots);
+CELLAR_WITHOUT(Complete, prepare_page_in, TwoPhaseSnapshots);
+CELLAR_THROWS(NewSnapshot, Snapshot, TwoPhaseSnapshots);
+CELLAR_THROWS(Restoration, void, TwoPhaseSnapshots);
+CELLAR_THROWS(PageOut, void, TwoPhaseSnapshots);
+CELLAR_THROWS(PageIn, void, TwoPhaseSnapshots);
 
 } // namespace static_memories

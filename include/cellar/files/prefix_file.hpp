@@ -27,7 +27,7 @@ namespace cellar {
 
 /// Writes the prefixes of a tree: tokens, salts, and their snapshots, in place or paged out. Tree and
 /// memory are as they were. Blocks.
-template <KeepsPrefixes M, FileSystem Files = NativeFiles>
+template <PrefixTreeMemory M, FileSystem Files = NativeFiles>
 FileResult<void> save(const std::filesystem::path& path, PrefixTree<M>& tree, const SaveOptions& options = {},
                       Files files = {}, const std::source_location& where = std::source_location::current()) {
     const detail::Caller caller{where};
@@ -46,7 +46,7 @@ FileResult<void> save(const std::filesystem::path& path, PrefixTree<M>& tree, co
 /// a sequence without tokens, which is used meanwhile, and has none afterwards. After an error, the tree has no prefix,
 /// and the memory is as it was, except for the contents of free cells. Blocks. Until it returns, it needs as much host
 /// memory as the file has data. Throws `std::bad_alloc`.
-template <KeepsPrefixes M, FileSystem Files = NativeFiles>
+template <PrefixTreeMemory M, FileSystem Files = NativeFiles>
 FileResult<void> load(const std::filesystem::path& path, PrefixTree<M>& tree, Sequence s,
                       const LoadOptions& options = {}, Files files = {},
                       const std::source_location& where = std::source_location::current()) {

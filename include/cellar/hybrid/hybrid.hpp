@@ -151,7 +151,7 @@ public:
     /// What all members store for s at positions [from, to), to be kept whatever happens to s. `to_end`: up to the
     /// next token of s. No data moves. If one member refuses, none keeps anything. Costs what it costs the members.
     Result<Snapshot> snapshot(Sequence s, Position from = {0}, Position to = to_end,
-                              Where where = Where::current()) requires(KeepsSnapshots<Members>&&...) {
+                              Where where = Where::current()) requires(TwoPhaseSnapshots<Members>&&...) {
         const detail::Caller caller{where};
         auto prepared = prepare_snapshot(s, from, to);
         if (!prepared) return prepared.error();
@@ -161,19 +161,19 @@ public:
     /// s takes up the snapshot, up to position `to`, in all members, or in none. Refuses as the members do: a recurrent
     /// one accepts nothing but the snapshot's end.
     Result<void> restore(Sequence s, const Snapshot& snapshot, Position to,
-                         Where where = Where::current()) requires(KeepsSnapshots<Members>&&...) {
+                         Where where = Where::current()) requires(TwoPhaseSnapshots<Members>&&...) {
         const detail::Caller caller{where};
         return finish_if(prepare_restore(s, snapshot, to));
     }
     /// The same, up to the snapshot's end.
     Result<void> restore(Sequence s, const Snapshot& snapshot,
-                         Where where = Where::current()) requires(KeepsSnapshots<Members>&&...) {
+                         Where where = Where::current()) requires(TwoPhaseSnapshots<Members>&&...) {
         return restore(s, snapshot, snapshot.to(where), where);
     }
 
     /// Without a snapshot: s goes back to position `to` in all members, or in none. Refuses as the members do.
     Result<void> restore(Sequence s, Position to,
-                         Where where = Where::current()) requires(KeepsSnapshots<Members>&&...) {
+                         Where where = Where::current()) requires(TwoPhaseSnapshots<Members>&&...) {
         const detail::Caller caller{where};
         return finish_if(prepare_rewind(s, to));
     }
@@ -215,13 +215,13 @@ public:
     /// Moves what the snapshot owns out of the members, to memory of its own. Throws `std::bad_alloc`, with nothing
     /// changed, if there is no memory for it.
     void page_out(Snapshot& snapshot, PageTo to = PageTo::host,
-                  Where where = Where::current()) requires(KeepsSnapshots<Members>&&...) {
+                  Where where = Where::current()) requires(TwoPhaseSnapshots<Members>&&...) {
         const detail::Caller caller{where};
         finish(prepare_page_out(snapshot, to));
     }
 
     /// Brings a snapshot that is paged out back into cells and slots of all members. Blocks. Refuses as they do.
-    Result<void> page_in(Snapshot& snapshot, Where where = Where::current()) requires(KeepsSnapshots<Members>&&...) {
+    Result<void> page_in(Snapshot& snapshot, Where where = Where::current()) requires(TwoPhaseSnapshots<Members>&&...) {
         const detail::Caller caller{where};
         return finish_if(prepare_page_in(snapshot));
     }
@@ -356,17 +356,17 @@ private:
     void finish(Remove&& removal) noexcept { members_.finish(std::move(removal)); }
 
     auto prepare_snapshot(Sequence s, Position from, Position to,
-                          detail::AtSchedule at_schedule = {}) requires(KeepsSnapshots<Members>&&...) {
+                          detail::AtSchedule at_schedule = {}) requires(TwoPhaseSnapshots<Members>&&...) {
         if (to == to_end) to = next(s);
         return members_.template prepare<Keep>(
             [&](auto& m, auto) { return MemoryAccess::prepare_snapshot(m, s, from, to, at_schedule); });
     }
-    auto prepare_restore(Sequence s, const Snapshot& snapshot, Position to) requires(KeepsSnapshots<Members>&&...) {
+    auto prepare_restore(Sequence s, const Snapshot& snapshot, Position to) requires(TwoPhaseSnapshots<Members>&&...) {
         return members_.template prepare<Restore>([&](auto& m, auto member) {
             return MemoryAccess::prepare_restore(m, s, snapshot.template of<decltype(member)::value>(), to);
         });
     }
-    Result<Remove> prepare_rewind(Sequence s, Position to) requires(KeepsSnapshots<Members>&&...) {
+    Result<Remove> prepare_rewind(Sequence s, Position to) requires(TwoPhaseSnapshots<Members>&&...) {
         return members_.template prepare<Remove>([&](auto& m, auto) { return MemoryAccess::prepare_rewind(m, s, to); });
     }
     auto prepare_merge(Snapshot& parent, Snapshot& child) requires(detail::merges<Members>&&...) {
@@ -382,13 +382,13 @@ private:
             return MemoryAccess::prepare_split(m, MemoryAccess::member<decltype(member)::value>(snapshot), at);
         });
     }
-    auto prepare_page_out(Snapshot& snapshot, PageTo to) requires(KeepsSnapshots<Members>&&...) {
+    auto prepare_page_out(Snapshot& snapshot, PageTo to) requires(TwoPhaseSnapshots<Members>&&...) {
         return *members_.template prepare<PageOut>([&](auto& m, auto member) {
             auto& of_member = MemoryAccess::member<decltype(member)::value>(snapshot);
             return Result{MemoryAccess::prepare_page_out(m, of_member, to)};
         });
     }
-    auto prepare_page_in(Snapshot& snapshot) requires(KeepsSnapshots<Members>&&...) {
+    auto prepare_page_in(Snapshot& snapshot) requires(TwoPhaseSnapshots<Members>&&...) {
         return members_.template prepare<PageIn>([&](auto& m, auto member) {
             return MemoryAccess::prepare_page_in(m, MemoryAccess::member<decltype(member)::value>(snapshot));
         });

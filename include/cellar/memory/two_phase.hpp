@@ -202,7 +202,7 @@ concept splits = requires(M& m, SnapshotOf<M>& snapshot, PreparedSplit<M> prepar
 ///   hybrid has `merge`, or `split`, if all of its members have it.
 // clang-format off
 template <class M>
-concept KeepsSnapshots =
+concept TwoPhaseSnapshots =
     TwoPhaseMemory<M>
     && detail::prepares_snapshot<M> && detail::finishes_snapshot<M>
     && detail::prepares_restore<M> && detail::finishes_restore<M> && detail::rewinds<M>

@@ -33,7 +33,7 @@ namespace cellar {
 /// The nodes own cells or slots in place, as sequences do, until the memory needs room. Then they are paged out, within
 /// `PrefixLimits::paged_bytes`, or evicted. The memory must not be moved, and must outlive the tree. Movable, not
 /// copyable. One thread at a time may use the tree and its memory.
-template <KeepsPrefixes M>
+template <PrefixTreeMemory M>
 class PrefixTree {
     using State = detail::PrefixState<M>;
 
