@@ -298,7 +298,7 @@ public:
     std::int64_t bytes(Where where = Where::current()) const { return state(where).bytes(); }
 
     /// O(cells / 64 + sequences).
-    Statistics statistics(Where where = Where::current()) const {
+    CacheStatistics statistics(Where where = Where::current()) const {
         const State& s = state(where);
         return detail::statistics_of(s.book.table(), s.allocated, s.bytes());
     }

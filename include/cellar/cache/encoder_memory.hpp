@@ -221,7 +221,7 @@ public:
     std::int32_t sequences(Where where = Where::current()) const { return cells_.sequences(where); }
     Cell cells(Where where = Where::current()) const { return cells_.cells(where); }
     std::int64_t bytes(Where where = Where::current()) const { return cells_.bytes(where); }
-    Statistics statistics(Where where = Where::current()) const { return cells_.statistics(where); }
+    CacheStatistics statistics(Where where = Where::current()) const { return cells_.statistics(where); }
 
 private:
     friend struct MemoryAccess;
