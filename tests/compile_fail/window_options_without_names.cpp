@@ -4,7 +4,7 @@
 #include <cellar/window/sliding_window.hpp>
 
 #ifdef CORRECTED
-const cellar::SlidingWindow<> window{3, {.retention = 10, .sinks = 2}};
+cellar::SlidingWindow<> window{3, {.retention = 10, .sinks = 2}};
 #else
-const cellar::SlidingWindow<> window{3, {10, 2}};
+cellar::SlidingWindow<> window{3, {10, 2}};
 #endif
