@@ -8,6 +8,7 @@
 #include <cellar/base/result.hpp>
 #include <cellar/base/type_list.hpp>
 #include <cellar/hybrid/detail/hybrid_members.hpp>
+#include <cellar/hybrid/detail/layer_map.hpp>
 #include <cellar/hybrid/fwd.hpp>
 #include <cellar/hybrid/hybrid_pass.hpp>
 #include <cellar/hybrid/hybrid_snapshot.hpp>
@@ -45,7 +46,7 @@ template <class Pattern, class... Members>
 class Hybrid {
     static_assert(sizeof...(Members) > 0, "a hybrid has at least one member");
     static_assert((TwoPhaseMemory<Members> && ...), "every member of a hybrid satisfies TwoPhaseMemory");
-    using Map = LayerMap<Pattern, Members...>;
+    using Map = detail::LayerMap<Pattern, Members...>;
     using Pass = HybridPass<Pattern, Members...>;
     using Snapshot = HybridSnapshot<Members...>;
     using Where = std::source_location;
