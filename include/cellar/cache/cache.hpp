@@ -103,7 +103,7 @@ public:
     /// with nothing changed, if there is no memory for the runs of `to`.
     Result<void> copy_prefix(Sequence from, Sequence to, std::int32_t length, Where where = Where::current()) {
         const detail::Caller caller{where};
-        return finish_if(prepare_copy_prefix(from, to, length));
+        return MemoryAccess::finish_if(*this, prepare_copy_prefix(from, to, length));
     }
 
     /// The position of the next token of s: after its last one, or where `remove` or `copy_prefix` cut it. 0 if empty.
@@ -133,7 +133,7 @@ public:
     /// because bookkeeping and data would disagree.
     Result<void> remove(Sequence s, Position begin, Position end, Where where = Where::current()) {
         const detail::Caller caller{where};
-        return finish_if(prepare_remove(s, begin, end));
+        return MemoryAccess::finish_if(*this, prepare_remove(s, begin, end));
     }
 
     /// The same for models whose rotary positions are not the order of their tokens (M-RoPE: the tokens of an image
@@ -142,7 +142,7 @@ public:
     Result<void> remove(Sequence s, Position begin, Position end, RotateBy rotate_by,
                         Where where = Where::current()) requires(rotates_keys<Shift>) {
         const detail::Caller caller{where};
-        return finish_if(prepare_remove(s, begin, end, rotate_by));
+        return MemoryAccess::finish_if(*this, prepare_remove(s, begin, end, rotate_by));
     }
 
     /// The tokens of s at positions [from, to), to be kept whatever happens to s: the snapshot shares its cells. No
@@ -194,7 +194,7 @@ public:
     /// `page_out`). Refuses with `full` if too few cells are free, those that s gives up included.
     Result<void> restore(Sequence s, const CellSnapshot& snapshot, Position to, Where where = Where::current()) {
         const detail::Caller caller{where};
-        return finish_if(prepare_restore(s, snapshot, to));
+        return MemoryAccess::finish_if(*this, prepare_restore(s, snapshot, to));
     }
     /// The same, up to the snapshot's end.
     Result<void> restore(Sequence s, const CellSnapshot& snapshot, Where where = Where::current()) {
@@ -205,7 +205,7 @@ public:
     /// resume there.
     Result<void> restore(Sequence s, Position to, Where where = Where::current()) {
         const detail::Caller caller{where};
-        return finish_if(prepare_rewind(s, to));
+        return MemoryAccess::finish_if(*this, prepare_rewind(s, to));
     }
 
     /// `parent` grows by `child`, which begins where `parent` ends. If `child` begins at 0 (it has a whole window),
@@ -218,7 +218,7 @@ public:
     /// `parent` stays where it is.
     Result<void> merge(CellSnapshot& parent, CellSnapshot&& child, Where where = Where::current()) {
         const detail::Caller caller{where};
-        return finish_if(prepare_merge(parent, child));
+        return MemoryAccess::finish_if(*this, prepare_merge(parent, child));
     }
 
     /// Divides a snapshot: it keeps positions below `at`, and the result has those from `at` on. O(runs); allocates the
@@ -246,7 +246,7 @@ public:
     /// is in place already. Blocks. Refuses with `full` if there are too few free cells.
     Result<void> page_in(CellSnapshot& snapshot, Where where = Where::current()) {
         const detail::Caller caller{where};
-        return finish_if(prepare_page_in(snapshot));
+        return MemoryAccess::finish_if(*this, prepare_page_in(snapshot));
     }
 
     /// Moves the cells in use to [0, n) with the fewest moves possible (enqueued). Never needed to avoid `full`; it
@@ -403,12 +403,6 @@ private:
     template <class Prepared>
     auto finish(Prepared&& prepared) noexcept {
         return snapshots().finish(std::forward<Prepared>(prepared));
-    }
-    template <class Prepared>
-    Result<void> finish_if(Result<Prepared> prepared) {
-        if (!prepared) return prepared.error();
-        finish(*std::move(prepared));
-        return {};
     }
 
     bool can_restore(const CellSnapshot& snapshot, Position to) const {

@@ -156,10 +156,7 @@ public:
     /// which lies within the snapshot. Refuses with `cannot_share` as `Cache::restore` does.
     Result<void> restore(Sequence s, const CellSnapshot& snapshot, Position to, Where where = Where::current()) {
         const detail::Caller caller{where};
-        auto prepared = prepare_restore(s, snapshot, to);
-        if (!prepared) return prepared.error();
-        finish(*std::move(prepared));
-        return {};
+        return MemoryAccess::finish_if(*this, prepare_restore(s, snapshot, to));
     }
     Result<void> restore(Sequence s, const CellSnapshot& snapshot, Where where = Where::current()) {
         return restore(s, snapshot, snapshot.to(where), where);

@@ -108,7 +108,7 @@ public:
     /// Refuses with `cannot_rewind` if a recurrent member keeps no state there.
     Result<void> copy_prefix(Sequence from, Sequence to, std::int32_t length, Where where = Where::current()) {
         const detail::Caller caller{where};
-        return finish_if(prepare_copy_prefix(from, to, length));
+        return MemoryAccess::finish_if(*this, prepare_copy_prefix(from, to, length));
     }
 
     /// The position of the next token of s: the largest of what the members answer.
@@ -139,14 +139,14 @@ public:
     /// one only goes back, to a position where it keeps a state.
     Result<void> remove(Sequence s, Position begin, Position end, Where where = Where::current()) {
         const detail::Caller caller{where};
-        return finish_if(prepare_remove(s, begin, end));
+        return MemoryAccess::finish_if(*this, prepare_remove(s, begin, end));
     }
 
     /// The same, and members that rotate keys rotate those of later tokens back by `rotate_by` positions; see
     /// `Cache::remove`.
     Result<void> remove(Sequence s, Position begin, Position end, RotateBy rotate_by, Where where = Where::current()) {
         const detail::Caller caller{where};
-        return finish_if(prepare_remove(s, begin, end, rotate_by));
+        return MemoryAccess::finish_if(*this, prepare_remove(s, begin, end, rotate_by));
     }
 
     /// What all members store for s at positions [from, to), to be kept whatever happens to s. `to_end`: up to the
@@ -164,7 +164,7 @@ public:
     Result<void> restore(Sequence s, const Snapshot& snapshot, Position to,
                          Where where = Where::current()) requires(TwoPhaseSnapshots<Members>&&...) {
         const detail::Caller caller{where};
-        return finish_if(prepare_restore(s, snapshot, to));
+        return MemoryAccess::finish_if(*this, prepare_restore(s, snapshot, to));
     }
     /// The same, up to the snapshot's end.
     Result<void> restore(Sequence s, const Snapshot& snapshot,
@@ -176,7 +176,7 @@ public:
     Result<void> restore(Sequence s, Position to,
                          Where where = Where::current()) requires(TwoPhaseSnapshots<Members>&&...) {
         const detail::Caller caller{where};
-        return finish_if(prepare_rewind(s, to));
+        return MemoryAccess::finish_if(*this, prepare_rewind(s, to));
     }
 
     /// `parent` grows by `child`, which begins where `parent` ends, in all members, or in none; `child` is then as if
@@ -185,7 +185,7 @@ public:
     Result<void> merge(Snapshot& parent, Snapshot&& child,
                        Where where = Where::current()) requires(detail::merges<Members>&&...) {
         const detail::Caller caller{where};
-        return finish_if(prepare_merge(parent, child));
+        return MemoryAccess::finish_if(*this, prepare_merge(parent, child));
     }
 
     /// Divides a snapshot in all members, or in none: it keeps positions below `at`, and the result has those from `at`
@@ -224,7 +224,7 @@ public:
     /// Brings a snapshot that is paged out back into cells and slots of all members. Blocks. Refuses as they do.
     Result<void> page_in(Snapshot& snapshot, Where where = Where::current()) requires(TwoPhaseSnapshots<Members>&&...) {
         const detail::Caller caller{where};
-        return finish_if(prepare_page_in(snapshot));
+        return MemoryAccess::finish_if(*this, prepare_page_in(snapshot));
     }
 
     /// Defragments all members that have cells, or none if one has no memory for it.
@@ -404,13 +404,6 @@ private:
         requires(
             std::same_as<P, Restore> || std::same_as<P, Merge> || std::same_as<P, PageOut> || std::same_as<P, PageIn>)
     void finish(P&& prepared) noexcept { members_.finish(std::forward<P>(prepared)); }
-
-    template <class P>
-    Result<void> finish_if(Result<P> prepared) {
-        if (!prepared) return prepared.error();
-        finish(*std::move(prepared));
-        return {};
-    }
 
     // What converts to the pass that `open` returns, if the member is there.
     template <class M, class F>

@@ -192,6 +192,13 @@ struct cellar::MemoryAccess {
         -> decltype(m.finish(std::forward<Prepared>(prepared))) {
         return m.finish(std::forward<Prepared>(prepared));
     }
+    /// For operations that return nothing: finishes what was prepared, or passes the refusal on.
+    template <class M, class Prepared>
+    static Result<void> finish_if(M& m, Result<Prepared> prepared) {
+        if (!prepared) return prepared.error();
+        m.finish(*std::move(prepared));
+        return {};
+    }
 
     template <class Pass>
     static auto expect_complete(const Pass& pass) -> decltype(pass.expect_complete()) {
