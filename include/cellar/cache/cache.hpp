@@ -56,7 +56,9 @@ public:
     using shift_type = Shift;
     using backend_type = Backend;
 
-    /// Throws `std::bad_alloc` if there is not enough memory.
+    /// Throws `std::bad_alloc` if there is not enough memory. Violations: limits out of range, with neither a capacity
+    /// nor cells, or of more than 2^31 - 64 cells; a retention below the window's width; rotary pairs that do not fit
+    /// into `key_dim`; frequencies for each of another number of layers.
     Cache(CacheShape shape, const CacheLimits& limits, const Window& window = Window{}, Shift shift = Shift{},
           Backend backend = Backend{}, Where where = Where::current());
 
@@ -128,9 +130,12 @@ public:
     /// Removes positions [begin, end) of s and closes the gap: later tokens move down by end - begin, and their keys
     /// are rotated (enqueued). With `to_end`, nothing is left to move. Shared cells are copied before they are rotated,
     /// so other sequences keep theirs. Refuses with `cannot_shift` if tokens would have to move under `DisabledShift`,
-    /// and with `full` if there is no room for the copies. Throws `std::bad_alloc`, with nothing changed, if there is
-    /// no memory for the lists of this work. A backend that throws while it moves or rotates keys ends the process,
-    /// because bookkeeping and data would disagree.
+    /// and with `full` if there is no room for the copies. A negative or reversed range is a violation. Throws
+    /// `std::bad_alloc`, with nothing changed, if there is no memory for the lists of this work. A backend that throws
+    /// while it moves or rotates keys ends the process, because bookkeeping and data would disagree.
+    ///
+    /// O(64-cell words of the removed and the moved tokens + cells / 8192), O(tokens + cells / 8192) at worst, and what
+    /// `begin` needs to find cells for the copies. In each layer, every key is rotated or copied once at most.
     Result<void> remove(Sequence s, Position begin, Position end, Where where = Where::current()) {
         const detail::Caller caller{where};
         return MemoryAccess::finish_if(*this, prepare_remove(s, begin, end));
@@ -191,7 +196,7 @@ public:
     /// moved it without rotating its key, and s would have it twice.
     ///
     /// A snapshot that is paged out stays so: its rows are copied to cells that s alone owns (enqueued; see
-    /// `page_out`). Refuses with `full` if too few cells are free, those that s gives up included.
+    /// `page_out`; costs as `page_in`). Refuses with `full` if too few cells are free, those that s gives up included.
     Result<void> restore(Sequence s, const CellSnapshot& snapshot, Position to, Where where = Where::current()) {
         const detail::Caller caller{where};
         return MemoryAccess::finish_if(*this, prepare_restore(s, snapshot, to));
@@ -236,14 +241,15 @@ public:
     /// Moves the keys and values of the snapshot to memory of its own, and gives up its cells. The memory is one block
     /// for all keys and one for all values. Throws `std::bad_alloc`, with nothing changed, if there is none.
     /// Does nothing if the snapshot is paged out already. Enqueues; blocks if the data goes to memory of the host that
-    /// the backend's work cannot reach.
+    /// the backend's work cannot reach. O(runs + tokens); each row is copied once, by way of a buffer if it blocks.
     void page_out(CellSnapshot& snapshot, PageTo to = PageTo::host, Where where = Where::current()) {
         const detail::Caller caller{where};
         finish(prepare_page_out(snapshot, to));
     }
 
     /// Brings a snapshot that is paged out back into cells, which any number of sequences may share. Does nothing if it
-    /// is in place already. Blocks. Refuses with `full` if there are too few free cells.
+    /// is in place already. Blocks. Refuses with `full` if there are too few free cells. O(runs + tokens), and what
+    /// `begin` needs to find cells; each row is copied once, as by `page_out`.
     Result<void> page_in(CellSnapshot& snapshot, Where where = Where::current()) {
         const detail::Caller caller{where};
         return MemoryAccess::finish_if(*this, prepare_page_in(snapshot));
