@@ -14,6 +14,7 @@
 #include <cellar/hybrid/hybrid_snapshot.hpp>
 #include <cellar/hybrid/pattern.hpp>
 #include <cellar/memory/memory.hpp>
+#include <cellar/memory/saves_snapshots.hpp>
 #include <cellar/memory/stored_snapshot.hpp>
 #include <cellar/memory/two_phase.hpp>
 
@@ -294,19 +295,22 @@ private:
         if (prepared) prepared->tokens = batch.tokens();
         return prepared;
     }
-    void save(const Snapshot& snapshot, const std::string& prefix, detail::StoredSnapshot& stored) {
+    void save(const Snapshot& snapshot, const std::string& prefix,
+              detail::StoredSnapshot& stored) requires(detail::SavesSnapshots<Members>&&...) {
         members_.for_each_indexed([&](auto& m, auto i) {
             MemoryAccess::save(m, snapshot.template of<decltype(i)::value>(), detail::member_prefix(prefix, i), stored);
         });
     }
-    void save_ahead(Sequence s, Position to, const std::string& prefix, detail::StoredSnapshot& stored) {
+    void save_ahead(Sequence s, Position to, const std::string& prefix,
+                    detail::StoredSnapshot& stored) requires(detail::SavesSnapshots<Members>&&...) {
         members_.for_each_indexed(
             [&](auto& m, auto i) { MemoryAccess::save_ahead(m, s, to, detail::member_prefix(prefix, i), stored); });
     }
 
     using Load = Prepared<detail::PreparedLoad>;
     detail::LoadResult<Load> prepare_load(detail::StoredSource& source, const std::string& prefix,
-                                          std::vector<detail::StoredArray>& arrays, detail::LoadTo to = {}) {
+                                          std::vector<detail::StoredArray>& arrays,
+                                          detail::LoadTo to = {}) requires(detail::SavesSnapshots<Members>&&...) {
         return members_.template prepare_load<Load>(source, prefix, arrays, to);
     }
 

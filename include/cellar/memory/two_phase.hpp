@@ -85,8 +85,8 @@ concept has_finish_commit = requires(P& pass) {
 template <class M>
 using SnapshotOf = detail::ValueOf<decltype(std::declval<M&>().snapshot(Sequence{}, Position{}, Position{}))>;
 
-/// A memory that has snapshots: all of cellar's own, and hybrids of them. Files and transfers take these only, because
-/// they also call internal functions, which no concept names.
+/// A memory that has snapshots: one of cellar's own, a hybrid of these, or a class of your own. Files and transfers do
+/// not take the latter, because they also call internal functions.
 template <class M>
 concept HasSnapshots = Memory<M> && requires {
     typename SnapshotOf<M>;
