@@ -46,7 +46,7 @@ TEST_CASE_TEMPLATE("a cache begins with few cells and grows by half or more, up 
     std::set<std::int32_t> sizes;
     for (int position = 0; position < 1000; position += 8) {
         feed(cache, prompt(0, position, sequence(position % 1000, 8)));
-        const Statistics now = cache.statistics();
+        const CacheStatistics now = cache.statistics();
         sizes.insert(now.allocated);
         REQUIRE(now.allocated >= now.cells - now.free);
         REQUIRE(now.bytes == row * now.allocated);

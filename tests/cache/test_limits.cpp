@@ -57,7 +57,7 @@ TEST_CASE("with a window, a pool below the default may be full, which changes no
         for (int s = 0; s < 2; ++s) REQUIRE(feed(cache, text(s, 4 * round, 4)));
     REQUIRE(feed(cache, text(2, 0, 4)));
     CHECK(cache.statistics().free == 0);
-    const Statistics before = cache.statistics();
+    const CacheStatistics before = cache.statistics();
     CHECK(feed(cache, text(3, 0, 1)).error() == Reason::full);
     CHECK(cache.statistics() == before);
     // A removal makes room, and so does a commit: the window forgets tokens of sequence 2.

@@ -33,7 +33,7 @@ numbers::Cache<> scattered() {
 
 TEST_CASE("statistics count cells, sequences and tokens") {
     const numbers::Cache<> cache = scattered();
-    const Statistics s = cache.statistics();
+    const CacheStatistics s = cache.statistics();
     CHECK(s.cells == 12);
     CHECK(s.sequences == 2);
     CHECK(s.tokens == 5);

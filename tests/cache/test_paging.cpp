@@ -40,10 +40,10 @@ TEST_CASE("a snapshot that is paged out gives up its cells, and has their data t
     CHECK(snapshot.from() == Position{1});
     CHECK(snapshot.to() == Position{5});
     CHECK(snapshot.tokens() == 4);
-    const Statistics statistics = cache.statistics();
+    const CacheStatistics statistics = cache.statistics();
     CHECK(statistics.free == 24);
     CHECK(statistics.snapshots == 0);
-    CHECK(statistics.kept == 0);
+    CHECK(statistics.snapshot_tokens == 0);
     CHECK(statistics.paged_out == 1);
     CHECK(statistics.paged_bytes == snapshot.bytes());
     CHECK(audit(cache) == "");
@@ -87,7 +87,7 @@ TEST_CASE("a snapshot that is paged in owns cells again, which sequences share")
     CHECK_FALSE(snapshot.is_paged_out());
     CHECK(snapshot.bytes() == 0);
     CHECK(cache.statistics().snapshots == 1);
-    CHECK(cache.statistics().kept == 6);
+    CHECK(cache.statistics().snapshot_tokens == 6);
     CHECK(cache.statistics().paged_out == 0);
     REQUIRE(cache.restore({0}, snapshot));
     CHECK(cache.statistics().shared == 6);

@@ -39,7 +39,7 @@ std::string portrait(Cache& cache, const Snapshots&... snapshots) {
                + std::to_string(s.tokens()) + ' ' + std::to_string(s.bytes());
     };
     (add(snapshots), ...);
-    const Statistics statistics = cache.statistics();
+    const CacheStatistics statistics = cache.statistics();
     return all + ' ' + std::to_string(statistics.snapshots) + ' ' + std::to_string(statistics.paged_out) + ' '
            + std::to_string(statistics.paged_bytes);
 }
@@ -165,7 +165,7 @@ TEST_CASE("a snapshot that is paged out is joined to one in place, if there are 
     CHECK(head.bytes() == 0);
     CHECK(head.tokens() == 6);
     CHECK(cache.statistics().paged_out == 0);
-    CHECK(cache.statistics().kept == 6);
+    CHECK(cache.statistics().snapshot_tokens == 6);
     CHECK(restored(cache, head) == Values{1, 2, 3, 4, 5, 6});
     REQUIRE(cache.remove({0}, {0}, to_end));
     cache.defragment();

@@ -39,7 +39,7 @@ TEST_CASE("a snapshot shares cells, and nothing that happens to its sequence cha
     CHECK(cache.statistics().free == 18);
     CHECK(cache.statistics().shared == 6);
     CHECK(cache.statistics().snapshots == 1);
-    CHECK(cache.statistics().kept == 6);
+    CHECK(cache.statistics().snapshot_tokens == 6);
     REQUIRE(cache.remove({0}, {2}, to_end));
     feed(cache, prompt(0, 2, {7, 8}));
     CHECK(cache.statistics().free == 16);
@@ -85,7 +85,7 @@ TEST_CASE("a snapshot that is paged out after an older one was destroyed leaves 
     first.reset();
     cache.page_out(third);
     CHECK(cache.statistics().snapshots == 1);
-    CHECK(cache.statistics().kept == 3);
+    CHECK(cache.statistics().snapshot_tokens == 3);
     CHECK(cache.statistics().paged_out == 1);
     CHECK(audit(cache) == "");
 }

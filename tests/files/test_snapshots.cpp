@@ -66,6 +66,20 @@ std::string refusal(const Bytes& bytes, M& memory, const LoadOptions& options = 
     return result.error().message;
 }
 
+// A memory that files do not take is an error at the call.
+template <class M>
+concept has_files = requires(M& m, const SnapshotOf<M>& snapshot) {
+    save("f", m, snapshot);
+    save("f", m, Sequence{0});
+    load("f", m);
+    load("f", m, Sequence{0});
+};
+struct WithoutSave : Numbers {
+    using Numbers::Numbers;
+    void save() const {}
+};
+static_assert(has_files<Numbers> && !has_files<WithoutSave> && HasSnapshots<WithoutSave>);
+
 /// A file like that of a snapshot of `cache()`, with these positions and numbers.
 Bytes by_hand(const std::vector<std::int32_t>& positions, std::map<std::string, std::string> metadata,
               Dtype keys = Dtype::f32) {

@@ -74,7 +74,7 @@ struct Work {
     }
 };
 
-template <KeepsPrefixes M>
+template <PrefixTreeMemory M>
 Result<void> use_prefixes(M& memory) {
     const std::vector<std::int32_t> tokens{1};
     PrefixTree<M> tree{memory, {.usefulness = tokens_for_each_byte}};
@@ -103,7 +103,7 @@ Result<std::int64_t> use(M memory) {
         memory.defragment();
         static_cast<void>(describe(memory) + audit(memory));
     }
-    if constexpr (KeepsPrefixes<M>)
+    if constexpr (PrefixTreeMemory<M>)
         if (const Result<void> used = use_prefixes(memory); !used) return used.error();
     return memory.bytes();
 }

@@ -191,7 +191,7 @@ TEST_CASE("all or none: a member has no memory to defragment") {
     const std::string before = portrait(memory);
     const int failures = failures_of([&] { memory.defragment(); }, [&] { CHECK(portrait(memory) == before); });
     CHECK(failures >= 2);
-    for (const Statistics& now : {memory.member<Sliding>().statistics(), memory.member<Full>().statistics()})
+    for (const CacheStatistics& now : {memory.member<Sliding>().statistics(), memory.member<Full>().statistics()})
         CHECK(now.longest_free_run == now.free);
     CHECK(portrait(memory) != before);
 }

@@ -249,7 +249,7 @@ private:
     void prepare_merge() {}
     void prepare_split() {}
 };
-static_assert(KeepsSnapshots<Undivided>);
+static_assert(TwoPhaseSnapshots<Undivided>);
 
 template <class M>
 concept has_parts = requires(M& m, SnapshotOf<M>& snapshot) {

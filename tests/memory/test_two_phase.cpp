@@ -125,7 +125,7 @@ static_assert(Memory<Counter> && TwoPhaseMemory<Counter>);
 
 using Keys = Cache<StandardV<float>, FullCausal, UnrotatedShift>;
 using Together = Hybrid<Repeat<Keys, Counter>, Keys, Counter>;
-static_assert(TwoPhaseMemory<Together> && !HasSnapshots<Together> && !KeepsSnapshots<Together>);
+static_assert(TwoPhaseMemory<Together> && !HasSnapshots<Together> && !TwoPhaseSnapshots<Together>);
 
 Keys keys(std::int32_t cells, int layers = 1) {
     return {{layers, 1, 1}, {.sequences = 2, .cells = cells, .batch = 16}};

@@ -134,7 +134,7 @@ std::string failure_of(Call call) {
 
 } // namespace
 
-static_assert(MemoryPass<Stage::Pass> && !HasSnapshots<Stage> && !KeepsSnapshots<Stage>);
+static_assert(MemoryPass<Stage::Pass> && !HasSnapshots<Stage> && !TwoPhaseSnapshots<Stage>);
 
 TEST_CASE("what the first stage does, all stages do") {
     Communicator comm{MPI_COMM_WORLD};

@@ -234,7 +234,7 @@ public:
         return std::pair{range->first.value, range->last.value};
     }
     Counts counts() const override {
-        const cellar::Statistics s = memory_.statistics();
+        const cellar::CacheStatistics s = memory_.statistics();
         const bool stays = memory_.limits().placement != cellar::Placement::contiguous;
         return {s.cells - s.free,
                 s.shared,
@@ -242,7 +242,7 @@ public:
                 static_cast<int>(s.tokens),
                 stays ? s.longest_free_run : 0,
                 s.snapshots,
-                static_cast<int>(s.kept),
+                static_cast<int>(s.snapshot_tokens),
                 s.paged_out,
                 static_cast<int>(s.paged_bytes / bytes_per_token())};
     }

@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// A memory that has what Memory, TwoPhaseMemory and KeepsSnapshots name, and one without each of it. Also a source of
-// test_memory, because scripts/mutate needs a program.
+// A memory that has what the concepts of memories name, and one without each of it. Also a source of test_memory,
+// because scripts/mutate needs a program.
+#include <cellar/hybrid/hybrid.hpp>
+#include <cellar/memory/saves_snapshots.hpp>
 #include <cellar/memory/two_phase.hpp>
 
 #include <cstdint>
+#include <string>
+#include <vector>
 
 namespace static_memories {
 
@@ -107,7 +111,7 @@ struct Fixed : Complete {
 struct OtherReserve : Complete {
     DerivedPass reserve(std::int32_t);
 };
-static_assert(KeepsSnapshots<Complete> && KeepsSnapshots<Derived>);
+static_assert(TwoPhaseSnapshots<Complete> && TwoPhaseSnapshots<Derived>);
 static_assert(!Memory<Copied> && !Memory<Fixed> && !Memory<OtherReserve> && !Memory<MemoryOf<Pass_without_drop>>);
 CELLAR_WITHOUT(Complete, begin, Memory);
 CELLAR_WITHOUT(Complete, reserve, Memory);
@@ -138,14 +142,33 @@ CELLAR_WITHOUT(Pass, expect_complete, TwoPhasePass);
 CELLAR_WITHOUT(Pass, finish_commit, TwoPhasePass);
 
 CELLAR_WITHOUT(Complete, snapshot, HasSnapshots);
-CELLAR_WITHOUT(Complete, prepare_snapshot, KeepsSnapshots);
-CELLAR_WITHOUT(Complete, prepare_restore, KeepsSnapshots);
-CELLAR_WITHOUT(Complete, prepare_rewind, KeepsSnapshots);
-CELLAR_WITHOUT(Complete, prepare_page_out, KeepsSnapshots);
-CELLAR_WITHOUT(Complete, prepare_page_in, KeepsSnapshots);
-CELLAR_THROWS(NewSnapshot, Snapshot, KeepsSnapshots);
-CELLAR_THROWS(Restoration, void, KeepsSnapshots);
-CELLAR_THROWS(PageOut, void, KeepsSnapshots);
-CELLAR_THROWS(PageIn, void, KeepsSnapshots);
+CELLAR_WITHOUT(Complete, prepare_snapshot, TwoPhaseSnapshots);
+CELLAR_WITHOUT(Complete, prepare_restore, TwoPhaseSnapshots);
+CELLAR_WITHOUT(Complete, prepare_rewind, TwoPhaseSnapshots);
+CELLAR_WITHOUT(Complete, prepare_page_out, TwoPhaseSnapshots);
+CELLAR_WITHOUT(Complete, prepare_page_in, TwoPhaseSnapshots);
+CELLAR_THROWS(NewSnapshot, Snapshot, TwoPhaseSnapshots);
+CELLAR_THROWS(Restoration, void, TwoPhaseSnapshots);
+CELLAR_THROWS(PageOut, void, TwoPhaseSnapshots);
+CELLAR_THROWS(PageIn, void, TwoPhaseSnapshots);
+
+// What files and transfers need beyond that.
+struct Saved : Complete {
+    struct Load {};
+    void save(const Snapshot&, const std::string&, detail::StoredSnapshot&);
+    void save_ahead(Sequence, Position, const std::string&, detail::StoredSnapshot&);
+    detail::LoadResult<Load> prepare_load(detail::StoredSource&, const std::string&, std::vector<detail::StoredArray>&);
+    using Complete::finish;
+    Snapshot finish(Load) noexcept;
+};
+template <class M>
+using Alone = Hybrid<Repeat<M>, M>;
+static_assert(detail::SavesSnapshots<Saved> && detail::SavesSnapshots<Alone<Saved>>);
+static_assert(HasSnapshots<Alone<Complete>> && !detail::SavesSnapshots<Alone<Complete>>);
+CELLAR_WITHOUT(Saved, snapshot, detail::SavesSnapshots);
+CELLAR_WITHOUT(Saved, save, detail::SavesSnapshots);
+CELLAR_WITHOUT(Saved, save_ahead, detail::SavesSnapshots);
+CELLAR_WITHOUT(Saved, prepare_load, detail::SavesSnapshots);
+CELLAR_WITHOUT(Saved, finish, detail::SavesSnapshots);
 
 } // namespace static_memories

@@ -20,9 +20,9 @@ struct WithoutRestore : Cache<> {
 
 } // namespace
 
-static_assert(KeepsPrefixes<Cache<>> && KeepsPrefixes<Cache<StandardV<half>, SlidingWindow<8>>>);
-static_assert(KeepsPrefixes<Recurrent> && KeepsPrefixes<Both>);
-static_assert(!KeepsPrefixes<int> && !KeepsPrefixes<WithoutSnapshot> && !KeepsPrefixes<WithoutRestore>);
+static_assert(PrefixTreeMemory<Cache<>> && PrefixTreeMemory<Cache<StandardV<half>, SlidingWindow<8>>>);
+static_assert(PrefixTreeMemory<Recurrent> && PrefixTreeMemory<Both>);
+static_assert(!PrefixTreeMemory<int> && !PrefixTreeMemory<WithoutSnapshot> && !PrefixTreeMemory<WithoutRestore>);
 
 using Tree = PrefixTree<Cache<>>;
 static_assert(std::is_nothrow_move_constructible_v<Tree> && std::is_nothrow_move_assignable_v<Tree>);

@@ -56,7 +56,9 @@ public:
     using shift_type = Shift;
     using backend_type = Backend;
 
-    /// Throws `std::bad_alloc` if there is not enough memory.
+    /// Throws `std::bad_alloc` if there is not enough memory. Violations: limits out of range, with neither a capacity
+    /// nor cells, or of more than 2^31 - 64 cells; a retention below the window's width; rotary pairs that do not fit
+    /// into `key_dim`; frequencies for each of another number of layers.
     Cache(CacheShape shape, const CacheLimits& limits, const Window& window = Window{}, Shift shift = Shift{},
           Backend backend = Backend{}, Where where = Where::current());
 
@@ -103,7 +105,7 @@ public:
     /// with nothing changed, if there is no memory for the runs of `to`.
     Result<void> copy_prefix(Sequence from, Sequence to, std::int32_t length, Where where = Where::current()) {
         const detail::Caller caller{where};
-        return finish_if(prepare_copy_prefix(from, to, length));
+        return MemoryAccess::finish_if(*this, prepare_copy_prefix(from, to, length));
     }
 
     /// The position of the next token of s: after its last one, or where `remove` or `copy_prefix` cut it. 0 if empty.
@@ -128,12 +130,15 @@ public:
     /// Removes positions [begin, end) of s and closes the gap: later tokens move down by end - begin, and their keys
     /// are rotated (enqueued). With `to_end`, nothing is left to move. Shared cells are copied before they are rotated,
     /// so other sequences keep theirs. Refuses with `cannot_shift` if tokens would have to move under `DisabledShift`,
-    /// and with `full` if there is no room for the copies. Throws `std::bad_alloc`, with nothing changed, if there is
-    /// no memory for the lists of this work. A backend that throws while it moves or rotates keys ends the process,
-    /// because bookkeeping and data would disagree.
+    /// and with `full` if there is no room for the copies. A negative or reversed range is a violation. Throws
+    /// `std::bad_alloc`, with nothing changed, if there is no memory for the lists of this work. A backend that throws
+    /// while it moves or rotates keys ends the process, because bookkeeping and data would disagree.
+    ///
+    /// O(64-cell words of the removed and the moved tokens + cells / 8192), O(tokens + cells / 8192) at worst, and what
+    /// `begin` needs to find cells for the copies. In each layer, every key is rotated or copied once at most.
     Result<void> remove(Sequence s, Position begin, Position end, Where where = Where::current()) {
         const detail::Caller caller{where};
-        return finish_if(prepare_remove(s, begin, end));
+        return MemoryAccess::finish_if(*this, prepare_remove(s, begin, end));
     }
 
     /// The same for models whose rotary positions are not the order of their tokens (M-RoPE: the tokens of an image
@@ -142,7 +147,7 @@ public:
     Result<void> remove(Sequence s, Position begin, Position end, RotateBy rotate_by,
                         Where where = Where::current()) requires(rotates_keys<Shift>) {
         const detail::Caller caller{where};
-        return finish_if(prepare_remove(s, begin, end, rotate_by));
+        return MemoryAccess::finish_if(*this, prepare_remove(s, begin, end, rotate_by));
     }
 
     /// The tokens of s at positions [from, to), to be kept whatever happens to s: the snapshot shares its cells. No
@@ -191,10 +196,10 @@ public:
     /// moved it without rotating its key, and s would have it twice.
     ///
     /// A snapshot that is paged out stays so: its rows are copied to cells that s alone owns (enqueued; see
-    /// `page_out`). Refuses with `full` if too few cells are free, those that s gives up included.
+    /// `page_out`; costs as `page_in`). Refuses with `full` if too few cells are free, those that s gives up included.
     Result<void> restore(Sequence s, const CellSnapshot& snapshot, Position to, Where where = Where::current()) {
         const detail::Caller caller{where};
-        return finish_if(prepare_restore(s, snapshot, to));
+        return MemoryAccess::finish_if(*this, prepare_restore(s, snapshot, to));
     }
     /// The same, up to the snapshot's end.
     Result<void> restore(Sequence s, const CellSnapshot& snapshot, Where where = Where::current()) {
@@ -205,7 +210,7 @@ public:
     /// resume there.
     Result<void> restore(Sequence s, Position to, Where where = Where::current()) {
         const detail::Caller caller{where};
-        return finish_if(prepare_rewind(s, to));
+        return MemoryAccess::finish_if(*this, prepare_rewind(s, to));
     }
 
     /// `parent` grows by `child`, which begins where `parent` ends. If `child` begins at 0 (it has a whole window),
@@ -218,7 +223,7 @@ public:
     /// `parent` stays where it is.
     Result<void> merge(CellSnapshot& parent, CellSnapshot&& child, Where where = Where::current()) {
         const detail::Caller caller{where};
-        return finish_if(prepare_merge(parent, child));
+        return MemoryAccess::finish_if(*this, prepare_merge(parent, child));
     }
 
     /// Divides a snapshot: it keeps positions below `at`, and the result has those from `at` on. O(runs); allocates the
@@ -236,17 +241,18 @@ public:
     /// Moves the keys and values of the snapshot to memory of its own, and gives up its cells. The memory is one block
     /// for all keys and one for all values. Throws `std::bad_alloc`, with nothing changed, if there is none.
     /// Does nothing if the snapshot is paged out already. Enqueues; blocks if the data goes to memory of the host that
-    /// the backend's work cannot reach.
+    /// the backend's work cannot reach. O(runs + tokens); each row is copied once, by way of a buffer if it blocks.
     void page_out(CellSnapshot& snapshot, PageTo to = PageTo::host, Where where = Where::current()) {
         const detail::Caller caller{where};
         finish(prepare_page_out(snapshot, to));
     }
 
     /// Brings a snapshot that is paged out back into cells, which any number of sequences may share. Does nothing if it
-    /// is in place already. Blocks. Refuses with `full` if there are too few free cells.
+    /// is in place already. Blocks. Refuses with `full` if there are too few free cells. O(runs + tokens), and what
+    /// `begin` needs to find cells; each row is copied once, as by `page_out`.
     Result<void> page_in(CellSnapshot& snapshot, Where where = Where::current()) {
         const detail::Caller caller{where};
-        return finish_if(prepare_page_in(snapshot));
+        return MemoryAccess::finish_if(*this, prepare_page_in(snapshot));
     }
 
     /// Moves the cells in use to [0, n) with the fewest moves possible (enqueued). Never needed to avoid `full`; it
@@ -298,7 +304,7 @@ public:
     std::int64_t bytes(Where where = Where::current()) const { return state(where).bytes(); }
 
     /// O(cells / 64 + sequences).
-    Statistics statistics(Where where = Where::current()) const {
+    CacheStatistics statistics(Where where = Where::current()) const {
         const State& s = state(where);
         return detail::statistics_of(s.book.table(), s.allocated, s.bytes());
     }
@@ -403,12 +409,6 @@ private:
     template <class Prepared>
     auto finish(Prepared&& prepared) noexcept {
         return snapshots().finish(std::forward<Prepared>(prepared));
-    }
-    template <class Prepared>
-    Result<void> finish_if(Result<Prepared> prepared) {
-        if (!prepared) return prepared.error();
-        finish(*std::move(prepared));
-        return {};
     }
 
     bool can_restore(const CellSnapshot& snapshot, Position to) const {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include <cellar/base/contract.hpp>
 #include <cellar/base/ids.hpp>
 #include <cellar/book/cell_rows.hpp>
 #include <cellar/book/page_rows.hpp>
 #include <cellar/cache/compressed_lists.hpp>
 #include <cellar/cache/detail/lists_of_backend.hpp>
+#include <cellar/cache/detail/row_lists.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -30,58 +30,38 @@ struct MemoryAccess;
 /// enqueued there after the lists were asked for read them. `cells`, `positions` and `sequence` are for the host. On a
 /// device, `starts` and `lengths` are zero after the batch's rows, up to the largest number of rows that a batch can
 /// have, so a graph captured for more sequences finds empty rows.
-class CellLists {
+class CellLists : private detail::RowLists<detail::CellRows> {
 public:
-    std::int32_t rows() const { return static_cast<std::int32_t>(lists_->sequences().size()); }
+    using RowLists::rows;
 
     /// The sequence of a row.
-    Sequence sequence(std::int32_t row, const std::source_location& where = std::source_location::current()) const {
-        CELLAR_EXPECTS_AT(where, row >= 0 && row < rows(), "lists: row ", row, ", expected 0 to ", rows() - 1);
-        return lists_->sequences()[static_cast<std::size_t>(row)];
-    }
+    using RowLists::sequence;
 
     /// The cells of a row, and their positions, for the host.
     std::span<const std::int32_t> cells(std::int32_t row,
                                         const std::source_location& where = std::source_location::current()) const {
-        return lists_->cells(sequence(row, where));
+        return own().cells(sequence(row, where));
     }
     std::span<const std::int32_t> positions(std::int32_t row,
                                             const std::source_location& where = std::source_location::current()) const {
-        return lists_->positions(sequence(row, where));
+        return own().positions(sequence(row, where));
     }
 
     /// The whole table, and each row's part of it.
-    std::span<const std::int32_t> indices() const {
-        return {in_backend_ == nullptr ? lists_->rows().data(0) : in_backend_->table(),
-                static_cast<std::size_t>(lists_->rows().size())};
-    }
-    std::int32_t pitch() const { return lists_->rows().pitch(); }
+    using RowLists::indices;
+    using RowLists::pitch;
     std::span<const std::int32_t> starts() const { return column(detail::CellRows::starts); }
     std::span<const std::int32_t> lengths() const { return column(detail::CellRows::lengths); }
 
     /// Copies the rows, once for each pass: 4 bytes for each cell. A backend that writes lists does it (enqueued), and
     /// uploads 8 bytes for each row that ends elsewhere than in the last ones. May throw `std::bad_alloc`. One thread
     /// at a time may call it.
-    CompressedLists compressed() const {
-        if (in_backend_ != nullptr) return in_backend_->compressed();
-        const detail::CompressedRows& rows = lists_->compressed();
-        const auto size = static_cast<std::size_t>(this->rows());
-        return {{rows.indptr.data(), size + 1},
-                {rows.indices.data(), static_cast<std::size_t>(rows.indptr[this->rows()])}};
-    }
+    using RowLists::compressed;
 
 private:
     friend struct MemoryAccess;
 
-    CellLists(detail::CellRows& lists, detail::ListsOfBackend* in_backend) : lists_{&lists}, in_backend_{in_backend} {}
-
-    std::span<const std::int32_t> column(int c) const {
-        return {in_backend_ == nullptr ? lists_->columns()[c] : in_backend_->column(c),
-                static_cast<std::size_t>(rows())};
-    }
-
-    detail::CellRows* lists_;
-    detail::ListsOfBackend* in_backend_; // null if the host's are meant for kernels
+    CellLists(detail::CellRows& cells, detail::ListsOfBackend* in_backend) : RowLists{cells, cells, in_backend} {}
 };
 
 /// The same as pages, as `ReadPass::pages` finds them: page p has cells [p * page_size, (p + 1) * page_size), and the
@@ -89,31 +69,24 @@ private:
 /// cells that no token sees, which hold anything.
 ///
 /// As with `CellLists`, all lists but `pages(row)` lie in the memory of the backend.
-class PageLists {
+class PageLists : private detail::RowLists<detail::PageRows> {
 public:
-    std::int32_t page_size() const { return pages_->page_size(); }
-    std::int32_t rows() const { return static_cast<std::int32_t>(cells_->sequences().size()); }
+    using RowLists::rows;
+    std::int32_t page_size() const { return own().page_size(); }
 
     /// The sequence of a row.
-    Sequence sequence(std::int32_t row, const std::source_location& where = std::source_location::current()) const {
-        CELLAR_EXPECTS_AT(where, row >= 0 && row < rows(), "pages: row ", row, ", expected 0 to ", rows() - 1);
-        return cells_->sequences()[static_cast<std::size_t>(row)];
-    }
+    using RowLists::sequence;
 
     /// The pages of a row, for the host.
     std::span<const std::int32_t> pages(std::int32_t row,
                                         const std::source_location& where = std::source_location::current()) const {
         const std::int32_t s = sequence(row, where).value;
-        return {pages_->rows().data(0) + pages_->rows().start(s),
-                static_cast<std::size_t>(pages_->rows().extent(s).size())};
+        return {own().rows().data(0) + own().rows().start(s), static_cast<std::size_t>(own().rows().extent(s).size())};
     }
 
     /// The whole table, as in `CellLists`, and each row's part of it.
-    std::span<const std::int32_t> indices() const {
-        return {in_backend_ == nullptr ? pages_->rows().data(0) : in_backend_->table(),
-                static_cast<std::size_t>(pages_->rows().size())};
-    }
-    std::int32_t pitch() const { return pages_->rows().pitch(); }
+    using RowLists::indices;
+    using RowLists::pitch;
     std::span<const std::int32_t> starts() const { return column(detail::PageRows::starts); }
     std::span<const std::int32_t> counts() const { return column(detail::PageRows::counts); }
 
@@ -125,28 +98,13 @@ public:
     std::span<const std::int32_t> lengths() const { return column(detail::PageRows::lengths); }
 
     /// Copies the rows, as in `CellLists`. May throw `std::bad_alloc`. One thread at a time may call it.
-    CompressedLists compressed() const {
-        if (in_backend_ != nullptr) return in_backend_->compressed();
-        const detail::CompressedRows& rows = pages_->compressed(cells_->sequences());
-        const auto size = static_cast<std::size_t>(this->rows());
-        return {{rows.indptr.data(), size + 1},
-                {rows.indices.data(), static_cast<std::size_t>(rows.indptr[this->rows()])}};
-    }
+    using RowLists::compressed;
 
 private:
     friend struct MemoryAccess;
 
     PageLists(detail::CellRows& cells, detail::PageRows& pages, detail::ListsOfBackend* in_backend)
-        : cells_{&cells}, pages_{&pages}, in_backend_{in_backend} {}
-
-    std::span<const std::int32_t> column(int c) const {
-        return {in_backend_ == nullptr ? pages_->columns()[c] : in_backend_->column(c),
-                static_cast<std::size_t>(rows())};
-    }
-
-    detail::CellRows* cells_;
-    detail::PageRows* pages_;
-    detail::ListsOfBackend* in_backend_; // null if the host's are meant for kernels
+        : RowLists{cells, pages, in_backend} {}
 };
 
 } // namespace cellar

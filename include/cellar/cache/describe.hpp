@@ -93,7 +93,7 @@ inline std::string counted(std::int64_t n, const char* what) {
 template <class Memory>
 std::string describe(const Memory& memory, bool colour, std::int32_t width) {
     CELLAR_EXPECTS(width > 0, "describe: a width of ", width, " cells, expected at least 1");
-    const Statistics statistics = memory.statistics();
+    const CacheStatistics statistics = memory.statistics();
     const CellMap map{memory, colour};
     std::string drawn = std::to_string(statistics.cells - statistics.free) + " of " + counted(statistics.cells, "cell")
                         + " used, " + std::to_string(statistics.shared) + " shared, longest free run "
@@ -113,9 +113,9 @@ std::string describe(const Memory& memory, bool colour, std::int32_t width) {
 } // namespace detail
 
 /// The cell map, for people: a character for each cell, a line for each sequence that has tokens, and the numbers of
-/// `Statistics`. A free cell is '.', one that only snapshots own '+', and one that several sequences own '*'. Others
-/// have the character of their owner: 0-9, a-z, A-Z, and again from 0. `colour` adds terminal escape codes; `width` is
-/// the number of cells per row. O(cells + tokens).
+/// `CacheStatistics`. A free cell is '.', one that only snapshots own '+', and one that several sequences own '*'.
+/// Others have the character of their owner: 0-9, a-z, A-Z, and again from 0. `colour` adds terminal escape codes;
+/// `width` is the number of cells per row. O(cells + tokens).
 template <class Layout, class Window, class Shift, class Backend>
 std::string describe(const Cache<Layout, Window, Shift, Backend>& cache, bool colour = false, std::int32_t width = 64,
                      const std::source_location& where = std::source_location::current()) {

@@ -156,10 +156,7 @@ public:
     /// which lies within the snapshot. Refuses with `cannot_share` as `Cache::restore` does.
     Result<void> restore(Sequence s, const CellSnapshot& snapshot, Position to, Where where = Where::current()) {
         const detail::Caller caller{where};
-        auto prepared = prepare_restore(s, snapshot, to);
-        if (!prepared) return prepared.error();
-        finish(*std::move(prepared));
-        return {};
+        return MemoryAccess::finish_if(*this, prepare_restore(s, snapshot, to));
     }
     Result<void> restore(Sequence s, const CellSnapshot& snapshot, Where where = Where::current()) {
         return restore(s, snapshot, snapshot.to(where), where);
@@ -221,7 +218,7 @@ public:
     std::int32_t sequences(Where where = Where::current()) const { return cells_.sequences(where); }
     Cell cells(Where where = Where::current()) const { return cells_.cells(where); }
     std::int64_t bytes(Where where = Where::current()) const { return cells_.bytes(where); }
-    Statistics statistics(Where where = Where::current()) const { return cells_.statistics(where); }
+    CacheStatistics statistics(Where where = Where::current()) const { return cells_.statistics(where); }
 
 private:
     friend struct MemoryAccess;

@@ -135,7 +135,8 @@ public:
         return view;
     }
 
-    /// Keys, values and mask of one layer, for a structured binding.
+    /// Keys, values and mask of one layer, for a structured binding. Writes the mask, in O(tokens * history), if the
+    /// pass has none of this element type yet. `keys` and `values` write none.
     template <class T = float>
     auto get(int layer, const std::source_location& where = std::source_location::current()) & {
         const detail::Caller caller{where};

@@ -13,6 +13,7 @@
 #include <cellar/files/file_result.hpp>
 #include <cellar/files/file_system.hpp>
 #include <cellar/files/snapshot_file.hpp>
+#include <cellar/memory/saves_snapshots.hpp>
 #include <cellar/memory/stored_snapshot.hpp>
 #include <cellar/prefix/prefix_tree.hpp>
 
@@ -27,7 +28,8 @@ namespace cellar {
 
 /// Writes the prefixes of a tree: tokens, salts, and their snapshots, in place or paged out. Tree and
 /// memory are as they were. Blocks.
-template <KeepsPrefixes M, FileSystem Files = NativeFiles>
+template <PrefixTreeMemory M, FileSystem Files = NativeFiles>
+    requires(detail::SavesSnapshots<M>)
 FileResult<void> save(const std::filesystem::path& path, PrefixTree<M>& tree, const SaveOptions& options = {},
                       Files files = {}, const std::source_location& where = std::source_location::current()) {
     const detail::Caller caller{where};
@@ -46,7 +48,8 @@ FileResult<void> save(const std::filesystem::path& path, PrefixTree<M>& tree, co
 /// a sequence without tokens, which is used meanwhile, and has none afterwards. After an error, the tree has no prefix,
 /// and the memory is as it was, except for the contents of free cells. Blocks. Until it returns, it needs as much host
 /// memory as the file has data. Throws `std::bad_alloc`.
-template <KeepsPrefixes M, FileSystem Files = NativeFiles>
+template <PrefixTreeMemory M, FileSystem Files = NativeFiles>
+    requires(detail::SavesSnapshots<M>)
 FileResult<void> load(const std::filesystem::path& path, PrefixTree<M>& tree, Sequence s,
                       const LoadOptions& options = {}, Files files = {},
                       const std::source_location& where = std::source_location::current()) {

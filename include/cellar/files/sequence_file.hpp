@@ -13,6 +13,7 @@
 #include <cellar/files/file_result.hpp>
 #include <cellar/files/file_system.hpp>
 #include <cellar/files/snapshot_file.hpp>
+#include <cellar/memory/saves_snapshots.hpp>
 #include <cellar/memory/stored_snapshot.hpp>
 #include <cellar/memory/two_phase.hpp>
 
@@ -105,7 +106,7 @@ FileResult<void> load_sequences(const std::filesystem::path& path, M& memory, Id
 /// Writes these sequences. Cells that they share because of `copy_prefix` are written once, if the memory
 /// has a snapshot of that prefix alone; see docs/files.md. The memory is as it was. Refuses as `snapshot` does. Takes
 /// one snapshot at a time. Blocks. O(sequences^2 * runs), and what is written.
-template <HasSnapshots M, FileSystem Files = NativeFiles>
+template <detail::SavesSnapshots M, FileSystem Files = NativeFiles>
 FileResult<void> save(const std::filesystem::path& path, M& memory, IdSpan<Sequence> sequences,
                       const SaveOptions& options = {}, Files files = {},
                       const std::source_location& where = std::source_location::current()) {
@@ -134,7 +135,7 @@ FileResult<void> save(const std::filesystem::path& path, M& memory, IdSpan<Seque
 }
 
 /// The same for all sequences of the memory, those without tokens included.
-template <HasSnapshots M, FileSystem Files = NativeFiles>
+template <detail::SavesSnapshots M, FileSystem Files = NativeFiles>
 FileResult<void> save(const std::filesystem::path& path, M& memory, AllSequences, const SaveOptions& options = {},
                       Files files = {}, const std::source_location& where = std::source_location::current()) {
     return save(path, memory, detail::all_of(memory), options, std::move(files), where);
@@ -145,7 +146,7 @@ FileResult<void> save(const std::filesystem::path& path, M& memory, AllSequences
 /// those in the file do. Refuses as `restore` does: with `full` if there are too few cells. After an error, the
 /// sequences have no tokens, and the memory is as it was, except for the contents of free cells. Blocks. Until it
 /// returns, it needs as much host memory as the file has data. Throws `std::bad_alloc`.
-template <HasSnapshots M, FileSystem Files = NativeFiles>
+template <detail::SavesSnapshots M, FileSystem Files = NativeFiles>
 FileResult<void> load(const std::filesystem::path& path, M& memory, IdSpan<Sequence> sequences,
                       const LoadOptions& options = {}, Files files = {},
                       const std::source_location& where = std::source_location::current()) {
@@ -154,7 +155,7 @@ FileResult<void> load(const std::filesystem::path& path, M& memory, IdSpan<Seque
 }
 
 /// The same for all sequences of the memory. The file may have fewer, or more if they have no tokens.
-template <HasSnapshots M, FileSystem Files = NativeFiles>
+template <detail::SavesSnapshots M, FileSystem Files = NativeFiles>
 FileResult<void> load(const std::filesystem::path& path, M& memory, AllSequences, const LoadOptions& options = {},
                       Files files = {}, const std::source_location& where = std::source_location::current()) {
     const detail::Caller caller{where};

@@ -10,6 +10,7 @@
 #include <cellar/files/file_result.hpp>
 #include <cellar/files/file_system.hpp>
 #include <cellar/files/file_writer.hpp>
+#include <cellar/memory/saves_snapshots.hpp>
 #include <cellar/memory/stored_snapshot.hpp>
 #include <cellar/memory/two_phase.hpp>
 
@@ -26,7 +27,7 @@ namespace cellar {
 /// Writes a snapshot of `memory`, which is one of cellar's own or a hybrid of these, to a file; see docs/files.md. The
 /// snapshot may be in place or paged out, and stays so. Blocks. Data that is not paged out to the host passes through
 /// 1 MiB of memory.
-template <HasSnapshots M, std::same_as<SnapshotOf<M>> Snapshot, FileSystem Files = NativeFiles>
+template <detail::SavesSnapshots M, std::same_as<SnapshotOf<M>> Snapshot, FileSystem Files = NativeFiles>
 FileResult<void> save(const std::filesystem::path& path, M& memory, const Snapshot& snapshot,
                       const SaveOptions& options = {}, Files files = {},
                       const std::source_location& where = std::source_location::current()) {
@@ -38,7 +39,7 @@ FileResult<void> save(const std::filesystem::path& path, M& memory, const Snapsh
 
 /// Writes the sequence s, as its snapshot up to its next token. The memory is as it was. Refuses as `snapshot` does:
 /// a recurrent memory needs room for one (`StateLimits::snapshots`).
-template <HasSnapshots M, FileSystem Files = NativeFiles>
+template <detail::SavesSnapshots M, FileSystem Files = NativeFiles>
 FileResult<void> save(const std::filesystem::path& path, M& memory, Sequence s, const SaveOptions& options = {},
                       Files files = {}, const std::source_location& where = std::source_location::current()) {
     const detail::Caller caller{where};
@@ -52,7 +53,7 @@ FileResult<void> save(const std::filesystem::path& path, M& memory, Sequence s, 
 /// was saved. Elements of another type are converted, rounding to the nearest. Another window must see no position that
 /// the snapshot lacks. Anything else is `unsuitable`, and so are another model and other notes. Everything is checked
 /// before the memory takes the snapshot; after an error the memory is as it was. Blocks. Throws `std::bad_alloc`.
-template <HasSnapshots M, FileSystem Files = NativeFiles>
+template <detail::SavesSnapshots M, FileSystem Files = NativeFiles>
 FileResult<SnapshotOf<M>> load(const std::filesystem::path& path, M& memory, const LoadOptions& options = {},
                                Files files = {}, const std::source_location& where = std::source_location::current()) {
     const detail::Caller caller{where};
@@ -72,7 +73,7 @@ FileResult<SnapshotOf<M>> load(const std::filesystem::path& path, M& memory, con
 /// Reads a snapshot and restores it: s then has what was saved, in place of its own tokens. Refuses as `restore` does:
 /// with `full` if there are too few cells. After an error, s and the memory are as they were. Blocks. Until it returns,
 /// it needs as much host memory as the snapshot. Throws `std::bad_alloc`.
-template <HasSnapshots M, FileSystem Files = NativeFiles>
+template <detail::SavesSnapshots M, FileSystem Files = NativeFiles>
 FileResult<void> load(const std::filesystem::path& path, M& memory, Sequence s, const LoadOptions& options = {},
                       Files files = {}, const std::source_location& where = std::source_location::current()) {
     const detail::Caller caller{where};

@@ -8,11 +8,13 @@
 #include <cellar/base/result.hpp>
 #include <cellar/base/type_list.hpp>
 #include <cellar/hybrid/detail/hybrid_members.hpp>
+#include <cellar/hybrid/detail/layer_map.hpp>
 #include <cellar/hybrid/fwd.hpp>
 #include <cellar/hybrid/hybrid_pass.hpp>
 #include <cellar/hybrid/hybrid_snapshot.hpp>
 #include <cellar/hybrid/pattern.hpp>
 #include <cellar/memory/memory.hpp>
+#include <cellar/memory/saves_snapshots.hpp>
 #include <cellar/memory/stored_snapshot.hpp>
 #include <cellar/memory/two_phase.hpp>
 
@@ -45,7 +47,7 @@ template <class Pattern, class... Members>
 class Hybrid {
     static_assert(sizeof...(Members) > 0, "a hybrid has at least one member");
     static_assert((TwoPhaseMemory<Members> && ...), "every member of a hybrid satisfies TwoPhaseMemory");
-    using Map = LayerMap<Pattern, Members...>;
+    using Map = detail::LayerMap<Pattern, Members...>;
     using Pass = HybridPass<Pattern, Members...>;
     using Snapshot = HybridSnapshot<Members...>;
     using Where = std::source_location;
@@ -107,7 +109,7 @@ public:
     /// Refuses with `cannot_rewind` if a recurrent member keeps no state there.
     Result<void> copy_prefix(Sequence from, Sequence to, std::int32_t length, Where where = Where::current()) {
         const detail::Caller caller{where};
-        return finish_if(prepare_copy_prefix(from, to, length));
+        return MemoryAccess::finish_if(*this, prepare_copy_prefix(from, to, length));
     }
 
     /// The position of the next token of s: the largest of what the members answer.
@@ -138,20 +140,20 @@ public:
     /// one only goes back, to a position where it keeps a state.
     Result<void> remove(Sequence s, Position begin, Position end, Where where = Where::current()) {
         const detail::Caller caller{where};
-        return finish_if(prepare_remove(s, begin, end));
+        return MemoryAccess::finish_if(*this, prepare_remove(s, begin, end));
     }
 
     /// The same, and members that rotate keys rotate those of later tokens back by `rotate_by` positions; see
     /// `Cache::remove`.
     Result<void> remove(Sequence s, Position begin, Position end, RotateBy rotate_by, Where where = Where::current()) {
         const detail::Caller caller{where};
-        return finish_if(prepare_remove(s, begin, end, rotate_by));
+        return MemoryAccess::finish_if(*this, prepare_remove(s, begin, end, rotate_by));
     }
 
     /// What all members store for s at positions [from, to), to be kept whatever happens to s. `to_end`: up to the
     /// next token of s. No data moves. If one member refuses, none keeps anything. Costs what it costs the members.
     Result<Snapshot> snapshot(Sequence s, Position from = {0}, Position to = to_end,
-                              Where where = Where::current()) requires(KeepsSnapshots<Members>&&...) {
+                              Where where = Where::current()) requires(TwoPhaseSnapshots<Members>&&...) {
         const detail::Caller caller{where};
         auto prepared = prepare_snapshot(s, from, to);
         if (!prepared) return prepared.error();
@@ -161,21 +163,21 @@ public:
     /// s takes up the snapshot, up to position `to`, in all members, or in none. Refuses as the members do: a recurrent
     /// one accepts nothing but the snapshot's end.
     Result<void> restore(Sequence s, const Snapshot& snapshot, Position to,
-                         Where where = Where::current()) requires(KeepsSnapshots<Members>&&...) {
+                         Where where = Where::current()) requires(TwoPhaseSnapshots<Members>&&...) {
         const detail::Caller caller{where};
-        return finish_if(prepare_restore(s, snapshot, to));
+        return MemoryAccess::finish_if(*this, prepare_restore(s, snapshot, to));
     }
     /// The same, up to the snapshot's end.
     Result<void> restore(Sequence s, const Snapshot& snapshot,
-                         Where where = Where::current()) requires(KeepsSnapshots<Members>&&...) {
+                         Where where = Where::current()) requires(TwoPhaseSnapshots<Members>&&...) {
         return restore(s, snapshot, snapshot.to(where), where);
     }
 
     /// Without a snapshot: s goes back to position `to` in all members, or in none. Refuses as the members do.
     Result<void> restore(Sequence s, Position to,
-                         Where where = Where::current()) requires(KeepsSnapshots<Members>&&...) {
+                         Where where = Where::current()) requires(TwoPhaseSnapshots<Members>&&...) {
         const detail::Caller caller{where};
-        return finish_if(prepare_rewind(s, to));
+        return MemoryAccess::finish_if(*this, prepare_rewind(s, to));
     }
 
     /// `parent` grows by `child`, which begins where `parent` ends, in all members, or in none; `child` is then as if
@@ -184,7 +186,7 @@ public:
     Result<void> merge(Snapshot& parent, Snapshot&& child,
                        Where where = Where::current()) requires(detail::merges<Members>&&...) {
         const detail::Caller caller{where};
-        return finish_if(prepare_merge(parent, child));
+        return MemoryAccess::finish_if(*this, prepare_merge(parent, child));
     }
 
     /// Divides a snapshot in all members, or in none: it keeps positions below `at`, and the result has those from `at`
@@ -215,15 +217,15 @@ public:
     /// Moves what the snapshot owns out of the members, to memory of its own. Throws `std::bad_alloc`, with nothing
     /// changed, if there is no memory for it.
     void page_out(Snapshot& snapshot, PageTo to = PageTo::host,
-                  Where where = Where::current()) requires(KeepsSnapshots<Members>&&...) {
+                  Where where = Where::current()) requires(TwoPhaseSnapshots<Members>&&...) {
         const detail::Caller caller{where};
         finish(prepare_page_out(snapshot, to));
     }
 
     /// Brings a snapshot that is paged out back into cells and slots of all members. Blocks. Refuses as they do.
-    Result<void> page_in(Snapshot& snapshot, Where where = Where::current()) requires(KeepsSnapshots<Members>&&...) {
+    Result<void> page_in(Snapshot& snapshot, Where where = Where::current()) requires(TwoPhaseSnapshots<Members>&&...) {
         const detail::Caller caller{where};
-        return finish_if(prepare_page_in(snapshot));
+        return MemoryAccess::finish_if(*this, prepare_page_in(snapshot));
     }
 
     /// Defragments all members that have cells, or none if one has no memory for it.
@@ -293,19 +295,22 @@ private:
         if (prepared) prepared->tokens = batch.tokens();
         return prepared;
     }
-    void save(const Snapshot& snapshot, const std::string& prefix, detail::StoredSnapshot& stored) {
+    void save(const Snapshot& snapshot, const std::string& prefix,
+              detail::StoredSnapshot& stored) requires(detail::SavesSnapshots<Members>&&...) {
         members_.for_each_indexed([&](auto& m, auto i) {
             MemoryAccess::save(m, snapshot.template of<decltype(i)::value>(), detail::member_prefix(prefix, i), stored);
         });
     }
-    void save_ahead(Sequence s, Position to, const std::string& prefix, detail::StoredSnapshot& stored) {
+    void save_ahead(Sequence s, Position to, const std::string& prefix,
+                    detail::StoredSnapshot& stored) requires(detail::SavesSnapshots<Members>&&...) {
         members_.for_each_indexed(
             [&](auto& m, auto i) { MemoryAccess::save_ahead(m, s, to, detail::member_prefix(prefix, i), stored); });
     }
 
     using Load = Prepared<detail::PreparedLoad>;
     detail::LoadResult<Load> prepare_load(detail::StoredSource& source, const std::string& prefix,
-                                          std::vector<detail::StoredArray>& arrays, detail::LoadTo to = {}) {
+                                          std::vector<detail::StoredArray>& arrays,
+                                          detail::LoadTo to = {}) requires(detail::SavesSnapshots<Members>&&...) {
         return members_.template prepare_load<Load>(source, prefix, arrays, to);
     }
 
@@ -356,17 +361,17 @@ private:
     void finish(Remove&& removal) noexcept { members_.finish(std::move(removal)); }
 
     auto prepare_snapshot(Sequence s, Position from, Position to,
-                          detail::AtSchedule at_schedule = {}) requires(KeepsSnapshots<Members>&&...) {
+                          detail::AtSchedule at_schedule = {}) requires(TwoPhaseSnapshots<Members>&&...) {
         if (to == to_end) to = next(s);
         return members_.template prepare<Keep>(
             [&](auto& m, auto) { return MemoryAccess::prepare_snapshot(m, s, from, to, at_schedule); });
     }
-    auto prepare_restore(Sequence s, const Snapshot& snapshot, Position to) requires(KeepsSnapshots<Members>&&...) {
+    auto prepare_restore(Sequence s, const Snapshot& snapshot, Position to) requires(TwoPhaseSnapshots<Members>&&...) {
         return members_.template prepare<Restore>([&](auto& m, auto member) {
             return MemoryAccess::prepare_restore(m, s, snapshot.template of<decltype(member)::value>(), to);
         });
     }
-    Result<Remove> prepare_rewind(Sequence s, Position to) requires(KeepsSnapshots<Members>&&...) {
+    Result<Remove> prepare_rewind(Sequence s, Position to) requires(TwoPhaseSnapshots<Members>&&...) {
         return members_.template prepare<Remove>([&](auto& m, auto) { return MemoryAccess::prepare_rewind(m, s, to); });
     }
     auto prepare_merge(Snapshot& parent, Snapshot& child) requires(detail::merges<Members>&&...) {
@@ -382,13 +387,13 @@ private:
             return MemoryAccess::prepare_split(m, MemoryAccess::member<decltype(member)::value>(snapshot), at);
         });
     }
-    auto prepare_page_out(Snapshot& snapshot, PageTo to) requires(KeepsSnapshots<Members>&&...) {
+    auto prepare_page_out(Snapshot& snapshot, PageTo to) requires(TwoPhaseSnapshots<Members>&&...) {
         return *members_.template prepare<PageOut>([&](auto& m, auto member) {
             auto& of_member = MemoryAccess::member<decltype(member)::value>(snapshot);
             return Result{MemoryAccess::prepare_page_out(m, of_member, to)};
         });
     }
-    auto prepare_page_in(Snapshot& snapshot) requires(KeepsSnapshots<Members>&&...) {
+    auto prepare_page_in(Snapshot& snapshot) requires(TwoPhaseSnapshots<Members>&&...) {
         return members_.template prepare<PageIn>([&](auto& m, auto member) {
             return MemoryAccess::prepare_page_in(m, MemoryAccess::member<decltype(member)::value>(snapshot));
         });
@@ -403,13 +408,6 @@ private:
         requires(
             std::same_as<P, Restore> || std::same_as<P, Merge> || std::same_as<P, PageOut> || std::same_as<P, PageIn>)
     void finish(P&& prepared) noexcept { members_.finish(std::forward<P>(prepared)); }
-
-    template <class P>
-    Result<void> finish_if(Result<P> prepared) {
-        if (!prepared) return prepared.error();
-        finish(*std::move(prepared));
-        return {};
-    }
 
     // What converts to the pass that `open` returns, if the member is there.
     template <class M, class F>

@@ -3,6 +3,7 @@
 
 #include <cellar/base/contract.hpp>
 #include <cellar/base/type_list.hpp>
+#include <cellar/hybrid/detail/layer_map.hpp>
 #include <cellar/hybrid/fwd.hpp>
 #include <cellar/hybrid/pattern.hpp>
 #include <cellar/memory/layer_name.hpp>
@@ -22,7 +23,7 @@ namespace cellar {
 /// destroyed without `commit` is dropped. It must not outlive its hybrid.
 template <class Pattern, class... Members>
 class [[nodiscard]] HybridPass {
-    using Map = LayerMap<Pattern, Members...>;
+    using Map = detail::LayerMap<Pattern, Members...>;
     using MapReference = decltype(std::declval<const Map&>().reference());
 
 public:

@@ -85,8 +85,8 @@ concept has_finish_commit = requires(P& pass) {
 template <class M>
 using SnapshotOf = detail::ValueOf<decltype(std::declval<M&>().snapshot(Sequence{}, Position{}, Position{}))>;
 
-/// A memory that has snapshots: all of cellar's own, and hybrids of them. Files and transfers take these only, because
-/// they also call internal functions, which no concept names.
+/// A memory that has snapshots: one of cellar's own, a hybrid of these, or a class of your own. Files and transfers do
+/// not take the latter, because they also call internal functions.
 template <class M>
 concept HasSnapshots = Memory<M> && requires {
     typename SnapshotOf<M>;
@@ -202,7 +202,7 @@ concept splits = requires(M& m, SnapshotOf<M>& snapshot, PreparedSplit<M> prepar
 ///   hybrid has `merge`, or `split`, if all of its members have it.
 // clang-format off
 template <class M>
-concept KeepsSnapshots =
+concept TwoPhaseSnapshots =
     TwoPhaseMemory<M>
     && detail::prepares_snapshot<M> && detail::finishes_snapshot<M>
     && detail::prepares_restore<M> && detail::finishes_restore<M> && detail::rewinds<M>

@@ -127,7 +127,7 @@ public:
     /// A snapshot of this rank's heads. All ranks must keep and destroy theirs together. Collective; always asks the
     /// other ranks. Destroying it sends nothing.
     auto snapshot(Sequence s, Position from = {0}, Position to = to_end,
-                  const std::source_location& where = std::source_location::current()) requires(KeepsSnapshots<M>) {
+                  const std::source_location& where = std::source_location::current()) requires(TwoPhaseSnapshots<M>) {
         const detail::Caller caller{where};
         auto prepared = lockstep_.prepare_always(memory_, call(Operation::snapshot, s.value, from.value, to.value),
                                                  [&] { return MemoryAccess::prepare_snapshot(memory_, s, from, to); });
@@ -138,7 +138,7 @@ public:
     template <class Snapshot>
     Result<void>
     restore(Sequence s, const Snapshot& snapshot, Position to,
-            const std::source_location& where = std::source_location::current()) requires(KeepsSnapshots<M>) {
+            const std::source_location& where = std::source_location::current()) requires(TwoPhaseSnapshots<M>) {
         const detail::Caller caller{where};
         return finish(lockstep_.prepare_always(
             memory_, call(Operation::restore, s.value, snapshot.from().value, snapshot.to().value, to.value),
@@ -149,11 +149,11 @@ public:
         requires(!std::same_as<Snapshot, Position>)
     Result<void> restore(Sequence s, const Snapshot& snapshot,
                          const std::source_location& where = std::source_location::current())
-    requires(KeepsSnapshots<M>) { return restore(s, snapshot, snapshot.to(where), where); }
+    requires(TwoPhaseSnapshots<M>) { return restore(s, snapshot, snapshot.to(where), where); }
     /// Without a snapshot: s goes back to position `to`. Collective; asks the other ranks if it allocates.
     Result<void>
     restore(Sequence s, Position to,
-            const std::source_location& where = std::source_location::current()) requires(KeepsSnapshots<M>) {
+            const std::source_location& where = std::source_location::current()) requires(TwoPhaseSnapshots<M>) {
         const detail::Caller caller{where};
         return finish(lockstep_.prepare(memory_, call(Operation::restore, s.value, to.value),
                                         [&] { return MemoryAccess::prepare_rewind(memory_, s, to); }));
@@ -199,7 +199,7 @@ public:
     /// Collective. Always asks the other ranks.
     template <class Snapshot>
     void page_out(Snapshot& snapshot, PageTo to = PageTo::host,
-                  const std::source_location& where = std::source_location::current()) requires(KeepsSnapshots<M>) {
+                  const std::source_location& where = std::source_location::current()) requires(TwoPhaseSnapshots<M>) {
         const detail::Caller caller{where};
         const auto to_where = static_cast<std::int32_t>(to);
         static_cast<void>(finish(lockstep_.prepare_always(
@@ -210,7 +210,7 @@ public:
     template <class Snapshot>
     Result<void>
     page_in(Snapshot& snapshot,
-            const std::source_location& where = std::source_location::current()) requires(KeepsSnapshots<M>) {
+            const std::source_location& where = std::source_location::current()) requires(TwoPhaseSnapshots<M>) {
         const detail::Caller caller{where};
         return finish(lockstep_.prepare_always(memory_,
                                                call(Operation::page_in, snapshot.from().value, snapshot.to().value),
@@ -262,9 +262,7 @@ private:
 
     template <class Prepared>
     Result<void> finish(Result<Prepared> prepared) {
-        if (!prepared) return prepared.error();
-        MemoryAccess::finish(memory_, *std::move(prepared));
-        return {};
+        return MemoryAccess::finish_if(memory_, std::move(prepared));
     }
     template <class Prepared>
     Result<SnapshotOf<M>> finish_snapshot(Result<Prepared> prepared) {

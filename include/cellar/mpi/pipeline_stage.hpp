@@ -358,9 +358,7 @@ private:
 
     template <class Prepared>
     Result<void> finish(Result<Prepared> prepared) {
-        if (!prepared) return prepared.error();
-        MemoryAccess::finish(memory_, *std::move(prepared));
-        return {};
+        return MemoryAccess::finish_if(memory_, std::move(prepared));
     }
     template <class Prepared>
     void finish_some(std::optional<Prepared> prepared) {

@@ -4,6 +4,7 @@
 #include <cellar/base/contract.hpp>
 #include <cellar/base/ids.hpp>
 #include <cellar/base/result.hpp>
+#include <cellar/memory/saves_snapshots.hpp>
 #include <cellar/memory/stored_snapshot.hpp>
 #include <cellar/memory/two_phase.hpp>
 #include <cellar/mpi/communicator.hpp>
@@ -152,7 +153,7 @@ namespace cellar::mpi {
 /// type, capacity, placement or backend than the sender's: `load` of files has the same rules. Refuses (`refused`, on
 /// both processes) with `full` if there are fewer free cells than the snapshot has tokens, and as `restore` does.
 /// Returns at once.
-template <HasSnapshots M>
+template <detail::SavesSnapshots M>
 auto receive(const Communicator& comm, int rank, M& memory, Sequence s, const ReceiveOptions& options = {},
              const std::source_location& where = std::source_location::current()) {
     const detail::Caller caller{where};
@@ -162,7 +163,7 @@ auto receive(const Communicator& comm, int rank, M& memory, Sequence s, const Re
 
 /// Receives a snapshot, which is paged out on the host: `restore` copies it to a sequence, and `page_in` to cells or
 /// slots of its own.
-template <HasSnapshots M>
+template <detail::SavesSnapshots M>
 auto receive(const Communicator& comm, int rank, M& memory, const ReceiveOptions& options = {},
              const std::source_location& where = std::source_location::current()) {
     const detail::Caller caller{where};

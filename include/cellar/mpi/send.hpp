@@ -4,6 +4,7 @@
 #include <cellar/base/contract.hpp>
 #include <cellar/base/ids.hpp>
 #include <cellar/base/result.hpp>
+#include <cellar/memory/saves_snapshots.hpp>
 #include <cellar/memory/stored_snapshot.hpp>
 #include <cellar/memory/two_phase.hpp>
 #include <cellar/mpi/communicator.hpp>
@@ -111,7 +112,7 @@ namespace cellar::mpi {
 
 /// Sends a snapshot of `memory`, which is one of cellar's own or a hybrid of these, to another process, which calls
 /// `receive`. The snapshot may be in place or paged out, and stays so until the transfer is over. Returns at once.
-template <HasSnapshots M, std::same_as<SnapshotOf<M>> Snapshot>
+template <detail::SavesSnapshots M, std::same_as<SnapshotOf<M>> Snapshot>
 Sending send(const Communicator& comm, int rank, M& memory, const Snapshot& snapshot, const SendOptions& options = {},
              const std::source_location& where = std::source_location::current()) {
     const detail::Caller caller{where};
@@ -124,7 +125,7 @@ Sending send(const Communicator& comm, int rank, M& memory, const Snapshot& snap
 /// Sends the sequence s. Nothing that happens to s later changes what is sent: the transfer owns a snapshot of s. If
 /// the memory refuses that, both processes get the refusal (`refused`): a recurrent memory needs room for a snapshot
 /// (`StateLimits::snapshots`).
-template <HasSnapshots M>
+template <detail::SavesSnapshots M>
 Sending send(const Communicator& comm, int rank, M& memory, Sequence s, const SendOptions& options = {},
              const std::source_location& where = std::source_location::current()) {
     const detail::Caller caller{where};

@@ -4,6 +4,7 @@
 #include <cellar/base/contract.hpp>
 #include <cellar/base/ids.hpp>
 #include <cellar/cache/fwd.hpp>
+#include <cellar/memory/saves_snapshots.hpp>
 #include <cellar/memory/stored_snapshot.hpp>
 #include <cellar/memory/two_phase.hpp>
 #include <cellar/mpi/communicator.hpp>
@@ -132,7 +133,7 @@ private:
 ///
 /// For caches, recurrent memories, and hybrids of these and of encoder memories, whose inputs below `to` are written
 /// before. An encoder memory alone has no passes to announce: `send` its inputs.
-template <HasSnapshots M>
+template <detail::SavesSnapshots M>
     requires(!detail::is_encoder_memory<M>)
 SendingAhead<M> send_ahead(const Communicator& comm, int rank, M& memory, Sequence s, Position to,
                            const SendOptions& options = {},

@@ -12,7 +12,7 @@ namespace cellar {
 /// Recounts a prefix tree: its structure, its snapshots and what they need, its pins, its counts, the order of
 /// eviction. Returns the first contradiction, or an empty string. For tests and debugging. O(nodes log nodes + children
 /// of a node squared).
-template <KeepsPrefixes M>
+template <PrefixTreeMemory M>
 std::string audit(const PrefixTree<M>& tree) {
     return detail::PrefixAudit<M>{MemoryAccess::state(tree)}.first();
 }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include <cellar/prefix/keeps_prefixes.hpp>
+#include <cellar/prefix/prefix_tree_memory.hpp>
 
 namespace cellar {
 
-template <KeepsPrefixes M>
+template <PrefixTreeMemory M>
 class PrefixTree;
 
 } // namespace cellar

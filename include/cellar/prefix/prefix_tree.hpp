@@ -33,14 +33,12 @@ namespace cellar {
 /// The nodes own cells or slots in place, as sequences do, until the memory needs room. Then they are paged out, within
 /// `PrefixLimits::paged_bytes`, or evicted. The memory must not be moved, and must outlive the tree. Movable, not
 /// copyable. One thread at a time may use the tree and its memory.
-template <KeepsPrefixes M>
+template <PrefixTreeMemory M>
 class PrefixTree {
     using State = detail::PrefixState<M>;
 
 public:
     using memory_type = M;
-    /// A list of tokens, such as a `std::vector<std::int32_t>`.
-    using Tokens = std::span<const std::int32_t>;
 
     explicit PrefixTree(M& memory, const PrefixLimits& limits = {},
                         const std::source_location& where = std::source_location::current())
@@ -52,7 +50,7 @@ public:
     /// back in place if there is room, or if other prefixes can be paged out or evicted for it. If memory is short,
     /// attaches a shorter prefix; never refuses, and never throws for want of memory. A sequence that has tokens is a
     /// violation. O(tokens compared + nodes passed + what `restore` and `page_in` cost for each snapshot on the way).
-    PrefixMatch attach(Sequence s, Tokens tokens, std::uint64_t salt = 0,
+    PrefixMatch attach(Sequence s, std::span<const std::int32_t> tokens, std::uint64_t salt = 0,
                        const std::source_location& where = std::source_location::current()) {
         const detail::Caller caller{where};
         State& own = state();
@@ -65,7 +63,7 @@ public:
     }
 
     /// What `attach` would attach, if there is memory for it. Changes nothing. O(tokens compared + nodes passed).
-    PrefixMatch match(Tokens tokens, std::uint64_t salt = 0,
+    PrefixMatch match(std::span<const std::int32_t> tokens, std::uint64_t salt = 0,
                       const std::source_location& where = std::source_location::current()) const {
         const detail::Caller caller{where};
         const auto walk = state().walk(tokens, salt);
@@ -79,7 +77,7 @@ public:
     /// refuses as `snapshot` of the memory does, or throws `std::bad_alloc`, with nothing changed. Tokens of s at one
     /// position, below the length of `tokens`, are a violation if the memory lists its cells, as `Cache` does.
     /// O(tokens compared + tokens added + nodes passed + runs of s + what `snapshot` and `split` cost), amortised.
-    Result<void> insert(Sequence s, Tokens tokens, std::uint64_t salt = 0,
+    Result<void> insert(Sequence s, std::span<const std::int32_t> tokens, std::uint64_t salt = 0,
                         const std::source_location& where = std::source_location::current()) {
         const detail::Caller caller{where};
         State& own = state();
@@ -95,7 +93,7 @@ public:
 
     /// Pins the prefix that `match` finds: it is not evicted while the pin exists. If `match` finds nothing, the pin
     /// pins nothing. O(tokens compared + nodes passed); allocates nothing.
-    [[nodiscard]] PrefixPin pin(Tokens tokens, std::uint64_t salt = 0,
+    [[nodiscard]] PrefixPin pin(std::span<const std::int32_t> tokens, std::uint64_t salt = 0,
                                 const std::source_location& where = std::source_location::current()) {
         const detail::Caller caller{where};
         const auto place = state().deepest(state().walk(tokens, salt));
@@ -161,7 +159,7 @@ private:
         return std::make_unique<State>(memory, limits);
     }
 
-    void count(Tokens tokens, const PrefixMatch& match) {
+    void count(std::span<const std::int32_t> tokens, const PrefixMatch& match) {
         if (tokens.empty()) return;
         PrefixStatistics& counters = state().counters();
         const auto asked = static_cast<std::int32_t>(tokens.size());

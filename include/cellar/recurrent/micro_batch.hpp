@@ -77,12 +77,14 @@ public:
     /// The slot for each sequence's state after this micro-batch. It is no other sequence's source or target.
     std::span<const Slot> targets() const { return own<Slot>(lists_->targets); }
 
-    /// The copies from the sources to rows 0, 1, ..., and from those rows to the targets.
-    std::span<const SlotCopy> fetches() const { return own<SlotCopy>(lists_->fetches); }
-    std::span<const SlotCopy> stores() const { return own<SlotCopy>(lists_->stores); }
-
 private:
     friend class detail::MicroBatches;
+    template <class Memory>
+    friend class RecurrentPass;
+
+    // The copies from the sources to rows 0, 1, ..., and from those rows to the targets.
+    std::span<const SlotCopy> fetches() const { return own<SlotCopy>(lists_->fetches); }
+    std::span<const SlotCopy> stores() const { return own<SlotCopy>(lists_->stores); }
 
     std::size_t entry(std::int32_t i, const std::source_location& where) const {
         CELLAR_EXPECTS_AT(where, i >= 0 && i < sequences_, "micro-batch: sequence ", i, ", expected 0 to ",

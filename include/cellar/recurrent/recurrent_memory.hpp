@@ -101,10 +101,7 @@ public:
     /// no state there. O(states kept).
     Result<void> copy_prefix(Sequence from, Sequence to, std::int32_t length, Where where = Where::current()) {
         const detail::Caller caller{where};
-        auto prepared = prepare_copy_prefix(from, to, length);
-        if (!prepared) return prepared.error();
-        finish(*std::move(prepared));
-        return {};
+        return MemoryAccess::finish_if(*this, prepare_copy_prefix(from, to, length));
     }
 
     /// True if a state is kept that has seen exactly the tokens below p; always true for 0.
@@ -125,10 +122,7 @@ public:
     /// tokens or tokens from its middle. O(states kept).
     Result<void> remove(Sequence s, Position begin, Position end, Where where = Where::current()) {
         const detail::Caller caller{where};
-        auto prepared = prepare_remove(s, begin, end);
-        if (!prepared) return prepared.error();
-        finish(*std::move(prepared));
-        return {};
+        return MemoryAccess::finish_if(*this, prepare_remove(s, begin, end));
     }
 
     /// The state of s after the tokens below `to`, to be kept whatever happens to s: the snapshot shares its slot. No
@@ -148,10 +142,7 @@ public:
     /// copied to a slot that s alone owns (enqueued; see `page_out`).
     Result<void> restore(Sequence s, const StateSnapshot& snapshot, Position to, Where where = Where::current()) {
         const detail::Caller caller{where};
-        auto prepared = prepare_restore(s, snapshot, to);
-        if (!prepared) return prepared.error();
-        finish(*std::move(prepared));
-        return {};
+        return MemoryAccess::finish_if(*this, prepare_restore(s, snapshot, to));
     }
     Result<void> restore(Sequence s, const StateSnapshot& snapshot, Where where = Where::current()) {
         return restore(s, snapshot, snapshot.to(where), where);
@@ -160,10 +151,7 @@ public:
     /// Without a snapshot: s goes back to position `to`. Refuses with `cannot_rewind` if no state is kept there.
     Result<void> restore(Sequence s, Position to, Where where = Where::current()) {
         const detail::Caller caller{where};
-        auto prepared = prepare_rewind(s, to);
-        if (!prepared) return prepared.error();
-        finish(*std::move(prepared));
-        return {};
+        return MemoryAccess::finish_if(*this, prepare_rewind(s, to));
     }
 
     /// `child`, which does not end before `parent`, takes the place of `parent`, and is then as if moved from. It stays
@@ -186,10 +174,7 @@ public:
     /// it is in place already. Blocks. Refuses with `too_many_snapshots` if `StateLimits::snapshots` are in place.
     Result<void> page_in(StateSnapshot& snapshot, Where where = Where::current()) {
         const detail::Caller caller{where};
-        auto prepared = prepare_page_in(snapshot);
-        if (!prepared) return prepared.error();
-        finish(*std::move(prepared));
-        return {};
+        return MemoryAccess::finish_if(*this, prepare_page_in(snapshot));
     }
 
     /// Always refuses, with `cannot_split`: a state is that of all tokens before it.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cellar/base/ids.hpp>
+#include <cellar/base/named_only.hpp>
 
 #include <concepts>
 #include <cstdint>
@@ -59,6 +60,8 @@ inline constexpr std::int32_t dynamic_width = 0;
 
 /// What a window keeps beyond what a token sees.
 struct WindowOptions {
+    NamedOnly named_only{};
+
     /// How many of a sequence's newest tokens are kept, at least the window's width. With n more than the width, a
     /// sequence can go back n + 1 tokens. 0: the width, and one more if there are several sequences.
     std::int32_t retention = 0;

@@ -161,20 +161,22 @@ struct cellar::MemoryAccess {
     }
     /// For files: adds what a snapshot consists of, under names that begin with `prefix`.
     template <class M, class Snapshot, class... Options>
-    static void save(M& m, const Snapshot& snapshot, const std::string& prefix, detail::StoredSnapshot& stored,
-                     Options... options) {
-        m.save(snapshot, prefix, stored, options...);
+    static auto save(M& m, const Snapshot& snapshot, const std::string& prefix, detail::StoredSnapshot& stored,
+                     Options... options) -> decltype(m.save(snapshot, prefix, stored, options...)) {
+        return m.save(snapshot, prefix, stored, options...);
     }
     /// For transfers: adds what the snapshot of s up to position `to` will consist of, once s has got there.
     template <class M>
-    static void save_ahead(M& m, Sequence s, Position to, const std::string& prefix, detail::StoredSnapshot& stored) {
-        m.save_ahead(s, to, prefix, stored);
+    static auto save_ahead(M& m, Sequence s, Position to, const std::string& prefix, detail::StoredSnapshot& stored)
+        -> decltype(m.save_ahead(s, to, prefix, stored)) {
+        return m.save_ahead(s, to, prefix, stored);
     }
     /// For files and transfers: makes a snapshot, paged out on the host unless an option says otherwise, and adds where
     /// its arrays go. `finish` returns it, before or after they are there.
     template <class M, class... Options>
     static auto prepare_load(M& m, detail::StoredSource& source, const std::string& prefix,
-                             std::vector<detail::StoredArray>& arrays, Options... options) {
+                             std::vector<detail::StoredArray>& arrays, Options... options)
+        -> decltype(m.prepare_load(source, prefix, arrays, options...)) {
         return m.prepare_load(source, prefix, arrays, options...);
     }
     /// The same, with the arrays where `to` says; a memory without cells has them on the host. May refuse with `full`.
@@ -191,6 +193,13 @@ struct cellar::MemoryAccess {
     static auto finish(M& m, Prepared&& prepared) noexcept(noexcept(m.finish(std::forward<Prepared>(prepared))))
         -> decltype(m.finish(std::forward<Prepared>(prepared))) {
         return m.finish(std::forward<Prepared>(prepared));
+    }
+    /// For operations that return nothing: finishes what was prepared, or passes the refusal on.
+    template <class M, class Prepared>
+    static Result<void> finish_if(M& m, Result<Prepared> prepared) {
+        if (!prepared) return prepared.error();
+        m.finish(*std::move(prepared));
+        return {};
     }
 
     template <class Pass>

@@ -36,7 +36,7 @@ concept tells_ends_of_snapshots = requires(const SnapshotOf<M>& snapshot) {
 /// - `visit_cells(s, f)`, optional, as `Cache` has it: `insert` then finds tokens that share a position.
 // clang-format off
 template <class M>
-concept KeepsPrefixes =
+concept PrefixTreeMemory =
     HasSnapshots<M> && detail::has_restore<M> && detail::tells_ends_of_snapshots<M>;
 // clang-format on
 
