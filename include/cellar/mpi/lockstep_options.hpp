@@ -3,6 +3,7 @@
 
 #include <cellar/mpi/mpi_result.hpp>
 
+#include <chrono>
 #include <stdexcept>
 
 namespace cellar::mpi {
@@ -17,7 +18,7 @@ struct LockstepOptions {
     bool compares = true;
 #endif
     /// How long an operation waits for the other ranks. 0: without limit.
-    double seconds = 60;
+    std::chrono::milliseconds time_limit = std::chrono::seconds{60};
 };
 
 /// Thrown by an operation of a memory on several ranks if a rank is dead or silent. The memory of this rank is as

@@ -12,6 +12,7 @@
 #include <cellar/mpi/detail/pipeline_line.hpp>
 #include <cellar/mpi/lockstep_options.hpp>
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <new>
@@ -31,7 +32,7 @@ struct PipelineOptions {
     /// a time.
     bool asks_always = false;
     /// How long a stage waits for a message. 0: without limit.
-    double seconds = 60;
+    std::chrono::milliseconds time_limit = std::chrono::seconds{60};
 };
 
 /// A pass over a batch in one stage. `commit` of the first stage keeps its tokens in all stages; a pass of the first
@@ -107,7 +108,7 @@ private:
 /// that has to allocate, as the first stage knows, waits until all stages have prepared it. If one is short of memory,
 /// `std::bad_alloc` is thrown in the first stage, with nothing changed in any.
 ///
-/// A rank that is silent for `PipelineOptions::seconds`, or dead, is an `MpiFailure`; from then on every operation
+/// A rank that is silent for `PipelineOptions::time_limit`, or dead, is an `MpiFailure`; from then on every operation
 /// throws it, and `release` returns the memory, which is whole. Send activations and results without blocking: the
 /// first stage may wait for the others in any operation.
 template <TwoPhaseMemory M>
@@ -123,10 +124,11 @@ public:
     PipelineStage(const Communicator& comm, M memory, const PipelineOptions& options = {},
                   const std::source_location& where = std::source_location::current())
         : memory_{std::move(memory)},
-          line_{std::make_unique<detail::PipelineLine>(comm, options.seconds, where)},
+          line_{std::make_unique<detail::PipelineLine>(comm, options.time_limit, where)},
           asks_always_{options.asks_always || !MemoryAccess::notes_growth<M>()},
           shared_{0} {
-        CELLAR_EXPECTS_AT(where, options.seconds >= 0, "pipeline: a negative time limit, expected 0 or more seconds");
+        CELLAR_EXPECTS_AT(where, options.time_limit.count() >= 0, "pipeline: a time limit of ",
+                          options.time_limit.count(), " ms, expected 0 or more");
     }
 
     bool is_first() const { return line().is_first(); }
