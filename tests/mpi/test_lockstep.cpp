@@ -22,7 +22,6 @@ using namespace cellar;
 using namespace std::chrono_literals;
 using mpi::Communicator;
 using mpi::LockstepMemory;
-using mpi::LockstepOptions;
 using ranks::contents;
 using ranks::has;
 

@@ -5,6 +5,7 @@
 #include <cellar/base/contract.hpp>
 #include <cellar/base/expect_batch.hpp>
 #include <cellar/base/ids.hpp>
+#include <cellar/base/named_only.hpp>
 #include <cellar/cache/cache.hpp>
 #include <cellar/memory/two_phase.hpp>
 #include <cellar/mpi/communicator.hpp>
@@ -27,6 +28,7 @@ namespace cellar::mpi {
 
 /// How positions are divided between ranks.
 struct ContextOptions {
+    NamedOnly named_only{};
     /// Positions that follow one another on one rank: position p is stored by rank p / block % ranks. A multiple of 64,
     /// the cells of a block (see `Placement`).
     std::int32_t block = 64;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <cellar/base/named_only.hpp>
 #include <cellar/mpi/mpi_result.hpp>
 
 #include <chrono>
@@ -10,6 +11,7 @@ namespace cellar::mpi {
 
 /// How ranks keep their memories alike.
 struct LockstepOptions {
+    NamedOnly named_only{};
     /// Every operation compares calls and bookkeeping of all ranks, and a rank that differs is a violation. Costs a
     /// message to every other rank, and O(runs). The default of a program that is compiled with `NDEBUG` is false.
 #if defined(NDEBUG)

@@ -5,6 +5,7 @@
 #include <cellar/base/contract.hpp>
 #include <cellar/base/growth.hpp>
 #include <cellar/base/ids.hpp>
+#include <cellar/base/named_only.hpp>
 #include <cellar/base/result.hpp>
 #include <cellar/memory/two_phase.hpp>
 #include <cellar/mpi/broadcast.hpp>
@@ -27,6 +28,7 @@ namespace cellar::mpi {
 
 /// How the stages of a pipeline wait for each other.
 struct PipelineOptions {
+    NamedOnly named_only{};
     /// Every operation waits until all stages have prepared it. Needed if the memories of the stages have different
     /// kinds of members, because a stage may then refuse what the first one accepts. Stages then work on one batch at
     /// a time.
