@@ -85,7 +85,7 @@ KeysOf<Backend> keys(const Communicator& comm,
 
 template <class Pass>
 void fill(Pass& pass, int layers) {
-    for (int layer = 0; layer < layers; ++layer) pass.own().mark_put(layer);
+    for (int layer = 0; layer < layers; ++layer) pass.local().mark_put(layer);
 }
 
 template <class M>
@@ -514,7 +514,7 @@ TEST_CASE("layers divided over ranks compute what one process computes") {
         for (const std::int32_t n : batches) { // the next one, while the other stages compute this one
             std::vector<float> x = embedded(stage.next(alice), n);
             auto pass = *stage.begin(Tokens{alice, stage.next(alice), n});
-            compute(pass.own(), part, x);
+            compute(pass.local(), part, x);
             send_on(x);
             pass.commit();
             results.push_back(x);
@@ -525,7 +525,7 @@ TEST_CASE("layers divided over ranks compute what one process computes") {
             std::vector<float> x(static_cast<std::size_t>(pass->tokens() * heads * dim));
             MPI_Recv(x.data(), static_cast<int>(x.size()), MPI_FLOAT, comm.rank() - 1, 0, MPI_COMM_WORLD,
                      MPI_STATUS_IGNORE);
-            compute(pass->own(), part, x);
+            compute(pass->local(), part, x);
             send_on(x);
             pass->commit();
             results.push_back(x);

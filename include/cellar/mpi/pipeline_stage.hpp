@@ -57,7 +57,7 @@ public:
     }
 
     /// The pass of this stage's memory. Commit and drop the whole, not this.
-    Pass& own() & { return pass_; }
+    Pass& local() & { return pass_; }
 
     /// Ends the pass. In the first stage: keeps its tokens. Elsewhere: waits for the message by which the first stage
     /// commits or drops, which has usually arrived, and does the same. Returns false if the pass was dropped. Throws
