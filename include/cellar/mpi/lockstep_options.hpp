@@ -2,10 +2,8 @@
 #pragma once
 
 #include <cellar/base/named_only.hpp>
-#include <cellar/mpi/mpi_result.hpp>
 
 #include <chrono>
-#include <stdexcept>
 
 namespace cellar::mpi {
 
@@ -21,18 +19,6 @@ struct LockstepOptions {
 #endif
     /// How long an operation waits for the other ranks. 0: without limit.
     std::chrono::milliseconds time_limit = std::chrono::seconds{60};
-};
-
-/// Thrown by an operation of a memory on several ranks if a rank is dead or silent. The memory of this rank is as
-/// before the operation.
-class MpiFailure : public std::runtime_error {
-public:
-    explicit MpiFailure(const MpiError& error) : std::runtime_error{error.message}, error_{error} {}
-
-    const MpiError& error() const noexcept { return error_; }
-
-private:
-    MpiError error_;
 };
 
 } // namespace cellar::mpi

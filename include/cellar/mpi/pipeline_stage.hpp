@@ -11,7 +11,7 @@
 #include <cellar/mpi/broadcast.hpp>
 #include <cellar/mpi/communicator.hpp>
 #include <cellar/mpi/detail/pipeline_line.hpp>
-#include <cellar/mpi/lockstep_options.hpp>
+#include <cellar/mpi/mpi_result.hpp>
 
 #include <chrono>
 #include <cstdint>

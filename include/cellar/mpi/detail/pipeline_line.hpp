@@ -5,7 +5,6 @@
 #include <cellar/base/result.hpp>
 #include <cellar/mpi/communicator.hpp>
 #include <cellar/mpi/detail/deadline.hpp>
-#include <cellar/mpi/lockstep_options.hpp>
 #include <cellar/mpi/mpi_result.hpp>
 
 #include <algorithm>
