@@ -26,6 +26,12 @@
 
 namespace cellar {
 
+namespace detail {
+
+struct ReaderAccess; // of detail/loaded_arrays.hpp
+
+} // namespace detail
+
 /// Bytes of one tensor, little-endian, at an address that suits its elements. They are valid until the next call.
 struct FilePiece {
     const StoredTensor* tensor = nullptr; ///< `nullptr` at the end of the file
@@ -86,13 +92,6 @@ public:
         return next_into(place, at_most, total_bytes() > cached_bytes);
     }
 
-    /// The same for places in memory that was allocated just now. The caches have its zeros, so nothing is written past
-    /// them, and a stream is read to its place at once.
-    template <class Place>
-    FileResult<FilePiece> next_into_new(Place place) {
-        return next_into(place, is_mapped() ? large_piece : default_piece, false);
-    }
-
     /// Starts again at the first byte.
     void rewind() {
         at_ = 0;
@@ -130,6 +129,8 @@ public:
     }
 
 private:
+    friend struct detail::ReaderAccess;
+
     static constexpr std::size_t default_piece = std::size_t{256} << 10;
     static constexpr std::size_t large_piece = std::size_t{4} << 20;
     /// A copy of at most so many bytes is still in a cache of the processor when it is used.
@@ -156,6 +157,13 @@ private:
             by_name_.emplace(tensor.name, tensors_.size());
             tensors_.push_back(std::move(tensor));
         }
+    }
+
+    /// As `next_into`, for places in memory that was allocated just now. The caches have its zeros, so nothing is
+    /// written past them, and a stream is read to its place at once.
+    template <class Place>
+    FileResult<FilePiece> next_into_new(Place place) {
+        return next_into(place, is_mapped() ? large_piece : default_piece, false);
     }
 
     bool is_done(const StoredTensor& tensor) const { return tensor.bytes == 0 || done_ == tensor.begin + tensor.bytes; }
