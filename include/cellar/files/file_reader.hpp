@@ -159,8 +159,8 @@ private:
         }
     }
 
-    /// As `next_into`, for places in memory that was allocated just now. The caches have its zeros, so nothing is
-    /// written past them, and a stream is read to its place at once.
+    /// As `next_into`, for places in memory that was allocated just now. Its zeros are still in the caches, so nothing
+    /// is written past the caches, and a stream is read to its place at once.
     template <class Place>
     FileResult<FilePiece> next_into_new(Place place) {
         return next_into(place, is_mapped() ? large_piece : default_piece, false);

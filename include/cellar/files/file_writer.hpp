@@ -158,7 +158,7 @@ private:
         if (options_.progress) report();
     }
 
-    /// What the callback throws ends the file.
+    /// If the callback throws, the file is abandoned.
     void report() {
         try {
             options_.progress(done_, total_bytes());

@@ -63,9 +63,9 @@ namespace cellar::mpi {
 /// the parts of all ranks are few bytes, every rank gets all of them at once instead. Allocates if it needs more memory
 /// than any call of this memory before.
 ///
-/// After an error, the pass should be dropped: `out` holds anything. A rank that is dead or silent is named, as by
-/// every operation of `ContextParallel`. MPI may then still write to a contiguous `out` of float, so its memory should
-/// stay until the process ends.
+/// After an error, the pass should be dropped: the contents of `out` are unspecified. A rank that is dead or silent is
+/// named, as by every operation of `ContextParallel`. MPI may then still write to a contiguous `out` of float, so its
+/// memory should stay until the process ends.
 template <class Cache, class Queries, class Out, class Threads = CallingThread>
 MpiResult<void> attend(ContextPass<Cache>& pass, int layer, const Queries& q, Out&& out,
                        const AttentionOptions& options = {}, const Threads& threads = {},

@@ -37,8 +37,8 @@ struct PipelineOptions {
     std::chrono::milliseconds time_limit = std::chrono::seconds{60};
 };
 
-/// A pass over a batch in one stage. `commit` of the first stage keeps its tokens in all stages; a pass of the first
-/// stage that is destroyed without, or dropped, is dropped in all of them. Must not outlive its stage.
+/// A pass over a batch in one stage. If the first stage commits its pass, all stages keep the tokens. If it drops the
+/// pass, or destroys it without `commit`, the pass is dropped in all stages. Must not outlive its stage.
 template <class Pass>
 class [[nodiscard]] PipelinePass {
 public:
@@ -56,7 +56,7 @@ public:
         return pass_.visit(layer, std::forward<F>(f), where);
     }
 
-    /// The pass of this stage's memory. Commit and drop the whole, not this.
+    /// The pass of this stage's memory. Do not commit or drop it: it ends with this pass.
     Pass& local() & { return pass_; }
 
     /// Ends the pass. In the first stage: keeps its tokens. Elsewhere: waits for the message by which the first stage
@@ -110,9 +110,9 @@ private:
 /// that has to allocate, as the first stage knows, waits until all stages have prepared it. If one is short of memory,
 /// `std::bad_alloc` is thrown in the first stage, with nothing changed in any.
 ///
-/// A rank that is silent for `PipelineOptions::time_limit`, or dead, is an `MpiFailure`; from then on every operation
-/// throws it, and `release` returns the memory, which is whole. Send activations and results without blocking: the
-/// first stage may wait for the others in any operation.
+/// If a rank is dead or silent for `PipelineOptions::time_limit`, an `MpiFailure` is thrown; from then on every
+/// operation throws it, and `release` returns the memory, which is whole. Send activations and results without
+/// blocking: the first stage may wait for the others in any operation.
 template <TwoPhaseMemory M>
 class PipelineStage {
     using Kind = detail::LineKind;

@@ -100,7 +100,7 @@ public:
     }
 
     /// Blocks until everything is there, or until the transfer fails: then the memory is as it was, except for the
-    /// contents of free cells. Other transfers stand still meanwhile. Call it once.
+    /// contents of free cells. Other transfers make no progress meanwhile. Call it once.
     result_type wait(const std::source_location& where = std::source_location::current()) {
         const detail::Caller caller{where};
         while (!progress(where)) receiver().yield();

@@ -47,8 +47,8 @@ public:
         return is_over;
     }
 
-    /// Blocks until the other process has everything in its memory, or until the transfer fails. Other transfers stand
-    /// still meanwhile.
+    /// Blocks until the other process has everything in its memory, or until the transfer fails. Other transfers make
+    /// no progress meanwhile.
     MpiResult<void> wait(const std::source_location& where = std::source_location::current()) {
         while (!progress(where)) sender().yield();
         return sender().error() ? MpiResult<void>{*sender().error()} : MpiResult<void>{};
@@ -93,7 +93,7 @@ inline std::unique_ptr<Sender> make_sender(const mpi::Communicator& comm, int ra
         rank, receiver_tag(options.tag), [&] { return std::make_unique<Sender>(transfers_of(comm), rank, options); });
 }
 
-/// Announces what `save` adds to a snapshot; no memory for it is an answer, too.
+/// Announces what `save` adds to a snapshot, or that there is no memory for it.
 template <class Save>
 void announce(Sender& sender, int own_rank, const mpi::SendOptions& options, Save save) {
     try {

@@ -93,7 +93,7 @@ public:
         unused_sent();
         word_.splice(word_.end(), unused_, unused_.begin());
     }
-    /// A pass is open until the word on it.
+    /// A pass is open until the message that keeps or drops it, its word.
     void begin_pass() { has_pass_ = true; }
     /// The pass that is open is kept, or dropped. `reserve_word` precedes it.
     void word(bool keeps) {
@@ -112,7 +112,7 @@ public:
         has_pass_ = false;
         return message.kind == LineKind::commit;
     }
-    /// For another stage, which has dropped its pass: the word on it comes before the next operation.
+    /// For another stage, which has dropped its pass: the word on it is received before the next operation.
     void leave() {
         has_pass_ = false;
         dropped_ = true;
@@ -122,7 +122,7 @@ public:
         fail({mpi::MpiReason::malformed,
               comm_.rank() - 1,
               "pipeline: operation " + std::to_string(number_)
-                  + " does not follow the one before, expected the word on a pass after the pass, and only there",
+                  + " does not follow the one before, expected a commit or drop after each pass, and only there",
               {}});
     }
     /// This stage cannot do what the first one did.
