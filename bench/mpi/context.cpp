@@ -5,6 +5,7 @@
 #include <cellar/mpi/detail/attention_exchange.hpp>
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -42,7 +43,7 @@ public:
     double merges() {
         std::fill_n(exchange_.partial(rows_, dim), rows_ * (dim + 1), 1.0F);
         return seconds_of(steps_, [&](int) {
-            if (exchange_.merge(comm_, rows_, dim, sums_.data(), nullptr, 0)) std::abort();
+            if (exchange_.merge(comm_, rows_, dim, sums_.data(), nullptr, std::chrono::milliseconds{0})) std::abort();
         });
     }
 

@@ -173,15 +173,15 @@ TEST_CASE("elements are stored little-endian, and read in any order") {
 TEST_CASE("the writer and the reader report progress up to the end") {
     const FilePlan plan{{{"a", Dtype::u8, {1'000'000}}, {"b", Dtype::u8, {5}}}, {}};
     std::uint64_t done = 0;
-    const auto follow = [&](std::uint64_t now, std::uint64_t in_all) {
+    const auto follow = [&](std::uint64_t now, std::uint64_t total) {
         CHECK(now > done);
-        CHECK(in_all == 1'000'005);
+        CHECK(total == 1'000'005);
         done = now;
     };
     Disk disk;
     auto writer = disk::Writer::create("f", plan, {.progress = follow}, DiskFiles{disk});
     REQUIRE(writer);
-    CHECK(writer->bytes_in_all() == 1'000'005);
+    CHECK(writer->total_bytes() == 1'000'005);
     REQUIRE(disk::write_tensors(*writer, plan, 1));
     CHECK(done == 1'000'005);
     done = 0;

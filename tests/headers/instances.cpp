@@ -119,7 +119,7 @@ FileResult<std::uint64_t> use_files(const std::filesystem::path& path) {
     if (auto whole = reader->verify(); !whole) return std::move(whole).error();
     std::vector<float> read(4);
     if (auto done = reader->read<float>(*reader->find("values"), read); !done) return std::move(done).error();
-    return reader->bytes_in_all();
+    return reader->total_bytes();
 }
 
 } // namespace

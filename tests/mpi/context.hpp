@@ -67,7 +67,9 @@ public:
 
     /// `limits`: those of the single cache. A rank has as many cells.
     Pair(const CacheLimits& limits, const Window& window, Shift shift, std::int32_t block = 64)
-        : context{mpi::Communicator{MPI_COMM_WORLD}, Cache{heads.shape(), at_any(limits), window, shift}, {block}},
+        : context{mpi::Communicator{MPI_COMM_WORLD},
+                  Cache{heads.shape(), at_any(limits), window, shift},
+                  {.block = block}},
           single{heads.shape(), limits, window, shift} {}
 
     /// Attends in both and compares. Returns false if both refuse, with the same reason.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "context.hpp"
 
+#include <chrono>
 #include <new>
 #include <string>
 #include <violations.hpp>
@@ -8,17 +9,18 @@
 namespace test_context_refusals {
 
 using namespace context_test;
+using namespace std::chrono_literals;
 
 namespace {
 
 using Plain = Cache<StandardV<float>, FullCausal, DisabledShift, HostBackend>;
 using Context = mpi::ContextParallel<Plain>;
 
-Context context_of(std::int32_t cells, std::int32_t batch = 400, double seconds = 60) {
+Context context_of(std::int32_t cells, std::int32_t batch = 400, std::chrono::milliseconds time_limit = 60s) {
     return {mpi::Communicator{MPI_COMM_WORLD},
             Plain{Heads{}.shape(),
                   {.sequences = 2, .capacity = 4096, .cells = cells, .batch = batch, .positions = Positions::any}},
-            {.seconds = seconds}};
+            {.time_limit = time_limit}};
 }
 
 int rank() {
@@ -225,7 +227,7 @@ TEST_CASE("a silent rank is named, and what the others store stays as it is") {
     };
     const auto check = [&](const char* operation, const auto& call) {
         CAPTURE(operation);
-        Context context = context_of(256 * 4, 400, 0.2);
+        Context context = context_of(256 * 4, 400, 200ms);
         append(context, {0}, 10);
         const std::int32_t tokens = context.cache().tokens({0});
         const auto done = call(context);
@@ -269,7 +271,8 @@ TEST_CASE("mistakes are violations") {
     };
     CHECK(violation_of([&] { make(Positions::consecutive, 64); }).find("expected Positions::any") != std::string::npos);
     CHECK(violation_of([&] { make(Positions::any, 100); }).find("expected a multiple of 64") != std::string::npos);
-    CHECK(violation_of([&] { (void)context_of(64, 8, -1); }).find("a negative time limit") != std::string::npos);
+    CHECK(violation_of([&] { (void)context_of(64, 8, -1ms); }).find("a time limit of -1 ms, expected 0 or more")
+          != std::string::npos);
     Context context = context_of(256);
     const std::vector<Position> positions{{0}};
     const std::vector<Sequence> sequences{{0}};

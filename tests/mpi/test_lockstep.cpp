@@ -8,6 +8,7 @@
 
 #include <doctest/doctest.h>
 
+#include <chrono>
 #include <cstdint>
 #include <mpi.h>
 #include <new>
@@ -18,9 +19,9 @@
 namespace test_lockstep {
 
 using namespace cellar;
+using namespace std::chrono_literals;
 using mpi::Communicator;
 using mpi::LockstepMemory;
-using mpi::LockstepOptions;
 using ranks::contents;
 using ranks::has;
 
@@ -258,7 +259,7 @@ TEST_CASE("another call on one rank is a violation that names it, with nothing c
 TEST_CASE("a silent rank is named, and the memory of the others is whole") {
     Communicator comm{MPI_COMM_WORLD};
     const int silent = comm.size() - 1;
-    LockstepMemory memory{comm, rotating(comm), {.compares = false, .seconds = 0.2}};
+    LockstepMemory memory{comm, rotating(comm), {.compares = false, .time_limit = 200ms}};
     add(memory, alice, 10);
     if (comm.rank() != silent) {
         const std::string before = contents(memory.memory());

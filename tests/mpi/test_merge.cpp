@@ -5,6 +5,7 @@
 
 #include <doctest/doctest.h>
 
+#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -14,6 +15,7 @@
 namespace test_merge {
 
 using namespace cellar;
+using namespace std::chrono_literals;
 using Floats = std::vector<float>;
 
 namespace {
@@ -59,8 +61,8 @@ TEST_CASE("partial results of all ranks merge to the same bits everywhere, and a
             Floats out(static_cast<std::size_t>(rows * dim), -1);
             Floats found(static_cast<std::size_t>(rows), -1);
             std::copy(own.begin(), own.end(), exchange.partial(rows, dim));
-            const auto error = in_shares ? exchange.merge_shares(comm, rows, dim, out.data(), found.data(), 60)
-                                         : exchange.merge_all(comm, rows, dim, out.data(), found.data(), 60);
+            const auto error = in_shares ? exchange.merge_shares(comm, rows, dim, out.data(), found.data(), 60s)
+                                         : exchange.merge_all(comm, rows, dim, out.data(), found.data(), 60s);
             REQUIRE_FALSE(error);
             for (int row = 0; row < rows; ++row) {
                 const auto r = static_cast<std::size_t>(row);

@@ -10,6 +10,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -64,6 +65,7 @@ extern "C" int MPI_Test(MPI_Request* request, int* done, MPI_Status* status) {
 namespace test_pipeline {
 
 using namespace cellar;
+using namespace std::chrono_literals;
 using mpi::Communicator;
 using mpi::PipelineStage;
 using mpi::Share;
@@ -101,7 +103,7 @@ KeysOf<Backend> keys(const Communicator& comm,
 
 template <class Pass>
 void fill(Pass& pass, int layers) {
-    for (int layer = 0; layer < layers; ++layer) pass.own().mark_put(layer);
+    for (int layer = 0; layer < layers; ++layer) pass.local().mark_put(layer);
 }
 
 template <class M>
@@ -182,7 +184,7 @@ TEST_CASE("batches arrive with the ids of their tokens") {
 
 TEST_CASE("decode steps allocate nothing, in no stage") {
     Communicator comm{MPI_COMM_WORLD};
-    Stage stage{comm, keys(comm, {.sequences = 2, .capacity = 256, .batch = 32}), {.seconds = 20}};
+    Stage stage{comm, keys(comm, {.sequences = 2, .capacity = 256, .batch = 32}), {.time_limit = 20s}};
     const std::vector<std::int32_t> ids{7};
     std::vector<Tokens> steps;
     for (std::int32_t p = 0; p < 200; ++p) steps.emplace_back(alice, Position{p}, 1);
@@ -204,7 +206,8 @@ TEST_CASE("decode steps allocate nothing, in no stage") {
 
 TEST_CASE("a first stage that is short of memory for its messages has changed nothing") {
     Communicator comm{MPI_COMM_WORLD};
-    Stage stage{comm, keys(comm, {.sequences = 2, .capacity = 64, .initial_cells = 8, .batch = 32}), {.seconds = 20}};
+    Stage stage{
+        comm, keys(comm, {.sequences = 2, .capacity = 64, .initial_cells = 8, .batch = 32}), {.time_limit = 20s}};
     if (stage.is_first()) {
         add(stage, alice, 2);
         const std::string before = contents(stage.memory());
@@ -226,7 +229,8 @@ TEST_CASE("a first stage that is short of memory for its messages has changed no
 
 TEST_CASE("a first stage has memory for its verdict before it asks, while none of its messages has left") {
     Communicator comm{MPI_COMM_WORLD};
-    Stage stage{comm, keys(comm, {.sequences = 2, .capacity = 64, .initial_cells = 8, .batch = 32}), {.seconds = 20}};
+    Stage stage{
+        comm, keys(comm, {.sequences = 2, .capacity = 64, .initial_cells = 8, .batch = 32}), {.time_limit = 20s}};
     if (stage.is_first()) {
         const MessagesUnderWay all;
         const std::string before = contents(stage.memory());
@@ -244,7 +248,7 @@ TEST_CASE("a first stage has memory for its verdict before it asks, while none o
 
 TEST_CASE("a later stage that is short of memory for a message goes on where it was") {
     Communicator comm{MPI_COMM_WORLD};
-    Stage stage{comm, keys(comm), {.seconds = 20}};
+    Stage stage{comm, keys(comm), {.time_limit = 20s}};
     Keys alone = keys(comm);
     std::vector<std::string> after{contents(alone)}; // each operation
     const auto add_alone = [&](Sequence s, std::int32_t tokens) {
@@ -352,7 +356,7 @@ TEST_CASE("a stage that refuses what the first one accepts refuses for all, if i
         }
         CHECK(stage.next(alice) == Position{42});
     }
-    Stage stage{comm, keys(comm, limits), {.seconds = 0.5}};
+    Stage stage{comm, keys(comm, limits), {.time_limit = 500ms}};
     if (stage.is_first()) add(stage, alice, 80);
     if (comm.rank() == last) {
         CHECK(has(failure_of([&] { (void)stage.begin_received(); }), "refuses operation 1"));
@@ -393,7 +397,7 @@ TEST_CASE("a sequence goes on from snapshots that every stage has of its own mem
 
 TEST_CASE("a stage that drops a pass alone cannot go on, and a silent stage is named") {
     Communicator comm{MPI_COMM_WORLD};
-    Stage stage{comm, keys(comm), {.seconds = 0.3}};
+    Stage stage{comm, keys(comm), {.time_limit = 300ms}};
     if (stage.is_first()) {
         add(stage, alice, 4);
     } else {
@@ -403,7 +407,7 @@ TEST_CASE("a stage that drops a pass alone cannot go on, and a silent stage is n
         CHECK(whole.next(alice) == Position{0});
     }
     MPI_Barrier(MPI_COMM_WORLD);
-    Stage waiting{comm, keys(comm), {.seconds = 0.3}};
+    Stage waiting{comm, keys(comm), {.time_limit = 300ms}};
     if (!waiting.is_first())
         CHECK(failure_of([&] { (void)waiting.begin_received(); })
               == "pipeline: rank " + std::to_string(comm.rank() - 1) + " has sent nothing within the time limit");
@@ -412,7 +416,7 @@ TEST_CASE("a stage that drops a pass alone cannot go on, and a silent stage is n
 
 TEST_CASE("a pass whose commit fails is dropped, in every stage") {
     Communicator comm{MPI_COMM_WORLD};
-    Stage stage{comm, keys(comm), {.seconds = 0.3}};
+    Stage stage{comm, keys(comm), {.time_limit = 300ms}};
     const auto expect_dropped = [&](auto& pass, const char* words) {
         fill(pass, stage.layers());
         CHECK(has(failure_of([&] { (void)pass.commit(); }), words));
@@ -549,7 +553,7 @@ TEST_CASE("layers divided over ranks compute what one process computes") {
         for (const std::int32_t n : batches) { // the next one, while the other stages compute this one
             std::vector<float> x = embedded(stage.next(alice), n);
             auto pass = *stage.begin(Tokens{alice, stage.next(alice), n});
-            compute(pass.own(), part, x);
+            compute(pass.local(), part, x);
             send_on(x);
             pass.commit();
             results.push_back(x);
@@ -560,7 +564,7 @@ TEST_CASE("layers divided over ranks compute what one process computes") {
             std::vector<float> x(static_cast<std::size_t>(pass->tokens() * heads * dim));
             MPI_Recv(x.data(), static_cast<int>(x.size()), MPI_FLOAT, comm.rank() - 1, 0, MPI_COMM_WORLD,
                      MPI_STATUS_IGNORE);
-            compute(pass->own(), part, x);
+            compute(pass->local(), part, x);
             send_on(x);
             pass->commit();
             results.push_back(x);

@@ -10,9 +10,9 @@
 
 namespace cellar {
 
-/// Called with the bytes of data that are done and those in all, after every piece. If it throws, the operation ends
-/// with this exception, and leaves what a failure leaves. A reader then delivers the same bytes again.
-using FileProgress = std::function<void(std::uint64_t done, std::uint64_t in_all)>;
+/// Called after every piece, with the bytes done and the total. If it throws, the operation ends with this exception,
+/// and leaves what a failure leaves. A reader then delivers the same bytes again.
+using FileProgress = std::function<void(std::uint64_t done, std::uint64_t total)>;
 
 // Not [[no_unique_address]]: with it, clang 16 writes the defaults of options within options to a wrong address.
 struct WriteOptions {
@@ -36,8 +36,8 @@ struct ReadOptions {
     FileProgress progress = {};
 };
 
-/// What a program stores with a snapshot besides, under names of its own. Names and texts are UTF-8. They are part of
-/// the header of a file, which has at most 100,000,000 bytes; more is a violation.
+/// Texts that a program stores with a snapshot, each under a name. Names and texts are UTF-8. They are part of the
+/// header of a file, which has at most 100,000,000 bytes; more is a violation.
 using FileNotes = std::map<std::string, std::string>;
 
 struct SaveOptions {

@@ -26,6 +26,12 @@
 
 namespace cellar {
 
+namespace detail {
+
+struct ReaderAccess; // of detail/loaded_arrays.hpp
+
+} // namespace detail
+
 /// Bytes of one tensor, little-endian, at an address that suits its elements. They are valid until the next call.
 struct FilePiece {
     const StoredTensor* tensor = nullptr; ///< `nullptr` at the end of the file
@@ -63,7 +69,7 @@ public:
         return found == by_name_.end() ? nullptr : &tensors_[found->second];
     }
 
-    std::uint64_t bytes_in_all() const { return header_.data_bytes; }
+    std::uint64_t total_bytes() const { return header_.data_bytes; }
     bool is_mapped() const { return file_.is_mapped(); }
 
     /// The next at most `at_most` bytes, all of one tensor, which add to the checksum. Pieces of a tensor but the last
@@ -83,14 +89,7 @@ public:
     }
     template <class Place>
     FileResult<FilePiece> next_into(Place place, std::size_t at_most) {
-        return next_into(place, at_most, bytes_in_all() > cached_bytes);
-    }
-
-    /// The same for places in memory that was allocated just now. The caches have its zeros, so nothing is written past
-    /// them, and a stream is read to its place at once.
-    template <class Place>
-    FileResult<FilePiece> next_into_new(Place place) {
-        return next_into(place, is_mapped() ? large_piece : default_piece, false);
+        return next_into(place, at_most, total_bytes() > cached_bytes);
     }
 
     /// Starts again at the first byte.
@@ -120,9 +119,9 @@ public:
         CELLAR_EXPECTS(tensor.dtype == dtype_of<E> && tensor.bytes == elements.size_bytes(),
                        "read: ", elements.size_bytes(), " bytes of type ", to_string(dtype_of<E>), " for tensor ",
                        tensor.name, ", expected ", tensor.bytes, " of type ", to_string(tensor.dtype));
-        CELLAR_EXPECTS(tensor.bytes <= bytes_in_all() && tensor.begin <= bytes_in_all() - tensor.bytes, "read: tensor ",
+        CELLAR_EXPECTS(tensor.bytes <= total_bytes() && tensor.begin <= total_bytes() - tensor.bytes, "read: tensor ",
                        tensor.name, " has ", tensor.bytes, " bytes from byte ", tensor.begin,
-                       " on, expected a tensor of this file, which has ", bytes_in_all(), " bytes of data");
+                       " on, expected a tensor of this file, which has ", total_bytes(), " bytes of data");
         const std::span<std::byte> bytes = std::as_writable_bytes(elements);
         if (auto read = file_.copy(data_begin_ + tensor.begin, bytes); !read) return read;
         detail::swap_to_little_endian<E>(bytes);
@@ -130,6 +129,8 @@ public:
     }
 
 private:
+    friend struct detail::ReaderAccess;
+
     static constexpr std::size_t default_piece = std::size_t{256} << 10;
     static constexpr std::size_t large_piece = std::size_t{4} << 20;
     /// A copy of at most so many bytes is still in a cache of the processor when it is used.
@@ -158,6 +159,13 @@ private:
         }
     }
 
+    /// As `next_into`, for places in memory that was allocated just now. Its zeros are still in the caches, so nothing
+    /// is written past the caches, and a stream is read to its place at once.
+    template <class Place>
+    FileResult<FilePiece> next_into_new(Place place) {
+        return next_into(place, is_mapped() ? large_piece : default_piece, false);
+    }
+
     bool is_done(const StoredTensor& tensor) const { return tensor.bytes == 0 || done_ == tensor.begin + tensor.bytes; }
 
     template <class Place>
@@ -166,7 +174,7 @@ private:
         const std::size_t length = std::max(at_most / unit, std::size_t{1}) * unit;
         while (at_ < tensors_.size() && is_done(tensors_[at_])) ++at_;
         const bool is_end = at_ == tensors_.size();
-        const std::uint64_t begin = is_end ? bytes_in_all() : tensors_[at_].begin;
+        const std::uint64_t begin = is_end ? total_bytes() : tensors_[at_].begin;
         while (done_ < begin) { // padding
             if (auto skipped = take(begin - done_, length, nullptr, false); !skipped) return std::move(skipped).error();
         }
@@ -187,7 +195,7 @@ private:
                                                 : file_.bytes_to(data_begin_ + done_, {to, count});
         if (!bytes) return bytes;
         // First, because it may throw: then the next call delivers these bytes.
-        if (options_.progress) options_.progress(done_ + count, bytes_in_all());
+        if (options_.progress) options_.progress(done_ + count, total_bytes());
         is_copied ? crc_.add_copy(*bytes, to, past_caches) : crc_.add(*bytes);
         done_ += count;
         return std::span<const std::byte>{to == nullptr ? bytes->data() : to, count};

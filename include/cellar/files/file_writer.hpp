@@ -41,7 +41,7 @@ public:
                                               const std::source_location& where = std::source_location::current()) {
         const detail::Caller caller{where};
         BasicFileWriter writer{path, plan, std::move(options), std::move(files)};
-        if (auto created = writer.file_.create(writer.data_begin() + writer.bytes_in_all()); !created)
+        if (auto created = writer.file_.create(writer.data_begin() + writer.total_bytes()); !created)
             return std::move(created).error();
         writer.skip_padding();
         return writer;
@@ -95,7 +95,7 @@ public:
 
     /// Bytes of data that are written, padding included.
     std::uint64_t bytes_done() const { return done_; }
-    std::uint64_t bytes_in_all() const { return header_.data_bytes(); }
+    std::uint64_t total_bytes() const { return header_.data_bytes(); }
 
 private:
     /// The operating system keeps what is written at once in large pages, so that mapping them has few page faults.
@@ -158,10 +158,10 @@ private:
         if (options_.progress) report();
     }
 
-    /// What the callback throws ends the file.
+    /// If the callback throws, the file is abandoned.
     void report() {
         try {
-            options_.progress(done_, bytes_in_all());
+            options_.progress(done_, total_bytes());
         } catch (...) {
             file_.abandon();
             error_ = FileError{FileReason::cannot_write, {}}; // first, because the message needs memory

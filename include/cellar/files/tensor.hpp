@@ -15,6 +15,7 @@
 
 namespace cellar {
 
+// Not `bf16`: an enumerator of this name shadows `cellar::bf16`, and g++ 12 warns of that.
 /// The element types of safetensors that occupy whole bytes.
 enum class Dtype { boolean, u8, i8, f8_e4m3, f8_e5m2, u16, i16, f16, bfloat, u32, i32, f32, u64, i64, f64 };
 

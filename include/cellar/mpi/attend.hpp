@@ -13,6 +13,7 @@
 #include <cellar/mpi/detail/context_state.hpp>
 #include <cellar/mpi/mpi_result.hpp>
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <source_location>
@@ -23,8 +24,9 @@ namespace cellar::detail {
 /// Merges the partial results of all ranks into results [tokens, heads, dim] and, unless they are null, into the
 /// logarithms.
 template <class E>
-std::optional<mpi::MpiError> merge_into(const mpi::Communicator& comm, AttentionExchange& exchange, double seconds,
-                                        const StridedView<E, 3>& result, const StridedView<float, 2>& sums) {
+std::optional<mpi::MpiError> merge_into(const mpi::Communicator& comm, AttentionExchange& exchange,
+                                        std::chrono::milliseconds time_limit, const StridedView<E, 3>& result,
+                                        const StridedView<float, 2>& sums) {
     const std::int64_t tokens = result.extent(0);
     const std::int64_t heads = result.extent(1);
     const std::int64_t dim = result.extent(2);
@@ -34,7 +36,7 @@ std::optional<mpi::MpiError> merge_into(const mpi::Communicator& comm, Attention
     const bool copies = merged == nullptr;
     if (copies) merged = exchange.merged(tokens * heads * dim);
     float* const merged_sums = sums.pointer == nullptr ? nullptr : exchange.sums(tokens * heads);
-    if (auto error = exchange.merge(comm, tokens * heads, dim, merged, merged_sums, seconds)) return error;
+    if (auto error = exchange.merge(comm, tokens * heads, dim, merged, merged_sums, time_limit)) return error;
     for (std::int64_t token = 0, row = 0; token < tokens; ++token)
         for (std::int64_t head = 0; head < heads; ++head, ++row) {
             if (merged_sums != nullptr) sums(token, head) = merged_sums[row];
@@ -62,9 +64,9 @@ namespace cellar::mpi {
 /// than any call of this memory before. Throws `std::bad_alloc` before it sends anything: this rank can then free
 /// memory and call it again, while the others wait.
 ///
-/// After an error, the pass should be dropped: `out` holds anything. A rank that is dead or silent is named, as by
-/// every operation of `ContextParallel`. MPI may then still write to a contiguous `out` of float, so its memory should
-/// stay until the process ends.
+/// After an error, the pass should be dropped: the contents of `out` are unspecified. A rank that is dead or silent is
+/// named, as by every operation of `ContextParallel`. MPI may then still write to a contiguous `out` of float, so its
+/// memory should stay until the process ends.
 template <class Cache, class Queries, class Out, class Threads = CallingThread>
 MpiResult<void> attend(ContextPass<Cache>& pass, int layer, const Queries& q, Out&& out,
                        const AttentionOptions& options = {}, const Threads& threads = {},
@@ -87,7 +89,7 @@ MpiResult<void> attend(ContextPass<Cache>& pass, int layer, const Queries& q, Ou
         if (state.comm.rank() != 0) local.sinks = {}; // one rank counts them
         const StridedView<float, 3> partial{own, {tokens, heads, dim}, {heads * (dim + 1), dim + 1, 1}};
         cellar::attend(pass.local(), layer, given.q, partial, local, threads);
-        state.lost = detail::merge_into(state.comm, state.exchange, state.seconds, given.out, options.log_sum_exp);
+        state.lost = detail::merge_into(state.comm, state.exchange, state.time_limit, given.out, options.log_sum_exp);
         if (state.lost) return *state.lost;
     }
     // Last, because a call that runs out of memory is repeated.

@@ -120,7 +120,7 @@ private:
 };
 
 /// The batch of rank `root` replaces those of all others, which were made with the same size. Collective: waits as
-/// MPI_Bcast does. An error leaves the batch of this rank without a meaning.
+/// MPI_Bcast does. After an error, this rank's batch is unspecified.
 inline MpiResult<void> broadcast(const Communicator& comm, SharedBatch& shared, int root,
                                  const std::source_location& where = std::source_location::current()) {
     comm.expect_valid("broadcast", where);

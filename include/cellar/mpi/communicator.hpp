@@ -19,6 +19,19 @@
 
 namespace cellar::mpi {
 
+class Communicator;
+
+} // namespace cellar::mpi
+
+namespace cellar::detail {
+
+/// What the transfers of a communicator share.
+inline Transfers& transfers_of(const mpi::Communicator& comm);
+
+} // namespace cellar::detail
+
+namespace cellar::mpi {
+
 /// A duplicate of a program's communicator. Messages of cellar and of the program cannot be confused. Errors of MPI are
 /// returned instead of ending the program. Move-only. Every operation of cellar on several processes takes one.
 ///
@@ -71,9 +84,6 @@ public:
     /// The duplicate, for cellar's own messages.
     MPI_Comm handle() const { return comm_; }
 
-    /// Internal.
-    detail::Transfers& transfers() const { return *transfers_; }
-
     /// A violation if it was moved from.
     void expect_valid(const char* operation, const std::source_location& where) const {
         CELLAR_EXPECTS_AT(where, comm_ != MPI_COMM_NULL, operation,
@@ -87,6 +97,8 @@ public:
     }
 
 private:
+    friend detail::Transfers& detail::transfers_of(const Communicator& comm);
+
     MPI_Comm comm_ = MPI_COMM_NULL;
     int rank_ = -1;
     int size_ = 0;
@@ -96,6 +108,10 @@ private:
 } // namespace cellar::mpi
 
 namespace cellar::detail {
+
+inline Transfers& transfers_of(const mpi::Communicator& comm) {
+    return *comm.transfers_;
+}
 
 /// What MPI says of one of its error codes.
 inline std::string text_of_mpi_error(int code) {

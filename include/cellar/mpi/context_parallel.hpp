@@ -5,6 +5,7 @@
 #include <cellar/base/contract.hpp>
 #include <cellar/base/expect_batch.hpp>
 #include <cellar/base/ids.hpp>
+#include <cellar/base/named_only.hpp>
 #include <cellar/cache/cache.hpp>
 #include <cellar/memory/two_phase.hpp>
 #include <cellar/mpi/communicator.hpp>
@@ -15,6 +16,7 @@
 #include <cellar/window/resume.hpp>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <new>
@@ -26,11 +28,12 @@ namespace cellar::mpi {
 
 /// How positions are divided between ranks.
 struct ContextOptions {
+    NamedOnly named_only{};
     /// Positions that follow one another on one rank: position p is stored by rank p / block % ranks. A multiple of 64,
     /// the cells of a block (see `Placement`).
     std::int32_t block = 64;
     /// How long an operation waits for the other ranks. 0: without limit.
-    double seconds = 60;
+    std::chrono::milliseconds time_limit = std::chrono::seconds{60};
 };
 
 /// A cache whose sequences are divided between ranks: blocks of positions are dealt to the ranks in turn, each rank
@@ -39,10 +42,11 @@ struct ContextOptions {
 /// All ranks make the same calls, with the same arguments. Positions are those of `Positions::consecutive`. What one
 /// rank refuses is refused on all, with the same error, and nothing changes on any: `begin`, `copy_prefix`, `remove`,
 /// `snapshot` and `restore` send one small message to every rank for that. They also compare a hash of all calls so
-/// far, and fail with `MpiReason::differs` if a rank has made other ones. Questions and `commit` send nothing.
+/// far, and fail with `MpiReason::differs` if a rank has made other ones. `commit` and functions that change nothing
+/// send nothing.
 ///
-/// If a rank is dead or silent for `ContextOptions::seconds`, the error names it (`timed_out`, or `lost` if MPI knows
-/// that it has died). From then on every operation returns that error, and what this rank stores stays as it is.
+/// If a rank is dead or silent for `ContextOptions::time_limit`, the error names it (`timed_out`, or `lost` if MPI
+/// knows that it has died). From then on every operation returns that error, and what this rank stores stays as it is.
 ///
 /// Movable, not copyable. One thread may use it at a time.
 template <class Cache>
@@ -208,12 +212,13 @@ private:
         const detail::Caller caller{where};
         CELLAR_EXPECTS(options.block > 0 && options.block % 64 == 0, "ContextParallel: a block of ", options.block,
                        " positions, expected a multiple of 64");
-        CELLAR_EXPECTS(options.seconds >= 0, "ContextParallel: a negative time limit, expected 0 or more seconds");
+        CELLAR_EXPECTS(options.time_limit.count() >= 0, "ContextParallel: a time limit of ", options.time_limit.count(),
+                       " ms, expected 0 or more");
         CELLAR_EXPECTS(cache.limits().positions == Positions::any,
                        "ContextParallel: a cache of consecutive positions, expected Positions::any");
         CELLAR_EXPECTS(cache.statistics().tokens == 0, "ContextParallel: a cache with ", cache.statistics().tokens,
                        " tokens, expected an empty one");
-        return std::make_unique<State>(comm, std::move(cache), options.block, options.seconds, where);
+        return std::make_unique<State>(comm, std::move(cache), options.block, options.time_limit, where);
     }
 
     // Collective: asks this rank's `decide`, and tells the others what it answers. Nothing if all ranks agree.
@@ -227,7 +232,7 @@ private:
         } catch (const std::bad_alloc&) {
             vote.answer = detail::Vote::no_memory;
         }
-        s.lost = s.votes.exchange(s.comm, operation, vote, s.seconds);
+        s.lost = s.votes.exchange(s.comm, operation, vote, s.time_limit);
         return s.lost ? s.lost : detail::error_of_votes(operation, s.votes.all());
     }
 

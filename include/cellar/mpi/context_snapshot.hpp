@@ -16,9 +16,9 @@ struct MemoryAccess;
 
 namespace cellar::mpi {
 
-/// What a sequence has, kept whatever happens to it: of this rank its cells, in place, and which positions all ranks
-/// have. Made by `ContextParallel::snapshot` on all ranks. Each rank destroys its own when it likes: its cells are then
-/// free again. Move-only. Must not be used after its memory was destroyed.
+/// What a sequence has, kept whatever happens to the sequence: the cells of this rank, in place, and which positions
+/// all ranks have. Made by `ContextParallel::snapshot` on all ranks. Each rank may destroy its own at any time: its
+/// cells are then free again. Move-only. Must not be used after its memory was destroyed.
 class ContextSnapshot {
 public:
     /// The position of the next token.

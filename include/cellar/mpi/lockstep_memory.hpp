@@ -33,8 +33,8 @@ namespace cellar::mpi {
 /// asks.
 ///
 /// Operations of a pass (masks, `attend`) can fail on one rank alone. A backend that throws while it carries out an
-/// operation ends the process. If a rank is dead or silent for `LockstepOptions::seconds`, an `MpiFailure` is thrown;
-/// from then on every operation throws it, and `release` returns the memory, which is whole.
+/// operation ends the process. If a rank is dead or silent for `LockstepOptions::time_limit`, an `MpiFailure` is
+/// thrown; from then on every operation throws it, and `release` returns the memory, which is whole.
 template <TwoPhaseMemory M>
 class LockstepMemory {
     using Operation = detail::JointOperation;

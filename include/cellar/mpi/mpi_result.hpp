@@ -4,6 +4,7 @@
 #include <cellar/base/outcome.hpp>
 #include <cellar/base/result.hpp>
 
+#include <stdexcept>
 #include <string>
 
 namespace cellar::mpi {
@@ -67,6 +68,18 @@ struct MpiError {
 inline const std::string& to_string(const MpiError& error) {
     return error.message;
 }
+
+/// Thrown by an operation of a memory on several ranks if a rank is dead or silent or, in a pipeline, cannot follow the
+/// first stage. The memory of this rank is as before the operation.
+class MpiFailure : public std::runtime_error {
+public:
+    explicit MpiFailure(const MpiError& error) : std::runtime_error{error.message}, error_{error} {}
+
+    const MpiError& error() const noexcept { return error_; }
+
+private:
+    MpiError error_;
+};
 
 /// A value, or the error that explains its absence.
 template <class T>

@@ -5,13 +5,15 @@
 #include <cellar/base/contract.hpp>
 #include <cellar/base/growth.hpp>
 #include <cellar/base/ids.hpp>
+#include <cellar/base/named_only.hpp>
 #include <cellar/base/result.hpp>
 #include <cellar/memory/two_phase.hpp>
 #include <cellar/mpi/broadcast.hpp>
 #include <cellar/mpi/communicator.hpp>
 #include <cellar/mpi/detail/pipeline_line.hpp>
-#include <cellar/mpi/lockstep_options.hpp>
+#include <cellar/mpi/mpi_result.hpp>
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <new>
@@ -26,16 +28,17 @@ namespace cellar::mpi {
 
 /// How the stages of a pipeline wait for each other.
 struct PipelineOptions {
+    NamedOnly named_only{};
     /// Every operation waits until all stages have prepared it. Needed if the memories of the stages have different
     /// kinds of members, because a stage may then refuse what the first one accepts. Stages then work on one batch at
     /// a time.
     bool asks_always = false;
     /// How long a stage waits for a message. 0: without limit.
-    double seconds = 60;
+    std::chrono::milliseconds time_limit = std::chrono::seconds{60};
 };
 
-/// A pass over a batch in one stage. `commit` of the first stage keeps its tokens in all stages; a pass of the first
-/// stage that is destroyed without, or dropped, is dropped in all of them. Must not outlive its stage.
+/// A pass over a batch in one stage. If the first stage commits its pass, all stages keep the tokens. If it drops the
+/// pass, or destroys it without `commit`, the pass is dropped in all stages. Must not outlive its stage.
 template <class Pass>
 class [[nodiscard]] PipelinePass {
 public:
@@ -53,8 +56,8 @@ public:
         return pass_.visit(layer, std::forward<F>(f), where);
     }
 
-    /// The pass of this stage's memory. Commit and drop the whole, not this.
-    Pass& own() & { return pass_; }
+    /// The pass of this stage's memory. Do not commit or drop it: it ends with this pass.
+    Pass& local() & { return pass_; }
 
     /// Ends the pass. In the first stage: keeps its tokens. Elsewhere: waits for the message by which the first stage
     /// commits or drops, which has usually arrived, and does the same. Returns false if the pass was dropped. Throws
@@ -107,9 +110,9 @@ private:
 /// that has to allocate, as the first stage knows, waits until all stages have prepared it. If one is short of memory,
 /// `std::bad_alloc` is thrown in the first stage, with nothing changed in any.
 ///
-/// A rank that is silent for `PipelineOptions::seconds`, or dead, is an `MpiFailure`; from then on every operation
-/// throws it, and `release` returns the memory, which is whole. Send activations and results without blocking: the
-/// first stage may wait for the others in any operation.
+/// If a rank is dead or silent for `PipelineOptions::time_limit`, an `MpiFailure` is thrown; from then on every
+/// operation throws it, and `release` returns the memory, which is whole. Send activations and results without
+/// blocking: the first stage may wait for the others in any operation.
 template <TwoPhaseMemory M>
 class PipelineStage {
     using Kind = detail::LineKind;
@@ -123,10 +126,11 @@ public:
     PipelineStage(const Communicator& comm, M memory, const PipelineOptions& options = {},
                   const std::source_location& where = std::source_location::current())
         : memory_{std::move(memory)},
-          line_{std::make_unique<detail::PipelineLine>(comm, options.seconds, where)},
+          line_{std::make_unique<detail::PipelineLine>(comm, options.time_limit, where)},
           asks_always_{options.asks_always || !MemoryAccess::notes_growth<M>()},
           shared_{0} {
-        CELLAR_EXPECTS_AT(where, options.seconds >= 0, "pipeline: a negative time limit, expected 0 or more seconds");
+        CELLAR_EXPECTS_AT(where, options.time_limit.count() >= 0, "pipeline: a time limit of ",
+                          options.time_limit.count(), " ms, expected 0 or more");
     }
 
     bool is_first() const { return line().is_first(); }

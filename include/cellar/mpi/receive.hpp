@@ -101,7 +101,7 @@ public:
     }
 
     /// Blocks until everything is there, or until the transfer fails: then the memory is as it was, except for the
-    /// contents of free cells. Other transfers stand still meanwhile. Call it once.
+    /// contents of free cells. Other transfers make no progress meanwhile. Call it once.
     result_type wait(const std::source_location& where = std::source_location::current()) {
         const detail::Caller caller{where};
         while (!progress(where)) receiver().yield();
@@ -134,12 +134,12 @@ mpi::Receiving<Target> make_receiving(const mpi::Communicator& comm, int rank, c
                    ", expected 0 to ", max_transfer_tag);
     CELLAR_EXPECTS(options.time_limit.count() > 0, "receive: a time limit of ", options.time_limit.count(),
                    " ms, expected 1 or more");
-    CELLAR_EXPECTS(comm.transfers().open(rank, sender_tag(options.tag)), "receive: another transfer from rank ", rank,
+    CELLAR_EXPECTS(transfers_of(comm).open(rank, sender_tag(options.tag)), "receive: another transfer from rank ", rank,
                    " has tag ", options.tag, ", expected one at a time with each tag");
-    return comm.transfers().close_unless_made(rank, sender_tag(options.tag), [&] {
+    return transfers_of(comm).close_unless_made(rank, sender_tag(options.tag), [&] {
         auto target = std::make_unique<Target>(std::forward<Parts>(parts)...);
         return MemoryAccess::make<mpi::Receiving<Target>>(
-            std::make_unique<Receiver>(comm.transfers(), rank, options, std::move(target)));
+            std::make_unique<Receiver>(transfers_of(comm), rank, options, std::move(target)));
     });
 }
 

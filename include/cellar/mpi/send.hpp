@@ -48,8 +48,8 @@ public:
         return is_over;
     }
 
-    /// Blocks until the other process has everything in its memory, or until the transfer fails. Other transfers stand
-    /// still meanwhile.
+    /// Blocks until the other process has everything in its memory, or until the transfer fails. Other transfers make
+    /// no progress meanwhile.
     MpiResult<void> wait(const std::source_location& where = std::source_location::current()) {
         while (!progress(where)) sender().yield();
         return sender().error() ? MpiResult<void>{*sender().error()} : MpiResult<void>{};
@@ -88,13 +88,13 @@ inline std::unique_ptr<Sender> make_sender(const mpi::Communicator& comm, int ra
                    " ms, expected 1 or more");
     CELLAR_EXPECTS(options.block >= 1 << 20 && options.block <= 1 << 30, "send: blocks of ", options.block,
                    " bytes, expected 2^20 to 2^30");
-    CELLAR_EXPECTS(comm.transfers().open(rank, receiver_tag(options.tag)), "send: another transfer to rank ", rank,
+    CELLAR_EXPECTS(transfers_of(comm).open(rank, receiver_tag(options.tag)), "send: another transfer to rank ", rank,
                    " has tag ", options.tag, ", expected one at a time with each tag");
-    return comm.transfers().close_unless_made(
-        rank, receiver_tag(options.tag), [&] { return std::make_unique<Sender>(comm.transfers(), rank, options); });
+    return transfers_of(comm).close_unless_made(
+        rank, receiver_tag(options.tag), [&] { return std::make_unique<Sender>(transfers_of(comm), rank, options); });
 }
 
-/// Announces what `save` adds to a snapshot; no memory for it is an answer, too.
+/// Announces what `save` adds to a snapshot, or that there is no memory for it.
 template <class Save>
 void announce(Sender& sender, int own_rank, const mpi::SendOptions& options, Save save) {
     try {

@@ -126,7 +126,7 @@ private:
 };
 
 /// Announces sequence s up to position `to`, before the passes that compute its tokens up to there: the other process
-/// calls `receive`, and makes room at once. What s has already leaves first. In each pass, call `layer(pass, i)` after
+/// calls `receive`, and makes room at once. What s already has is sent first. In each pass, call `layer(pass, i)` after
 /// the `put` of layer i; after the last pass, `wait`. So only the last layers are waited for. Until `complete`, only
 /// these passes may change s. If one is dropped after its layers were sent, or s changes otherwise, destroy the
 /// transfer.

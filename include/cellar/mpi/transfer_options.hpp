@@ -11,7 +11,7 @@ namespace cellar::mpi {
 
 struct SendOptions {
     NamedOnly named_only{};
-    /// 0 to 9999. Tells transfers between the same two ranks in one direction apart: one at a time has each tag.
+    /// 0 to 9999. Transfers between the same two ranks in one direction at the same time must have different tags.
     int tag = 0;
     /// Fails with `timed_out` if the other process does nothing for so long.
     std::chrono::milliseconds time_limit = std::chrono::seconds{60};
@@ -28,8 +28,8 @@ struct ReceiveOptions {
     int tag = 0; ///< as that of the `send`
     /// Fails with `timed_out` if the other process does nothing for so long. The wait for a `send` counts.
     std::chrono::milliseconds time_limit = std::chrono::seconds{60};
-    /// The same for this process; the other one may differ. Rows then arrive in memory of the device if they also leave
-    /// from such memory, and if they have this memory's type of elements.
+    /// As in `SendOptions`, for this process; the other one may differ. Rows then arrive in memory of the device if
+    /// they also leave from such memory, and if they have this memory's type of elements.
     bool device_aware = false;
     std::string model = {}; ///< refuses a transfer with another one; empty: accepts every transfer
 };

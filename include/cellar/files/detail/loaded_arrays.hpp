@@ -115,6 +115,14 @@ struct LoadTarget {
     }
 };
 
+/// Reaches what a reader does not offer in public.
+struct ReaderAccess {
+    template <class Reader, class Place>
+    static FileResult<FilePiece> next_into_new(Reader& reader, Place place) {
+        return reader.next_into_new(place);
+    }
+};
+
 /// Reads all data once: fills the arrays, which were allocated just now, and checks the checksum. After an error they
 /// may be filled in part.
 template <class Reader>
@@ -135,7 +143,7 @@ FileResult<void> read_arrays(const std::filesystem::path& path, Reader& reader, 
     };
     reader.rewind();
     for (;;) {
-        auto piece = reader.next_into_new(place);
+        auto piece = ReaderAccess::next_into_new(reader, place);
         if (!piece) return std::move(piece).error();
         if (piece->tensor == nullptr) return {};
         if (const auto target = targets.find(piece->tensor); target != targets.end())

@@ -14,7 +14,7 @@
 namespace cellar::detail {
 
 /// Files by the standard library alone. It cannot sync: after a loss of power, a file may lack its contents. It cannot
-/// map either. Errors are values of `errno`, where the library tells any, and EIO elsewhere.
+/// map either. Errors are values of `errno`, where the library reports one, and EIO elsewhere.
 class StreamFiles {
 public:
     struct Handle {

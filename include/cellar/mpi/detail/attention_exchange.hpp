@@ -8,6 +8,7 @@
 #include <cellar/mpi/detail/merge_rows.hpp>
 #include <cellar/mpi/mpi_result.hpp>
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <mpi.h>
@@ -40,18 +41,18 @@ public:
     float* sums(std::int64_t rows) { return floats(sums_, rows); }
 
     /// Collective: writes the merged rows to `out`, `dim` floats each, without gaps, and their logarithms to `sums`
-    /// unless it is null. Every rank gets the same bits. Blocks for `seconds` at most; 0: without limit. It must not be
-    /// called again after an error, and MPI may then still write to `out`.
+    /// unless it is null. Every rank gets the same bits. Blocks for `time_limit` at most; 0: without limit. It must not
+    /// be called again after an error, and MPI may then still write to `out`.
     std::optional<mpi::MpiError> merge(const mpi::Communicator& comm, std::int64_t rows, std::int64_t dim, float* out,
-                                       float* sums, double seconds) {
+                                       float* sums, std::chrono::milliseconds time_limit) {
         const std::int64_t bytes = rows * (dim + 1) * std::int64_t{sizeof(float)};
-        return bytes * comm.size() <= gathered_bytes ? merge_all(comm, rows, dim, out, sums, seconds)
-                                                     : merge_shares(comm, rows, dim, out, sums, seconds);
+        return bytes * comm.size() <= gathered_bytes ? merge_all(comm, rows, dim, out, sums, time_limit)
+                                                     : merge_shares(comm, rows, dim, out, sums, time_limit);
     }
 
     /// Few bytes: every rank gets all parts, and merges all rows.
     std::optional<mpi::MpiError> merge_all(const mpi::Communicator& comm, std::int64_t rows, std::int64_t dim,
-                                           float* out, float* sums, double seconds) {
+                                           float* out, float* sums, std::chrono::milliseconds time_limit) {
         const std::int64_t size = rows * (dim + 1);
         float* others = floats(received_, size * (comm.size() - 1));
         for (int rank = 0; rank < comm.size(); ++rank) {
@@ -62,14 +63,14 @@ public:
             exchange_.send(comm, rank, own_, static_cast<int>(size), MPI_FLOAT);
             others += size;
         }
-        if (auto error = finish(seconds)) return error;
+        if (auto error = finish(time_limit)) return error;
         merge_parts(rows, dim, out, sums);
         return std::nullopt;
     }
 
     /// Every rank gets all parts of its share of the rows, merges these, and gets the other shares merged.
     std::optional<mpi::MpiError> merge_shares(const mpi::Communicator& comm, std::int64_t rows, std::int64_t dim,
-                                              float* out, float* sums, double seconds) {
+                                              float* out, float* sums, std::chrono::milliseconds time_limit) {
         const std::int64_t first = share(comm.rank(), rows);
         const std::int64_t mine = share(comm.rank() + 1, rows) - first;
         const std::int64_t size = mine * (dim + 1);
@@ -84,10 +85,10 @@ public:
                            static_cast<int>((share(rank + 1, rows) - theirs) * (dim + 1)), MPI_FLOAT);
             others += size;
         }
-        if (auto error = finish(seconds)) return error;
+        if (auto error = finish(time_limit)) return error;
         merge_parts(mine, dim, out + first * dim, sums == nullptr ? nullptr : sums + first);
-        auto error = gather_shares(comm, rows, dim, out, seconds);
-        return error || sums == nullptr ? error : gather_shares(comm, rows, 1, sums, seconds);
+        auto error = gather_shares(comm, rows, dim, out, time_limit);
+        return error || sums == nullptr ? error : gather_shares(comm, rows, 1, sums, time_limit);
     }
 
 private:
@@ -110,7 +111,7 @@ private:
 
     // The rows of all shares, of which each rank has its own.
     std::optional<mpi::MpiError> gather_shares(const mpi::Communicator& comm, std::int64_t rows, std::int64_t dim,
-                                               float* out, double seconds) {
+                                               float* out, std::chrono::milliseconds time_limit) {
         const auto count = [&](int rank) {
             return static_cast<int>((share(rank + 1, rows) - share(rank, rows)) * dim);
         };
@@ -119,11 +120,11 @@ private:
             exchange_.receive(comm, rank, out + share(rank, rows) * dim, count(rank), MPI_FLOAT);
             exchange_.send(comm, rank, out + share(comm.rank(), rows) * dim, count(comm.rank()), MPI_FLOAT);
         }
-        return finish(seconds);
+        return finish(time_limit);
     }
 
-    std::optional<mpi::MpiError> finish(double seconds) {
-        auto error = exchange_.finish("attend", seconds);
+    std::optional<mpi::MpiError> finish(std::chrono::milliseconds time_limit) {
+        auto error = exchange_.finish("attend", time_limit);
         if (error && exchange_.uses_memory())
             for (Scratch* const memory : {&partial_, &received_, &merged_, &sums_}) Exchange::keep(std::move(*memory));
         return error;

@@ -18,6 +18,7 @@
 #include <cellar/window/resume.hpp>
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -38,12 +39,12 @@ struct ContextState {
         std::uint32_t batch = 0; ///< the last batch that had tokens of the sequence
     };
 
-    ContextState(const mpi::Communicator& the_comm, Cache the_cache, std::int32_t block_size, double time_limit,
-                 const std::source_location& where)
+    ContextState(const mpi::Communicator& the_comm, Cache the_cache, std::int32_t block_size,
+                 std::chrono::milliseconds limit, const std::source_location& where)
         : comm{the_comm.handle(), where},
           cache{std::move(the_cache)},
           block{block_size},
-          seconds{time_limit},
+          time_limit{limit},
           sequences(static_cast<std::size_t>(cache.sequences())),
           votes{comm.size(), 0x1b05},
           exchange{comm.size()} {
@@ -132,7 +133,7 @@ struct ContextState {
     mpi::Communicator comm;
     Cache cache;
     std::int32_t block;
-    double seconds;
+    std::chrono::milliseconds time_limit;
     std::optional<mpi::MpiError> lost; ///< why nothing can be sent any more
     std::vector<Entry> sequences;
     std::uint32_t batches = 0;       // counts the calls of check

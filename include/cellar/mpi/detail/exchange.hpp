@@ -2,8 +2,10 @@
 #pragma once
 
 #include <cellar/mpi/communicator.hpp>
+#include <cellar/mpi/detail/deadline.hpp>
 #include <cellar/mpi/mpi_result.hpp>
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <list>
@@ -33,17 +35,17 @@ public:
         note(rank, MPI_Isend(from, count, type, rank, tag_, comm.handle(), &request_to(rank)));
     }
 
-    /// Blocks until all messages of the round are there, for `seconds` at most; 0: without limit. The error names a
+    /// Blocks until all messages of the round are there, for `time_limit` at most; 0: without limit. The error names a
     /// rank. After one, `uses_memory` says whether MPI may still use the memory of the messages, and nothing may be
     /// sent any more.
-    std::optional<mpi::MpiError> finish(const char* operation, double seconds) {
-        const double begun = MPI_Wtime();
+    std::optional<mpi::MpiError> finish(const char* operation, std::chrono::milliseconds time_limit) {
+        const Deadline deadline{time_limit};
         for (std::int64_t turns = 1; failed_ < 0; ++turns) {
             const int waits_for = test();
             if (failed_ >= 0) break;
             if (waits_for < 0) return std::nullopt;
             if (turns % 64 == 0) std::this_thread::yield();
-            if (seconds > 0 && MPI_Wtime() - begun > seconds) {
+            if (deadline.has_passed()) {
                 give_up();
                 return mpi::MpiError{mpi::MpiReason::timed_out,
                                      waits_for,

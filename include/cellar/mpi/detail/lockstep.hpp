@@ -40,7 +40,8 @@ class Lockstep {
 public:
     Lockstep(const mpi::Communicator& comm, const mpi::LockstepOptions& options, const std::source_location& where)
         : comm_{comm.handle(), where}, options_{options}, reports_{comm_.size(), 0x1b01} {
-        CELLAR_EXPECTS_AT(where, options.seconds >= 0, "lockstep: a negative time limit, expected 0 or more seconds");
+        CELLAR_EXPECTS_AT(where, options.time_limit.count() >= 0, "lockstep: a time limit of ",
+                          options.time_limit.count(), " ms, expected 0 or more");
     }
 
     const mpi::Communicator& communicator() const { return comm_; }
@@ -123,7 +124,7 @@ private:
 
     // True if a rank is lost.
     bool exchange(const RankReport& own) {
-        lost_ = reports_.exchange(comm_, name_of(own.call.operation), own, options_.seconds);
+        lost_ = reports_.exchange(comm_, name_of(own.call.operation), own, options_.time_limit);
         return lost_.has_value();
     }
 

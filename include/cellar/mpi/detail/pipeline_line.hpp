@@ -4,11 +4,12 @@
 #include <cellar/base/contract.hpp>
 #include <cellar/base/result.hpp>
 #include <cellar/mpi/communicator.hpp>
-#include <cellar/mpi/lockstep_options.hpp>
+#include <cellar/mpi/detail/deadline.hpp>
 #include <cellar/mpi/mpi_result.hpp>
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
@@ -59,13 +60,13 @@ struct LineAnswer {
 /// longer than those before, or if more of them are in flight.
 class PipelineLine {
 public:
-    PipelineLine(const mpi::Communicator& comm, double seconds, const std::source_location& where)
-        : comm_{comm.handle(), where}, seconds_{seconds} {}
+    PipelineLine(const mpi::Communicator& comm, std::chrono::milliseconds time_limit, const std::source_location& where)
+        : comm_{comm.handle(), where}, time_limit_{time_limit} {}
     PipelineLine(const PipelineLine&) = delete;
     PipelineLine& operator=(const PipelineLine&) = delete;
     ~PipelineLine() {
-        const double begun = MPI_Wtime();
-        while (!finish_sends() && (seconds_ == 0 || MPI_Wtime() - begun < seconds_)) std::this_thread::yield();
+        const Deadline deadline{time_limit_};
+        while (!finish_sends() && !deadline.has_passed()) std::this_thread::yield();
         if (sent_->empty()) return;
         for (Sent& sent : *sent_) MPI_Request_free(&sent.request);
         static_cast<void>(sent_.release()); // the readers are gone: the numbers stay where they are
@@ -92,7 +93,7 @@ public:
         unused_sent();
         word_.splice(word_.end(), unused_, unused_.begin());
     }
-    /// A pass is open until the word on it.
+    /// A pass is open until the message that keeps or drops it, its word.
     void begin_pass() { has_pass_ = true; }
     /// The pass that is open is kept, or dropped. `reserve_word` precedes it.
     void word(bool keeps) {
@@ -111,7 +112,7 @@ public:
         has_pass_ = false;
         return message.kind == LineKind::commit;
     }
-    /// For another stage, which has dropped its pass: the word on it comes before the next operation.
+    /// For another stage, which has dropped its pass: the word on it is received before the next operation.
     void leave() {
         has_pass_ = false;
         dropped_ = true;
@@ -121,7 +122,7 @@ public:
         fail({mpi::MpiReason::malformed,
               comm_.rank() - 1,
               "pipeline: operation " + std::to_string(number_)
-                  + " does not follow the one before, expected the word on a pass after the pass, and only there",
+                  + " does not follow the one before, expected a commit or drop after each pass, and only there",
               {}});
     }
     /// This stage cannot do what the first one did.
@@ -306,7 +307,7 @@ private:
     }
     // Returns how many numbers the next message has.
     std::size_t wait_for(int from, int tag) {
-        const double begun = MPI_Wtime();
+        const Deadline deadline{time_limit_};
         for (std::int64_t turns = 1;; ++turns) {
             int there = 0;
             MPI_Status status;
@@ -321,7 +322,7 @@ private:
                 finish_sends();
                 std::this_thread::yield();
             }
-            if (seconds_ > 0 && MPI_Wtime() - begun > seconds_)
+            if (deadline.has_passed())
                 fail({mpi::MpiReason::timed_out,
                       from,
                       "pipeline: rank " + std::to_string(from) + " has sent nothing within the time limit",
@@ -330,7 +331,7 @@ private:
     }
 
     mpi::Communicator comm_;
-    double seconds_;
+    std::chrono::milliseconds time_limit_;
     std::uint32_t number_ = 0; // of operations, and of words on passes. It begins again after 2^32
     std::unique_ptr<std::list<Sent>> sent_ = std::make_unique<std::list<Sent>>(); // in flight
     std::list<Sent> unused_;                                                      // memory for more

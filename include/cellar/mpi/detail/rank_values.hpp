@@ -5,6 +5,7 @@
 #include <cellar/mpi/detail/exchange.hpp>
 #include <cellar/mpi/mpi_result.hpp>
 
+#include <chrono>
 #include <cstddef>
 #include <mpi.h>
 #include <optional>
@@ -27,10 +28,10 @@ public:
     /// By rank.
     const std::vector<Value>& all() const { return all_; }
 
-    /// Collective: one message to every rank. Blocks for `seconds` at most; 0: without limit. Afterwards, `all()` has
-    /// the values of all ranks. After an error, neither must be called again.
+    /// Collective: one message to every rank. Blocks for `time_limit` at most; 0: without limit. Afterwards, `all()`
+    /// has the values of all ranks. After an error, neither must be called again.
     std::optional<mpi::MpiError> exchange(const mpi::Communicator& comm, const char* operation, const Value& own,
-                                          double seconds) {
+                                          std::chrono::milliseconds time_limit) {
         constexpr int bytes = sizeof(Value);
         Value& sent = all_[static_cast<std::size_t>(comm.rank())];
         sent = own;
@@ -39,7 +40,7 @@ public:
             exchange_.receive(comm, rank, &all_[static_cast<std::size_t>(rank)], bytes, MPI_BYTE);
             exchange_.send(comm, rank, &sent, bytes, MPI_BYTE);
         }
-        auto error = exchange_.finish(operation, seconds);
+        auto error = exchange_.finish(operation, time_limit);
         if (error && exchange_.uses_memory()) Exchange::keep(std::move(all_));
         return error;
     }

@@ -21,7 +21,8 @@
 
 namespace cellar::detail {
 
-/// Counts the time in which the other process does nothing. Time in which the caller does not ask counts little.
+/// Counts the time in which the other process does nothing. The time between two calls of `is_over` counts as an eighth
+/// of the limit at most.
 class Patience {
 public:
     using Clock = std::chrono::steady_clock;
@@ -39,7 +40,7 @@ public:
     void yield() const {
         if (looks_ > 1000) std::this_thread::yield();
     }
-    /// After another look at nothing.
+    /// Call it each time that nothing has happened.
     bool is_over() {
         const Clock::time_point now = Clock::now();
         idle_ += std::min(now - last_, limit_ / 8);
