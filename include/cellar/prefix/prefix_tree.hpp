@@ -74,8 +74,9 @@ public:
     /// needed. If the tree has them already, only marks them as used. Call it where other requests may continue: at the
     /// end of a prompt or of a turn. Windows and recurrent states are kept only at such ends, and where two lists part,
     /// if s can still go back to that point. If there are too many snapshots, makes room first, as `begin` does. Else
-    /// refuses as `snapshot` of the memory does, or throws `std::bad_alloc`, with nothing changed. Tokens of s at one
-    /// position, below the length of `tokens`, are a violation if the memory lists its cells, as `Cache` does.
+    /// refuses as `snapshot` of the memory does, with nothing changed, or throws `std::bad_alloc`: the tree then has
+    /// the same prefixes, some of which may be in place that were paged out. Tokens of s at one position, below the
+    /// length of `tokens`, are a violation if the memory lists its cells, as `Cache` does.
     /// O(tokens compared + tokens added + nodes passed + runs of s + what `snapshot` and `split` cost), amortised.
     Result<void> insert(Sequence s, std::span<const std::int32_t> tokens, std::uint64_t salt = 0,
                         const std::source_location& where = std::source_location::current()) {
