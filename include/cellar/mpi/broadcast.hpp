@@ -123,7 +123,7 @@ private:
 /// MPI_Bcast does. After an error, this rank's batch is unspecified.
 inline MpiResult<void> broadcast(const Communicator& comm, SharedBatch& shared, int root,
                                  const std::source_location& where = std::source_location::current()) {
-    comm.expect_valid("broadcast", where);
+    detail::expect_valid("broadcast", comm, where);
     CELLAR_EXPECTS_AT(where, root >= 0 && root < comm.size(), "broadcast: rank ", root, ", expected 0 to ",
                       comm.size() - 1);
     const auto send = [&](int from, int size) {

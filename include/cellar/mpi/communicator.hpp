@@ -84,18 +84,6 @@ public:
     /// The duplicate, for cellar's own messages.
     MPI_Comm handle() const { return comm_; }
 
-    /// A violation if it was moved from.
-    void expect_valid(const char* operation, const std::source_location& where) const {
-        CELLAR_EXPECTS_AT(where, comm_ != MPI_COMM_NULL, operation,
-                          ": the communicator was moved from, expected one that was not");
-    }
-    /// Checks the rank of another process.
-    void expect_other(const char* operation, int rank, const std::source_location& where) const {
-        expect_valid(operation, where);
-        CELLAR_EXPECTS_AT(where, rank >= 0 && rank < size_ && rank != rank_, operation, ": rank ", rank,
-                          ", expected 0 to ", size_ - 1, " other than this process, ", rank_);
-    }
-
 private:
     friend detail::Transfers& detail::transfers_of(const Communicator& comm);
 
@@ -111,6 +99,19 @@ namespace cellar::detail {
 
 inline Transfers& transfers_of(const mpi::Communicator& comm) {
     return *comm.transfers_;
+}
+
+/// A violation if the communicator was moved from.
+inline void expect_valid(const char* operation, const mpi::Communicator& comm, const std::source_location& where) {
+    CELLAR_EXPECTS_AT(where, comm.handle() != MPI_COMM_NULL, operation,
+                      ": the communicator was moved from, expected one that was not");
+}
+/// A violation unless it is the rank of another process.
+inline void expect_other(const char* operation, const mpi::Communicator& comm, int rank,
+                         const std::source_location& where) {
+    expect_valid(operation, comm, where);
+    CELLAR_EXPECTS_AT(where, rank >= 0 && rank < comm.size() && rank != comm.rank(), operation, ": rank ", rank,
+                      ", expected 0 to ", comm.size() - 1, " other than this process, ", comm.rank());
 }
 
 /// What MPI says of one of its error codes.

@@ -129,7 +129,7 @@ namespace cellar::detail {
 template <class Target, class... Parts>
 mpi::Receiving<Target> make_receiving(const mpi::Communicator& comm, int rank, const mpi::ReceiveOptions& options,
                                       const std::source_location& where, Parts&&... parts) {
-    comm.expect_other("receive", rank, where);
+    expect_other("receive", comm, rank, where);
     CELLAR_EXPECTS(options.tag >= 0 && options.tag <= max_transfer_tag, "receive: tag ", options.tag,
                    ", expected 0 to ", max_transfer_tag);
     CELLAR_EXPECTS(options.time_limit.count() > 0, "receive: a time limit of ", options.time_limit.count(),

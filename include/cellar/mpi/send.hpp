@@ -81,7 +81,7 @@ namespace cellar::detail {
 
 inline std::unique_ptr<Sender> make_sender(const mpi::Communicator& comm, int rank, const mpi::SendOptions& options,
                                            const std::source_location& where) {
-    comm.expect_other("send", rank, where);
+    expect_other("send", comm, rank, where);
     CELLAR_EXPECTS(options.tag >= 0 && options.tag <= max_transfer_tag, "send: tag ", options.tag, ", expected 0 to ",
                    max_transfer_tag);
     CELLAR_EXPECTS(options.time_limit.count() > 0, "send: a time limit of ", options.time_limit.count(),
