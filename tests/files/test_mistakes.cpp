@@ -70,6 +70,10 @@ TEST_CASE("data that does not fit the plan is a violation") {
     CHECK(violation_of([&] { static_cast<void>(writer->append(disk::Bytes(1))); })
           == "append: 1 bytes after the last tensor, expected none");
     REQUIRE(writer->finish());
+    CHECK(violation_of([&] { static_cast<void>(writer->finish()); })
+          == "finish: the file is finished, expected a new one");
+    CHECK(violation_of([&] { static_cast<void>(writer->append(disk::Bytes(1))); })
+          == "append: 1 bytes after the last tensor, expected none");
 }
 
 TEST_CASE("reading a tensor as another type or size is a violation") {

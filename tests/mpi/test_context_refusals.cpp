@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "context.hpp"
+#include <cellar/cache/describe.hpp>
 
 #include <chrono>
 #include <new>
@@ -136,6 +137,34 @@ TEST_CASE("a rank that attends to another layer than the others is named") {
     REQUIRE_FALSE(next);
     CHECK(next.error() == mpi::MpiReason::differs);
     CHECK(next.error().rank == 1);
+}
+
+TEST_CASE("a mistake of one rank that it catches leaves the ranks together") {
+    Context context = context_of(512);
+    append(context, {0}, 5);
+    auto pass = context.begin(Tokens{{0}, {5}, 1}).value();
+    if (rank() == 1)
+        CHECK(violation_of([&] { (void)context.remove({0}, {0}, {1}); }).find("a pass is open") != std::string::npos);
+    pass.drop();
+    append(context, {0}, 5);
+}
+
+TEST_CASE("a batch that another rank refuses moves no cells") {
+    const CacheLimits limits{.sequences = 2,
+                             .capacity = 4096,
+                             .cells = rank() == 0 ? 100 : 16,
+                             .batch = 400,
+                             .placement = Placement::contiguous,
+                             .positions = Positions::any};
+    Context context{mpi::Communicator{MPI_COMM_WORLD}, Plain{Heads{}.shape(), limits}};
+    for (int i = 0; i < 30; ++i) {
+        append(context, {0}, 1);
+        append(context, {1}, 1);
+    }
+    REQUIRE(context.remove({0}, {0}, to_end));
+    const auto before = describe(context.cache());
+    CHECK(context.begin(Tokens{{0}, {0}, 100}).error() == Reason::full);
+    CHECK(describe(context.cache()) == before);
 }
 
 TEST_CASE("a rank that is short of memory attends once it has some, and the others wait") {

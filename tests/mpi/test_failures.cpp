@@ -503,6 +503,60 @@ TEST_CASE("after a transfer could not begin for want of memory, its tag is free"
         });
 }
 
+TEST_CASE("a sender that is short of memory throws, or both processes get no_memory") {
+    between(
+        [&](const Communicator& comm, int rank) {
+            Numbers cache = filled();
+            const auto snapshot = cache.snapshot({0}).value();
+            for (int successes = 2;; ++successes) {
+                std::optional<mpi::Sending> sending;
+                try {
+                    const FailingAllocations failing{successes};
+                    sending.emplace(mpi::send(comm, rank, cache, snapshot));
+                } catch (const std::bad_alloc&) {
+                    continue; // the tag is free
+                }
+                const auto sent = sending->wait();
+                if (sent) return;
+                CHECK(sent.error() == MpiReason::no_memory);
+            }
+        },
+        [&](const Communicator& comm, int rank) {
+            Numbers cache{shape, {.sequences = 3, .capacity = 8, .batch = 8}};
+            while (true) {
+                const auto received = mpi::receive(comm, rank, cache, Sequence{0}).wait();
+                if (received) break;
+                REQUIRE(received.error() == MpiReason::no_memory);
+                CHECK(cache.tokens({0}) == 0);
+            }
+            CHECK(cache.tokens({0}) == 6);
+        });
+}
+
+TEST_CASE("transfers that end while nothing can be allocated do no harm") {
+    between(
+        [&](const Communicator& comm, int rank) {
+            Numbers cache = filled();
+            for (int i = 0; i < 3; ++i) {
+                auto sending = std::make_optional(mpi::send(comm, rank, cache, Sequence{0}));
+                for (int k = 0; k < i; ++k) sending->progress();
+                const FailingAllocations failing{0};
+                sending.reset();
+            }
+        },
+        [&](const Communicator& comm, int rank) {
+            Numbers cache{shape, {.sequences = 3, .capacity = 8, .batch = 8}};
+            auto receiving = std::make_optional(mpi::receive(comm, rank, cache, Sequence{0}));
+            receiving->progress();
+            {
+                const FailingAllocations failing{0};
+                receiving.reset();
+            }
+            CHECK(cache.tokens({0}) == 0);
+            CHECK(audit(cache).empty());
+        });
+}
+
 TEST_CASE("a transfer that could not be completed for want of memory can be completed later") {
     between(
         [&](const Communicator& comm, int rank) {

@@ -79,7 +79,11 @@ public:
     /// does that. After it, `put` enqueues kernels only, the same ones for every pass of as many tokens: a graph can
     /// capture them and replay them in later passes, each after its own `upload_cells` and with `mark_put` for each
     /// layer that has memory of its own. `reserve` fixes the address.
-    void upload_cells() requires(UploadsCells<typename State::Backend>) { state().backend.upload_cells(cells()); }
+    void upload_cells(const std::source_location& where = std::source_location::current()) requires(
+        UploadsCells<typename State::Backend>) {
+        const detail::Caller caller{where};
+        state().backend.upload_cells(cells());
+    }
 
     /// A layer's keys and values in all cells, [cells of the cache, kv_heads, dim], for kernels that write the batch's
     /// rows themselves: to `cells()`, and nowhere else. `mark_put` follows.

@@ -79,9 +79,11 @@ public:
     }
 
     /// Writes the header, syncs, and gives the file its name. A plan whose data is incomplete is a violation. If only
-    /// the last step fails, the sync of the folder, then the new file is in place, and may be lost with the power.
+    /// the last step fails, the sync of the folder, then the new file is in place, and may be lost with the power. A
+    /// second call after a success is a violation.
     FileResult<void> finish(const std::source_location& where = std::source_location::current()) {
         const detail::Caller caller{where};
+        CELLAR_EXPECTS(!is_finished_, "finish: the file is finished, expected a new one");
         CELLAR_EXPECTS(error_ || at_ == header_.tensors().size(), "finish: tensor ", name_of_next(),
                        " is not complete, expected all of its bytes");
         if (!error_) flush();
@@ -90,6 +92,7 @@ public:
             check(file_.write(std::as_bytes(std::span{beginning}), 0));
         }
         if (!error_) check(file_.publish(options_.sync));
+        is_finished_ = !error_;
         return status();
     }
 
@@ -194,6 +197,7 @@ private:
     std::uint64_t in_tensor_ = 0;
     detail::Crc32 crc_;
     std::optional<FileError> error_;
+    bool is_finished_ = false;
 };
 
 using FileWriter = BasicFileWriter<NativeFiles>;

@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <mpi.h>
+#include <new>
 #include <source_location>
 #include <span>
 #include <string>
@@ -120,7 +121,9 @@ private:
 };
 
 /// The batch of rank `root` replaces those of all others, which were made with the same size. Collective: waits as
-/// MPI_Bcast does. After an error, this rank's batch is unspecified.
+/// MPI_Bcast does. After an error, this rank's batch is unspecified. A rank without memory for a longer batch than any
+/// before throws `std::bad_alloc`, and must not go on with this communicator: it has missed a message.
+/// `SharedBatch::reserve_message` sets the memory aside.
 inline MpiResult<void> broadcast(const Communicator& comm, SharedBatch& shared, int root,
                                  const std::source_location& where = std::source_location::current()) {
     detail::expect_valid("broadcast", comm, where);
@@ -139,7 +142,12 @@ inline MpiResult<void> broadcast(const Communicator& comm, SharedBatch& shared, 
                             + " sent no batch, expected one of the same version of cellar",
                         {}};
     if (size <= shared.first_) return {};
-    shared.reserve_message(static_cast<std::size_t>(size));
+    try {
+        shared.reserve_message(static_cast<std::size_t>(size));
+    } catch (const std::bad_alloc&) {
+        shared.assign(Batch{});
+        throw;
+    }
     if (const int code = send(shared.first_, size - shared.first_); code != MPI_SUCCESS)
         return detail::error_of_code("broadcast", root, code);
     return {};

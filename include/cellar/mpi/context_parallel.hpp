@@ -72,17 +72,17 @@ public:
         detail::expect_batch(batch, s.cache.sequences());
         CELLAR_EXPECTS(batch.stored.empty(), "begin: a list of stored tokens, expected none: the positions decide");
         s.note(batch);
-        std::optional<PassOf<Cache>> local;
-        const auto open = [&]() -> Result<void> {
+        std::optional<detail::ValueOf<decltype(MemoryAccess::prepare_begin(s.cache, batch))>> prepared;
+        const auto decide = [&]() -> Result<void> {
             if (const Result<void> can = s.check(batch); !can) return can;
-            auto opened = s.cache.begin(s.divide(batch), where);
-            if (!opened) return opened.error();
-            local.emplace(*std::move(opened));
+            auto found = MemoryAccess::prepare_begin(s.cache, s.divide(batch));
+            if (!found) return found.error();
+            prepared.emplace(*std::move(found));
             return {};
         };
-        if (auto error = agree("begin", open)) return *std::move(error); // which drops this rank's pass
+        if (auto error = agree("begin", decide)) return *std::move(error);
         s.pass_open = true;
-        return MemoryAccess::make<Pass>(s, *std::move(local));
+        return MemoryAccess::make<Pass>(s, MemoryAccess::finish(s.cache, *std::move(prepared)));
     }
 
     /// `to` gives up its own tokens and shares those of `from` below position `length`, on each rank. No data moves.
@@ -110,6 +110,7 @@ public:
     MpiResult<void> remove(Sequence s, Position begin, Position end,
                            const std::source_location& where = std::source_location::current()) {
         const detail::Caller caller{where};
+        expect_no_pass("remove");
         state().note(Call::remove);
         return remove_with(s, begin, end, [&] { return MemoryAccess::prepare_remove(state().cache, s, begin, end); });
     }
@@ -120,6 +121,7 @@ public:
             requires(Cache & c) { c.remove(s, begin, end, rotate_by); },
             "remove: the shift of this cache rotates no keys");
         const detail::Caller caller{where};
+        expect_no_pass("remove");
         state().note(Call::rotate);
         state().note(s, {rotate_by.positions});
         return remove_with(s, begin, end,
@@ -254,7 +256,6 @@ private:
     template <class Prepare>
     MpiResult<void> remove_with(Sequence sequence, Position begin, Position end, Prepare&& prepare) {
         State& s = state();
-        expect_no_pass("remove");
         s.note(sequence, begin);
         s.note(sequence, end);
         return on_all("remove", prepare, [&](auto&& prepared) {

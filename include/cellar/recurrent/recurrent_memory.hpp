@@ -126,9 +126,10 @@ public:
     }
 
     /// The state of s after the tokens below `to`, to be kept whatever happens to s: the snapshot shares its slot. No
-    /// data moves. `to_end`: the current state. `from` is ignored, because a state is that of all tokens before it.
-    /// Refuses with `cannot_rewind` if no state is kept at `to` (`schedule` keeps one ahead of time), and with
-    /// `too_many_snapshots` if there are `StateLimits::snapshots` in place already.
+    /// data moves. `to_end`: the current state. Any `from` up to `to`: a state is that of all tokens before it. Refuses
+    /// with `cannot_rewind` if no state is kept at `to` (`schedule` keeps one ahead of time), and with
+    /// `too_many_snapshots` if there are `StateLimits::snapshots` in place already. Throws `std::bad_alloc`, with
+    /// nothing changed.
     Result<StateSnapshot> snapshot(Sequence s, Position from = {0}, Position to = to_end,
                                    Where where = Where::current()) {
         const detail::Caller caller{where};
@@ -139,7 +140,7 @@ public:
 
     /// s gives up its states, and shares that of the snapshot: its next token has position `to`. No data moves. Refuses
     /// with `cannot_rewind` if `to` is not the end of the snapshot. A snapshot that is paged out stays so: its state is
-    /// copied to a slot that s alone owns (enqueued; see `page_out`).
+    /// copied to a slot that s alone owns (enqueued; see `page_out`). Throws `std::bad_alloc`, with nothing changed.
     Result<void> restore(Sequence s, const StateSnapshot& snapshot, Position to, Where where = Where::current()) {
         const detail::Caller caller{where};
         return MemoryAccess::finish_if(*this, prepare_restore(s, snapshot, to));
@@ -172,6 +173,7 @@ public:
 
     /// Brings a snapshot that is paged out back into a slot, which any number of sequences may share. Does nothing if
     /// it is in place already. Blocks. Refuses with `too_many_snapshots` if `StateLimits::snapshots` are in place.
+    /// Throws `std::bad_alloc`, with nothing changed.
     Result<void> page_in(StateSnapshot& snapshot, Where where = Where::current()) {
         const detail::Caller caller{where};
         return MemoryAccess::finish_if(*this, prepare_page_in(snapshot));

@@ -11,6 +11,7 @@
 #include <cstring>
 #include <memory>
 #include <mpi.h>
+#include <new>
 #include <span>
 #include <type_traits>
 #include <utility>
@@ -76,8 +77,13 @@ public:
         std::swap(request_, other.request_);
         return *this;
     }
-    /// No request may use it.
-    ~Message() = default;
+    /// Without memory to keep it until MPI has done with it, its own memory is never freed.
+    ~Message() {
+        if (request_ == MPI_REQUEST_NULL) return;
+        static_cast<void>(room_.release());
+        alignas(ZeroedArray<std::byte>) std::byte never_destroyed[sizeof(ZeroedArray<std::byte>)];
+        ::new (never_destroyed) ZeroedArray<std::byte>{std::move(memory_)};
+    }
 
     /// What was there is lost. Long messages begin at a huge page, where the system has any: it hands them to another
     /// process page by page. Most of what they allocate is never written, and so takes no memory. A message that does

@@ -64,7 +64,11 @@ public:
     Receiver(const Receiver&) = delete;
     Receiver& operator=(const Receiver&) = delete;
     ~Receiver() {
-        if (!is_over_) fail({mpi::MpiReason::cancelled, rank_, "receive: cancelled"});
+        try {
+            if (!is_over_) fail({mpi::MpiReason::cancelled, rank_, "receive: cancelled"});
+        } catch (const std::bad_alloc&) { // the other process finds out by its time limit
+            end_with(mpi::MpiError{mpi::MpiReason::cancelled, rank_, {}, {}}, is_accepted_ && !is_last_);
+        }
     }
 
     /// Does what can be done at once; at most one block. True if the transfer is over.
@@ -85,13 +89,15 @@ public:
         return is_over_;
     }
 
-    /// Gives the transfer up, and tells the other process.
+    /// Gives the transfer up, and tells the other process, if there is memory for a message.
     void fail(mpi::MpiError error) {
-        if (id_ != 0 && error.reason != mpi::MpiReason::lost) {
-            WireWriter out;
-            write_error(out, error);
-            post(MessageKind::failure, out);
-        }
+        try {
+            if (id_ != 0 && error.reason != mpi::MpiReason::lost) {
+                WireWriter out;
+                write_error(out, error);
+                post(MessageKind::failure, out);
+            }
+        } catch (const std::bad_alloc&) {}
         end_with(std::move(error), is_accepted_ && !is_last_);
     }
 
@@ -319,15 +325,17 @@ private:
         is_over_ = true;
         if (error) target_->give_up();
         error_ = std::move(error);
-        std::deque<Message> left;
-        for (Arrival& arrival : arrivals_) arrival.move_to(left);
+        try {
+            if (more_follow) transfers_.drop_rest(rank_, sender_tag(tag_), id_);
+            std::deque<Message> left;
+            for (Arrival& arrival : arrivals_) arrival.move_to(left);
+            transfers_.give_back(rank_, sender_tag(tag_), std::move(left));
+        } catch (const std::bad_alloc&) {} // what is left to receive is lost
         arrivals_.clear();
-        transfers_.give_back(rank_, sender_tag(tag_), std::move(left));
         for (Message& message : spare_) transfers_.give_spare(std::move(message));
         spare_.clear();
         arrays_.clear();
         transfers_.close(rank_, sender_tag(tag_));
-        if (more_follow) transfers_.drop_rest(rank_, sender_tag(tag_), id_);
     }
 
     Transfers& transfers_;

@@ -44,7 +44,9 @@ public:
     Sender(const Sender&) = delete;
     Sender& operator=(const Sender&) = delete;
     ~Sender() {
-        if (!is_over_) fail({mpi::MpiReason::cancelled, rank_, "send: cancelled"});
+        try {
+            if (!is_over_) fail({mpi::MpiReason::cancelled, rank_, "send: cancelled"});
+        } catch (const std::bad_alloc&) {} // the other process finds out by its time limit
         close();
     }
 
@@ -116,11 +118,13 @@ public:
         return is_over_;
     }
 
-    /// Gives the transfer up, and tells the other process.
+    /// Gives the transfer up, and tells the other process, if there is memory for a message.
     void fail(mpi::MpiError error) {
-        WireWriter out;
-        write_error(out, error);
-        if (error.reason != mpi::MpiReason::lost) post(MessageKind::end, out);
+        try {
+            WireWriter out;
+            write_error(out, error);
+            if (error.reason != mpi::MpiReason::lost) post(MessageKind::end, out);
+        } catch (const std::bad_alloc&) {}
         end_with(std::move(error));
     }
 
@@ -295,7 +299,7 @@ private:
         close();
     }
     // MPI may still use messages.
-    void close() {
+    void close() noexcept {
         for (Block& block : in_flight_) {
             const bool is_busy = block.message.request() != MPI_REQUEST_NULL;
             is_busy ? transfers_.keep(std::move(block.message)) : transfers_.give_spare(std::move(block.message));

@@ -162,12 +162,17 @@ public:
         return message;
     }
     /// No request uses it.
-    void give_spare(Message message) {
-        if (spare_.size() < 8 && !message.is_short()) spare_.push_back(std::move(message));
+    void give_spare(Message message) noexcept {
+        try {
+            if (spare_.size() < 8 && !message.is_short()) spare_.push_back(std::move(message));
+        } catch (const std::bad_alloc&) {}
     }
     /// A message that MPI may still use.
-    void keep(Message message) {
-        if (message.request() != MPI_REQUEST_NULL) messages_.push_back(std::move(message));
+    void keep(Message message) noexcept {
+        if (message.request() == MPI_REQUEST_NULL) return;
+        try {
+            messages_.push_back(std::move(message));
+        } catch (const std::bad_alloc&) {} // see ~Message
     }
 
     /// The messages of a transfer that failed here, up to its last one, are received and dropped.
