@@ -36,12 +36,16 @@ public:
     std::int32_t tokens() const { return local_.tokens(); }
 
     /// The tokens that this rank stores, as indices into the batch, in ascending order.
-    std::span<const std::int32_t> stored() const { return state().stored; }
+    std::span<const std::int32_t> stored(const std::source_location& where = std::source_location::current()) const {
+        const detail::Caller caller{where};
+        return state().stored;
+    }
 
     /// Stores the keys [stored, kv_heads, key_dim] and values [stored, kv_heads, value_dim] of the tokens in
     /// `stored()`, in their order; see `CachePass::put`. Not needed if there are none.
     template <class K, class V>
     void put(int layer, const K& k, const V& v, const std::source_location& where = std::source_location::current()) & {
+        const detail::Caller caller{where};
         static_cast<void>(state());
         local_.put(layer, k, v, where);
     }
@@ -54,6 +58,7 @@ public:
     /// Keeps the batch's tokens, and forgets tokens that fell out of the retention. A layer that was not put is a
     /// violation. Sends no message.
     void commit(const std::source_location& where = std::source_location::current()) {
+        const detail::Caller caller{where};
         State& s = state();
         local_.commit(where);
         state_ = nullptr;
