@@ -572,7 +572,9 @@ TEST_CASE_TEMPLATE("values that are not finite, of cells whose scores are -infin
     struct Range {
         int first, end;
     };
-    for (const Range finite : {Range{0, 0}, {0, 1}, {0, length}, {length - 1, length}, {1, length}}) {
+    // None, some in the first or in the last part of the history, whole parts, all.
+    for (const Range finite :
+         {Range{0, 0}, {0, 1}, {length - 1, length}, {1, length}, {0, 384}, {0, 512}, {0, length}}) {
         const auto result = [&](auto&& cache, int tokens) {
             Floats k(std::size_t{length} * 2 * dim, -infinity), v(k.size(), infinity);
             const auto fill = [&](Floats& rows, float x) {
@@ -585,8 +587,8 @@ TEST_CASE_TEMPLATE("values that are not finite, of cells whose scores are -infin
             pass.put(0, k, v);
             pass.commit();
             auto next = cache.begin(Tokens{Sequence{0}, Position{length}, tokens}).value();
-            next.put(0, Floats(k.begin(), k.begin() + std::ptrdiff_t{tokens} * 2 * dim),
-                     Floats(v.begin(), v.begin() + std::ptrdiff_t{tokens} * 2 * dim));
+            const auto last = std::ptrdiff_t{length - tokens} * 2 * dim;
+            next.put(0, Floats(k.begin() + last, k.end()), Floats(v.begin() + last, v.end()));
             Floats out(static_cast<std::size_t>(tokens * heads * dim));
             attend(next, 0, Floats(out.size(), 1), out);
             return out;
