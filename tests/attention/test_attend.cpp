@@ -12,6 +12,7 @@
 #include <cmath>
 #include <limits>
 #include <memory>
+#include <string>
 #include <type_traits>
 #include <vector>
 
@@ -311,6 +312,16 @@ TEST_CASE("keys alone: values are their first elements") {
         attend(other, 0, q, b);
         CHECK(a == b);
     }
+    const Floats q = wave(5 * 3 * 24, 9);
+    for (const int value_dim : {0, 25}) {
+        Floats out(static_cast<std::size_t>(5 * 3 * value_dim), 7);
+        const std::string expected = "attend: the results have " + std::to_string(value_dim)
+                                     + " elements a head, expected 1 to 24, because the values are the first elements "
+                                       "of the keys";
+        CHECK(violation_of([&] { attend(one, 0, q, contiguous_view(out.data(), 5, 3, value_dim)); }) == expected);
+        if (value_dim != 0) CHECK(violation_of([&] { attend(one, 0, q, out); }) == expected);
+        CHECK(out == Floats(out.size(), 7));
+    }
 }
 
 TEST_CASE("an encoder's inputs: tokens that see none get zeros") {
@@ -532,14 +543,16 @@ TEST_CASE("queries and results may be neighbours in one buffer, and overlap nowh
 TEST_CASE("a batch without tokens has no queries and no results") {
     F32 cache{shape, {.capacity = 8, .batch = 8}};
     Cache<StandardV<float>> latent{CacheShape{1, 2, dim, 0}, {.capacity = 8, .batch = 8}};
-    const auto attend_to_nothing = [](auto pass) {
+    const auto attend_to_nothing = [](auto pass, int value_dim) {
         Floats out;
         attend(pass, 0, Floats{}, out);
-        CHECK(violation_of([&] { attend(pass, 0, Floats{}, Floats(1)); }) != "none");
+        CHECK(violation_of([&] { attend(pass, 0, Floats{}, Floats(1)); })
+              == "attend: the results are 1 elements, expected a multiple of 0 for [0 tokens, heads, "
+                     + std::to_string(value_dim) + "]");
     };
-    attend_to_nothing(cache.begin(Tokens{}).value());
-    attend_to_nothing(cache.reserve(0));
-    attend_to_nothing(latent.begin(Tokens{}).value());
+    attend_to_nothing(cache.begin(Tokens{}).value(), dim);
+    attend_to_nothing(cache.reserve(0), dim);
+    attend_to_nothing(latent.begin(Tokens{}).value(), 1);
 }
 
 TEST_CASE("a learned sink of -infinity is none") {

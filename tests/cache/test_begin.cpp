@@ -272,13 +272,21 @@ TEST_CASE("while a pass is open, every other operation is a violation") {
         CHECK(violation_of([&] { static_cast<void>(cache.remove({0}, {0}, {1})); }) == "remove" + open);
         CHECK(violation_of([&] { (void)cache.copy_prefix({0}, {1}, 1); }) == "copy_prefix" + open);
         CHECK(violation_of([&] { cache.defragment(); }) == "defragment" + open);
+        CHECK(violation_of([&] { cache.reserve_lists(4); }) == "reserve_lists" + open);
+        CHECK(violation_of([&] { (void)cache.restore({0}, Position{1}); }) == "restore" + open);
     }
     CHECK(numbers::portrait(cache) == before);
     {
         auto reserved = cache.reserve(2);
         CHECK(violation_of_begin(cache, prompt(0, 2, {3})) == "begin" + open);
     }
-    feed(cache, prompt(0, 2, {3}));
+    {
+        auto pass = numbers::begin(cache, prompt(0, 2, {3}));
+        numbers::put(*pass, cache.shape(), prompt(0, 2, {3}));
+        CHECK(violation_of([&] { cache.reserve_lists(4, 2); }) == "reserve_lists" + open);
+        CHECK(violation_of([&] { (void)cache.restore({0}, Position{1}); }) == "restore" + open);
+        pass->commit();
+    }
     CHECK(numbers::values(cache, 0) == Values{1, 2, 3});
 }
 

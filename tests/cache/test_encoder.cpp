@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -216,6 +217,37 @@ TEST_CASE("encoder: reserve, defragment and bytes work as in a cache") {
     CHECK(cellar_test::table_of(memory).free().contains(3));
     CHECK(sees(memory, 1, 2) == Values{5, 6, 7});
     memory.fence();
+}
+
+TEST_CASE("encoder: while a pass is open, every other operation is a violation, and the pass can be committed") {
+    Inputs memory{shape, {.sequences = 2, .capacity = 8, .batch = 4}};
+    REQUIRE(put_input(memory, 0, 1, 2, 10));
+    const auto expect_all_refused = [&] {
+        const std::string open = ": a pass is open, expected it to be committed or dropped first";
+        CHECK(violation_of([&] { (void)memory.write({0}, {5}, 1); }) == "write" + open);
+        CHECK(violation_of([&] { (void)memory.begin(Tokens{{0}, {9}}); }) == "begin" + open);
+        CHECK(violation_of([&] { (void)memory.copy_prefix({0}, {1}, 2); }) == "copy_prefix" + open);
+        CHECK(violation_of([&] { (void)memory.remove({0}, {0}, to_end); }) == "remove" + open);
+        CHECK(violation_of([&] { (void)memory.snapshot({0}); }) == "snapshot" + open);
+        CHECK(violation_of([&] { (void)memory.restore({0}, Position{0}); }) == "restore" + open);
+        CHECK(violation_of([&] { memory.reserve_lists(4); }) == "reserve_lists" + open);
+        CHECK(violation_of([&] { memory.defragment(); }) == "defragment" + open);
+    };
+    {
+        auto pass = memory.begin(Tokens{{0}, {2}}).value();
+        expect_all_refused();
+        CHECK(seen(pass, 0) == Values{10, 11});
+        pass.commit();
+    }
+    {
+        auto pass = memory.write({0}, {3}, 2).value();
+        const Values rows{20, 21};
+        for (int layer = 0; layer < layers; ++layer) pass.put(layer, rows, rows);
+        expect_all_refused();
+        pass.commit();
+    }
+    CHECK(sees(memory, 0, 3) == Values{10, 11, 20, 21});
+    CHECK(audit(memory).empty());
 }
 
 TEST_CASE("encoder: a hybrid can have it outside of its pattern") {

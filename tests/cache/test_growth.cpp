@@ -83,6 +83,28 @@ TEST_CASE("addresses change only when a cache grows, and a reserved pass sees th
     CHECK(values(cache, 0) == sequence(0, 24));
 }
 
+TEST_CASE("rows are written in place in the cells that have memory") {
+    numbers::Cache<> cache{numbers::small, {.sequences = 1, .capacity = 100, .initial_cells = 16, .batch = 8}};
+    for (const int allocated : {16, 16, 24}) {
+        const int position = cache.next({0}).value;
+        auto pass = numbers::begin(cache, prompt(0, position, sequence(position, 8)));
+        REQUIRE(pass);
+        const auto rows = pass->in_place(0);
+        CHECK(rows.keys.extent(0) == allocated);
+        CHECK(rows.values.extent(0) == allocated);
+        CHECK(cache.statistics().allocated == allocated);
+        auto number = static_cast<float>(position);
+        for (const Cell cell : pass->cells()) {
+            rows.keys(cell, 0, 0) = rows.keys(cell, 0, 1) = number;
+            rows.values(cell, 0, 0) = number++;
+        }
+        pass->mark_put(0);
+        pass->commit();
+    }
+    CHECK(cache.cells() == 100);
+    CHECK(values(cache, 0) == sequence(0, 24));
+}
+
 TEST_CASE("a cache grows by multiples of its padding") {
     numbers::Cache<> cache{numbers::small,
                            {.sequences = 1, .capacity = 100, .initial_cells = 5, .batch = 8, .padding = 32}};

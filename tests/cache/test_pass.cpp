@@ -233,7 +233,8 @@ TEST_CASE("a pass may move, and its cache too") {
     auto begun = numbers::begin(first, tokens);
     const float* const memory = begun->in_place(0).keys.data_handle();
     auto pass = std::move(*begun);
-    CHECK(violation_of([&] { begun->commit(); }) != "none");
+    CHECK(violation_of([&] { begun->commit(); })
+          == "the pass is over, expected one that was not committed, dropped or moved from");
     numbers::Cache<> cache{std::move(first)};
     numbers::put(pass, cache.shape(), tokens);
     CHECK(pass.keys(0).data_handle() == memory);
@@ -268,7 +269,8 @@ TEST_CASE("a reserved pass sees all cells and stores nothing") {
         CHECK(pass.history() == CellRange{0, 16});
         CHECK(pass.cells().empty());
         numbers::put(pass, cache.shape(), prompt(1, 0, {9, 9, 9, 9}));
-        CHECK(violation_of([&] { pass.put(0, Values(3), Values(4)); }) != "none");
+        CHECK(violation_of([&] { pass.put(0, Values(3), Values(4)); })
+              == "put: the keys of layer 0 are 3 elements, expected 8 for [4 tokens, 1 heads, 2]");
         const auto [keys, values, mask] = pass.get(0);
         CHECK(keys.extent(0) == 16);
         CHECK(values.extent(0) == 16);

@@ -29,13 +29,6 @@ Refusal begin_refused(M& memory, const Text& tokens) {
     return begun.error();
 }
 
-/// Tokens at one position: each is a run of its own.
-Text group(int sequence, int position, int count) {
-    Text tokens;
-    for (int i = 0; i < count; ++i) tokens.push_back({sequence, position, 7 * position + i});
-    return tokens;
-}
-
 toy::Memory with_batches(std::int32_t sliding, std::int32_t full, std::int32_t recurrent) {
     return toy::Memory{layers, Sliding{{4, 1, 1}, {.capacity = 100, .batch = sliding}},
                        Full{{2, 1, 1}, {.capacity = 100, .batch = full}}, Recurrent{{1, {{1}}}, {.batch = recurrent}}};

@@ -6,6 +6,7 @@
 #include <doctest/doctest.h>
 
 #include <optional>
+#include <regex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -112,6 +113,49 @@ TEST_CASE("members without layers may be left out") {
     CHECK(pass->layers() == 3);
     CHECK(violation_of([&] { pass->of<Recurrent>(); })
           == "of: the hybrid was made without this member, expected one with it");
+}
+
+TEST_CASE("a snapshot of a hybrid without some members is of those that are there") {
+    AtRunTime memory{{1, no_memory, 1}, std::nullopt, full(2), std::nullopt};
+    auto& member = memory.member<Full>();
+    const auto tokens_of = [&](int s) { return std::regex_replace(contents(member, s), std::regex{"@[0-9]+"}, ""); };
+    REQUIRE(feed(memory, text(0, 0, 6), 3));
+    const std::string expected = tokens_of(0);
+    auto snapshot = memory.snapshot({0}).value();
+    CHECK(snapshot.from() == Position{0});
+    CHECK(snapshot.to() == Position{6});
+    CHECK(snapshot.of<Full>().tokens() == 6);
+    CHECK(violation_of([&] { (void)snapshot.of<Sliding>(); })
+          == "of: the hybrid was made without member 0, expected one with it");
+    CHECK(violation_of([&] { (void)snapshot.of<2>(); })
+          == "of: the hybrid was made without member 2, expected one with it");
+
+    memory.page_out(snapshot);
+    CHECK(snapshot.of<Full>().is_paged_out());
+    CHECK(snapshot.bytes() == member.statistics().paged_bytes);
+    REQUIRE(memory.remove({0}, {0}, cellar::to_end));
+    CHECK(member.statistics().free == member.cells());
+    REQUIRE(memory.restore({1}, snapshot));
+    CHECK(tokens_of(1) == expected);
+    REQUIRE(memory.page_in(snapshot));
+    CHECK(snapshot.bytes() == 0);
+
+    auto tail = memory.split(snapshot, {4}).value();
+    CHECK(snapshot.to() == Position{4});
+    CHECK(tail.from() == Position{4});
+    CHECK(violation_of([&] { (void)tail.of<Recurrent>(); })
+          == "of: the hybrid was made without member 2, expected one with it");
+    CHECK(memory.restore({2}, tail).error() == Refusal{Reason::cannot_resume, 1, {2}});
+    REQUIRE(memory.restore({2}, snapshot));
+    REQUIRE(memory.restore({2}, tail));
+    CHECK(tokens_of(2) == expected);
+    REQUIRE(memory.merge(snapshot, std::move(tail)));
+    CHECK(snapshot.to() == Position{6});
+    REQUIRE(memory.restore({0}, snapshot, {5}));
+    CHECK(memory.next({0}) == Position{5});
+    REQUIRE(memory.restore({0}, Position{3}));
+    CHECK(memory.next({0}) == Position{3});
+    CHECK(cellar::audit(member) == "");
 }
 
 TEST_CASE("a run-time pattern and members that do not fit together are violations") {

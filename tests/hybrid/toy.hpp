@@ -62,6 +62,13 @@ using cellar_test::text;
 using cellar_test::Text;
 using cellar_test::Token;
 
+/// Tokens at one position: in a cache, each is a run of its own.
+inline Text group(int sequence, int position, int count) {
+    Text tokens;
+    for (int i = 0; i < count; ++i) tokens.push_back({sequence, position, 7 * position + i});
+    return tokens;
+}
+
 inline int folded(int state, int word) {
     return (state * 31 + word * 7 + 1) % 65521;
 }

@@ -4,9 +4,12 @@
 #include "tokens.hpp"
 #include <cellar/recurrent/recurrent_memory.hpp>
 
+#include <doctest/doctest.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 // A recurrent model whose state is a hash of all tokens so far, in their order. Every wrong state has another hash: one
@@ -176,6 +179,47 @@ std::vector<int> kept(const Memory& memory, int s) {
     std::vector<int> positions;
     for (const cellar::KeptState& state : memory.kept({s})) positions.push_back(state.next.value);
     return positions;
+}
+
+/// Everything that can be observed of a memory, the elements of all states included.
+template <class Memory>
+std::string portrait(const Memory& memory) {
+    std::string all;
+    const auto add = [&](auto number) { all += ' ' + std::to_string(number); };
+    for (int s = 0; s < memory.sequences(); ++s) {
+        all += "\nsequence";
+        add(s);
+        add(memory.next({s}).value);
+        for (const cellar::KeptState& state : memory.kept({s})) {
+            all += state.is_checkpoint ? "\n  checkpoint" : "\n  state";
+            const cellar::StateHandle handle = memory.state({s}, state.next);
+            add(state.next.value);
+            add(state.slot);
+            add(handle.generation);
+            all += ':';
+            for (const int element : numbers(memory, handle)) add(element);
+        }
+    }
+    const cellar::StateStatistics now = memory.statistics();
+    all += "\nstatistics";
+    add(now.slots);
+    add(now.used);
+    add(now.checkpoints);
+    add(now.bytes);
+    add(now.snapshots);
+    add(now.paged_out);
+    add(now.paged_bytes);
+    return all;
+}
+
+/// Why `operation` was refused. Checks that it changes nothing.
+template <class Memory, class Operation>
+cellar::Refusal refusal_of(const Memory& memory, Operation operation) {
+    const std::string before = portrait(memory);
+    const auto answer = operation();
+    REQUIRE_FALSE(answer);
+    CHECK(portrait(memory) == before);
+    return answer.error();
 }
 
 } // namespace recurrent_test

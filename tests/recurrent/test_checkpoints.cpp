@@ -71,9 +71,18 @@ TEST_CASE("checkpoints: one is made of the current state, and at a scheduled pos
     CHECK(violation_of([&] { (void)memory.schedule({0}, cellar::to_end); })
           == "schedule: position 2147483647, expected more than 25, the position of the next token, and less than "
              "to_end");
-    Folding<> without{shape(), with_checkpoints(0, 0)};
-    CHECK(without.checkpoint({0}).error() == Reason::no_checkpoints);
-    CHECK(without.schedule({0}, {1}).error() == Reason::no_checkpoints);
+}
+
+TEST_CASE("checkpoints: without room for any, they are refused, and nothing changes") {
+    cellar::StateLimits limits = with_checkpoints(0, 0);
+    limits.rollback = 1;
+    Folding<> memory{shape(), limits};
+    REQUIRE(feed(memory, text(0, 0, 3) + text(1, 0, 2)));
+    CHECK(refusal_of(memory, [&] { return memory.checkpoint({0}); }) == Reason::no_checkpoints);
+    CHECK(refusal_of(memory, [&] { return memory.schedule({0}, {4}); }) == Reason::no_checkpoints);
+    REQUIRE(feed(memory, text(0, 3, 4, 4)));
+    CHECK(kept(memory, 0) == std::vector<int>{6, 7}); // no state is kept at 4
+    CHECK(holds(memory, 0, 7, words(7)));
 }
 
 TEST_CASE("checkpoints: a schedule survives an empty removal, but not the removal of all tokens") {

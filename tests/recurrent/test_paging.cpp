@@ -40,7 +40,7 @@ TEST_CASE("a state that is paged out gives up its slot, and is restored to slots
         REQUIRE(states.restore({1}, snapshot));
         CHECK(state_of(states, 1) == expected);
         CHECK(states.state({0}).slot != states.state({1}).slot);
-        CHECK(states.restore({1}, snapshot, {4}).error() == Refusal{Reason::cannot_rewind});
+        CHECK(refusal_of(states, [&] { return states.restore({1}, snapshot, {4}); }) == Refusal{Reason::cannot_rewind});
     }
 }
 
@@ -51,7 +51,7 @@ TEST_CASE("a state that is paged in takes a slot of those for snapshots, which s
     StateSnapshot first = states.snapshot({0}).value();
     states.page_out(first);
     std::optional<StateSnapshot> second = states.snapshot({0}).value(); // those that are paged out do not count
-    CHECK(states.page_in(first).error() == Refusal{Reason::too_many_snapshots});
+    CHECK(refusal_of(states, [&] { return states.page_in(first); }) == Refusal{Reason::too_many_snapshots});
     CHECK(first.is_paged_out());
     second.reset();
     REQUIRE(states.page_in(first));

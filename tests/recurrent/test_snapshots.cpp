@@ -56,14 +56,17 @@ TEST_CASE("a restored sequence keeps no checkpoint that was scheduled before") {
 TEST_CASE("a snapshot of a state is refused where no state is kept, or if there are too many") {
     Folding<> states = memory(2);
     feed(states, 0, 0, 5);
-    CHECK(states.snapshot({0}, {0}, {3}).error() == Reason::cannot_rewind);
-    CHECK(states.snapshot({0}, {0}, {6}).error() == Reason::cannot_rewind);
+    feed(states, 1, 0, 3);
+    const auto refusal = [&](auto operation) { return refusal_of(states, operation); };
+    CHECK(refusal([&] { return states.snapshot({0}, {0}, {3}); }) == Refusal{Reason::cannot_rewind});
+    CHECK(refusal([&] { return states.snapshot({0}, {0}, {6}); }) == Refusal{Reason::cannot_rewind});
     StateSnapshot before = states.snapshot({0}, {0}, {4}).value();
     std::optional<StateSnapshot> now = states.snapshot({0}).value();
-    CHECK(states.snapshot({0}).error() == Reason::too_many_snapshots);
-    CHECK(states.restore({1}, *now, {4}).error() == Reason::cannot_rewind);
-    CHECK(states.split(*now, {4}).error() == Reason::cannot_split);
-    CHECK(states.next({1}) == Position{0});
+    CHECK(refusal([&] { return states.snapshot({0}); }) == Refusal{Reason::too_many_snapshots});
+    CHECK(refusal([&] { return states.restore({1}, *now, {4}); }) == Refusal{Reason::cannot_rewind});
+    CHECK(refusal([&] { return states.split(*now, {4}); }) == Refusal{Reason::cannot_split});
+    CHECK(before.to() == Position{4});
+    CHECK(now->to() == Position{5});
     REQUIRE(states.merge(before, *std::move(now))); // the later one takes its place
     CHECK(before.to() == Position{5});
     CHECK(states.snapshot({0}).has_value());
@@ -72,7 +75,7 @@ TEST_CASE("a snapshot of a state is refused where no state is kept, or if there 
 TEST_CASE("without a snapshot, a recurrent memory goes back to a state that it keeps") {
     Folding<> states = memory(0);
     feed(states, 0, 0, 5);
-    CHECK(states.restore({0}, Position{3}).error() == Reason::cannot_rewind);
+    CHECK(refusal_of(states, [&] { return states.restore({0}, Position{3}); }) == Refusal{Reason::cannot_rewind});
     REQUIRE(states.restore({0}, Position{4}));
     CHECK(states.next({0}) == Position{4});
 }

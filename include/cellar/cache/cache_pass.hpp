@@ -85,8 +85,8 @@ public:
         state().backend.upload_cells(cells());
     }
 
-    /// A layer's keys and values in all cells, [cells of the cache, kv_heads, dim], for kernels that write the batch's
-    /// rows themselves: to `cells()`, and nowhere else. `mark_put` follows.
+    /// A layer's keys and values in all cells that have memory, [`CacheStatistics::allocated`, kv_heads, dim], for
+    /// kernels that write the batch's rows themselves: to `cells()`, and nowhere else. `mark_put` follows.
     auto in_place(int layer, const std::source_location& where = std::source_location::current()) & {
         const detail::Caller caller{where};
         auto& store = state().stores[state().store_index("in_place", layer)];

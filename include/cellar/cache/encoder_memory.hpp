@@ -75,6 +75,7 @@ public:
     /// The same for several inputs, whose tokens follow one another.
     Result<CachePass<Cells>> write(std::span<const EncoderInput> inputs, Where where = Where::current()) {
         const detail::Caller caller{where};
+        state().expect_no_pass("write");
         std::int64_t tokens = 0;
         for (const EncoderInput& input : inputs) {
             CELLAR_EXPECTS(input.tokens >= 0, "write: an input of ", input.tokens, " tokens, expected 0 or more");

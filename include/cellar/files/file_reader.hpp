@@ -72,10 +72,10 @@ public:
     std::uint64_t total_bytes() const { return header_.data_bytes; }
     bool is_mapped() const { return file_.is_mapped(); }
 
-    /// The next at most `at_most` bytes, all of one tensor, which add to the checksum. Pieces of a tensor but the last
-    /// have `at_most` bytes rounded down to a multiple of 64. Empty tensors have no piece. A piece without a tensor
-    /// means that all data was read and its checksum is the stored one. Allocates a buffer of that size, unless the
-    /// file is mapped.
+    /// The next bytes, all of one tensor, which add to the checksum. Pieces of a tensor but the last have `at_most`
+    /// bytes rounded down to a multiple of 64, or 64 if `at_most` is less; the last may have fewer. Empty tensors have
+    /// no piece. A piece without a tensor means that all data was read and its checksum is the stored one. Allocates a
+    /// buffer of that size, unless the file is mapped.
     FileResult<FilePiece> next(std::size_t at_most = default_piece) {
         return next_into([](const StoredTensor&, std::uint64_t) -> std::byte* { return nullptr; }, at_most);
     }

@@ -173,10 +173,11 @@ private:
     void expect_next(const char* operation, int layer, const MicroBatch& micro_batch) const {
         state().expect_layer(operation, layer);
         const std::int32_t next = state().done_in_layer[static_cast<std::size_t>(layer)];
-        CELLAR_EXPECTS(next < std::ssize(micro_batches())
-                           && micro_batch == micro_batches()[static_cast<std::size_t>(next)],
-                       operation, ": micro-batch ", micro_batch.index(), " of ", name()(layer), ", expected ", next,
-                       " of ", micro_batches().size(), ", in ascending order and each once");
+        CELLAR_EXPECTS(next < std::ssize(micro_batches()) && micro_batch.index() == next, operation, ": micro-batch ",
+                       micro_batch.index(), " of ", name()(layer), ", expected ", next, " of ", micro_batches().size(),
+                       ", in ascending order and each once");
+        CELLAR_EXPECTS(micro_batch == micro_batches()[static_cast<std::size_t>(next)], operation, ": micro-batch ",
+                       next, " of ", name()(layer), " is not of this pass, expected one of its micro_batches()");
     }
 
     void finish(int layer) {
