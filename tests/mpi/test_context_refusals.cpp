@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "context.hpp"
+#include "ranks.hpp"
 
 #include <chrono>
 #include <new>
@@ -121,6 +122,23 @@ TEST_CASE("a rank that makes another call than the others is named") {
 
     Context other = context_of(256, rank() == 1 ? 8 : 16);
     CHECK(other.begin(Tokens{{0}, {0}}).error() == mpi::MpiReason::differs);
+}
+
+TEST_CASE("a rank that rotates keys by another number of positions than the others is named") {
+    using Rotating = Cache<StandardV<float>, FullCausal, RopeShift<Neox>, HostBackend>;
+    mpi::ContextParallel<Rotating> context{mpi::Communicator{MPI_COMM_WORLD},
+                                           Rotating{Heads{}.shape(),
+                                                    {.capacity = 256, .batch = 150, .positions = Positions::any},
+                                                    {},
+                                                    RopeShift<Neox>{rope_frequencies(4, 1000.0)}}};
+    append(context, {0}, 150);
+    const std::string before = ranks::contents(context.cache());
+    const auto wrong = context.remove({0}, {2}, {4}, RotateBy{rank() == 1 ? 2 : 3});
+    REQUIRE_FALSE(wrong);
+    CHECK(wrong.error() == mpi::MpiReason::differs);
+    CHECK(wrong.error().rank == 1);
+    CHECK(context.next({0}) == Position{150});
+    CHECK(ranks::contents(context.cache()) == before);
 }
 
 TEST_CASE("a rank that attends to another layer than the others is named") {
