@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "context.hpp"
 #include "ranks.hpp"
+#include "short_memory.hpp"
 
 #include <chrono>
 #include <new>
@@ -139,6 +140,33 @@ TEST_CASE("a rank that rotates keys by another number of positions than the othe
     CHECK(wrong.error().rank == 1);
     CHECK(context.next({0}) == Position{150});
     CHECK(ranks::contents(context.cache()) == before);
+}
+
+TEST_CASE("a rank without memory for a pass is named, and nothing changes on any") {
+    using ranks::ShortMemory;
+    using Short = Cache<StandardV<float>, FullCausal, DisabledShift, ShortMemory>;
+    const int last = ranks() - 1;
+    const std::int32_t round = 64 * ranks(); // a block of positions for each rank
+    mpi::ContextParallel<Short> context{mpi::Communicator{MPI_COMM_WORLD}, Short{Heads{}.shape(),
+                                                                                 {.sequences = 2,
+                                                                                  .capacity = 4096,
+                                                                                  .cells = 256,
+                                                                                  .initial_cells = 64,
+                                                                                  .batch = 400,
+                                                                                  .positions = Positions::any}}};
+    append(context, {0}, round);
+    const std::string before = ranks::contents(context.cache());
+    ShortMemory::is_short = rank() == last;
+    const auto without = context.begin(Tokens{{0}, {round}, round});
+    ShortMemory::is_short = false;
+    REQUIRE_FALSE(without);
+    CHECK(without.error() == mpi::MpiReason::no_memory);
+    CHECK(without.error().rank == last);
+    CHECK(without.error().message == "begin: rank " + std::to_string(last) + " could not allocate memory");
+    CHECK(context.next({0}) == Position{round});
+    CHECK(ranks::contents(context.cache()) == before);
+    append(context, {0}, round);
+    CHECK(context.cache().tokens({0}) == 128);
 }
 
 TEST_CASE("a rank that attends to another layer than the others is named") {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "../hybrid/failing_allocations.hpp"
 #include "ranks.hpp"
+#include "short_memory.hpp"
 #include <cellar/attention/attend.hpp>
 #include <cellar/cellar.hpp>
 #include <cellar/mpi/communicator.hpp>
@@ -72,6 +73,7 @@ using mpi::Share;
 using ranks::contents;
 using ranks::has;
 using ranks::same_on_all;
+using ranks::ShortMemory;
 
 namespace {
 
@@ -79,17 +81,6 @@ template <class Backend>
 using KeysOf = Cache<StandardV<float>, SlidingWindow<8>, UnrotatedShift, Backend>;
 using Keys = KeysOf<HostBackend>;
 using Stage = PipelineStage<Keys>;
-
-/// Has no memory now and then.
-struct ShortMemory : HostBackend {
-    static inline bool is_short = false;
-
-    template <Element E>
-    Buffer<E> allocate(std::int64_t n) const {
-        if (is_short) throw std::bad_alloc{};
-        return HostBackend::allocate<E>(n);
-    }
-};
 
 constexpr Sequence alice{0};
 constexpr Sequence bob{1};
