@@ -296,12 +296,16 @@ TEST_CASE("a silent rank is named, and what the others store stays as it is") {
 
 TEST_CASE("a pass is dropped, moved, and committed once") {
     Context context = context_of(256);
+    const auto snapshot = context.snapshot({0}).value();
     auto pass = context.begin(Tokens{{0}, {0}, 3}).value();
     auto moved = std::move(pass);
     CHECK(violation_of([&] { pass.commit(); }).find("the pass is over") != std::string::npos);
     CHECK(violation_of([&] { (void)context.begin(Tokens{{0}, {0}}); }).find("a pass is open") != std::string::npos);
     CHECK(violation_of([&] { (void)context.remove({0}, {0}, to_end); }).find("a pass is open") != std::string::npos);
     CHECK(violation_of([&] { (void)context.snapshot({0}); }).find("a pass is open") != std::string::npos);
+    const std::string is_open = ": a pass is open, expected it to be committed or dropped first";
+    CHECK(violation_of([&] { (void)context.copy_prefix({0}, {1}, 1); }) == "copy_prefix" + is_open);
+    CHECK(violation_of([&] { (void)context.restore({1}, snapshot); }) == "restore" + is_open);
     if (rank() == 0) CHECK(violation_of([&] { moved.commit(); }).find("was not put") != std::string::npos);
     moved.drop();
     CHECK(context.next({0}) == Position{0});
@@ -319,6 +323,14 @@ TEST_CASE("mistakes are violations") {
     CHECK(violation_of([&] { make(Positions::any, 100); }).find("expected a multiple of 64") != std::string::npos);
     CHECK(violation_of([&] { (void)context_of(64, 8, -1ms); }).find("a time limit of -1 ms, expected 0 or more")
           != std::string::npos);
+    CHECK(violation_of([] {
+              Plain cache{Heads{}.shape(), {.cells = 64, .batch = 8, .positions = Positions::any}};
+              auto pass = cache.begin(Tokens{{0}, {0}, 3}).value();
+              pass.put(0, Floats(3 * Heads{}.key_row()), Floats(3 * Heads{}.value_row()));
+              pass.commit();
+              (void)Context{mpi::Communicator{MPI_COMM_WORLD}, std::move(cache)};
+          })
+          == "ContextParallel: a cache with 3 tokens, expected an empty one");
     Context context = context_of(256);
     const std::vector<Position> positions{{0}};
     const std::vector<Sequence> sequences{{0}};
@@ -329,6 +341,9 @@ TEST_CASE("mistakes are violations") {
           != std::string::npos);
     CHECK(violation_of([&] { (void)context.next({2}); }).find("expected 0 to 1") != std::string::npos);
     CHECK(violation_of([&] { (void)context.can_resume({0}, {-1}); }).find("expected 0 or more") != std::string::npos);
+    CHECK(violation_of([&] { (void)context.resumable_prefix({0}, {-1}); })
+          == "resumable_prefix: position -1, expected 0 or more");
+    CHECK(violation_of([&] { (void)context.rank_of({-1}); }) == "rank_of: position -1, expected 0 or more");
     auto pass = context.begin(Tokens{{0}, {0}, 2}).value();
     std::vector<float> out(7);
     CHECK(violation_of([&] { (void)mpi::attend(pass, 0, Floats(96), out); }).find("results") != std::string::npos);
@@ -353,6 +368,9 @@ TEST_CASE("mistakes are violations") {
     auto null = view;
     null.pointer = nullptr;
     CHECK(has(violation(null, {}), "the results are a null pointer"));
+    pass.drop();
+    const Context moved = std::move(context);
+    CHECK(violation_of([&] { (void)context.next({0}); }) == "the memory was moved from, expected one that was not");
 }
 
 } // namespace test_context_refusals

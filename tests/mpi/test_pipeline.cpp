@@ -161,6 +161,7 @@ TEST_CASE("batches arrive with the ids of their tokens") {
         auto pass = *stage.begin(Tokens{alice, {0}, 3}, ids);
         fill(pass, stage.layers());
         CHECK(pass.commit());
+        CHECK(violation_of([&] { (void)pass.commit(); }) == "commit: the pass is over, expected an open one");
         stage.end();
     } else {
         auto pass = stage.begin_received();
@@ -169,6 +170,7 @@ TEST_CASE("batches arrive with the ids of their tokens") {
         CHECK(std::vector<std::int32_t>(stage.received().ids().begin(), stage.received().ids().end()) == ids);
         fill(*pass, stage.layers());
         CHECK(pass->commit());
+        CHECK(violation_of([&] { (void)pass->commit(); }) == "commit: the pass is over, expected an open one");
         CHECK(!stage.begin_received());
     }
 }
@@ -434,7 +436,22 @@ TEST_CASE("operations of the wrong stage are violations") {
     } else {
         CHECK(has(violation_of([&] { (void)stage.begin(Tokens{alice, {0}, 1}); }), "begin: this is stage"));
         CHECK(has(violation_of([&] { stage.end(); }), "end: this is stage"));
+        const std::string text =
+            ": this is stage " + std::to_string(comm.rank()) + ", expected the first one, which decides";
+        CHECK(violation_of([&] { (void)stage.copy_prefix(alice, bob, 1); }) == "copy_prefix" + text);
+        CHECK(violation_of([&] { (void)stage.remove(alice, {0}, {1}); }) == "remove" + text);
+        CHECK(violation_of([&] { (void)stage.remove(alice, {0}, {1}, RotateBy{1}); }) == "remove" + text);
+        CHECK(violation_of([&] { (void)stage.schedule(alice, {1}); }) == "schedule" + text);
+        CHECK(violation_of([&] { stage.unschedule(alice, {1}); }) == "unschedule" + text);
     }
+}
+
+TEST_CASE("a negative time limit of a pipeline is a violation") {
+    Communicator comm{MPI_COMM_WORLD};
+    CHECK(violation_of([&] {
+              Stage{comm, keys(comm), {.time_limit = -1ms}};
+          })
+          == "pipeline: a time limit of -1 ms, expected 0 or more");
 }
 
 TEST_CASE("an open pass ends before the next operation, in every stage") {
