@@ -5,6 +5,7 @@
 #include "cache/numbers.hpp"
 #include "hybrid/toy.hpp"
 #include "transfers.hpp"
+#include "violations.hpp"
 #include <cellar/backend/eigen.hpp>
 #include <cellar/mpi/send_ahead.hpp>
 
@@ -404,6 +405,59 @@ TEST_CASE("transfers with other tags, and in both directions, go on at a time") 
         CHECK(values(second, 1) == Values{9, 9, 9});
     }
     MPI_Barrier(MPI_COMM_WORLD);
+}
+
+TEST_CASE("a transfer whose place another one takes is cancelled by its sender, and its tag is free") {
+    between(
+        [&](const Communicator& comm, int rank) {
+            auto cache = filled();
+            auto sending = mpi::send(comm, rank, cache, Sequence{0});
+            auto other = mpi::send(comm, rank, cache, Sequence{1}, {.tag = 1});
+            CHECK(cache.statistics().snapshots == 2);
+            sending = std::move(other);
+            CHECK(cache.statistics().snapshots == 1);
+            CHECK(violation_of([&] { static_cast<void>(other.progress()); })
+                  == "the transfer was moved from, expected one that was not");
+            CHECK(sending.wait());
+            CHECK(mpi::send(comm, rank, cache, Sequence{1}).wait());
+        },
+        [&](const Communicator& comm, int rank) {
+            auto cache = filled();
+            const auto cancelled = mpi::receive(comm, rank, cache, Sequence{2}).wait();
+            REQUIRE_FALSE(cancelled);
+            CHECK(cancelled.error() == mpi::MpiReason::cancelled);
+            CHECK(mpi::receive(comm, rank, cache, Sequence{2}, {.tag = 1}).wait());
+            CHECK(values(cache, 2) == Values{9, 9, 9});
+            CHECK(mpi::receive(comm, rank, cache, Sequence{0}).wait());
+            CHECK(values(cache, 0) == Values{9, 9, 9});
+        });
+}
+
+TEST_CASE("a transfer whose place another one takes is cancelled by its receiver, and its cells are free") {
+    between(
+        [&](const Communicator& comm, int rank) {
+            auto cache = filled();
+            auto sending = mpi::send(comm, rank, cache, Sequence{0});
+            auto other = mpi::send(comm, rank, cache, Sequence{1}, {.tag = 1});
+            const auto cancelled = sending.wait();
+            REQUIRE_FALSE(cancelled);
+            CHECK(cancelled.error() == mpi::MpiReason::cancelled);
+            CHECK(cancelled.error().rank == rank);
+            CHECK(other.wait());
+        },
+        [&](const Communicator& comm, int rank) {
+            auto cache = filled();
+            const std::int32_t free = cache.statistics().free;
+            auto receiving = mpi::receive(comm, rank, cache, Sequence{2});
+            auto other = mpi::receive(comm, rank, cache, Sequence{2}, {.tag = 1});
+            while (cache.statistics().free == free) static_cast<void>(receiving.progress());
+            receiving = std::move(other);
+            CHECK(cache.statistics().free == free);
+            CHECK(violation_of([&] { static_cast<void>(other.progress()); })
+                  == "the transfer was moved from, expected one that was not");
+            CHECK(receiving.wait());
+            CHECK(values(cache, 2) == Values{9, 9, 9});
+        });
 }
 
 } // namespace test_transfer
