@@ -305,6 +305,9 @@ TEST_CASE("a prompt that is given up leaves both memories as they were") {
             bool is_over = false; // with rows that are not there
             for (const double begun = MPI_Wtime(); MPI_Wtime() - begun < 0.3;) is_over = is_over || sending.progress();
             CHECK_FALSE(is_over);
+            const auto moved = std::move(sending);
+            CHECK(violation_of([&] { static_cast<void>(sending.progress()); })
+                  == "the transfer was moved from, expected one that was not");
         },
         [&](const Communicator& comm, int rank) {
             Numbers<FullCausal> cache{shape, limits};

@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <mpi.h>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -396,6 +397,9 @@ TEST_CASE("transfers with other tags, and in both directions, go on at a time") 
         auto too = mpi::send(comm, other, cache, Sequence{1}, {.tag = 9999});
         auto in = mpi::receive(comm, other, first, Sequence{0});
         auto and_in = mpi::receive(comm, other, second, Sequence{1}, {.tag = 9999});
+        CHECK(violation_of([&] { static_cast<void>(mpi::send(comm, other, cache, Sequence{1}, {.tag = 9999})); })
+              == "send: another transfer to rank " + std::to_string(other)
+                     + " has tag 9999, expected one at a time with each tag");
         while (!(int{out.progress()} & int{too.progress()} & int{in.progress()} & int{and_in.progress()})) {}
         CHECK(out.wait());
         CHECK(too.wait());
