@@ -8,8 +8,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <mpi.h>
 #include <string>
+#include <vector>
 
 /// What ranks that do the same have in common.
 namespace ranks {
@@ -23,6 +25,21 @@ std::string contents(const Cache& cache) {
             all += std::to_string(p.value) + '@' + std::to_string(cell) + '+' + std::to_string(n) + ' ';
         });
     return all + std::to_string(cache.statistics().free) + " free";
+}
+
+/// The keys of a sequence in one layer, by position. `pass` sees all of them.
+template <class Cache, class Pass>
+std::map<int, std::vector<float>> keys_of(const Cache& cache, const Pass& pass, int layer, cellar::Sequence s) {
+    const auto keys = pass.keys(layer);
+    const cellar::LayerShape& shape = cache.shape()[layer];
+    std::map<int, std::vector<float>> found;
+    cache.visit_cells(s, [&](cellar::Position p, cellar::Cell first, std::int32_t n) {
+        for (std::int32_t i = 0; i < n; ++i)
+            for (int head = 0; head < shape.kv_heads; ++head)
+                for (int d = 0; d < shape.key_dim; ++d)
+                    found[p.value + i].push_back(keys(first + i - pass.history().first, head, d));
+    });
+    return found;
 }
 
 inline bool has(const std::string& text, const std::string& part) {

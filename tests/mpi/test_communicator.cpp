@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 
 #include <mpi.h>
+#include <set>
 #include <source_location>
 #include <string>
 #include <utility>
@@ -51,6 +52,47 @@ TEST_CASE("an error of MPI is returned, and says which rank") {
     CHECK(error == mpi::MpiReason::failed);
     CHECK(error.rank == comm.size());
     CHECK(error.message.find("send: rank " + std::to_string(comm.size())) == 0);
+}
+
+TEST_CASE("each reason has a text of its own, and an error has its message") {
+    std::set<std::string> texts;
+    int reasons = 0;
+    for (;; ++reasons) {
+        const std::string text = mpi::to_string(static_cast<mpi::MpiReason>(reasons));
+        if (text == "unknown reason") break;
+        texts.insert(text);
+    }
+    CHECK(reasons == static_cast<int>(mpi::MpiReason::failed) + 1);
+    CHECK(texts.size() == 10);
+    CHECK(texts.contains("refused by the memory"));
+    CHECK(mpi::to_string(mpi::MpiError{mpi::MpiReason::lost, 3, "send: rank 3 has died"}) == "send: rank 3 has died");
+}
+
+TEST_CASE("a communicator takes the place of another one") {
+    const auto where = std::source_location::current();
+    Communicator world{MPI_COMM_WORLD};
+    const MPI_Comm handle = world.handle();
+    const int rank = world.rank();
+    const int size = world.size();
+    Communicator comm{MPI_COMM_SELF};
+    REQUIRE(comm.size() == 1);
+    const auto is_world = [&] {
+        int ranks = 0;
+        const int one = 1;
+        MPI_Allreduce(&one, &ranks, 1, MPI_INT, MPI_SUM, comm.handle());
+        CHECK(ranks == size);
+        CHECK(comm.handle() == handle);
+        CHECK(comm.rank() == rank);
+        CHECK(comm.size() == size);
+        CHECK(cellar::detail::transfers_of(comm).comm() == handle);
+    };
+    comm = std::move(world);
+    is_world();
+    Communicator moved = std::move(comm);
+    comm = std::move(moved);
+    is_world();
+    CHECK(violation_of([&] { cellar::detail::expect_valid("send", moved, where); })
+          == "send: the communicator was moved from, expected one that was not");
 }
 
 TEST_CASE("wrong ranks and communicators are violations") {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Random histories of contexts that are divided between ranks, against one cache that has them whole.
 #include "context.hpp"
+#include "ranks.hpp"
 
 #include <algorithm>
 #include <optional>
@@ -99,6 +100,35 @@ TEST_CASE("contexts over ranks equal one cache: half in blocks, a window with si
 
 TEST_CASE("contexts over ranks equal one cache: half, chunks, keys without positions") {
     run_history<StandardV<half>>(ChunkedAttention<>{90}, UnrotatedShift{}, 3, 100);
+}
+
+TEST_CASE("contexts over ranks equal one cache: keys that are rotated back by any number") {
+    Pair<Cache<StandardV<float>, FullCausal, RopeShift<Neox>, HostBackend>> pair{
+        {.sequences = 1, .capacity = 512, .batch = 150}, {}, rope()};
+    REQUIRE(pair.run(Tokens{{0}, {0}, 150}, true));
+    REQUIRE(pair.run(Tokens{{0}, {150}, 150}, true));
+    for (const int by : {3, 0}) {
+        REQUIRE(pair.context.remove({0}, {2}, {4}, RotateBy{by}).has_value());
+        REQUIRE(pair.single.remove({0}, {2}, {4}, RotateBy{by}).has_value());
+        pair.compare();
+        REQUIRE(pair.run(Tokens{{0}, pair.single.next({0})}, true));
+    }
+    const Position end = pair.single.next({0});
+    auto pass = pair.context.begin(Tokens{{0}, end}).value();
+    const Floats keys(pass.stored().size() * pair.heads.key_row());
+    pass.put(0, keys, Floats(pass.stored().size() * pair.heads.value_row()));
+    const auto found = ranks::keys_of(pair.context.cache(), pass.local(), 0, {0});
+    pass.drop();
+    const auto expected = ranks::keys_of(pair.single, pair.single.reserve(1), 0, {0});
+    REQUIRE(expected.size() == 298);
+    int compared = 0;
+    for (const auto& [position, key] : found) {
+        if (position == end.value) continue; // of the pass
+        CHECK(difference(expected.at(position), key) < 1e-5);
+        ++compared;
+    }
+    CHECK(compared == pair.context.cache().tokens({0}));
+    CHECK(compared > 40);
 }
 
 TEST_CASE("contexts over ranks equal one cache: a narrow window, no shift, larger blocks") {

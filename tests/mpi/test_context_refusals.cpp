@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "context.hpp"
+#include "ranks.hpp"
+#include "short_memory.hpp"
 #include <cellar/cache/describe.hpp>
 
 #include <chrono>
@@ -122,6 +124,50 @@ TEST_CASE("a rank that makes another call than the others is named") {
 
     Context other = context_of(256, rank() == 1 ? 8 : 16);
     CHECK(other.begin(Tokens{{0}, {0}}).error() == mpi::MpiReason::differs);
+}
+
+TEST_CASE("a rank that rotates keys by another number of positions than the others is named") {
+    using Rotating = Cache<StandardV<float>, FullCausal, RopeShift<Neox>, HostBackend>;
+    mpi::ContextParallel<Rotating> context{mpi::Communicator{MPI_COMM_WORLD},
+                                           Rotating{Heads{}.shape(),
+                                                    {.capacity = 256, .batch = 150, .positions = Positions::any},
+                                                    {},
+                                                    RopeShift<Neox>{rope_frequencies(4, 1000.0)}}};
+    append(context, {0}, 150);
+    const std::string before = ranks::contents(context.cache());
+    const auto wrong = context.remove({0}, {2}, {4}, RotateBy{rank() == 1 ? 2 : 3});
+    REQUIRE_FALSE(wrong);
+    CHECK(wrong.error() == mpi::MpiReason::differs);
+    CHECK(wrong.error().rank == 1);
+    CHECK(context.next({0}) == Position{150});
+    CHECK(ranks::contents(context.cache()) == before);
+}
+
+TEST_CASE("a rank without memory for a pass is named, and nothing changes on any") {
+    using ranks::ShortMemory;
+    using Short = Cache<StandardV<float>, FullCausal, DisabledShift, ShortMemory>;
+    const int last = ranks() - 1;
+    const std::int32_t round = 64 * ranks(); // a block of positions for each rank
+    mpi::ContextParallel<Short> context{mpi::Communicator{MPI_COMM_WORLD}, Short{Heads{}.shape(),
+                                                                                 {.sequences = 2,
+                                                                                  .capacity = 4096,
+                                                                                  .cells = 256,
+                                                                                  .initial_cells = 64,
+                                                                                  .batch = 400,
+                                                                                  .positions = Positions::any}}};
+    append(context, {0}, round);
+    const std::string before = ranks::contents(context.cache());
+    ShortMemory::is_short = rank() == last;
+    const auto without = context.begin(Tokens{{0}, {round}, round});
+    ShortMemory::is_short = false;
+    REQUIRE_FALSE(without);
+    CHECK(without.error() == mpi::MpiReason::no_memory);
+    CHECK(without.error().rank == last);
+    CHECK(without.error().message == "begin: rank " + std::to_string(last) + " could not allocate memory");
+    CHECK(context.next({0}) == Position{round});
+    CHECK(ranks::contents(context.cache()) == before);
+    append(context, {0}, round);
+    CHECK(context.cache().tokens({0}) == 128);
 }
 
 TEST_CASE("a rank that attends to another layer than the others is named") {
@@ -279,12 +325,16 @@ TEST_CASE("a silent rank is named, and what the others store stays as it is") {
 
 TEST_CASE("a pass is dropped, moved, and committed once") {
     Context context = context_of(256);
+    const auto snapshot = context.snapshot({0}).value();
     auto pass = context.begin(Tokens{{0}, {0}, 3}).value();
     auto moved = std::move(pass);
     CHECK(violation_of([&] { pass.commit(); }).find("the pass is over") != std::string::npos);
     CHECK(violation_of([&] { (void)context.begin(Tokens{{0}, {0}}); }).find("a pass is open") != std::string::npos);
     CHECK(violation_of([&] { (void)context.remove({0}, {0}, to_end); }).find("a pass is open") != std::string::npos);
     CHECK(violation_of([&] { (void)context.snapshot({0}); }).find("a pass is open") != std::string::npos);
+    const std::string is_open = ": a pass is open, expected it to be committed or dropped first";
+    CHECK(violation_of([&] { (void)context.copy_prefix({0}, {1}, 1); }) == "copy_prefix" + is_open);
+    CHECK(violation_of([&] { (void)context.restore({1}, snapshot); }) == "restore" + is_open);
     if (rank() == 0) CHECK(violation_of([&] { moved.commit(); }).find("was not put") != std::string::npos);
     moved.drop();
     CHECK(context.next({0}) == Position{0});
@@ -302,6 +352,14 @@ TEST_CASE("mistakes are violations") {
     CHECK(violation_of([&] { make(Positions::any, 100); }).find("expected a multiple of 64") != std::string::npos);
     CHECK(violation_of([&] { (void)context_of(64, 8, -1ms); }).find("a time limit of -1 ms, expected 0 or more")
           != std::string::npos);
+    CHECK(violation_of([] {
+              Plain cache{Heads{}.shape(), {.cells = 64, .batch = 8, .positions = Positions::any}};
+              auto pass = cache.begin(Tokens{{0}, {0}, 3}).value();
+              pass.put(0, Floats(3 * Heads{}.key_row()), Floats(3 * Heads{}.value_row()));
+              pass.commit();
+              (void)Context{mpi::Communicator{MPI_COMM_WORLD}, std::move(cache)};
+          })
+          == "ContextParallel: a cache with 3 tokens, expected an empty one");
     Context context = context_of(256);
     const std::vector<Position> positions{{0}};
     const std::vector<Sequence> sequences{{0}};
@@ -312,6 +370,9 @@ TEST_CASE("mistakes are violations") {
           != std::string::npos);
     CHECK(violation_of([&] { (void)context.next({2}); }).find("expected 0 to 1") != std::string::npos);
     CHECK(violation_of([&] { (void)context.can_resume({0}, {-1}); }).find("expected 0 or more") != std::string::npos);
+    CHECK(violation_of([&] { (void)context.resumable_prefix({0}, {-1}); })
+          == "resumable_prefix: position -1, expected 0 or more");
+    CHECK(violation_of([&] { (void)context.rank_of({-1}); }) == "rank_of: position -1, expected 0 or more");
     auto pass = context.begin(Tokens{{0}, {0}, 2}).value();
     std::vector<float> out(7);
     CHECK(violation_of([&] { (void)mpi::attend(pass, 0, Floats(96), out); }).find("results") != std::string::npos);
@@ -336,6 +397,9 @@ TEST_CASE("mistakes are violations") {
     auto null = view;
     null.pointer = nullptr;
     CHECK(has(violation(null, {}), "the results are a null pointer"));
+    pass.drop();
+    const Context moved = std::move(context);
+    CHECK(violation_of([&] { (void)context.next({0}); }) == "the memory was moved from, expected one that was not");
 }
 
 } // namespace test_context_refusals

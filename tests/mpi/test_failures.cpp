@@ -465,6 +465,7 @@ TEST_CASE("mistakes are violations") {
     CHECK(sent_with({.tag = 10000}).find("expected 0 to 9999") != std::string::npos);
     CHECK(sent_with({.time_limit = 0ms}).find("expected 1 or more") != std::string::npos);
     CHECK(sent_with({.block = 1000}).find("expected 2^20") != std::string::npos);
+    CHECK(sent_with({.block = (1 << 30) + 1}) == "send: blocks of 1073741825 bytes, expected 2^20 to 2^30");
     CHECK(violation_of([&] { static_cast<void>(mpi::send(comm, comm.rank(), cache, Sequence{0})); }).find("other than")
           != std::string::npos);
     CHECK(violation_of([&] { static_cast<void>(mpi::send(comm, other, cache, Sequence{3})); }).find("expected 0 to 2")
@@ -474,6 +475,10 @@ TEST_CASE("mistakes are violations") {
         != std::string::npos);
     CHECK(violation_of([&] { static_cast<void>(mpi::receive(comm, other, cache, {.tag = -1})); }).find("0 to 9999")
           != std::string::npos);
+    CHECK(violation_of([&] { static_cast<void>(mpi::receive(comm, other, cache, {.time_limit = 0ms})); })
+          == "receive: a time limit of 0 ms, expected 1 or more");
+    CHECK(violation_of([&] { static_cast<void>(mpi::send_ahead(comm, other, cache, Sequence{0}, Position{5})); })
+          == "send_ahead: up to position 5, expected at least the 6 tokens that sequence 0 has");
     auto receiving = mpi::receive(comm, other, cache, Sequence{2}, {.tag = 7});
     CHECK(violation_of([&] { static_cast<void>(mpi::receive(comm, other, cache, {.tag = 7})); }).find("one at a time")
           != std::string::npos);

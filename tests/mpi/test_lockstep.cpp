@@ -232,6 +232,14 @@ TEST_CASE("memories with other limits, windows or tokens on one rank are a viola
     CHECK(violation(std::move(memory)) == expected);
 }
 
+TEST_CASE("a negative time limit of memories in lockstep is a violation") {
+    Communicator comm{MPI_COMM_WORLD};
+    CHECK(violation_of([&] {
+              LockstepMemory{comm, rotating(comm), {.time_limit = -1ms}};
+          })
+          == "lockstep: a time limit of -1 ms, expected 0 or more");
+}
+
 TEST_CASE("another call on one rank is a violation that names it, with nothing changed") {
     Communicator comm{MPI_COMM_WORLD};
     const int other = comm.size() - 1;

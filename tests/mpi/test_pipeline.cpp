@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "../hybrid/failing_allocations.hpp"
 #include "ranks.hpp"
+#include "short_memory.hpp"
 #include <cellar/attention/attend.hpp>
 #include <cellar/cellar.hpp>
 #include <cellar/mpi/communicator.hpp>
@@ -72,6 +73,7 @@ using mpi::Share;
 using ranks::contents;
 using ranks::has;
 using ranks::same_on_all;
+using ranks::ShortMemory;
 
 namespace {
 
@@ -79,17 +81,6 @@ template <class Backend>
 using KeysOf = Cache<StandardV<float>, SlidingWindow<8>, UnrotatedShift, Backend>;
 using Keys = KeysOf<HostBackend>;
 using Stage = PipelineStage<Keys>;
-
-/// Has no memory now and then.
-struct ShortMemory : HostBackend {
-    static inline bool is_short = false;
-
-    template <Element E>
-    Buffer<E> allocate(std::int64_t n) const {
-        if (is_short) throw std::bad_alloc{};
-        return HostBackend::allocate<E>(n);
-    }
-};
 
 constexpr Sequence alice{0};
 constexpr Sequence bob{1};
@@ -170,6 +161,7 @@ TEST_CASE("batches arrive with the ids of their tokens") {
         auto pass = *stage.begin(Tokens{alice, {0}, 3}, ids);
         fill(pass, stage.layers());
         CHECK(pass.commit());
+        CHECK(violation_of([&] { (void)pass.commit(); }) == "commit: the pass is over, expected an open one");
         stage.end();
     } else {
         auto pass = stage.begin_received();
@@ -178,6 +170,7 @@ TEST_CASE("batches arrive with the ids of their tokens") {
         CHECK(std::vector<std::int32_t>(stage.received().ids().begin(), stage.received().ids().end()) == ids);
         fill(*pass, stage.layers());
         CHECK(pass->commit());
+        CHECK(violation_of([&] { (void)pass->commit(); }) == "commit: the pass is over, expected an open one");
         CHECK(!stage.begin_received());
     }
 }
@@ -443,7 +436,22 @@ TEST_CASE("operations of the wrong stage are violations") {
     } else {
         CHECK(has(violation_of([&] { (void)stage.begin(Tokens{alice, {0}, 1}); }), "begin: this is stage"));
         CHECK(has(violation_of([&] { stage.end(); }), "end: this is stage"));
+        const std::string text =
+            ": this is stage " + std::to_string(comm.rank()) + ", expected the first one, which decides";
+        CHECK(violation_of([&] { (void)stage.copy_prefix(alice, bob, 1); }) == "copy_prefix" + text);
+        CHECK(violation_of([&] { (void)stage.remove(alice, {0}, {1}); }) == "remove" + text);
+        CHECK(violation_of([&] { (void)stage.remove(alice, {0}, {1}, RotateBy{1}); }) == "remove" + text);
+        CHECK(violation_of([&] { (void)stage.schedule(alice, {1}); }) == "schedule" + text);
+        CHECK(violation_of([&] { stage.unschedule(alice, {1}); }) == "unschedule" + text);
     }
+}
+
+TEST_CASE("a negative time limit of a pipeline is a violation") {
+    Communicator comm{MPI_COMM_WORLD};
+    CHECK(violation_of([&] {
+              Stage{comm, keys(comm), {.time_limit = -1ms}};
+          })
+          == "pipeline: a time limit of -1 ms, expected 0 or more");
 }
 
 TEST_CASE("an open pass ends before the next operation, in every stage") {

@@ -252,6 +252,43 @@ TEST_CASE("inputs that are written after the announcement cancel the transfer") 
         });
 }
 
+TEST_CASE("a memory that refuses the snapshot of a prompt refuses on both processes, and both stay as they were") {
+    between(
+        [&](const Communicator& comm, int rank) {
+            auto memory = toy::memory(); // without room for snapshots of states
+            auto sending = mpi::send_ahead(comm, rank, memory, Sequence{0}, Position{12});
+            for (const int first : {0, 8}) {
+                const toy::Text tokens = toy::text(0, first, first == 0 ? 8 : 4, 1 + first);
+                auto pass = memory.begin(toy::batch_of(tokens)).value();
+                for (int layer = 0; layer < toy::layers; ++layer) {
+                    pass.visit(layer, toy::Work{tokens});
+                    sending.layer(pass, layer);
+                }
+                pass.commit();
+            }
+            const std::string before = toy::portrait(memory);
+            sending.complete();
+            CHECK(sending.progress()); // it is over
+            const auto sent = sending.wait();
+            REQUIRE_FALSE(sent);
+            CHECK(sent.error() == Reason::too_many_snapshots);
+            CHECK(sent.error().refusal.member == 2);
+            CHECK(sent.error().rank == comm.rank());
+            CHECK(toy::portrait(memory) == before);
+        },
+        [&](const Communicator& comm, int rank) {
+            auto memory = toy::memory();
+            REQUIRE(toy::feed(memory, toy::text(1, 0, 3)));
+            const std::string before = toy::portrait(memory);
+            const auto received = mpi::receive(comm, rank, memory, Sequence{1}).wait();
+            REQUIRE_FALSE(received);
+            CHECK(received.error() == Reason::too_many_snapshots);
+            CHECK(received.error().refusal.member == 2);
+            CHECK(received.error().rank == rank);
+            CHECK(toy::portrait(memory) == before);
+        });
+}
+
 template <class M>
 concept SendsAhead = requires(const Communicator& comm, M& memory) {
     mpi::send_ahead(comm, 1, memory, Sequence{0}, Position{1});
@@ -268,6 +305,9 @@ TEST_CASE("a prompt that is given up leaves both memories as they were") {
             bool is_over = false; // with rows that are not there
             for (const double begun = MPI_Wtime(); MPI_Wtime() - begun < 0.3;) is_over = is_over || sending.progress();
             CHECK_FALSE(is_over);
+            const auto moved = std::move(sending);
+            CHECK(violation_of([&] { static_cast<void>(sending.progress()); })
+                  == "the transfer was moved from, expected one that was not");
         },
         [&](const Communicator& comm, int rank) {
             Numbers<FullCausal> cache{shape, limits};

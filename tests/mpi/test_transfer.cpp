@@ -5,15 +5,30 @@
 #include "cache/numbers.hpp"
 #include "hybrid/toy.hpp"
 #include "transfers.hpp"
+#include "violations.hpp"
 #include <cellar/backend/eigen.hpp>
 #include <cellar/mpi/send_ahead.hpp>
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cstddef>
+#include <cstdint>
+#include <mpi.h>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
+
+/// Bytes of the longest message that this process has sent.
+static int longest_message = 0;
+
+// In front of MPI's own, which has a second name for this purpose.
+extern "C" int MPI_Isend(const void* data, int count, MPI_Datatype type, int to, int tag, MPI_Comm comm,
+                         MPI_Request* request) {
+    longest_message = std::max(longest_message, count);
+    return PMPI_Isend(data, count, type, to, tag, comm, request);
+}
 
 namespace test_transfer {
 
@@ -209,6 +224,67 @@ TEST_CASE("a transfer of many blocks arrives, and nothing that is written meanwh
         });
 }
 
+namespace {
+
+Values distinct(std::size_t elements) {
+    Values rows(elements);
+    for (std::size_t i = 0; i < elements; ++i) rows[i] = static_cast<float>(i % 99991);
+    return rows;
+}
+
+/// Sends tokens of one layer, all of whose elements differ, in blocks of so many bytes. `longest`: of the messages.
+void in_blocks(const CacheShape& one_layer, std::int32_t tokens, std::int64_t block, int longest) {
+    using Floats = Cache<StandardV<float>>;
+    const CacheLimits enough{.sequences = 1, .capacity = tokens, .batch = tokens};
+    const LayerShape layer = one_layer[0];
+    const auto rows = [&](int row) { return distinct(static_cast<std::size_t>(tokens * row)); };
+    const Values keys = rows(layer.kv_heads * layer.key_dim);
+    const Values all_values = rows(layer.kv_heads * layer.value_dim);
+    between(
+        [&](const Communicator& comm, int rank) {
+            Floats cache{one_layer, enough};
+            auto pass = cache.begin(Tokens{{0}, {0}, tokens}).value();
+            pass.put(0, keys, all_values);
+            pass.commit();
+            longest_message = 0;
+            const auto sent = mpi::send(comm, rank, cache, Sequence{0}, {.block = block}).wait();
+            REQUIRE_MESSAGE(sent, sent.error().message);
+            CHECK(longest_message == longest);
+        },
+        [&](const Communicator& comm, int rank) {
+            Floats cache{one_layer, enough};
+            const auto received = mpi::receive(comm, rank, cache, Sequence{0}).wait();
+            REQUIRE_MESSAGE(received, received.error().message);
+            const auto pass = cache.reserve(1);
+            const auto same = [&](const auto& view, const Values& expected, int dim) {
+                bool all = true;
+                cache.visit_cells({0}, [&](Position p, Cell cell, std::int32_t count) {
+                    auto next = expected.begin() + std::ptrdiff_t{p.value} * layer.kv_heads * dim;
+                    for (Cell c = cell; c < cell + count; ++c)
+                        for (int head = 0; head < layer.kv_heads; ++head)
+                            for (int d = 0; d < dim; ++d) all = all && view(c, head, d) == *next++;
+                });
+                return all;
+            };
+            CHECK(cache.tokens({0}) == tokens);
+            CHECK(same(pass.keys(0), keys, layer.key_dim));
+            CHECK(same(pass.values(0), all_values, layer.value_dim));
+        });
+}
+
+} // namespace
+
+TEST_CASE("rows arrive in blocks of any size, and where a row is longer than a block") {
+    constexpr int head = 64;
+    constexpr int mebibyte = 1 << 20;
+    const CacheShape narrow{1, 8, 64, 32}; // keys of 2 KiB
+    in_blocks(narrow, 2000, mebibyte, mebibyte + head);
+    in_blocks(narrow, 2000, mebibyte + 1023, mebibyte + head); // whole rows only
+    in_blocks(narrow, 2000, 3 * mebibyte, 3 * mebibyte + head);
+    in_blocks(narrow, 2000, 8 * mebibyte, 2000 * 2048 + head); // more than there is
+    in_blocks({1, 2, 3 << 16, 1 << 16}, 3, mebibyte, 3 * mebibyte / 2 + head);
+}
+
 TEST_CASE("a sequence without tokens takes the place of one that has some") {
     between(
         [&](const Communicator& comm, int rank) {
@@ -321,6 +397,9 @@ TEST_CASE("transfers with other tags, and in both directions, go on at a time") 
         auto too = mpi::send(comm, other, cache, Sequence{1}, {.tag = 9999});
         auto in = mpi::receive(comm, other, first, Sequence{0});
         auto and_in = mpi::receive(comm, other, second, Sequence{1}, {.tag = 9999});
+        CHECK(violation_of([&] { static_cast<void>(mpi::send(comm, other, cache, Sequence{1}, {.tag = 9999})); })
+              == "send: another transfer to rank " + std::to_string(other)
+                     + " has tag 9999, expected one at a time with each tag");
         while (!(int{out.progress()} & int{too.progress()} & int{in.progress()} & int{and_in.progress()})) {}
         CHECK(out.wait());
         CHECK(too.wait());
@@ -330,6 +409,59 @@ TEST_CASE("transfers with other tags, and in both directions, go on at a time") 
         CHECK(values(second, 1) == Values{9, 9, 9});
     }
     MPI_Barrier(MPI_COMM_WORLD);
+}
+
+TEST_CASE("a transfer whose place another one takes is cancelled by its sender, and its tag is free") {
+    between(
+        [&](const Communicator& comm, int rank) {
+            auto cache = filled();
+            auto sending = mpi::send(comm, rank, cache, Sequence{0});
+            auto other = mpi::send(comm, rank, cache, Sequence{1}, {.tag = 1});
+            CHECK(cache.statistics().snapshots == 2);
+            sending = std::move(other);
+            CHECK(cache.statistics().snapshots == 1);
+            CHECK(violation_of([&] { static_cast<void>(other.progress()); })
+                  == "the transfer was moved from, expected one that was not");
+            CHECK(sending.wait());
+            CHECK(mpi::send(comm, rank, cache, Sequence{1}).wait());
+        },
+        [&](const Communicator& comm, int rank) {
+            auto cache = filled();
+            const auto cancelled = mpi::receive(comm, rank, cache, Sequence{2}).wait();
+            REQUIRE_FALSE(cancelled);
+            CHECK(cancelled.error() == mpi::MpiReason::cancelled);
+            CHECK(mpi::receive(comm, rank, cache, Sequence{2}, {.tag = 1}).wait());
+            CHECK(values(cache, 2) == Values{9, 9, 9});
+            CHECK(mpi::receive(comm, rank, cache, Sequence{0}).wait());
+            CHECK(values(cache, 0) == Values{9, 9, 9});
+        });
+}
+
+TEST_CASE("a transfer whose place another one takes is cancelled by its receiver, and its cells are free") {
+    between(
+        [&](const Communicator& comm, int rank) {
+            auto cache = filled();
+            auto sending = mpi::send(comm, rank, cache, Sequence{0});
+            auto other = mpi::send(comm, rank, cache, Sequence{1}, {.tag = 1});
+            const auto cancelled = sending.wait();
+            REQUIRE_FALSE(cancelled);
+            CHECK(cancelled.error() == mpi::MpiReason::cancelled);
+            CHECK(cancelled.error().rank == rank);
+            CHECK(other.wait());
+        },
+        [&](const Communicator& comm, int rank) {
+            auto cache = filled();
+            const std::int32_t free = cache.statistics().free;
+            auto receiving = mpi::receive(comm, rank, cache, Sequence{2});
+            auto other = mpi::receive(comm, rank, cache, Sequence{2}, {.tag = 1});
+            while (cache.statistics().free == free) static_cast<void>(receiving.progress());
+            receiving = std::move(other);
+            CHECK(cache.statistics().free == free);
+            CHECK(violation_of([&] { static_cast<void>(other.progress()); })
+                  == "the transfer was moved from, expected one that was not");
+            CHECK(receiving.wait());
+            CHECK(values(cache, 2) == Values{9, 9, 9});
+        });
 }
 
 } // namespace test_transfer
