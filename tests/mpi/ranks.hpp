@@ -31,7 +31,7 @@ std::string contents(const Cache& cache) {
 template <class Cache, class Pass>
 std::map<int, std::vector<float>> keys_of(const Cache& cache, const Pass& pass, int layer, cellar::Sequence s) {
     const auto keys = pass.keys(layer);
-    const cellar::LayerShape& shape = cache.shape()[layer];
+    const auto& shape = cache.shape()[layer];
     std::map<int, std::vector<float>> found;
     cache.visit_cells(s, [&](cellar::Position p, cellar::Cell first, std::int32_t n) {
         for (std::int32_t i = 0; i < n; ++i)

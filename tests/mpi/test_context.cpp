@@ -122,11 +122,13 @@ TEST_CASE("contexts over ranks equal one cache: keys that are rotated back by an
     const auto expected = ranks::keys_of(pair.single, pair.single.reserve(1), 0, {0});
     REQUIRE(expected.size() == 298);
     int compared = 0;
+    double largest = 0;
     for (const auto& [position, key] : found) {
         if (position == end.value) continue; // of the pass
-        CHECK(difference(expected.at(position), key) < 1e-5);
+        largest = std::max(largest, difference(expected.at(position), key));
         ++compared;
     }
+    CHECK(largest < 1e-5);
     CHECK(compared == pair.context.cache().tokens({0}));
     CHECK(compared > 40);
 }
