@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <initializer_list>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -279,7 +280,7 @@ TEST_CASE("pieces have whole units of 64 bytes, and one at least") {
     Disk disk;
     disk.put("f", disk::file_of(plan, 1));
     for (const FileAccess access : {FileAccess::stream, FileAccess::map}) {
-        for (const std::size_t at_most : {0, 1, 63, 64, 65, 127, 128, 191, 192}) {
+        for (const auto at_most : std::initializer_list<std::size_t>{0, 1, 63, 64, 65, 127, 128, 191, 192}) {
             CAPTURE(at_most);
             auto reader = disk::Reader::open("f", {.access = access}, DiskFiles{disk});
             REQUIRE(reader);
