@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "texts.hpp"
 #include "violations.hpp"
 #include <cellar/base/plan.hpp>
 #include <cellar/base/reserved_list.hpp>
@@ -13,7 +14,6 @@
 #include <cstdint>
 #include <memory>
 #include <numeric>
-#include <set>
 #include <string>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -50,14 +50,9 @@ TEST_CASE("a result holds a value or a reason") {
 }
 
 TEST_CASE("every reason has its own line for a person") {
-    const std::string unknown = to_string(static_cast<Reason>(99));
-    CHECK(unknown == "unknown reason");
-    std::set<std::string> lines;
-    int reasons = 0;
-    for (; to_string(static_cast<Reason>(reasons)) != unknown; ++reasons)
-        lines.emplace(to_string(static_cast<Reason>(reasons)));
-    CHECK(reasons == 13);
-    CHECK(lines.size() == 13);
+    const Texts lines = texts_of_reasons<Reason>([](Reason reason) { return to_string(reason); });
+    CHECK(lines.count == 13);
+    CHECK(lines.distinct.size() == 13);
 }
 
 TEST_CASE("a temporary result gives its value away") {

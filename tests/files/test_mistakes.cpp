@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "made_files.hpp"
+#include "texts.hpp"
 #include "violations.hpp"
 #include <cellar/files/file_result.hpp>
 #include <cellar/files/little_endian.hpp>
@@ -7,7 +8,6 @@
 #include <doctest/doctest.h>
 
 #include <cstdint>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -129,14 +129,9 @@ TEST_CASE("a result without a value or without an error is not asked for it") {
 }
 
 TEST_CASE("every reason has its own line for a person") {
-    const std::string unknown = to_string(static_cast<FileReason>(99));
-    CHECK(unknown == "unknown reason");
-    std::set<std::string> lines;
-    int reasons = 0;
-    for (; to_string(static_cast<FileReason>(reasons)) != unknown; ++reasons)
-        lines.emplace(to_string(static_cast<FileReason>(reasons)));
-    CHECK(reasons == 10);
-    CHECK(lines.size() == 10);
+    const Texts lines = texts_of_reasons<FileReason>([](FileReason reason) { return to_string(reason); });
+    CHECK(lines.count == 10);
+    CHECK(lines.distinct.size() == 10);
 }
 
 } // namespace test_mistakes

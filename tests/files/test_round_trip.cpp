@@ -13,7 +13,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
-#include <initializer_list>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -249,53 +248,6 @@ TEST_CASE("pieces have whole units of 64 bytes, and one at least") {
         for (const std::size_t at_most : Sizes{0, 1, 63, 64, 65, 127}) CHECK(sizes(at_most) == Sizes{64, 64, 22, 3});
         for (const std::size_t at_most : Sizes{128, 191}) CHECK(sizes(at_most) == Sizes{128, 22, 3});
         CHECK(sizes(192) == Sizes{150, 3});
-    }
-}
-
-TEST_CASE("after a progress callback threw, every call of the writer returns an error") {
-    const FilePlan plan{{{"a", Dtype::u8, {1'000}}}, {}}; // written by `finish`
-    const Bytes old = disk::file_of(disk::small_plan(), 1);
-    Disk disk;
-    disk.put("f", old);
-    int calls = 0;
-    const auto stop_once = [&](std::uint64_t, std::uint64_t) {
-        if (calls++ == 0) throw std::runtime_error{"stop"};
-    };
-    auto writer = disk::Writer::create("f", plan, {.progress = stop_once}, DiskFiles{disk});
-    REQUIRE(writer);
-    CHECK_THROWS_AS(static_cast<void>(disk::write_tensors(*writer, plan, 1)), std::runtime_error);
-    CHECK(disk.now.size() == 1);
-    for (const auto& result : {writer->finish(), writer->append(Bytes(1)), writer->finish()}) {
-        REQUIRE(!result);
-        CHECK(result.error() == FileReason::cannot_write);
-        CHECK(result.error().message == "f: was not written: the progress callback threw an exception");
-    }
-    CHECK(calls == 1);
-    CHECK(disk.now.size() == 1);
-    CHECK(disk.now.at("f")->now == old);
-}
-
-TEST_CASE("pieces have whole units of 64 bytes, and one at least") {
-    const FilePlan plan{{{"a", Dtype::u8, {150}}, {"b", Dtype::u8, {3}}}, {}};
-    Disk disk;
-    disk.put("f", disk::file_of(plan, 1));
-    for (const FileAccess access : {FileAccess::stream, FileAccess::map}) {
-        for (const auto at_most : std::initializer_list<std::size_t>{0, 1, 63, 64, 65, 127, 128, 191, 192}) {
-            CAPTURE(at_most);
-            auto reader = disk::Reader::open("f", {.access = access}, DiskFiles{disk});
-            REQUIRE(reader);
-            std::vector<std::size_t> sizes;
-            for (;;) {
-                const auto piece = reader->next(at_most);
-                REQUIRE(piece);
-                if (piece->tensor == nullptr) break;
-                sizes.push_back(piece->bytes.size());
-            }
-            CHECK(sizes
-                  == (at_most < 128   ? std::vector<std::size_t>{64, 64, 22, 3}
-                      : at_most < 192 ? std::vector<std::size_t>{128, 22, 3}
-                                      : std::vector<std::size_t>{150, 3}));
-        }
     }
 }
 

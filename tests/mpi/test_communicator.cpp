@@ -5,9 +5,9 @@
 #include <doctest/doctest.h>
 
 #include <mpi.h>
-#include <set>
 #include <source_location>
 #include <string>
+#include <texts.hpp>
 #include <utility>
 #include <violations.hpp>
 
@@ -55,16 +55,9 @@ TEST_CASE("an error of MPI is returned, and says which rank") {
 }
 
 TEST_CASE("each reason has a text of its own, and an error has its message") {
-    std::set<std::string> texts;
-    int reasons = 0;
-    for (;; ++reasons) {
-        const std::string text = mpi::to_string(static_cast<mpi::MpiReason>(reasons));
-        if (text == "unknown reason") break;
-        texts.insert(text);
-    }
-    CHECK(reasons == static_cast<int>(mpi::MpiReason::failed) + 1);
-    CHECK(texts.size() == 10);
-    CHECK(texts.contains("refused by the memory"));
+    const Texts texts = texts_of_reasons<mpi::MpiReason>([](mpi::MpiReason reason) { return mpi::to_string(reason); });
+    CHECK(texts.count == 10);
+    CHECK(texts.distinct.size() == 10);
     CHECK(mpi::to_string(mpi::MpiError{mpi::MpiReason::lost, 3, "send: rank 3 has died"}) == "send: rank 3 has died");
 }
 

@@ -24,41 +24,27 @@
 #include <vector>
 #include <violations.hpp>
 
-/// While it exists, no message is found to have left, as with a slow network.
-class MessagesUnderWay {
+/// Sets a flag while it exists.
+class While {
 public:
-    MessagesUnderWay() { exists() = true; }
-    ~MessagesUnderWay() { exists() = false; }
-    MessagesUnderWay(const MessagesUnderWay&) = delete;
-    MessagesUnderWay& operator=(const MessagesUnderWay&) = delete;
+    explicit While(bool& flag) : flag_{flag} { flag_ = true; }
+    ~While() { flag_ = false; }
+    While(const While&) = delete;
+    While& operator=(const While&) = delete;
 
-    static bool& exists() {
-        static bool it = false;
-        return it;
-    }
+private:
+    bool& flag_;
 };
-
-/// While it exists, no message can be sent.
-class NoMessages {
-public:
-    NoMessages() { exist() = true; }
-    ~NoMessages() { exist() = false; }
-    NoMessages(const NoMessages&) = delete;
-    NoMessages& operator=(const NoMessages&) = delete;
-
-    static bool& exist() {
-        static bool they_do = false;
-        return they_do;
-    }
-};
+static bool messages_stay = false; // none is found to have left, as with a slow network
+static bool messages_fail = false; // none can be sent
 
 // In front of MPI's own, which have a second name for this purpose.
 extern "C" int MPI_Isend(const void* data, int count, MPI_Datatype type, int to, int tag, MPI_Comm comm,
                          MPI_Request* request) {
-    return NoMessages::exist() ? MPI_ERR_OTHER : PMPI_Isend(data, count, type, to, tag, comm, request);
+    return messages_fail ? MPI_ERR_OTHER : PMPI_Isend(data, count, type, to, tag, comm, request);
 }
 extern "C" int MPI_Test(MPI_Request* request, int* done, MPI_Status* status) {
-    if (!MessagesUnderWay::exists()) return PMPI_Test(request, done, status);
+    if (!messages_stay) return PMPI_Test(request, done, status);
     *done = 0;
     return MPI_SUCCESS;
 }
@@ -225,7 +211,7 @@ TEST_CASE("a first stage has memory for its verdict before it asks, while none o
     Stage stage{
         comm, keys(comm, {.sequences = 2, .capacity = 64, .initial_cells = 8, .batch = 32}), {.time_limit = 20s}};
     if (stage.is_first()) {
-        const MessagesUnderWay all;
+        const While all_stay{messages_stay};
         const std::string before = contents(stage.memory());
         const Tokens batch{alice, {0}, 30}; // needs cells, so the others are asked
         CHECK(failures_of([&] { (void)stage.begin(batch); }, [&] { REQUIRE(contents(stage.memory()) == before); })
@@ -419,7 +405,7 @@ TEST_CASE("a pass whose commit fails is dropped, in every stage") {
     };
     if (stage.is_first()) {
         auto pass = stage.begin(Tokens{alice, {0}, 4}).value();
-        const NoMessages failing;
+        const While all_fail{messages_fail};
         expect_dropped(pass, "pipeline");
     } else {
         auto pass = stage.begin_received().value();

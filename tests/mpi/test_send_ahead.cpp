@@ -120,6 +120,19 @@ TEST_CASE("windows arrive that have more tokens than positions, or fewer") {
              {0, 5, 6, 7, 8});
 }
 
+/// Computes twelve tokens of sequence 0 in two passes.
+void compute_twelve(toy::Memory& memory, mpi::SendingAhead<toy::Memory>& sending) {
+    for (const int first : {0, 8}) {
+        const toy::Text tokens = toy::text(0, first, first == 0 ? 8 : 4, 1 + first);
+        auto pass = memory.begin(toy::batch_of(tokens)).value();
+        for (int layer = 0; layer < toy::layers; ++layer) {
+            pass.visit(layer, toy::Work{tokens});
+            sending.layer(pass, layer);
+        }
+        pass.commit();
+    }
+}
+
 TEST_CASE("the members of a hybrid arrive, recurrent states last") {
     const auto make = [] {
         return toy::Memory{toy::layers, toy::Sliding{{4, 1, 1}, {.sequences = 2, .capacity = 100, .batch = 8}},
@@ -130,15 +143,7 @@ TEST_CASE("the members of a hybrid arrive, recurrent states last") {
         [&](const Communicator& comm, int rank) {
             auto memory = make();
             auto sending = mpi::send_ahead(comm, rank, memory, Sequence{0}, Position{12});
-            for (const int first : {0, 8}) {
-                const toy::Text tokens = toy::text(0, first, first == 0 ? 8 : 4, 1 + first);
-                auto pass = memory.begin(toy::batch_of(tokens)).value();
-                for (int layer = 0; layer < toy::layers; ++layer) {
-                    pass.visit(layer, toy::Work{tokens});
-                    sending.layer(pass, layer);
-                }
-                pass.commit();
-            }
+            compute_twelve(memory, sending);
             const auto sent = sending.wait();
             REQUIRE_MESSAGE(sent, sent.error().message);
         },
@@ -257,15 +262,7 @@ TEST_CASE("a memory that refuses the snapshot of a prompt refuses on both proces
         [&](const Communicator& comm, int rank) {
             auto memory = toy::memory(); // without room for snapshots of states
             auto sending = mpi::send_ahead(comm, rank, memory, Sequence{0}, Position{12});
-            for (const int first : {0, 8}) {
-                const toy::Text tokens = toy::text(0, first, first == 0 ? 8 : 4, 1 + first);
-                auto pass = memory.begin(toy::batch_of(tokens)).value();
-                for (int layer = 0; layer < toy::layers; ++layer) {
-                    pass.visit(layer, toy::Work{tokens});
-                    sending.layer(pass, layer);
-                }
-                pass.commit();
-            }
+            compute_twelve(memory, sending);
             const std::string before = toy::portrait(memory);
             sending.complete();
             CHECK(sending.progress()); // it is over

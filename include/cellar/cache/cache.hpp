@@ -134,8 +134,8 @@ public:
     /// `std::bad_alloc`, with nothing changed, if there is no memory for the lists of this work. A backend that throws
     /// while it moves or rotates keys ends the process, because bookkeeping and data would disagree.
     ///
-    /// O(64-cell words of the removed and the moved tokens + cells / 8192), O(tokens + cells / 8192) at worst, and what
-    /// `begin` needs to find cells for the copies. In each layer, every key is rotated or copied once at most.
+    /// O(64-cell words of the removed and the moved tokens + cells / 8192); at worst, O(tokens + cells / 8192). Copies
+    /// also need cells, as a batch in `begin` does. In each layer, every key is rotated or copied once at most.
     Result<void> remove(Sequence s, Position begin, Position end, Where where = Where::current()) {
         const detail::Caller caller{where};
         return MemoryAccess::finish_if(*this, prepare_remove(s, begin, end));

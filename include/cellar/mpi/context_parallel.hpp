@@ -72,15 +72,11 @@ public:
         detail::expect_batch(batch, s.cache.sequences());
         CELLAR_EXPECTS(batch.stored.empty(), "begin: a list of stored tokens, expected none: the positions decide");
         s.note(batch);
-        std::optional<detail::ValueOf<decltype(MemoryAccess::prepare_begin(s.cache, batch))>> prepared;
-        const auto decide = [&]() -> Result<void> {
-            if (const Result<void> can = s.check(batch); !can) return can;
-            auto found = MemoryAccess::prepare_begin(s.cache, s.divide(batch));
-            if (!found) return found.error();
-            prepared.emplace(*std::move(found));
-            return {};
-        };
-        if (auto error = agree("begin", decide)) return *std::move(error);
+        auto prepared = prepare_on_all("begin", [&]() -> decltype(MemoryAccess::prepare_begin(s.cache, batch)) {
+            if (const Result<void> can = s.check(batch); !can) return can.error();
+            return MemoryAccess::prepare_begin(s.cache, s.divide(batch));
+        });
+        if (!prepared) return prepared.error();
         s.pass_open = true;
         return MemoryAccess::make<Pass>(s, MemoryAccess::finish(s.cache, *std::move(prepared)));
     }
@@ -94,14 +90,12 @@ public:
         s.note(Call::copy_prefix);
         s.note(from, {length});
         s.note(to, {0});
-        const auto carry_out = [&](auto&& prepared) {
-            MemoryAccess::finish(s.cache, std::forward<decltype(prepared)>(prepared));
+        const auto prepare = [&] { return MemoryAccess::prepare_copy_prefix(s.cache, from, to, length); };
+        return on_all("copy_prefix", prepare, [&] {
             if (from == to) return;
             s.kept(to) = s.kept(from);
             s.kept(to).remove({length}, to_end);
-        };
-        return on_all(
-            "copy_prefix", [&] { return MemoryAccess::prepare_copy_prefix(s.cache, from, to, length); }, carry_out);
+        });
     }
 
     /// Removes positions [begin, end) of s and closes the gap: later tokens move down with their cells, on the ranks
@@ -138,17 +132,13 @@ public:
         const detail::KeptPositions& kept = s.kept(sequence);
         s.note(Call::snapshot);
         s.note(sequence, kept.end());
-        std::optional<CellSnapshot> made;
-        const auto prepare = [&]() -> decltype(s.prepare_snapshot(sequence)) {
+        auto prepared = prepare_on_all("snapshot", [&]() -> decltype(s.prepare_snapshot(sequence)) {
             if (!detail::can_resume_with(s.cache.window(), kept, kept.end()))
                 return Refusal{.reason = Reason::cannot_resume, .sequence = sequence};
             return s.prepare_snapshot(sequence);
-        };
-        const auto finish = [&](auto&& prepared) {
-            made.emplace(MemoryAccess::finish(s.cache, std::forward<decltype(prepared)>(prepared)));
-        };
-        if (auto done = on_all("snapshot", prepare, finish); !done) return done.error();
-        return ContextSnapshot{*std::move(made), kept, ++s.snapshots};
+        });
+        if (!prepared) return prepared.error();
+        return ContextSnapshot{MemoryAccess::finish(s.cache, *std::move(prepared)), kept, ++s.snapshots};
     }
 
     /// The sequence gives up its tokens, and shares those of a snapshot of this memory, on all ranks.
@@ -165,10 +155,7 @@ public:
             return MemoryAccess::prepare_restore(s.cache, sequence, snapshot.local_, snapshot.to(),
                                                  detail::Resuming::anywhere);
         };
-        return on_all("restore", prepare, [&](auto&& prepared) {
-            MemoryAccess::finish(s.cache, std::forward<decltype(prepared)>(prepared));
-            s.kept(sequence) = snapshot.kept_;
-        });
+        return on_all("restore", prepare, [&] { s.kept(sequence) = snapshot.kept_; });
     }
 
     /// The position of the next token of s: after its last one, on whichever rank that is, or where it was cut.
@@ -223,33 +210,33 @@ private:
         return std::make_unique<State>(comm, std::move(cache), options.block, options.time_limit, where);
     }
 
-    // Collective: asks this rank's `decide`, and tells the others what it answers. Nothing if all ranks agree.
-    template <class Decide>
-    std::optional<MpiError> agree(const char* operation, Decide&& decide) {
+    // The first phase of an operation. Collective: what was prepared, if every rank could; else nothing has changed on
+    // any.
+    template <class Prepare>
+    auto prepare_on_all(const char* operation, Prepare prepare) -> MpiResult<detail::ValueOf<decltype(prepare())>> {
         State& s = state();
-        if (s.lost) return s.lost;
+        if (s.lost) return *s.lost;
         detail::Vote vote{.calls = s.calls.value()};
+        std::optional<detail::ValueOf<decltype(prepare())>> prepared;
         try {
-            if (const Result<void> decided = decide(); !decided) vote.refuse(decided.error());
+            auto found = prepare();
+            found ? static_cast<void>(prepared.emplace(*std::move(found))) : vote.refuse(found.error());
         } catch (const std::bad_alloc&) {
             vote.answer = detail::Vote::no_memory;
         }
         s.lost = s.votes.exchange(s.comm, operation, vote, s.time_limit);
-        return s.lost ? s.lost : detail::error_of_votes(operation, s.votes.all());
+        if (s.lost) return *s.lost;
+        if (auto error = detail::error_of_votes(operation, s.votes.all())) return *std::move(error);
+        return *std::move(prepared);
     }
 
-    // An operation in two phases, of which all ranks carry out the second, or none.
-    template <class Prepare, class CarryOut>
-    MpiResult<void> on_all(const char* operation, Prepare&& prepare, CarryOut&& carry_out) {
-        std::optional<detail::ValueOf<decltype(prepare())>> prepared;
-        const auto decide = [&]() -> Result<void> {
-            auto found = prepare();
-            if (!found) return found.error();
-            prepared.emplace(*std::move(found));
-            return {};
-        };
-        if (auto error = agree(operation, decide)) return *std::move(error);
-        carry_out(*std::move(prepared));
+    // Both phases. `then` follows the second one.
+    template <class Prepare, class Then>
+    MpiResult<void> on_all(const char* operation, Prepare prepare, Then then) {
+        auto prepared = prepare_on_all(operation, prepare);
+        if (!prepared) return prepared.error();
+        MemoryAccess::finish(state().cache, *std::move(prepared));
+        then();
         return {};
     }
 
@@ -258,10 +245,7 @@ private:
         State& s = state();
         s.note(sequence, begin);
         s.note(sequence, end);
-        return on_all("remove", prepare, [&](auto&& prepared) {
-            MemoryAccess::finish(s.cache, std::forward<decltype(prepared)>(prepared));
-            s.kept(sequence).remove(begin, end);
-        });
+        return on_all("remove", prepare, [&] { s.kept(sequence).remove(begin, end); });
     }
 
     void expect_no_pass(const char* operation) const {

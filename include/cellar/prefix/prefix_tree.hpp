@@ -103,8 +103,8 @@ public:
     }
 
     /// Calls `begin` of the memory. While that refuses with `full`, pages out the least useful prefix that frees cells,
-    /// and tries again. If `PrefixLimits::paged_bytes` do not suffice, evicts the least useful prefixes that were
-    /// paged out, or else the prefix itself. A prefix stays if it is pinned, if a longer one in place needs it, or if
+    /// and tries again. If `PrefixLimits::paged_bytes` do not suffice, evicts what was paged out, the least useful
+    /// first, or else the prefix itself. A prefix stays if it is pinned, if a longer one in place needs it, or if
     /// sequences own all of its cells. Returns the refusal if no room can be made, and any other refusal at once. Each
     /// prefix costs a `begin`, O(log nodes), and `page_out`.
     Result<PassOf<M>> begin(const Batch& batch, const std::source_location& where = std::source_location::current()) {
@@ -116,8 +116,8 @@ public:
         }
     }
 
-    /// Evicts the least useful prefix, in place or paged out, that is neither pinned nor needed by a longer one.
-    /// Returns false if there is none. O(log nodes + what the memory needs to release a snapshot).
+    /// Evicts the least useful prefix, wherever it is. Those that are pinned or that a longer one needs stay. Returns
+    /// false if no other is left. O(log nodes + what the memory needs to release a snapshot).
     bool evict(const std::source_location& where = std::source_location::current()) {
         const detail::Caller caller{where};
         return state().evict();

@@ -182,10 +182,9 @@ inline void expect_options(const AttentionOptions& options, std::int32_t tokens,
         CELLAR_EXPECTS(options.sinks[h] < infinity, "attend: the sink of query head ", h,
                        " is infinite or not a number, expected a finite one, or -infinity for none");
     constexpr float least = std::numeric_limits<float>::min(); // the inverse of a smaller number may be infinite
-    CELLAR_EXPECTS(
-        options.soft_cap == 0 || (options.soft_cap >= least && options.soft_cap < infinity),
-        "attend: the soft_cap is negative, below 2^-126, infinite or not a number, expected a finite one, or "
-        "0 for none");
+    CELLAR_EXPECTS(options.soft_cap == 0 || (options.soft_cap >= least && options.soft_cap < infinity),
+                   "attend: the soft_cap is negative, below 2^-126, infinite or not a number, expected a finite one, "
+                   "or 0 for none");
     CELLAR_EXPECTS(std::abs(options.scale) < infinity,
                    "attend: the scale is infinite or not a number, expected a finite one");
     const auto& sum = options.log_sum_exp;

@@ -49,7 +49,7 @@ public:
             end = whole->to();
         }
         sequences_.push_back(s);
-        last_.push_back(end == Position{0} || has_no_inputs(s) ? none : place(s, end));
+        last_.push_back(end == Position{0} || has_nothing(s) ? none : place(s, end));
         return {};
     }
 
@@ -73,9 +73,9 @@ public:
     }
 
 private:
-    /// Inputs of an encoder may end anywhere, so the end of a snapshot does not tell that there are none.
-    bool has_no_inputs(Sequence s) const {
-        if constexpr (requires { memory_.write(s, Position{}, 1); }) return !memory_.range(s);
+    /// The end of a snapshot does not always tell: inputs of an encoder may end anywhere.
+    bool has_nothing(Sequence s) const {
+        if constexpr (requires { memory_.range(s); }) return !memory_.range(s);
         return false;
     }
 
