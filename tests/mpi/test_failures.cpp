@@ -562,6 +562,29 @@ TEST_CASE("transfers that end while nothing can be allocated do no harm") {
         });
 }
 
+TEST_CASE("a receiver without any memory fails, and takes nothing") {
+    between(
+        [&](const Communicator& comm, int rank) {
+            Numbers cache = filled();
+            const auto sent = mpi::send(comm, rank, cache, Sequence{0}, {.time_limit = 300ms}).wait();
+            REQUIRE_FALSE(sent);
+            CHECK(sent.error() == MpiReason::timed_out); // the receiver had no memory to answer
+        },
+        [&](const Communicator& comm, int rank) {
+            Numbers cache{shape, {.sequences = 3, .capacity = 8, .batch = 8}};
+            auto receiving = mpi::receive(comm, rank, cache, Sequence{0});
+            {
+                const FailingAllocations failing{0};
+                while (!receiving.progress()) {}
+            }
+            const auto received = receiving.wait();
+            REQUIRE_FALSE(received);
+            CHECK(received.error() == MpiReason::no_memory);
+            CHECK(cache.tokens({0}) == 0);
+            CHECK(audit(cache).empty());
+        });
+}
+
 TEST_CASE("a transfer that could not be completed for want of memory can be completed later") {
     between(
         [&](const Communicator& comm, int rank) {

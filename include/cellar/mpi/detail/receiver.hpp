@@ -64,11 +64,7 @@ public:
     Receiver(const Receiver&) = delete;
     Receiver& operator=(const Receiver&) = delete;
     ~Receiver() {
-        try {
-            if (!is_over_) fail({mpi::MpiReason::cancelled, rank_, "receive: cancelled"});
-        } catch (const std::bad_alloc&) { // the other process finds out by its time limit
-            end_with(mpi::MpiError{mpi::MpiReason::cancelled, rank_, {}, {}}, is_accepted_ && !is_last_);
-        }
+        if (!is_over_) fail(mpi::MpiReason::cancelled, rank_, "receive: cancelled");
     }
 
     /// Does what can be done at once; at most one block. True if the transfer is over.
@@ -80,7 +76,7 @@ public:
             something = receive_next();
             if (!is_over_) something = take_first() || something;
         } catch (const std::bad_alloc&) {
-            fail({mpi::MpiReason::no_memory, transfers_.own_rank(), "receive: no memory for the transfer"});
+            fail(mpi::MpiReason::no_memory, transfers_.own_rank(), "receive: no memory for the transfer");
         }
         if (something) patience_.something_happened();
         if (!is_over_ && !something && patience_.is_over())
@@ -89,7 +85,8 @@ public:
         return is_over_;
     }
 
-    /// Gives the transfer up, and tells the other process, if there is memory for a message.
+    /// Gives the transfer up, and tells the other process if it has announced something. Without memory for a message,
+    /// that process finds out by its time limit.
     void fail(mpi::MpiError error) {
         try {
             if (id_ != 0 && error.reason != mpi::MpiReason::lost) {
@@ -100,6 +97,8 @@ public:
         } catch (const std::bad_alloc&) {}
         end_with(std::move(error), is_accepted_ && !is_last_);
     }
+    /// The same, for callers that may have no memory for the text either.
+    void fail(mpi::MpiReason reason, int rank, const char* text) { fail(error_with(reason, rank, text)); }
 
     bool is_over() const { return is_over_; }
     /// Between two calls of `progress`, for a caller that has nothing else to do.

@@ -44,9 +44,7 @@ public:
     Sender(const Sender&) = delete;
     Sender& operator=(const Sender&) = delete;
     ~Sender() {
-        try {
-            if (!is_over_) fail({mpi::MpiReason::cancelled, rank_, "send: cancelled"});
-        } catch (const std::bad_alloc&) {} // the other process finds out by its time limit
+        if (!is_over_) fail(mpi::MpiReason::cancelled, rank_, "send: cancelled");
         close();
     }
 
@@ -109,7 +107,7 @@ public:
             something = read_answers();
             if (!is_over_ && is_accepted_) something = send_block() || something;
         } catch (const std::bad_alloc&) {
-            fail({mpi::MpiReason::no_memory, transfers_.own_rank(), "send: no memory for a block"});
+            fail(mpi::MpiReason::no_memory, transfers_.own_rank(), "send: no memory for a block");
         }
         if (something) patience_.something_happened();
         if (!is_over_ && !something && patience_.is_over())
@@ -118,7 +116,8 @@ public:
         return is_over_;
     }
 
-    /// Gives the transfer up, and tells the other process, if there is memory for a message.
+    /// Gives the transfer up, and tells the other process. Without memory for a message, that process finds out by its
+    /// time limit.
     void fail(mpi::MpiError error) {
         try {
             WireWriter out;
@@ -127,6 +126,8 @@ public:
         } catch (const std::bad_alloc&) {}
         end_with(std::move(error));
     }
+    /// The same, for callers that may have no memory for the text either.
+    void fail(mpi::MpiReason reason, int rank, const char* text) { fail(error_with(reason, rank, text)); }
 
     bool is_over() const { return is_over_; }
     /// Between two calls of `progress`, for a caller that has nothing else to do.

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <cstring>
 #include <map>
+#include <new>
 #include <optional>
 #include <span>
 #include <string>
@@ -187,6 +188,15 @@ private:
     std::vector<AnnouncedArray> arrays_;
     std::map<std::string, std::size_t> indices_;
 };
+
+/// Without its text if there is no memory for that.
+inline mpi::MpiError error_with(mpi::MpiReason reason, int rank, const char* text) {
+    mpi::MpiError error{reason, rank, {}, {}};
+    try {
+        error.message = text;
+    } catch (const std::bad_alloc&) {}
+    return error;
+}
 
 /// An error, for the other process.
 inline void write_error(WireWriter& out, const mpi::MpiError& error) {
