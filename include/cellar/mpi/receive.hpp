@@ -90,8 +90,8 @@ public:
     Receiving(Receiving&&) noexcept = default;
     /// Cancels the transfer that it had.
     Receiving& operator=(Receiving&&) noexcept = default;
-    /// Cancels it if it is not over. Tells the other process if its announcement has arrived; if not, the next `receive`
-    /// gets it.
+    /// Cancels it if it is not over. Tells the other process if its announcement has arrived; if not, the next
+    /// `receive` gets it.
     ~Receiving() = default;
 
     /// Does what can be done without waiting: takes at most one block. True once the transfer is over, with success or
