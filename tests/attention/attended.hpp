@@ -24,6 +24,14 @@ inline std::vector<cellar::detail::Instructions> instructions() {
     return found;
 }
 
+/// Numbers between -1 and 1 that look random: the same ones for the same `first`.
+inline Floats wave(int n, int first) {
+    Floats floats(static_cast<std::size_t>(n));
+    for (int i = 0; i < n; ++i)
+        floats[static_cast<std::size_t>(i)] = static_cast<float>(std::sin(first + 1.7 * i + 0.3 * i * i));
+    return floats;
+}
+
 /// Threads of the test's own.
 struct SomeThreads {
     int n;

@@ -21,19 +21,12 @@ namespace test_attend {
 using namespace cellar;
 using attention_test::Floats;
 using attention_test::SomeThreads;
+using attention_test::wave;
 
 namespace {
 
 constexpr float infinity = std::numeric_limits<float>::infinity();
 constexpr float not_a_number = std::numeric_limits<float>::quiet_NaN();
-
-/// Numbers between -1 and 1 that look random: the same ones for the same `first`.
-Floats wave(int n, int first) {
-    Floats floats(static_cast<std::size_t>(n));
-    for (int i = 0; i < n; ++i)
-        floats[static_cast<std::size_t>(i)] = static_cast<float>(std::sin(first + 1.7 * i + 0.3 * i * i));
-    return floats;
-}
 
 using F32 = Cache<StandardV<float>>;
 

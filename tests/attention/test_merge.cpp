@@ -16,17 +16,11 @@ namespace test_merge {
 
 using namespace cellar;
 using attention_test::Floats;
+using attention_test::wave;
 
 namespace {
 
 constexpr int tokens = 2, heads = 4, kv_heads = 2, dim = 16;
-
-/// Numbers between -1 and 1 that look random.
-Floats wave(int n, int first) {
-    Floats floats;
-    for (int i = 0; i < n; ++i) floats.push_back(static_cast<float>(std::sin(first + 1.7 * i + 0.3 * i * i)));
-    return floats;
-}
 
 /// Elements [first, end) of a history, as the inputs of a sequence, because all queries see all of them.
 void write(EncoderMemory<StandardV<float>>& memory, int sequence, int first, int end) {
