@@ -8,7 +8,6 @@
 #include <cellar/base/page_to.hpp>
 #include <cellar/base/result.hpp>
 #include <cellar/base/slot_copy.hpp>
-#include <cellar/base/trivial_list.hpp>
 #include <cellar/base/view.hpp>
 #include <cellar/memory/stored_snapshot.hpp>
 #include <cellar/memory/two_phase.hpp>
@@ -232,8 +231,7 @@ public:
     /// not const.
     std::span<const KeptState> kept(Sequence s, Where where = Where::current()) const {
         const detail::Caller caller{where};
-        const detail::TrivialList<KeptState>& all = table().states(s).all();
-        return {all.data(), all.size()};
+        return table().states(s).all();
     }
 
     /// The current state of s. Asking for that of an empty sequence is a violation.
