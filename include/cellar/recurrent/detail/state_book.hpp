@@ -60,28 +60,27 @@ public:
     std::span<const SlotCopy> starts() const { return {starts_.data(), starts_.size()}; }
     void set_start_source(Slot source) { start_source_ = source; }
 
-    /// Checks whether a pass can be opened for this batch, and reserves room for it.
+    /// Checks whether a pass can be opened for this batch, chooses the states that it will keep, and reserves room for
+    /// them. What it leaves without `open` does not count, as after a refusal.
     Result<void> prepare_open(const Batch& batch) {
         expect_batch(batch, limits().sequences);
         CELLAR_EXPECTS(batch.stored_tokens() == batch.tokens(), "begin: ", batch.stored_tokens(), " of ",
                        batch.tokens(), " tokens are stored, expected all, because a state depends on each");
         if (batch.tokens() > limits().batch) return Reason::batch_too_long;
-        const std::int64_t max = std::int64_t{limits().rollback} + 1 + table_.checkpoints_free();
-        const std::int64_t room = std::min<std::int64_t>(batch.tokens(), max);
-        for (const Sequence s : batch.sequences) table_.reserve(s, static_cast<std::int32_t>(room));
+        kept_points_.clear();
         const auto next = [&](Sequence s) { return table_.states(s).next(); };
         if (const Result<void> grouped = batch_sequences_.group(batch, next); !grouped) return grouped;
-        if (limits().unequal == Unequal::refuse && !is_equal()) {
-            batch_sequences_.clear();
-            return Reason::unequal_batch;
+        if (limits().unequal == Unequal::refuse && !is_equal()) return Reason::unequal_batch;
+        choose_checkpoints();
+        for (BatchSequence& s : batch_sequences_.all()) {
+            add_kept_points(s);
+            table_.reserve(s.sequence, s.kept_points);
         }
         return {};
     }
 
     /// Opens the pass that was prepared, with a fresh slot for each state that it will keep.
     void open() noexcept {
-        choose_checkpoints();
-        for (BatchSequence& s : batch_sequences_.all()) add_kept_points(s);
         for (KeptPoint& point : kept_points_) point.slot = table_.slots().take();
         for (BatchSequence& s : batch_sequences_.all()) {
             const auto& states = table_.states(s.sequence).all();
@@ -97,6 +96,7 @@ public:
     /// Opens a pass of `tokens` tokens, spread over all sequences, that keeps nothing. Its states lie in free slots.
     /// `drop` ends it.
     void reserve(std::int32_t tokens) {
+        kept_points_.clear();
         batch_sequences_.pretend(tokens, limits().sequences);
         for (BatchSequence& s : batch_sequences_.all()) {
             s.first_kept_point = static_cast<std::int32_t>(kept_points_.size());
