@@ -32,13 +32,15 @@ namespace cellar::detail {
 /// (rollback + 1) slots, and the slots of checkpoints and snapshots. A pass takes one slot for each state it will keep:
 /// at most rollback + 1 per sequence but no more than its tokens, plus the free checkpoint slots.
 ///
-/// Costs, with n tokens in the batch: `open`, `commit` and `drop` are O(n + rollback); a checkpoint is O(states kept).
+/// Costs, with n tokens in the batch: `prepare_open` is O(n), amortized; `open` and `drop` are O(n); `commit` adds what
+/// `StateTable` says about `advance` and `trim`.
 class StateBook {
 public:
     explicit StateBook(const StateLimits& limits)
         : table_{limits, count_slots(limits)},
           batch_sequences_{limits.sequences, limits.batch},
           micro_batches_{limits.sequences, limits.batch},
+          choosing_{static_cast<std::size_t>(std::min(limits.sequences, limits.batch))},
           kept_points_{static_cast<std::size_t>(limits.batch)},
           starts_{static_cast<std::size_t>(std::min(limits.sequences, limits.batch))} {}
 
@@ -142,22 +144,32 @@ private:
     }
 
     /// Chooses as many of the wanted checkpoints as there is room for: in turn, each sequence's newest one not chosen
-    /// yet.
+    /// yet. A round visits only sequences that got one in the round before, so that all rounds are O(n).
     void choose_checkpoints() {
+        choosing_.clear();
         Slot room = table_.checkpoints_free();
-        for (bool found = true; found && room > 0;) {
-            found = false;
-            for (BatchSequence& s : batch_sequences_.all()) {
-                if (room == 0) break;
-                const bool is_first = s.oldest_checkpoint == INT64_MAX;
-                const auto end = is_first ? s.next.value : static_cast<std::int32_t>(s.oldest_checkpoint) - 1;
-                const Position wanted = table_.wanted_up_to(s.sequence, {end});
-                if (wanted <= s.from) continue;
-                s.oldest_checkpoint = wanted.value;
-                found = true;
+        if (room == 0) return;
+        for (BatchSequence& s : batch_sequences_.all()) choosing_.push_back(&s);
+        while (!choosing_.empty()) {
+            std::size_t left = 0;
+            for (BatchSequence* const s : choosing_) {
+                if (room == 0) return;
+                if (!choose_checkpoint(*s)) continue;
+                choosing_[left++] = s;
                 --room;
             }
+            choosing_.resize(left);
         }
+    }
+
+    /// False if no other checkpoint of s is wanted.
+    bool choose_checkpoint(BatchSequence& s) const {
+        const bool is_first = s.oldest_checkpoint == INT64_MAX;
+        const auto end = is_first ? s.next.value : static_cast<std::int32_t>(s.oldest_checkpoint) - 1;
+        const Position wanted = table_.wanted_up_to(s.sequence, {end});
+        if (wanted <= s.from) return false;
+        s.oldest_checkpoint = wanted.value;
+        return true;
     }
 
     /// Adds the states of a sequence that are kept, in ascending order: those within the rollback, and checkpoints.
@@ -166,8 +178,8 @@ private:
         const Position oldest = std::max(s.next - limits().rollback, s.from + 1);
         for (Position p = s.next; p > s.from;) {
             kept_points_.push_back({p, batch_sequences_.tokens_before(s, p), 0, is_checkpoint(s, p)});
-            const Position before = table_.wanted_up_to(s.sequence, p - 1);
-            p = std::max(p > oldest ? p - 1 : s.from, is_checkpoint(s, before) ? before : s.from);
+            const bool has_older = p.value > s.oldest_checkpoint;
+            p = std::max(p > oldest ? p - 1 : s.from, has_older ? table_.wanted_up_to(s.sequence, p - 1) : s.from);
         }
         std::reverse(kept_points_.begin() + s.first_kept_point, kept_points_.end());
         s.kept_points = static_cast<std::int32_t>(kept_points_.size()) - s.first_kept_point;
@@ -195,7 +207,8 @@ private:
     StateTable table_;
     BatchSequences batch_sequences_;
     MicroBatches micro_batches_;
-    ReservedList<KeptPoint> kept_points_; // sequence by sequence, in ascending order
+    ReservedList<BatchSequence*> choosing_; // scratch memory of choose_checkpoints
+    ReservedList<KeptPoint> kept_points_;   // sequence by sequence, in ascending order
     ReservedList<SlotCopy> starts_;
     Slot start_source_ = zero_slot;
 };
