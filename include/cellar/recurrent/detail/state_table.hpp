@@ -224,7 +224,7 @@ public:
         for (const KeptPoint* point = kept_points; point != kept_points + s.kept_points; ++point)
             r.states.append({point->next, point->slot, point->is_checkpoint}, slots_);
         const Position* const reached = std::upper_bound(r.scheduled.begin(), r.scheduled.end(), s.next);
-        r.scheduled.erase(r.scheduled.begin(), reached);
+        if (reached != r.scheduled.begin()) r.scheduled.erase(r.scheduled.begin(), reached);
     }
 
     /// A hash of what the sequences and the snapshots keep, in any order of the snapshots. O(states kept).
