@@ -217,7 +217,9 @@ public:
     /// Reserves room for `more` states of s.
     void reserve(Sequence s, std::int32_t more) { record(s).states.reserve(static_cast<std::size_t>(more)); }
 
-    /// Keeps the states of a pass, in room that was reserved, and forgets those that fell out of the rollback.
+    /// Keeps the states of a pass, in room that was reserved, and forgets those that fell out of the rollback. O(tokens
+    /// of s), O(min(rollback, n) + log n) if s keeps n checkpoints older than the rollback, and O(schedules of s) if a
+    /// scheduled position is reached.
     void advance(const BatchSequence& s, const KeptPoint* kept_points) {
         Record& r = record(s.sequence);
         r.states.forget_passing(s.from - limits_.rollback, s.next - limits_.rollback, slots_);
@@ -244,6 +246,7 @@ public:
     }
 
     /// Drops the checkpoints that the policy values least, but not `spared`, until no more than the limit are left.
+    /// O(sequences + states kept) for each.
     void trim(Slot spared = zero_slot) {
         while (slots_.checkpoints() > limits_.checkpoints) forget_least_useful(spared);
     }
@@ -279,7 +282,6 @@ private:
         }
     }
 
-    // O(states kept), and only when a checkpoint was added.
     void forget_least_useful(Slot spared) {
         const auto use = [&](Slot slot) -> std::int32_t& { return use_[static_cast<std::size_t>(slot)]; };
         for_each_checkpoint([&](const KeptState& c, std::int32_t) { use(c.slot) = 0; });
