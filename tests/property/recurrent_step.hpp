@@ -117,7 +117,7 @@ inline rc::Gen<naive::StateSetup> setups() {
         naive::StateSetup s;
         s.sequences = *number(1, 5);
         s.batch = *number(1, 14);
-        s.rollback = *number(0, 4);
+        s.rollback = *rc::gen::element(0, 1, 2, 3, 4, 12);
         s.checkpoints = *rc::gen::element(0, 1, 2, 3, 4, 9);
         s.keeps_newest = *number(0, 3) == 3;
         if (s.checkpoints > 0) s.interval = *number(0, 6);

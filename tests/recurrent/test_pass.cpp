@@ -166,4 +166,36 @@ TEST_CASE("pass: refusals name the reason and change nothing") {
     CHECK(holds(memory, 0, 5, words(5)));
 }
 
+TEST_CASE("pass: one that was prepared and never begun leaves nothing to the next one") {
+    Folding<> memory{shape(), {.sequences = 3, .batch = 8, .rollback = 1}};
+    const auto prepare = [&] {
+        CHECK(cellar::MemoryAccess::prepare_begin(memory, batch_of(text(0, 0, 3) + text(1, 0, 3, 40))));
+    };
+    prepare();
+    REQUIRE(feed(memory, text(2, 0, 5)));
+    CHECK(memory.statistics().used == 2);
+    CHECK(holds(memory, 2, 5, words(5)));
+    prepare();
+    {
+        auto pass = memory.reserve(4);
+        CHECK(memory.statistics().used == 2 + 3);
+        pass.drop();
+    }
+    CHECK(memory.statistics().used == 2);
+}
+
+TEST_CASE("pass: the kept states of a long rollback move rarely, however many there are") {
+    Folding<> memory{shape(), {.sequences = 1, .batch = 1, .rollback = 100}};
+    int moved = 0;
+    for (int p = 0; p < 1000; ++p) {
+        const cellar::KeptState* const last = p == 0 ? nullptr : &memory.kept({0}).back();
+        REQUIRE(feed(memory, text(0, p, 1, p + 1)));
+        const auto kept = memory.kept({0});
+        if (p > 0 && last != &kept[kept.size() - 2]) ++moved;
+    }
+    CHECK(moved <= 10);
+    CHECK(memory.kept({0}).size() == 101);
+    for (const int p : {900, 950, 1000}) CHECK(holds(memory, 0, p, words(p)));
+}
+
 } // namespace test_pass

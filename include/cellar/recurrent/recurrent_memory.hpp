@@ -8,7 +8,6 @@
 #include <cellar/base/page_to.hpp>
 #include <cellar/base/result.hpp>
 #include <cellar/base/slot_copy.hpp>
-#include <cellar/base/trivial_list.hpp>
 #include <cellar/base/view.hpp>
 #include <cellar/memory/stored_snapshot.hpp>
 #include <cellar/memory/two_phase.hpp>
@@ -76,8 +75,8 @@ public:
     /// Opens a pass. Every sequence of the batch gets a free slot for each state it will keep; a new sequence starts
     /// from zeros, or what `set_initial` said (enqueued). Refuses with `batch_too_long`; with `not_next` if the
     /// positions of a sequence do not continue from its state in ascending order without gaps (equal positions are
-    /// allowed within a batch, not across batches); and, under `Unequal::refuse`, with `unequal_batch`. O(tokens +
-    /// rollback).
+    /// allowed within a batch, not across batches); and, under `Unequal::refuse`, with `unequal_batch`. Throws
+    /// `std::bad_alloc`, with nothing changed. O(tokens + layers), amortized.
     Result<Pass> begin(const Batch& batch, Where where = Where::current()) {
         const detail::Caller caller{where};
         auto prepared = prepare_begin(batch);
@@ -129,7 +128,7 @@ public:
     /// data moves. `to_end`: the current state. Any `from` up to `to`: a state is that of all tokens before it. Refuses
     /// with `cannot_rewind` if no state is kept at `to` (`schedule` keeps one ahead of time), and with
     /// `too_many_snapshots` if there are `StateLimits::snapshots` in place already. Throws `std::bad_alloc`, with
-    /// nothing changed.
+    /// nothing changed. O(log states kept); allocates.
     Result<StateSnapshot> snapshot(Sequence s, Position from = {0}, Position to = to_end,
                                    Where where = Where::current()) {
         const detail::Caller caller{where};
@@ -141,6 +140,7 @@ public:
     /// s gives up its states, and shares that of the snapshot: its next token has position `to`. No data moves. Refuses
     /// with `cannot_rewind` if `to` is not the end of the snapshot. A snapshot that is paged out stays so: its state is
     /// copied to a slot that s alone owns (enqueued; see `page_out`). Throws `std::bad_alloc`, with nothing changed.
+    /// O(states given up), and O(layers) for the copy.
     Result<void> restore(Sequence s, const StateSnapshot& snapshot, Position to, Where where = Where::current()) {
         const detail::Caller caller{where};
         return MemoryAccess::finish_if(*this, prepare_restore(s, snapshot, to));
@@ -150,13 +150,14 @@ public:
     }
 
     /// Without a snapshot: s goes back to position `to`. Refuses with `cannot_rewind` if no state is kept there.
+    /// O(states kept).
     Result<void> restore(Sequence s, Position to, Where where = Where::current()) {
         const detail::Caller caller{where};
         return MemoryAccess::finish_if(*this, prepare_rewind(s, to));
     }
 
     /// `child`, which does not end before `parent`, takes the place of `parent`, and is then as if moved from. It stays
-    /// in place or paged out, as it is. Never refuses.
+    /// in place or paged out, as it is. Never refuses. O(1); blocks if the parent is paged out.
     Result<void> merge(StateSnapshot& parent, StateSnapshot&& child, Where where = Where::current()) {
         const detail::Caller caller{where};
         finish(*prepare_merge(parent, child));
@@ -165,7 +166,8 @@ public:
 
     /// Moves what the snapshot owns out of its slot, which it gives up, to memory of its own. Throws `std::bad_alloc`,
     /// with nothing changed, if there is no memory for it. Does nothing if the snapshot is paged out already. Enqueues;
-    /// blocks if the data goes to memory of the host that the backend's work cannot reach.
+    /// blocks if the data goes to memory of the host that the backend's work cannot reach. O(layers); each tensor is
+    /// copied once, by way of a buffer if it blocks.
     void page_out(StateSnapshot& snapshot, PageTo to = PageTo::host, Where where = Where::current()) {
         const detail::Caller caller{where};
         finish(prepare_page_out(snapshot, to));
@@ -173,7 +175,7 @@ public:
 
     /// Brings a snapshot that is paged out back into a slot, which any number of sequences may share. Does nothing if
     /// it is in place already. Blocks. Refuses with `too_many_snapshots` if `StateLimits::snapshots` are in place.
-    /// Throws `std::bad_alloc`, with nothing changed.
+    /// Throws `std::bad_alloc`, with nothing changed. Costs as much as `page_out`.
     Result<void> page_in(StateSnapshot& snapshot, Where where = Where::current()) {
         const detail::Caller caller{where};
         return MemoryAccess::finish_if(*this, prepare_page_in(snapshot));
@@ -187,6 +189,7 @@ public:
 
     /// Keeps the current state of s as a checkpoint. When there are more than `StateLimits::checkpoints`, the policy
     /// says which one is dropped. Refuses with `no_checkpoints` if the limits allow none. Does nothing if s is empty.
+    /// O(1), or O(sequences + states kept of all) if one is dropped.
     Result<void> checkpoint(Sequence s, Where where = Where::current()) {
         const detail::Caller caller{where};
         state().expect_no_pass("checkpoint");
@@ -196,14 +199,15 @@ public:
     /// Asks for a checkpoint ahead of time: the pass that brings s to position p keeps its state there, which splits
     /// the batch there. p must be greater than `next(s)`; anything else is a violation. The schedule ends if s becomes
     /// empty, a copy of another sequence, or is restored from a snapshot. Refuses with `no_checkpoints` if the limits
-    /// allow none.
+    /// allow none. O(schedules of s). Throws `std::bad_alloc`, with nothing changed.
     Result<void> schedule(Sequence s, Position p, Where where = Where::current()) {
         const detail::Caller caller{where};
         if (const Result<void> prepared = prepare_schedule(s, p); !prepared) return prepared;
         finish_schedule(s, p);
         return {};
     }
-    /// Ends a schedule before it is used. Does nothing if there is none for s at p, or s has reached p.
+    /// Ends a schedule before it is used. Does nothing if there is none for s at p, or s has reached p. O(schedules of
+    /// s).
     void unschedule(Sequence s, Position p, Where where = Where::current()) {
         const detail::Caller caller{where};
         prepare_unschedule(s, p);
@@ -232,8 +236,7 @@ public:
     /// not const.
     std::span<const KeptState> kept(Sequence s, Where where = Where::current()) const {
         const detail::Caller caller{where};
-        const detail::TrivialList<KeptState>& all = table().states(s).all();
-        return {all.data(), all.size()};
+        return table().states(s).all();
     }
 
     /// The current state of s. Asking for that of an empty sequence is a violation.

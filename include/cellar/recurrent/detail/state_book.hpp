@@ -32,13 +32,15 @@ namespace cellar::detail {
 /// (rollback + 1) slots, and the slots of checkpoints and snapshots. A pass takes one slot for each state it will keep:
 /// at most rollback + 1 per sequence but no more than its tokens, plus the free checkpoint slots.
 ///
-/// Costs, with n tokens in the batch: `open`, `commit` and `drop` are O(n + rollback); a checkpoint is O(states kept).
+/// Costs, with n tokens in the batch: `prepare_open` is O(n), amortized; `open` and `drop` are O(n); `commit` adds what
+/// `StateTable` says about `advance` and `trim`.
 class StateBook {
 public:
     explicit StateBook(const StateLimits& limits)
         : table_{limits, count_slots(limits)},
           batch_sequences_{limits.sequences, limits.batch},
           micro_batches_{limits.sequences, limits.batch},
+          choosing_{static_cast<std::size_t>(std::min(limits.sequences, limits.batch))},
           kept_points_{static_cast<std::size_t>(limits.batch)},
           starts_{static_cast<std::size_t>(std::min(limits.sequences, limits.batch))} {}
 
@@ -60,28 +62,27 @@ public:
     std::span<const SlotCopy> starts() const { return {starts_.data(), starts_.size()}; }
     void set_start_source(Slot source) { start_source_ = source; }
 
-    /// Checks whether a pass can be opened for this batch, and reserves room for it.
+    /// Checks whether a pass can be opened for this batch, chooses the states that it will keep, and reserves room for
+    /// them. What it leaves without `open` does not count, as after a refusal.
     Result<void> prepare_open(const Batch& batch) {
         expect_batch(batch, limits().sequences);
         CELLAR_EXPECTS(batch.stored_tokens() == batch.tokens(), "begin: ", batch.stored_tokens(), " of ",
                        batch.tokens(), " tokens are stored, expected all, because a state depends on each");
         if (batch.tokens() > limits().batch) return Reason::batch_too_long;
-        const std::int64_t max = std::int64_t{limits().rollback} + 1 + table_.checkpoints_free();
-        const std::int64_t room = std::min<std::int64_t>(batch.tokens(), max);
-        for (const Sequence s : batch.sequences) table_.reserve(s, static_cast<std::int32_t>(room));
+        kept_points_.clear();
         const auto next = [&](Sequence s) { return table_.states(s).next(); };
         if (const Result<void> grouped = batch_sequences_.group(batch, next); !grouped) return grouped;
-        if (limits().unequal == Unequal::refuse && !is_equal()) {
-            batch_sequences_.clear();
-            return Reason::unequal_batch;
+        if (limits().unequal == Unequal::refuse && !is_equal()) return Reason::unequal_batch;
+        choose_checkpoints();
+        for (BatchSequence& s : batch_sequences_.all()) {
+            add_kept_points(s);
+            table_.reserve(s.sequence, s.kept_points);
         }
         return {};
     }
 
     /// Opens the pass that was prepared, with a fresh slot for each state that it will keep.
     void open() noexcept {
-        choose_checkpoints();
-        for (BatchSequence& s : batch_sequences_.all()) add_kept_points(s);
         for (KeptPoint& point : kept_points_) point.slot = table_.slots().take();
         for (BatchSequence& s : batch_sequences_.all()) {
             const auto& states = table_.states(s.sequence).all();
@@ -97,6 +98,7 @@ public:
     /// Opens a pass of `tokens` tokens, spread over all sequences, that keeps nothing. Its states lie in free slots.
     /// `drop` ends it.
     void reserve(std::int32_t tokens) {
+        kept_points_.clear();
         batch_sequences_.pretend(tokens, limits().sequences);
         for (BatchSequence& s : batch_sequences_.all()) {
             s.first_kept_point = static_cast<std::int32_t>(kept_points_.size());
@@ -142,22 +144,32 @@ private:
     }
 
     /// Chooses as many of the wanted checkpoints as there is room for: in turn, each sequence's newest one not chosen
-    /// yet.
+    /// yet. A round visits only sequences that got one in the round before, so that all rounds are O(n).
     void choose_checkpoints() {
+        choosing_.clear();
         Slot room = table_.checkpoints_free();
-        for (bool found = true; found && room > 0;) {
-            found = false;
-            for (BatchSequence& s : batch_sequences_.all()) {
-                if (room == 0) break;
-                const bool is_first = s.oldest_checkpoint == INT64_MAX;
-                const auto end = is_first ? s.next.value : static_cast<std::int32_t>(s.oldest_checkpoint) - 1;
-                const Position wanted = table_.wanted_up_to(s.sequence, {end});
-                if (wanted <= s.from) continue;
-                s.oldest_checkpoint = wanted.value;
-                found = true;
+        if (room == 0) return;
+        for (BatchSequence& s : batch_sequences_.all()) choosing_.push_back(&s);
+        while (!choosing_.empty()) {
+            std::size_t left = 0;
+            for (BatchSequence* const s : choosing_) {
+                if (room == 0) return;
+                if (!choose_checkpoint(*s)) continue;
+                choosing_[left++] = s;
                 --room;
             }
+            choosing_.resize(left);
         }
+    }
+
+    /// False if no other checkpoint of s is wanted.
+    bool choose_checkpoint(BatchSequence& s) const {
+        const bool is_first = s.oldest_checkpoint == INT64_MAX;
+        const auto end = is_first ? s.next.value : static_cast<std::int32_t>(s.oldest_checkpoint) - 1;
+        const Position wanted = table_.wanted_up_to(s.sequence, {end});
+        if (wanted <= s.from) return false;
+        s.oldest_checkpoint = wanted.value;
+        return true;
     }
 
     /// Adds the states of a sequence that are kept, in ascending order: those within the rollback, and checkpoints.
@@ -166,8 +178,8 @@ private:
         const Position oldest = std::max(s.next - limits().rollback, s.from + 1);
         for (Position p = s.next; p > s.from;) {
             kept_points_.push_back({p, batch_sequences_.tokens_before(s, p), 0, is_checkpoint(s, p)});
-            const Position before = table_.wanted_up_to(s.sequence, p - 1);
-            p = std::max(p > oldest ? p - 1 : s.from, is_checkpoint(s, before) ? before : s.from);
+            const bool has_older = p.value > s.oldest_checkpoint;
+            p = std::max(p > oldest ? p - 1 : s.from, has_older ? table_.wanted_up_to(s.sequence, p - 1) : s.from);
         }
         std::reverse(kept_points_.begin() + s.first_kept_point, kept_points_.end());
         s.kept_points = static_cast<std::int32_t>(kept_points_.size()) - s.first_kept_point;
@@ -195,7 +207,8 @@ private:
     StateTable table_;
     BatchSequences batch_sequences_;
     MicroBatches micro_batches_;
-    ReservedList<KeptPoint> kept_points_; // sequence by sequence, in ascending order
+    ReservedList<BatchSequence*> choosing_; // scratch memory of choose_checkpoints
+    ReservedList<KeptPoint> kept_points_;   // sequence by sequence, in ascending order
     ReservedList<SlotCopy> starts_;
     Slot start_source_ = zero_slot;
 };

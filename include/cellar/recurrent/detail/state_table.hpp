@@ -217,14 +217,16 @@ public:
     /// Reserves room for `more` states of s.
     void reserve(Sequence s, std::int32_t more) { record(s).states.reserve(static_cast<std::size_t>(more)); }
 
-    /// Keeps the states of a pass, in room that was reserved, and forgets those that fell out of the rollback.
+    /// Keeps the states of a pass, in room that was reserved, and forgets those that fell out of the rollback. O(tokens
+    /// of s), O(min(rollback, n) + log n) if s keeps n checkpoints older than the rollback, and O(schedules of s) if a
+    /// scheduled position is reached.
     void advance(const BatchSequence& s, const KeptPoint* kept_points) {
         Record& r = record(s.sequence);
         r.states.forget_passing(s.from - limits_.rollback, s.next - limits_.rollback, slots_);
         for (const KeptPoint* point = kept_points; point != kept_points + s.kept_points; ++point)
             r.states.append({point->next, point->slot, point->is_checkpoint}, slots_);
         const Position* const reached = std::upper_bound(r.scheduled.begin(), r.scheduled.end(), s.next);
-        r.scheduled.erase(r.scheduled.begin(), reached);
+        if (reached != r.scheduled.begin()) r.scheduled.erase(r.scheduled.begin(), reached);
     }
 
     /// A hash of what the sequences and the snapshots keep, in any order of the snapshots. O(states kept).
@@ -244,6 +246,7 @@ public:
     }
 
     /// Drops the checkpoints that the policy values least, but not `spared`, until no more than the limit are left.
+    /// O(sequences + states kept) for each.
     void trim(Slot spared = zero_slot) {
         while (slots_.checkpoints() > limits_.checkpoints) forget_least_useful(spared);
     }
@@ -279,7 +282,6 @@ private:
         }
     }
 
-    // O(states kept), and only when a checkpoint was added.
     void forget_least_useful(Slot spared) {
         const auto use = [&](Slot slot) -> std::int32_t& { return use_[static_cast<std::size_t>(slot)]; };
         for_each_checkpoint([&](const KeptState& c, std::int32_t) { use(c.slot) = 0; });
