@@ -377,6 +377,16 @@ TEST_CASE("by blocks, what is taken ends where it was said to, also if others ar
     }
 }
 
+TEST_CASE("by blocks, what is taken behind the last cell of all ends with the cells") {
+    CellPool pool{640, 1, Choice::blocks};
+    CHECK(pool.end_of_next(64, 639) == 640);
+    CHECK(pool.end_of_next(640, 639) == 640);
+    CHECK(pool.end_of_next(64, 600) == 640);
+    CHECK(pool.end_of_next(64, 575) == 640);
+    CHECK(pool.end_of_next(64, 574) == 639);
+    CHECK(pool.end_of_next(64, -1) == 64);
+}
+
 TEST_CASE("by blocks, 64 sequences that decode in turn are runs of 64 cells") {
     constexpr int sequences = 64;
     Book book{{.cells = sequences * 640, .sequences = sequences, .batch = sequences, .choice = Choice::blocks},

@@ -38,12 +38,11 @@ public:
     Cell find_run(std::int32_t n) { return free_.find_run(n); }
 
     /// All cells that the next n tokens take lie below the result, in one piece or several, also if other cells become
-    /// free before. `behind`: -1, or the cell behind which they go on if they can. O(log cells), and O(cells / 4096)
-    /// for blocks.
+    /// free before. `behind`: -1, or the cell behind which they go on if they can. As a query of `FreeCells`.
     Cell end_of_next(std::int32_t n, Cell behind) {
         if (choice_ == Choice::blocks) {
             const CellRange blocks = free_.find_blocks(n);
-            return blocks.count != 0 ? std::max(blocks.first, behind + 1) + n : cells_;
+            return blocks.count != 0 ? std::max(blocks.first, std::min(behind + 1, cells_ - n)) + n : cells_;
         }
         const Cell run = n == 1 ? free_.lowest() : free_.find_run(n);
         return run >= 0 ? run + n : cells_;
