@@ -156,10 +156,16 @@ TEST_CASE("free cells: queries of blocks agree with a scan") {
             REQUIRE(free.lowest_block() == (blocks.empty() ? -1 : blocks.front().first));
             for (std::size_t b = 0; b < whole.size(); ++b) REQUIRE(free.is_whole(static_cast<Cell>(b)) == whole[b]);
             REQUIRE_FALSE(free.is_whole(static_cast<Cell>(whole.size())));
+            const auto lowest_of = [&](int least) {
+                const auto found = std::find_if(blocks.begin(), blocks.end(),
+                                                [&](const CellRange& run) { return run.count >= least; });
+                return found == blocks.end() ? CellRange{} : *found;
+            };
             const int wanted = random(1, cells);
-            const auto found =
-                std::find_if(blocks.begin(), blocks.end(), [&](const CellRange& run) { return run.count >= wanted; });
-            REQUIRE(free.find_blocks(wanted) == (found == blocks.end() ? CellRange{} : *found));
+            REQUIRE(free.find_blocks(wanted) == lowest_of(wanted));
+            int most = cells;
+            for (int least = wanted; least > 0; least -= random(1, 200))
+                REQUIRE(free.find_blocks(least, most) == lowest_of(least));
             const Cell from = random(0, cells);
             int room = 0;
             while (from + room < std::min(cells, from / 64 * 64 + 64) && model[static_cast<std::size_t>(from + room)])
