@@ -275,7 +275,7 @@ public:
     /// moves may be carried out partly, or more than once, without harm.
     Defragmentation prepare_defragment() {
         Defragmentation defragmentation = pool_.prepare_defragment();
-        for (SequenceRecord& r : sequences_) r.runs.reserve(defragmentation.max_splits(r.runs));
+        for (SequenceRecord& r : sequences_) r.runs.reserve(defragmentation.splits(r.runs));
         snapshots_.prepare_defragment(defragmentation);
         return defragmentation;
     }
@@ -330,7 +330,7 @@ private:
             const std::int32_t tokens = std::exchange(tokens_in_batch_[s.value], 0);
             if (tokens == 0) continue; // not its first mention
             SequenceRecord& r = unchecked(s);
-            const std::int64_t more = before == nullptr ? 0 : before->max_splits(r.runs);
+            const std::int64_t more = before == nullptr ? 0 : before->splits(r.runs);
             r.runs.reserve(runs_for(tokens) + more);
             const CellSet& set = r.visible.cells();
             blocks += sets_->max_blocks(r.runs.tokens(), r.runs.runs() + more) - set.block_count();
