@@ -348,7 +348,7 @@ private:
     }
 
     void expect_groups_of_one_sequence(const Batch& batch) {
-        std::fill(group_sequences_.begin(), group_sequences_.end(), Sequence{-1});
+        std::fill_n(group_sequences_.begin(), batch.groups.size(), Sequence{-1});
         for (std::size_t i = 0; i < batch.groups.size(); ++i) {
             if (batch.groups[i] < 0) continue;
             Sequence& of_group = group_sequences_[static_cast<std::size_t>(batch.groups[i])];
