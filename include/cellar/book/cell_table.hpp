@@ -125,11 +125,16 @@ public:
     }
 
     /// The same for tokens at positions[i] in cells[i]. Neighbouring positions in neighbouring cells are entered at
-    /// once.
+    /// once, and so are equal positions.
     static void enter(SequenceRecord& r, const Position* positions, const Cell* cells, std::size_t tokens) {
         for (std::size_t first = 0, i = 0; i < tokens; first = i) {
             for (++i; i < tokens && positions[i] == positions[i - 1] + 1 && cells[i] == cells[i - 1] + 1;) ++i;
-            enter(r, positions[first], cells[first], static_cast<std::int32_t>(i - first));
+            if (i == first + 1 && i < tokens && positions[i] == positions[first]) {
+                while (i < tokens && positions[i] == positions[first]) ++i;
+                enter_equal(r, positions[first], cells + first, static_cast<std::int32_t>(i - first));
+            } else {
+                enter(r, positions[first], cells[first], static_cast<std::int32_t>(i - first));
+            }
         }
     }
 
@@ -339,6 +344,13 @@ private:
         if (sets_->is_complete()) return;
         sets_->blocks().reserve(blocks);
         sets_->branches().reserve(branches);
+    }
+
+    // Not inlined, because equal positions are rare.
+    [[gnu::noinline]] static void enter_equal(SequenceRecord& r, Position position, const Cell* cells, std::int32_t n) {
+        enter(r, position, cells[0], 1);
+        r.runs.insert_again(position, cells + 1, n - 1);
+        for (std::int32_t i = 1; i < n; ++i) r.visible.inserted(position, cells[i], 1);
     }
 
     void forget(SequenceRecord& r, Position from, Position to) {
