@@ -156,10 +156,16 @@ TEST_CASE("free cells: queries of blocks agree with a scan") {
             REQUIRE(free.lowest_block() == (blocks.empty() ? -1 : blocks.front().first));
             for (std::size_t b = 0; b < whole.size(); ++b) REQUIRE(free.is_whole(static_cast<Cell>(b)) == whole[b]);
             REQUIRE_FALSE(free.is_whole(static_cast<Cell>(whole.size())));
+            const auto lowest_of = [&](int least) {
+                const auto found = std::find_if(blocks.begin(), blocks.end(),
+                                                [&](const CellRange& run) { return run.count >= least; });
+                return found == blocks.end() ? CellRange{} : *found;
+            };
             const int wanted = random(1, cells);
-            const auto found =
-                std::find_if(blocks.begin(), blocks.end(), [&](const CellRange& run) { return run.count >= wanted; });
-            REQUIRE(free.find_blocks(wanted) == (found == blocks.end() ? CellRange{} : *found));
+            REQUIRE(free.find_blocks(wanted) == lowest_of(wanted));
+            int most = cells;
+            for (int least = wanted; least > 0; least -= random(1, 200))
+                REQUIRE(free.find_blocks(least, most) == lowest_of(least));
             const Cell from = random(0, cells);
             int room = 0;
             while (from + room < std::min(cells, from / 64 * 64 + 64) && model[static_cast<std::size_t>(from + room)])
@@ -375,6 +381,16 @@ TEST_CASE("by blocks, what is taken ends where it was said to, also if others ar
         for (std::size_t i = 1; i < taken.size(); ++i) runs += taken[i] == taken[i - 1] + 1 ? 0 : 1;
         REQUIRE(runs <= most);
     }
+}
+
+TEST_CASE("by blocks, what is taken behind the last cell of all ends with the cells") {
+    CellPool pool{640, 1, Choice::blocks};
+    CHECK(pool.end_of_next(64, 639) == 640);
+    CHECK(pool.end_of_next(640, 639) == 640);
+    CHECK(pool.end_of_next(64, 600) == 640);
+    CHECK(pool.end_of_next(64, 575) == 640);
+    CHECK(pool.end_of_next(64, 574) == 639);
+    CHECK(pool.end_of_next(64, -1) == 64);
 }
 
 TEST_CASE("by blocks, 64 sequences that decode in turn are runs of 64 cells") {

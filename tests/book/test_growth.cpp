@@ -139,7 +139,7 @@ TEST_CASE("a book that planned no memory agrees with one that planned all of it"
     }
 }
 
-TEST_CASE("a defragmentation prepares room for the runs that it divides a snapshot into") {
+TEST_CASE("a defragmentation prepares room for the runs that it divides a snapshot into, and for no more") {
     constexpr std::int32_t n = 20;
     Book book = test_growth::book(cells, 0, 0, Choice::lowest);
     const auto add = [&](const Tokens& tokens) {
@@ -147,6 +147,9 @@ TEST_CASE("a defragmentation prepares room for the runs that it divides a snapsh
         book.open(tokens);
         book.commit();
     };
+    add(Tokens{{3}, {0}, n});
+    const KeptCellsPointer stays = book.prepare_keep({3}, {0}, {n}, Resuming::checked).value();
+    book.finish_keep({3}, *stays);
     for (std::int32_t p = 0; p < n; ++p) {
         add(Tokens{{0}, {p}, 1});
         add(Tokens{{1}, {p}, 1});
@@ -158,7 +161,10 @@ TEST_CASE("a defragmentation prepares room for the runs that it divides a snapsh
         book.finish_remove(book.table().prepare_remove(s, {0}, to_end, MovedKeys::rotated, 0));
     const Defragmentation moves = book.table().prepare_defragment();
     REQUIRE(kept->runs.runs() == 1);
+    CHECK(moves.splits(kept->runs) == n - 1);
+    CHECK(moves.splits(stays->runs) == 0);
     REQUIRE(kept->runs.has_room(n - 1));
+    CHECK_FALSE(stays->runs.has_room(n - 1)); // none of its cells moves
     book.table().finish_defragment(moves);
     CHECK(kept->runs.runs() == n);
     CHECK(audit(book.table()).empty());

@@ -57,6 +57,19 @@ struct Mirror {
         next_cell += n;
     }
 
+    // n + 1 tokens at one position.
+    void insert_equal(std::int32_t position, std::int32_t n) {
+        Mirror expected = {PositionRuns{0}, tokens, next_cell};
+        for (std::int32_t i = 0; i <= n; ++i) expected.insert(position, 1);
+        runs.reserve(2 * n + 2);
+        runs.insert({position}, next_cell, 1);
+        std::vector<Cell> cells(static_cast<std::size_t>(n));
+        std::iota(cells.begin(), cells.end(), next_cell + 1);
+        runs.insert_again({position}, cells.data(), n);
+        tokens = expected.tokens;
+        next_cell = expected.next_cell;
+    }
+
     void erase(std::int32_t from, std::int32_t to) {
         runs.reserve(1);
         runs.erase({from}, {to});
@@ -203,7 +216,8 @@ TEST_CASE("position runs: random changes agree with an ordered list") {
                 mirror.insert(end, random(1, 6));
                 break;
             case 3:
-                mirror.insert(random(0, 60), random(1, 3));
+                mirror.insert(random(0, 60), random(0, 3) == 0 ? random(4, 20) : random(1, 3));
+                if (random(0, 3) == 0) mirror.insert_equal(random(0, 60), random(1, 4));
                 break;
             case 4:
                 mirror.erase(random(0, 60), random(0, 70));

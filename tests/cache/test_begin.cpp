@@ -81,6 +81,16 @@ TEST_CASE("the tokens of a group see one another and no later group") {
     CHECK(sees(cache, *next, 0) == Values{1, 2, 3, 4, 5, 6, 7, 10});
 }
 
+TEST_CASE("the numbers of a pass's groups mean nothing to the next pass") {
+    numbers::Cache<> cache{numbers::small, {.sequences = 2, .capacity = 9, .batch = 9}};
+    feed(cache, {{0, 0, 1, 0}, {0, 1, 2, 1}, {0, 2, 3, 2}, {0, 3, 4, 3}});
+    const Numbers tokens{{1, 0, 5, 2}, {1, 1, 6, 0}, {1, 2, 7, 2}};
+    auto pass = numbers::begin(cache, tokens);
+    numbers::put(*pass, cache.shape(), tokens);
+    CHECK(sees(cache, *pass, 0) == Values{5, 6, 7});
+    CHECK(sees(cache, *pass, 1) == Values{5, 6});
+}
+
 TEST_CASE("a group does not extend the window backwards") {
     numbers::Cache<SlidingWindow<2>> cache{numbers::small, {.capacity = 20, .batch = 8}};
     const Numbers tokens{{0, 0, 1}, {0, 1, 2}, {0, 2, 3, 1}, {0, 3, 4, 1}, {0, 4, 5}};

@@ -41,7 +41,33 @@ Values restored(C& cache, const CellSnapshot& snapshot) {
     return values(cache, 2);
 }
 
+/// Counts how often it is asked what it keeps.
+struct CountingWindow : Window {
+    static inline int asked = 0;
+    Position oldest_kept(Position p) const {
+        ++asked;
+        return Window::oldest_kept(p);
+    }
+    CountingWindow resolved(std::int32_t sequences, std::int32_t capacity) const {
+        return {Window::resolved(sequences, capacity)};
+    }
+};
+
 } // namespace
+
+TEST_CASE("a commit does not look at what is scheduled far ahead") {
+    int asked[2] = {};
+    for (const int scheduled : {1, 50}) {
+        numbers::Cache<CountingWindow> cache{numbers::small, {.capacity = 100, .batch = 20}};
+        feed(cache, counted(0, 0, 20));
+        for (int i = 0; i < scheduled; ++i) REQUIRE(cache.schedule({0}, {30 + i}));
+        CountingWindow::asked = 0;
+        feed(cache, counted(0, 20, 22));
+        asked[scheduled == 1 ? 0 : 1] = CountingWindow::asked;
+        CHECK(values(cache, 0) == Values{18, 19, 20, 21});
+    }
+    CHECK(asked[0] == asked[1]);
+}
 
 TEST_CASE("a scheduled snapshot equals that of a pass which ended there") {
     for (const WindowOptions options :

@@ -48,8 +48,8 @@ enum class Resuming {
 ///
 /// Costs, with n tokens in the batch, m positions in a sequence and C cells: `open`, `commit` and `drop` are O(n log C)
 /// amortised, plus, for a token inserted before others of its sequence, the runs behind it. `can_resume` is O(log m).
-/// The history is found in O(C / 8192) at worst. Each scheduled position of a sequence adds O(log m) to the `commit` of
-/// its tokens, and O(runs) when its window moves past it.
+/// The history is found in O(C / 8192) at worst. Each scheduled position whose window has begun adds O(log m) to the
+/// `commit` of its sequence's tokens, and O(runs) when the sequence's window moves past it.
 template <WindowPolicy Window>
 class CacheBook {
 public:
@@ -205,8 +205,7 @@ public:
         enter_tokens(size_.choice == Choice::blocks);
     }
 
-    /// A cell behind all that `open` will take for this batch, which was prepared. Afterwards it is prepared again. May
-    /// throw.
+    /// A cell behind all that `open` will take for this prepared batch. Afterwards it is prepared again. May throw.
     Cell end_of_next(const Batch& batch) {
         const std::int32_t n = batch.stored_tokens();
         if (n == 0) return 0;
@@ -299,7 +298,8 @@ private:
         const PositionRuns& runs = table_.unchecked(s).runs;
         Position from{window_.sinks()};
         for (const Position p : schedules_.of(s)) {
-            const Position begin = std::min(window_.oldest_kept(p - 1), kept);
+            const Position begin = window_.oldest_kept(p - 1);
+            if (begin >= kept) break; // neither this nor a later one keeps what lies below
             if (from < runs.end_before(begin)) table_.forget_seldom(s, from, begin);
             from = std::max(from, p);
         }
@@ -348,7 +348,7 @@ private:
     }
 
     void expect_groups_of_one_sequence(const Batch& batch) {
-        std::fill(group_sequences_.begin(), group_sequences_.end(), Sequence{-1});
+        std::fill_n(group_sequences_.begin(), batch.groups.size(), Sequence{-1});
         for (std::size_t i = 0; i < batch.groups.size(); ++i) {
             if (batch.groups[i] < 0) continue;
             Sequence& of_group = group_sequences_[static_cast<std::size_t>(batch.groups[i])];

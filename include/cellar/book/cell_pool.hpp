@@ -38,12 +38,11 @@ public:
     Cell find_run(std::int32_t n) { return free_.find_run(n); }
 
     /// All cells that the next n tokens take lie below the result, in one piece or several, also if other cells become
-    /// free before. `behind`: -1, or the cell behind which they go on if they can. O(log cells), and O(cells / 4096)
-    /// for blocks.
+    /// free before. `behind`: -1, or the cell behind which they go on if they can. As a query of `FreeCells`.
     Cell end_of_next(std::int32_t n, Cell behind) {
         if (choice_ == Choice::blocks) {
             const CellRange blocks = free_.find_blocks(n);
-            return blocks.count != 0 ? std::max(blocks.first, behind + 1) + n : cells_;
+            return blocks.count != 0 ? std::max(blocks.first, std::min(behind + 1, cells_ - n)) + n : cells_;
         }
         const Cell run = n == 1 ? free_.lowest() : free_.find_run(n);
         return run >= 0 ? run + n : cells_;
@@ -57,7 +56,7 @@ public:
     }
 
     /// Takes n free cells for one owner. `taken` is empty before, with room for n. `behind`: -1, or the cell of the
-    /// owner's last token. O(n log cells), and O(cells / 4096) for each piece of several cells by `Choice::blocks`.
+    /// owner's last token. O(n log cells) and a query of `FreeCells`; by `Choice::blocks`, O(log n) queries at worst.
     template <class Cells>
     void take(std::int32_t n, Cell behind, Cells& taken) {
         if (choice_ == Choice::lowest) return take_lowest(n, taken);
@@ -86,8 +85,9 @@ public:
 
     /// The same by `Choice::blocks`.
     void take_by_blocks(std::int32_t n, Cell behind, Cell* taken) {
+        std::int32_t most = n; // neighbouring blocks have fewer cells once a piece has not found as many
         while (n > 0) {
-            const CellRange place = place_in_blocks(n, behind);
+            const CellRange place = place_in_blocks(n, behind, most);
             take(place);
             std::iota(taken, taken + place.count, place.first);
             taken += place.count;
@@ -153,14 +153,19 @@ private:
 
     // The first of n cells, or as many as are neighbours: behind the owner's last one, else in wholly free blocks, of
     // which neighbours are preferred, else in the longest free run. There its first half stays free, if n is not too
-    // large, for a sequence that goes on in front of it.
-    CellRange place_in_blocks(std::int32_t n, Cell behind) {
+    // large, for a sequence that goes on in front of it. `most`: see `FreeCells::find_blocks`.
+    CellRange place_in_blocks(std::int32_t n, Cell behind, std::int32_t& most) {
         if (const std::int32_t room = behind < 0 ? 0 : room_behind(behind, n); room > 0) return {behind + 1, room};
-        if (const CellRange blocks = free_.find_blocks(n); blocks.count != 0) return {blocks.first, n};
+        if (const CellRange blocks = free_.find_blocks(n, most); blocks.count != 0) return {blocks.first, n};
         if (const CellRange blocks = free_.find_blocks(1); blocks.count != 0) return blocks;
         const CellRange run = free_.find_longest_run();
         const std::int32_t skipped = std::min(run.count / 2, std::max(run.count - n, 0));
         return {run.first + skipped, std::min(n, run.count - skipped)};
+    }
+
+    CellRange place_in_blocks(std::int32_t n, Cell behind) {
+        std::int32_t most = n;
+        return place_in_blocks(n, behind, most);
     }
 
     // How many of n cells there are directly behind this one: the rest of its block and, for several, wholly free

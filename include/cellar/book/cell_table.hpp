@@ -125,11 +125,16 @@ public:
     }
 
     /// The same for tokens at positions[i] in cells[i]. Neighbouring positions in neighbouring cells are entered at
-    /// once.
+    /// once, and so are equal positions.
     static void enter(SequenceRecord& r, const Position* positions, const Cell* cells, std::size_t tokens) {
         for (std::size_t first = 0, i = 0; i < tokens; first = i) {
             for (++i; i < tokens && positions[i] == positions[i - 1] + 1 && cells[i] == cells[i - 1] + 1;) ++i;
-            enter(r, positions[first], cells[first], static_cast<std::int32_t>(i - first));
+            if (i == first + 1 && i < tokens && positions[i] == positions[first]) {
+                while (i < tokens && positions[i] == positions[first]) ++i;
+                enter_equal(r, positions[first], cells + first, static_cast<std::int32_t>(i - first));
+            } else {
+                enter(r, positions[first], cells[first], static_cast<std::int32_t>(i - first));
+            }
         }
     }
 
@@ -275,7 +280,7 @@ public:
     /// moves may be carried out partly, or more than once, without harm.
     Defragmentation prepare_defragment() {
         Defragmentation defragmentation = pool_.prepare_defragment();
-        for (SequenceRecord& r : sequences_) r.runs.reserve(defragmentation.max_splits(r.runs));
+        for (SequenceRecord& r : sequences_) r.runs.reserve(defragmentation.splits(r.runs));
         snapshots_.prepare_defragment(defragmentation);
         return defragmentation;
     }
@@ -330,7 +335,7 @@ private:
             const std::int32_t tokens = std::exchange(tokens_in_batch_[s.value], 0);
             if (tokens == 0) continue; // not its first mention
             SequenceRecord& r = unchecked(s);
-            const std::int64_t more = before == nullptr ? 0 : before->max_splits(r.runs);
+            const std::int64_t more = before == nullptr ? 0 : before->splits(r.runs);
             r.runs.reserve(runs_for(tokens) + more);
             const CellSet& set = r.visible.cells();
             blocks += sets_->max_blocks(r.runs.tokens(), r.runs.runs() + more) - set.block_count();
@@ -339,6 +344,13 @@ private:
         if (sets_->is_complete()) return;
         sets_->blocks().reserve(blocks);
         sets_->branches().reserve(branches);
+    }
+
+    // Not inlined, because equal positions are rare.
+    [[gnu::noinline]] static void enter_equal(SequenceRecord& r, Position position, const Cell* cells, std::int32_t n) {
+        enter(r, position, cells[0], 1);
+        r.runs.insert_again(position, cells + 1, n - 1);
+        for (std::int32_t i = 1; i < n; ++i) r.visible.inserted(position, cells[i], 1);
     }
 
     void forget(SequenceRecord& r, Position from, Position to) {

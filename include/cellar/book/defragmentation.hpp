@@ -9,7 +9,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <iterator>
 #include <numeric>
 
 namespace cellar::detail {
@@ -45,15 +44,20 @@ public:
     /// The moves as a plan.
     const Plan& plan() const { return plan_; }
 
-    /// How many runs the moves can add to a sequence at most: a run is divided only where a move begins.
-    std::int64_t max_splits(const PositionRuns& runs) const {
-        return std::min<std::int64_t>(runs.tokens() - runs.runs(), std::ssize(moves()));
+    /// How many runs the moves can add to a sequence: a run is divided where a move begins behind its first cell.
+    /// O(runs + log moves for each one that moves).
+    std::int64_t splits(const PositionRuns& runs) const {
+        std::int64_t count = 0;
+        runs.for_each({0}, to_end, [&](Position, Cell cell, std::int32_t n) {
+            if (n > 1 && cell + n > used_) count += moves_up_to(cell + n - 1) - moves_up_to(cell);
+        });
+        return count;
     }
 
-    /// Updates the runs of a sequence to the cells after the moves. Needs room for `max_splits` more.
+    /// Updates the runs of a sequence to the cells after the moves. Needs room for `splits` more.
     void relocate(PositionRuns& runs) const {
         const Move* move = moves().begin();
-        runs.relocate(max_splits(runs), [&](Cell cell, std::int32_t n) -> CellRange {
+        runs.relocate(splits(runs), [&](Cell cell, std::int32_t n) -> CellRange {
             if (cell < used_) return {cell, std::min(n, used_ - cell)};
             move = move_of(cell, move);
             const Move& inside = *move;
@@ -64,6 +68,12 @@ public:
     }
 
 private:
+    // How many moves begin at this cell or below.
+    std::int64_t moves_up_to(Cell cell) const {
+        return std::partition_point(moves().begin(), moves().end(), [=](const Move& m) { return m.from <= cell; })
+               - moves().begin();
+    }
+
     // The move of a cell in use, which usually is `near`.
     const Move* move_of(Cell cell, const Move* near) const {
         const auto ends_before = [=](const Move& m) { return m.from + m.count <= cell; };

@@ -81,15 +81,24 @@ public:
         return block < 0 ? -1 : static_cast<Cell>(block * 64);
     }
 
-    /// The cells of the lowest run of wholly free blocks with at least n cells; empty if there is none. O(cells /
-    /// 4096).
-    [[gnu::noinline]] CellRange find_blocks(std::int32_t n) const {
-        const std::int64_t lowest = whole_.lowest();
-        if (lowest < 0) return {};
-        const auto blocks = static_cast<Cell>(words_for(cells_));
-        BitRuns runs{whole_.words(), 0, static_cast<Cell>(lowest), blocks};
-        for (CellRange run = runs.next(); run.count != 0; run = runs.next())
-            if (const CellRange found = cells_of(run); found.count >= n) return found;
+    /// The cells of the lowest run of wholly free blocks with at least n >= 1 cells; empty if there is none.
+    /// O(cells / 4096), however many runs there are.
+    CellRange find_blocks(std::int32_t n) const {
+        std::int32_t most = n;
+        return find_blocks(n, most);
+    }
+    /// The same, for several queries between which no cell becomes free. `most`: no run has more cells. A query that
+    /// finds none lowers it, and later ones for more cells than that are O(1).
+    [[gnu::noinline]] CellRange find_blocks(std::int32_t n, std::int32_t& most) const {
+        if (n > most || whole_.count() == 0) return {};
+        std::int64_t longest = 0;
+        const std::int64_t first = find_whole(words_for(n), longest);
+        if (first >= 0) {
+            BitRuns runs{whole_.words(), 0, static_cast<Cell>(first), static_cast<Cell>(words_for(cells_))};
+            if (const CellRange found = cells_of(runs.next()); found.count >= n) return found;
+            return {}; // the last block has fewer cells
+        }
+        most = static_cast<std::int32_t>(std::min<std::int64_t>(most, longest * word_bits));
         return {};
     }
 
@@ -247,6 +256,26 @@ private:
     Word whole(std::int64_t at) const {
         const std::int64_t cells = cells_ - at * 64;
         return cells >= 64 ? ~Word{0} : ~(~Word{0} << cells);
+    }
+
+    // The first of the lowest `wanted` neighbouring blocks that are wholly free, or -1. Then `longest` becomes the
+    // length of the longest run.
+    std::int64_t find_whole(std::int64_t wanted, std::int64_t& longest) const {
+        const std::int64_t words = words_for(words_for(cells_));
+        std::int64_t run = 0; // wholly free blocks right before word `at`
+        for (std::int64_t at = word_of(whole_.lowest()); at <= words; ++at) {
+            const Word bits = at < words ? whole_.words()[at] : 0;
+            const int front = std::countr_one(bits);
+            run += front;
+            if (bits == ~Word{0}) continue;
+            if (run >= wanted) return at * word_bits + front - run;
+            const std::int32_t inside = longest_run_of(bits);
+            if (inside >= wanted)
+                return at * word_bits + std::countr_zero(run_starts(bits, static_cast<std::int32_t>(wanted)));
+            longest = std::max({longest, run, std::int64_t{inside}});
+            run = std::countl_one(bits);
+        }
+        return -1;
     }
 
     CellRange cells_of(const CellRange& blocks) const {

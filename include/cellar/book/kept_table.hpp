@@ -167,7 +167,7 @@ public:
 
     /// Room for the runs that moved cells split into.
     void prepare_defragment(const Defragmentation& defragmentation) const {
-        for (KeptCells* kept : in_place()) kept->runs.reserve(defragmentation.max_splits(kept->runs));
+        for (KeptCells* kept : in_place()) kept->runs.reserve(defragmentation.splits(kept->runs));
     }
     void finish_defragment(const Defragmentation& defragmentation) const noexcept {
         for (KeptCells* kept : in_place()) defragmentation.relocate(kept->runs);

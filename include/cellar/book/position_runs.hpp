@@ -13,8 +13,8 @@ namespace cellar::detail {
 /// The cells of one sequence in the order of its positions, as runs: neighbouring positions in neighbouring cells are
 /// one run. Equal positions are allowed and keep the order in which they were inserted.
 ///
-/// Appending is O(1) amortised, finding a position O(log runs), changing the middle O(runs). Only `reserve` allocates;
-/// members that add runs need room that was reserved.
+/// Appending is O(1) amortised, finding a position O(log runs), changing the middle O(runs behind) for each piece that
+/// lies between two runs. Only `reserve` allocates; members that add runs need room that was reserved.
 class PositionRuns {
 public:
     /// Room for `runs` runs, appended and removed any number of times without allocating.
@@ -68,15 +68,25 @@ public:
     /// two more runs, or for two per token in the middle. Returns true if all other tokens have smaller positions.
     bool insert(Position position, Cell cell, std::int32_t n) {
         // Part of what covered_since takes for forgotten now has a token again.
-        if (position.value < forgotten_) recompute_coverage(0);
+        if (position.value < forgotten_) write_coverage();
         const std::int32_t last = empty() ? -1 : runs_.back().last();
         if (last <= position.value) {
             add_behind(last, {position.value, cell, n, position.value});
         } else {
-            for (std::int32_t i = 0; i < n; ++i) insert_one(position.value + i, cell + i);
+            insert_between({position.value, cell, n, position.value});
         }
         tokens_ += n;
         return last < position.value;
+    }
+
+    /// n more tokens at the position of the one that was just inserted lie in cells[0] to cells[n - 1]. O(n + runs
+    /// behind). Needs room for one more run per token.
+    void insert_again(Position position, const Cell* cells, std::int32_t n) {
+        const std::int64_t at = first_starting_at(position.value + 1);
+        const std::int32_t since = runs_[at - 1].covered_from;
+        runs_.open(at, n);
+        for (std::int32_t i = 0; i < n; ++i) runs_[at + i] = {position.value, cells[i], 1, since};
+        tokens_ += n;
     }
 
     /// Calls `visit(position, cell, count)` for the runs within positions [from, to), in order.
@@ -142,7 +152,7 @@ public:
             const bool second =
                 forgotten_ != 0 && (to.value < forgotten_ || (begin > 0 && runs_[begin - 1].position >= forgotten_));
             if (second) {
-                recompute_coverage(0);
+                write_coverage();
             } else {
                 forgotten_ = to.value;
             }
@@ -156,7 +166,7 @@ public:
         const std::int64_t moved = first_starting_at(to.value);
         move_down(moved, to - from);
         if (other_gap) {
-            recompute_coverage(0);
+            write_coverage();
         } else {
             forgotten_ = 0;
         }
@@ -215,7 +225,7 @@ public:
         }
         if (i >= runs()) return; // coverage of the other runs has not changed
         join(i - 1);
-        recompute_coverage(i - 1);
+        recompute_coverage(i - 1, i + 2);
     }
 
     /// Becomes a copy of `other` up to position `end`. Needs room for its runs.
@@ -360,17 +370,26 @@ private:
         runs_.push_back(r);
     }
 
-    void insert_one(std::int32_t position, Cell cell) {
-        const std::int64_t i = first_starting_at(position + 1);
-        if (i > 0 && runs_[i - 1].last() > position) {
-            runs_.open(i, 1);
-            runs_[i] = runs_[i - 1].tail(runs_[i - 1].last() - position);
-            runs_[i - 1].count -= runs_[i].count;
+    // Its tokens go behind those of equal positions. So it is divided where others have positions within it.
+    void insert_between(Run rest) {
+        std::int64_t at = first_starting_at(rest.position + 1);
+        const std::int64_t first = at - 1;
+        for (;;) {
+            const bool divides = at > 0 && runs_[at - 1].last() > rest.position;
+            runs_.open(at, divides ? 2 : 1);
+            if (divides) {
+                runs_[at + 1] = runs_[at - 1].tail(runs_[at - 1].last() - rest.position);
+                runs_[at - 1].count -= runs_[at + 1].count;
+            }
+            Run& piece = runs_[at];
+            piece = rest;
+            if (at + 1 < runs()) piece.count = std::min(rest.count, runs_[at + 1].position - rest.position);
+            rest = rest.tail(rest.count - piece.count);
+            join(at - 1);
+            if (rest.count == 0) break;
+            at = first_starting_at(rest.position + 1);
         }
-        runs_.open(i, 1);
-        runs_[i] = {position, cell, 1, position};
-        join(i - 1);
-        recompute_coverage(i - 1);
+        recompute_coverage(first, at + 2);
     }
 
     // Joins runs i and i + 1 if both their positions and their cells are consecutive.
@@ -382,10 +401,25 @@ private:
         runs_.close(i + 1, i + 2);
     }
 
-    [[gnu::noinline]] void recompute_coverage(std::int64_t from) {
-        if (forgotten_ != 0) from = 0;
+    // Afterwards no `covered_from` reaches into positions that were forgotten.
+    [[gnu::noinline]] void write_coverage() {
         forgotten_ = 0;
-        move_down(std::max<std::int64_t>(from, 0), 0);
+        move_down(0, 0);
+    }
+
+    // Recomputes the coverage of runs from `first` on, of which those from `unchanged` on have stayed as they were: the
+    // first of these whose coverage is right ends it, because then the later ones have theirs, too.
+    [[gnu::noinline]] void recompute_coverage(std::int64_t first, std::int64_t unchanged) {
+        first = std::max<std::int64_t>(first, 0);
+        std::int32_t since = first > 0 ? covered_since(runs_[first - 1]) : -1;
+        std::int32_t last = first > 0 ? runs_[first - 1].last() : -2;
+        for (std::int64_t i = first; i < runs(); ++i) {
+            Run& r = runs_[i];
+            if (last + 1 < r.position) since = r.position;
+            if (i >= unchanged && covered_since(r) == since) return;
+            r.covered_from = since;
+            last = r.last();
+        }
     }
 
     // Moves runs from `first` on down by `positions`, and recomputes their coverage.

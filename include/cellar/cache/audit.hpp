@@ -12,8 +12,8 @@
 
 namespace cellar {
 
-/// Recounts a cache's bookkeeping from its sequences. Returns the first contradiction, or an empty string. For tests
-/// and debugging. O(cells + tokens of all sequences).
+/// Recounts a cache's bookkeeping from its sequences and snapshots. Returns the first contradiction, or an empty
+/// string. For tests and debugging. O(cells + tokens of all sequences and snapshots).
 template <class Layout, class Window, class Shift, class Backend>
 std::string audit(const Cache<Layout, Window, Shift, Backend>& cache,
                   const std::source_location& where = std::source_location::current()) {

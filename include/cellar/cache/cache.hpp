@@ -63,11 +63,11 @@ public:
           Backend backend = Backend{}, Where where = Where::current());
 
     /// Opens a pass and gives every stored token a cell. Refuses with `full` or `batch_too_long`, and under
-    /// `Positions::consecutive` with `not_next` or `cannot_resume`. O(tokens * log cells). Under `Placement::blocks`,
-    /// several tokens of one sequence add O(cells / 4096), to find blocks. A token inserted before others of its
-    /// sequence also moves the later runs. Under `Placement::contiguous`, defragments first if no free run is long
-    /// enough. With `initial_cells`, may move all keys and values to larger memory. Throws `std::bad_alloc`, with no
-    /// pass open.
+    /// `Positions::consecutive` with `not_next` or `cannot_resume`. O(tokens * log cells), and O(cells / 2048) to find
+    /// neighbouring cells: once, or under `Placement::blocks` for each sequence with several tokens. Tokens inserted
+    /// before others of their sequence also move its later runs. Under `Placement::contiguous`, defragments first if no
+    /// free run is long enough. With `initial_cells`, may move all keys and values to larger memory. Throws
+    /// `std::bad_alloc`, with no pass open.
     Result<Pass> begin(const Batch& batch, Where where = Where::current()) {
         const detail::Caller caller{where};
         auto prepared = prepare_begin(batch);
@@ -89,8 +89,8 @@ public:
 
     /// Room for `ReadPass::lists` of at most `cells` visible cells a sequence, and for their `pages` if a page size is
     /// given. Up to that, the addresses of the lists do not change; those of pages, until another size is asked for.
-    /// Takes 12 bytes for each cell and sequence (20 with a window that slides), committed as they are used. A device
-    /// allocates another 8 (12), at once. Throws `std::bad_alloc`; some lists have then changed their addresses.
+    /// Takes 12 bytes for each cell and sequence (20 with a window that slides), committed as they are used; a device 8
+    /// (12) more, at once. Violation: over 2^31 - 1 entries in all. On `std::bad_alloc`, some addresses have changed.
     void reserve_lists(std::int32_t cells, std::int32_t page_size = 0, Where where = Where::current()) {
         const detail::Caller caller{where};
         state().expect_no_pass("reserve_lists");
@@ -100,9 +100,9 @@ public:
     }
 
     /// `to` gives up its own cells and shares those of `from` below position `length` (all, if `from` is shorter). No
-    /// data moves, and it never refuses. Nothing happens if both are the same sequence. O(runs of both + 64-cell words
-    /// they span + cells / 8192), where a run is neighbouring positions in neighbouring cells. Throws `std::bad_alloc`,
-    /// with nothing changed, if there is no memory for the runs of `to`.
+    /// data moves, and it never refuses. Nothing happens if both are the same sequence. Whatever the length, O(all runs
+    /// of both + 64-cell words they span + cells / 8192), where a run is neighbouring positions in neighbouring cells.
+    /// Throws `std::bad_alloc`, with nothing changed, if there is no memory for the runs of `to`.
     Result<void> copy_prefix(Sequence from, Sequence to, std::int32_t length, Where where = Where::current()) {
         const detail::Caller caller{where};
         return MemoryAccess::finish_if(*this, prepare_copy_prefix(from, to, length));
@@ -151,10 +151,10 @@ public:
     }
 
     /// The tokens of s at positions [from, to), to be kept whatever happens to s: the snapshot shares its cells. No
-    /// data moves, and no cell is needed. O(runs); allocates the list of runs. `to_end`: up to the next token of s. If
-    /// a window has forgotten tokens of s below `to`, the snapshot has everything that is left below `to` (see
-    /// `CellSnapshot::from`). Refuses with `cannot_resume` if s could then not resume at `to`, and if its tokens do not
-    /// reach `to`.
+    /// data moves, and no cell is needed. O(runs + 64-cell words they span), as its release is; allocates the list of
+    /// runs. `to_end`: up to the next token of s. If a window has forgotten tokens of s below `to`, the snapshot has
+    /// everything that is left below `to` (see `CellSnapshot::from`). Refuses with `cannot_resume` if s could then not
+    /// resume at `to`, and if its tokens do not reach `to`.
     Result<CellSnapshot> snapshot(Sequence s, Position from = {0}, Position to = to_end,
                                   Where where = Where::current()) {
         const detail::Caller caller{where};
@@ -172,8 +172,8 @@ public:
     /// `unschedule`; when tokens below p are removed after s has reached p, or a gap below p is closed; and when s
     /// becomes empty, becomes a copy of another sequence, or is restored from a snapshot.
     ///
-    /// Never refuses. Does nothing if the window forgets nothing. Each scheduled position adds O(log positions) to the
-    /// commits of s.
+    /// Never refuses. Does nothing if the window forgets nothing. Each scheduled position whose window has begun adds
+    /// O(log positions) to the commits of s.
     Result<void> schedule(Sequence s, Position p, Where where = Where::current()) {
         const detail::Caller caller{where};
         if (const Result<void> prepared = prepare_schedule(s, p); !prepared) return prepared;
@@ -190,10 +190,10 @@ public:
 
     /// s gives up its tokens from position `snapshot.from()` on, and shares those of the snapshot below position `to`,
     /// which lies within the snapshot: the next token of s has position `to`. No data moves, and no cell is needed.
-    /// O(runs), plus O(cells / 64) if `remove` ever moved a token of the cache without rotating its key. Refuses with
-    /// `cannot_resume` if s could not resume there: it lacks tokens below `snapshot.from()`, or the window would be
-    /// incomplete. Refuses with `cannot_share` if a token of the snapshot has another position in s by now: `remove`
-    /// moved it without rotating its key, and s would have it twice.
+    /// O(runs + 64-cell words they span), plus O(cells / 64) if `remove` ever moved a token of the cache without
+    /// rotating its key. Refuses with `cannot_resume` if s could not resume there: it lacks tokens below
+    /// `snapshot.from()`, or the window would be incomplete. Refuses with `cannot_share` if a token of the snapshot has
+    /// another position in s by now: `remove` moved it without rotating its key, and s would have it twice.
     ///
     /// A snapshot that is paged out stays so: its rows are copied to cells that s alone owns (enqueued; see
     /// `page_out`; costs as `page_in`). Refuses with `full` if too few cells are free, those that s gives up included.
@@ -213,9 +213,9 @@ public:
         return MemoryAccess::finish_if(*this, prepare_rewind(s, to));
     }
 
-    /// `parent` grows by `child`, which begins where `parent` ends. If `child` begins at 0 (it has a whole window),
-    /// it takes the place of `parent`. `child` is then as if moved from. O(runs of the child); may allocate. Refuses
-    /// with `cannot_share` if a token has one position in `parent` and another in `child`; see `restore`.
+    /// `parent` grows by `child`, which begins where `parent` ends and is then as if moved from. If it begins at 0 (it
+    /// has a whole window), it takes the place of `parent`. May allocate. O(runs of `child`; if `remove` moved a token
+    /// without rotating its key, runs of both + cells / 64). Refuses with `cannot_share` if a token had two positions.
     ///
     /// If one of them is paged out, `parent` stays where it is. If `parent` is in place, it gets cells for the rows of
     /// `child`, and `merge` refuses with `full` if there are too few. If it is paged out, both are copied to new memory
@@ -303,7 +303,7 @@ public:
     /// Bytes of keys and values in all layers.
     std::int64_t bytes(Where where = Where::current()) const { return state(where).bytes(); }
 
-    /// O(cells / 64 + sequences).
+    /// O(cells / 64 + sequences + snapshots).
     CacheStatistics statistics(Where where = Where::current()) const {
         const State& s = state(where);
         return detail::statistics_of(s.book.table(), s.allocated, s.bytes());

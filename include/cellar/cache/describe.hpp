@@ -115,7 +115,7 @@ std::string describe(const Memory& memory, bool colour, std::int32_t width) {
 /// The cell map, for people: a character for each cell, a line for each sequence that has tokens, and the numbers of
 /// `CacheStatistics`. A free cell is '.', one that only snapshots own '+', and one that several sequences own '*'.
 /// Others have the character of their owner: 0-9, a-z, A-Z, and again from 0. `colour` adds terminal escape codes;
-/// `width` is the number of cells per row. O(cells + tokens).
+/// `width` is the number of cells per row. O(cells + tokens of all sequences and snapshots).
 template <class Layout, class Window, class Shift, class Backend>
 std::string describe(const Cache<Layout, Window, Shift, Backend>& cache, bool colour = false, std::int32_t width = 64,
                      const std::source_location& where = std::source_location::current()) {

@@ -78,8 +78,9 @@ public:
     /// For each sequence of the batch, the cells that its tokens see, in the order of positions, for kernels that take
     /// index lists. The first call of a pass brings the rows up to date: O(tokens), plus the cells that were added or
     /// left the window since the last call. Changes elsewhere in a sequence, such as `remove`, rebuild its row from
-    /// there on, and `defragment` rebuilds all rows. Throws `std::bad_alloc` if a row outgrows the table (see
-    /// `Cache::reserve_lists`). The lists are valid until the memory's next pass asks for its own. A reserved pass has
+    /// there on, and `defragment` rebuilds all rows. If a row outgrows the table (see `Cache::reserve_lists`), all rows
+    /// get the length of the longest: may throw `std::bad_alloc`, and more than 2^31 - 1 entries for all sequences are
+    /// a violation. The lists are valid until the memory's next pass asks for its own. A reserved pass has
     /// no rows.
     ///
     /// A backend that writes lists has them in its own memory. The call then enqueues the upload of what changed since
