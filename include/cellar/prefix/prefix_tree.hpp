@@ -117,13 +117,14 @@ public:
     }
 
     /// Evicts the least useful prefix, wherever it is. Those that are pinned or that a longer one needs stay. Returns
-    /// false if no other is left. O(log nodes + what the memory needs to release a snapshot).
+    /// false if no other is left. O(log nodes + what the memory needs to release a snapshot), and O(tokens of the
+    /// shorter one) if two edges become one, amortised.
     bool evict(const std::source_location& where = std::source_location::current()) {
         const detail::Caller caller{where};
         return state().evict();
     }
 
-    /// Evicts everything that is not pinned.
+    /// Evicts everything that is not pinned. Each prefix costs an `evict`.
     void clear(const std::source_location& where = std::source_location::current()) {
         while (evict(where)) {}
     }

@@ -416,9 +416,8 @@ private:
     static Position end_of(const Walk& walk) { return {static_cast<std::int32_t>(walk.verified)}; }
     static Position end_of(Tokens tokens) { return {static_cast<std::int32_t>(tokens.size())}; }
 
-    std::unique_ptr<Node> first_part(const Walk& walk) {
-        const auto count = walk.verified - static_cast<std::size_t>(walk.below->begin());
-        return nodes_.make(Tokens{walk.below->tokens}.first(count));
+    typename Nodes::Division first_part(const Walk& walk) {
+        return nodes_.division(*walk.below, walk.verified - static_cast<std::size_t>(walk.below->begin()));
     }
 
     /// What the two parts of a divided edge get.
@@ -455,7 +454,7 @@ private:
         return tail.has_value();
     }
 
-    Node& divide(Node& lower, std::unique_ptr<Node> first_part, Parts parts) noexcept {
+    Node& divide(Node& lower, typename Nodes::Division first_part, Parts parts) noexcept {
         Node& upper = nodes_.divide(lower, std::move(first_part));
         const bool is_split = parts.tail.has_value();
         if (is_split) {
