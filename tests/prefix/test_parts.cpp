@@ -131,38 +131,44 @@ TEST_CASE("the table of children agrees with a map") {
     CHECK(visited == expected.size());
 }
 
-TEST_CASE("the queue yields the least useful node, and among equals the one that was used earlier") {
-    EvictionQueue queue;
-    CHECK(queue.least() == nullptr);
+TEST_CASE("the queues yield the least useful node, and among equals the one that was used earlier") {
+    EvictionQueues queues;
+    CHECK(queues.least_in_place() == nullptr);
     std::vector<Evictable> nodes(300);
-    queue.reserve(nodes.size());
+    queues.reserve(nodes.size());
     std::mt19937 random{5};
     const auto draw = [&](Evictable& node) {
         node.usefulness = static_cast<double>(random() % 20);
         node.last_used = random() % 1000;
     };
+    Evictable outside;
+    outside.is_paged_out = true;
     for (Evictable& node : nodes) {
-        node.queue = &queue;
+        node.queues = &queues;
         draw(node);
-        EvictionQueue::release(node); // it has got a snapshot
+        EvictionQueues::release(node); // it has got a snapshot
     }
     for (int step = 0; step < 5000; ++step) {
         Evictable& node = nodes[random() % nodes.size()];
         if (random() % 2 == 0) {
             draw(node);
-            queue.update(node);
-        } else if (node.holds == 0 || random() % 2 == 0) {
-            EvictionQueue::hold(node);
+            EvictionQueues::update(node);
+        } else if (random() % 2 == 0) {
+            node.paged_dependents == 0 ? EvictionQueues::hold_for(outside, node)
+                                       : EvictionQueues::release_for(outside, node);
         } else {
-            EvictionQueue::release(node);
+            node.holds == 0 ? EvictionQueues::hold(node) : EvictionQueues::release(node);
         }
-        REQUIRE(queue.contains(node) == (node.holds == 0));
-        REQUIRE(queue.is_ordered());
+        REQUIRE(queues.in_place.contains(node) == (node.holds == 0 && node.paged_dependents == 0));
+        REQUIRE(queues.needed.contains(node) == (node.holds == 0 && node.paged_dependents > 0));
+        REQUIRE(queues.in_place.is_ordered());
+        REQUIRE(queues.needed.is_ordered());
         const auto rank = [](const Evictable& n) { return std::pair{n.usefulness, n.last_used}; };
         for (const Evictable& other : nodes)
-            if (other.holds == 0) REQUIRE(rank(*queue.least()) <= rank(other));
+            if (other.holds == 0) REQUIRE(rank(*queues.least_in_place()) <= rank(other));
     }
-    CHECK(queue.size() > 0);
+    CHECK(queues.in_place.size() > 0);
+    CHECK(queues.needed.size() > 0);
 }
 
 } // namespace test_parts

@@ -71,11 +71,8 @@ public:
     std::int64_t roots() const { return roots_; }
     std::int64_t tokens() const { return tokens_; }
 
-    /// The nodes that can be evicted: those in place, or those that are paged out.
-    EvictionQueue& in_place() { return in_place_; }
-    const EvictionQueue& in_place() const { return in_place_; }
-    EvictionQueue& paged_out() { return paged_out_; }
-    const EvictionQueue& paged_out() const { return paged_out_; }
+    EvictionQueues& queues() { return queues_; }
+    const EvictionQueues& queues() const { return queues_; }
 
     /// Compares the tokens with those in the tree. O(tokens compared + nodes passed).
     Walk walk(std::span<const std::int32_t> tokens, std::uint64_t salt) const {
@@ -100,15 +97,14 @@ public:
     /// Room for `more` nodes.
     void reserve(std::size_t more) {
         children_.reserve(more);
-        in_place_.reserve(size() + more);
-        paged_out_.reserve(size() + more);
+        queues_.reserve(size() + more);
     }
 
     /// A node that is not in the tree yet.
     std::unique_ptr<Node> make(std::span<const std::int32_t> tokens) {
         auto node = std::make_unique<Node>();
         node->tokens = EdgeTokens{{tokens.begin(), tokens.end()}};
-        node->queue = &in_place_;
+        node->queues = &queues_;
         return node;
     }
 
@@ -230,8 +226,7 @@ private:
     }
 
     ChildTable<Node> children_;
-    EvictionQueue in_place_;
-    EvictionQueue paged_out_;
+    EvictionQueues queues_;
     std::uint64_t last_id_ = no_parent;
     std::int64_t roots_ = 0;
     std::int64_t tokens_ = 0;
