@@ -154,6 +154,26 @@ TEST_CASE("a chain of prefixes that does not fit in place is restored once, as f
     CHECK(memory.restored < 50 + 5);
 }
 
+TEST_CASE("where a chain of prefixes does not fit, its end makes room for its beginning") {
+    Attention memory = attention(24, 6, 50);
+    PrefixTree tree{memory, {.paged_bytes = 100'000}};
+    const List list = numbers(0, 30);
+    REQUIRE(compute(memory, 0, topic(0)));
+    REQUIRE(tree.insert({0}, topic(0)));
+    REQUIRE(compute(memory, 0, list));
+    REQUIRE(compute(tree, 1, numbers(500, 16))); // where the window of the first ten tokens was
+    REQUIRE(tree.statistics().page_outs == 1);
+    REQUIRE(tree.insert({0}, list));
+    REQUIRE(tree.statistics().paged_out == 1);
+    leave(tree, 0);
+    leave(tree, 1);
+    REQUIRE(compute(memory, 2, numbers(700, 22)));
+    REQUIRE(memory.member<toy::Full>().statistics().free == 8);
+    check_attached(tree, 3, list, 10);
+    CHECK(tree.statistics().page_ins == 1);
+    CHECK(tree.statistics().paged_out == 1);
+}
+
 TEST_CASE("what does not fit outside is evicted, the least useful first") {
     toy::Full memory = full(20);
     PrefixTree tree{memory, {.paged_bytes = 2 * topic_bytes}};
