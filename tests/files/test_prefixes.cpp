@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <new>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace test_prefixes {
@@ -25,6 +26,7 @@ using disk::Bytes;
 using disk::Disk;
 using disk::DiskFiles;
 using disk::with;
+using prefix_test::compute;
 using prefix_test::first;
 using prefix_test::full;
 using prefix_test::lacks;
@@ -70,6 +72,16 @@ FileResult<void> load_into(PrefixTree<M>& tree, const Bytes& bytes, Sequence s =
     disk.put("f", bytes);
     return load("f", tree, s, {}, DiskFiles{disk});
 }
+
+/// A memory that counts what is restored.
+struct Counting : toy::Full {
+    explicit Counting(toy::Full memory) : toy::Full{std::move(memory)} {}
+    Result<void> restore(Sequence s, const CellSnapshot& snapshot, Position to) {
+        ++restored;
+        return toy::Full::restore(s, snapshot, to);
+    }
+    int restored = 0;
+};
 
 /// Both trees attach the same to the same requests.
 template <class M, class N>
@@ -161,6 +173,50 @@ TEST_CASE("the prefix that was not used for the longest time is given up first a
         CHECK(to.evict());
         CHECK(to.match(numbers(word, 4)).length == 0);
     }
+}
+
+TEST_CASE("each prefix of a chat is restored once while it is loaded") {
+    Counting memory{full(60)};
+    PrefixTree tree{memory};
+    List chat;
+    for (int turn = 0; turn < 20; ++turn) {
+        chat = chat + numbers(10 * turn, 2);
+        REQUIRE(compute(memory, 0, chat));
+        REQUIRE(tree.insert({0}, chat));
+    }
+    leave(tree, 0);
+    serve(tree, 1, first(10, chat) + List{500});
+    leave(tree, 1);
+    const Bytes file = saved(tree);
+    tree.clear();
+    memory.restored = 0;
+    REQUIRE(load_into(tree, file));
+    CHECK(memory.restored == 20 + 5 + 1); // the last one leaves the chat after five turns
+    CHECK(memory.next({3}) == Position{0});
+    CHECK(tree.statistics().snapshots == 21);
+    CHECK(audit(tree) == "");
+    CHECK(tree.attach({1}, chat).length == 40);
+    CHECK(lacks(memory, 1, chat) == "");
+}
+
+TEST_CASE("a prefix is loaded behind its own first part, where another one of that length comes before it") {
+    const List left = prompt + numbers(20, 5);
+    const List right = prompt + numbers(40, 5);
+    toy::Full memory = full(60);
+    PrefixTree tree{memory};
+    for (const List& list : {prompt, left, left + List{1}, right, left + List{2}}) {
+        serve(tree, 0, list);
+        leave(tree, 0);
+    }
+    const Bytes file = saved(tree);
+    tree.clear();
+    REQUIRE(load_into(tree, file));
+    for (const List& list : {left + List{1}, right, left + List{2}}) {
+        CHECK(tree.attach({1}, list).length == static_cast<std::int32_t>(list.size()));
+        CHECK(lacks(memory, 1, list) == "");
+        leave(tree, 1);
+    }
+    CHECK(tree.statistics().tokens == 6 + 5 + 5 + 1 + 1);
 }
 
 TEST_CASE("an empty tree is saved and loaded") {

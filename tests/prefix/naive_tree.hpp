@@ -339,10 +339,10 @@ private:
 
     Entry* base(const Entry& e) { return e.begin() == 0 ? nullptr : entry_at(e.tokens, e.begin(), e.salt); }
 
-    // `length` is how much s has, also if this fails.
+    // `length` is how much s has, before and after, also if this fails.
     bool restore(int s, Entry& last, int n, int& length) {
         std::vector<Entry*> chain;
-        for (Entry* e = &last; e != nullptr; e = base(*e)) chain.insert(chain.begin(), e);
+        for (Entry* e = &last; e != nullptr && e->end() != length; e = base(*e)) chain.insert(chain.begin(), e);
         for (Entry* e : chain) e->held = true;
         bool done = true;
         for (Entry* e : chain) {

@@ -55,6 +55,22 @@ struct Told : M {
     std::vector<PageTo> places;
 };
 
+/// A memory that counts what is restored.
+struct Counting : toy::Full {
+    explicit Counting(toy::Full memory) : toy::Full{std::move(memory)} {}
+    Result<void> restore(Sequence s, const CellSnapshot& snapshot, Position to) {
+        ++restored;
+        return toy::Full::restore(s, snapshot, to);
+    }
+    int restored = 0;
+};
+
+int weighed = 0; ///< calls of count_weighed
+double count_weighed(const PrefixUse& use) {
+    ++weighed;
+    return least_recently_used(use);
+}
+
 /// A tree of a memory that has room for two topics at a time, and for another two, of `bytes` each, outside.
 template <class M>
 void check_place(M made, std::int64_t bytes, PageTo to) {
@@ -119,6 +135,45 @@ TEST_CASE("a prefix that is paged out comes back in place when it is attached, a
     CHECK(tree.statistics().evictions == 1); // topic 1: there was no room outside when topic 2 left before topic 0 came
 }
 
+TEST_CASE("a chain of prefixes that does not fit in place is restored once, as far as there is room") {
+    Counting memory{full(60)};
+    PrefixTree tree{memory, {.paged_bytes = 100'000}};
+    List list;
+    for (int n = 0; n < 50; ++n) {
+        list.push_back(n);
+        REQUIRE(compute(memory, 0, list));
+        REQUIRE(tree.insert({0}, list));
+    }
+    leave(tree, 0);
+    REQUIRE(compute(tree, 1, numbers(1000, 60)));
+    REQUIRE(tree.statistics().paged_out == 50);
+    REQUIRE(memory.remove({1}, {35}, to_end));
+    memory.restored = 0;
+    check_attached(tree, 2, list, 25);
+    CHECK(tree.statistics().page_ins == 25);
+    CHECK(memory.restored < 50 + 5);
+}
+
+TEST_CASE("where a chain of prefixes does not fit, its end makes room for its beginning") {
+    Attention memory = attention(24, 6, 50);
+    PrefixTree tree{memory, {.paged_bytes = 100'000}};
+    const List list = numbers(0, 30);
+    REQUIRE(compute(memory, 0, topic(0)));
+    REQUIRE(tree.insert({0}, topic(0)));
+    REQUIRE(compute(memory, 0, list));
+    REQUIRE(compute(tree, 1, numbers(500, 16))); // where the window of the first ten tokens was
+    REQUIRE(tree.statistics().page_outs == 1);
+    REQUIRE(tree.insert({0}, list));
+    REQUIRE(tree.statistics().paged_out == 1);
+    leave(tree, 0);
+    leave(tree, 1);
+    REQUIRE(compute(memory, 2, numbers(700, 22)));
+    REQUIRE(memory.member<toy::Full>().statistics().free == 8);
+    check_attached(tree, 3, list, 10);
+    CHECK(tree.statistics().page_ins == 1);
+    CHECK(tree.statistics().paged_out == 1);
+}
+
 TEST_CASE("what does not fit outside is evicted, the least useful first") {
     toy::Full memory = full(20);
     PrefixTree tree{memory, {.paged_bytes = 2 * topic_bytes}};
@@ -172,6 +227,28 @@ TEST_CASE("a shorter prefix can be paged out after the longer ones that need it,
     CHECK(tree.match(numbers(5000, 30)).length == 30);
     CHECK(tree.evict());
     CHECK_FALSE(tree.evict());
+    CHECK(audit(tree) == "");
+}
+
+TEST_CASE("evict does not look at what prefixes that are paged out need") {
+    toy::Full memory = full(100, 2);
+    PrefixTree tree{memory, {.usefulness = count_weighed, .paged_bytes = 100'000}};
+    for (int n = 0; n < 50; ++n) {
+        REQUIRE(compute(memory, 0, {n}));
+        REQUIRE(tree.insert({0}, List{n}));
+        REQUIRE(compute(memory, 0, {n, 7}));
+        REQUIRE(tree.insert({0}, List{n, 7}));
+        leave(tree, 0);
+    }
+    for (int n = 0; n < 50; ++n) {
+        CHECK(tree.attach({0}, List{n}).length == 1);
+        leave(tree, 0);
+    }
+    REQUIRE(compute(tree, 1, numbers(1000, 50)));
+    REQUIRE(tree.statistics().paged_out == 50);
+    weighed = 0;
+    for (int n = 0; n < 20; ++n) CHECK(tree.evict());
+    CHECK(weighed <= 2 * 20); // the least useful one of each place
     CHECK(audit(tree) == "");
 }
 

@@ -106,7 +106,8 @@ public:
     /// and tries again. If `PrefixLimits::paged_bytes` do not suffice, evicts what was paged out, the least useful
     /// first, or else the prefix itself. A prefix stays if it is pinned, if a longer one in place needs it, or if
     /// sequences own all of its cells. Returns the refusal if no room can be made, and any other refusal at once. Each
-    /// prefix costs a `begin`, O(log nodes), and `page_out`.
+    /// prefix costs a `begin`, O(log nodes), and `page_out`. Less useful ones that would free nothing cost O(log nodes
+    /// + runs) each, every time, because a memory does not tell when sequences give up cells.
     Result<PassOf<M>> begin(const Batch& batch, const std::source_location& where = std::source_location::current()) {
         const detail::Caller caller{where};
         State& own = state();
@@ -117,13 +118,14 @@ public:
     }
 
     /// Evicts the least useful prefix, wherever it is. Those that are pinned or that a longer one needs stay. Returns
-    /// false if no other is left. O(log nodes + what the memory needs to release a snapshot).
+    /// false if no other is left. O(log nodes + what the memory needs to release a snapshot), and O(tokens of the
+    /// shorter one) if two edges become one, amortised.
     bool evict(const std::source_location& where = std::source_location::current()) {
         const detail::Caller caller{where};
         return state().evict();
     }
 
-    /// Evicts everything that is not pinned.
+    /// Evicts everything that is not pinned. Each prefix costs an `evict`.
     void clear(const std::source_location& where = std::source_location::current()) {
         while (evict(where)) {}
     }

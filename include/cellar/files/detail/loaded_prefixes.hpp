@@ -47,14 +47,22 @@ public:
     /// Of all prefixes.
     std::span<const StoredArray> arrays() const { return arrays_; }
 
-    /// After the arrays were filled.
+    /// After the arrays were filled. Each prefix costs an `insert` of the tree, and an `attach` unless it continues the
+    /// one before it in the file.
     Result<void> insert() {
+        std::vector<std::int32_t> path;
         for (std::size_t k = 0; k < parts_.size(); ++k) {
-            const Result<void> inserted = insert(std::move(parts_[k].snapshot), path_to(k), edges_[k].salt);
+            if (follows(k)) {
+                path.insert(path.end(), edges_[k].tokens.begin(), edges_[k].tokens.end());
+            } else {
+                leave();
+                path = path_to(k);
+            }
+            const Result<void> inserted = insert(std::move(parts_[k].snapshot), path, edges_[k].salt);
             if (!inserted) return inserted;
             if (tree_.statistics().evictions != evictions_) return Refusal{.reason = Reason::full};
-            leave();
         }
+        leave();
         is_done_ = true;
         return {};
     }
@@ -94,6 +102,13 @@ private:
         return k != -1 || from == Position{0};
     }
 
+    /// True if the sequence has what lies below part k, because it was the last one that was inserted.
+    bool follows(std::size_t k) const {
+        const Position has = tree_.memory().next(sequence_);
+        return has != Position{0} && parts_[k].before == static_cast<std::int64_t>(k) - 1
+               && parts_[k].snapshot.from() == has;
+    }
+
     std::vector<std::int32_t> path_to(std::size_t k) const {
         std::vector<std::size_t> parts{k};
         while (parts_[parts.back()].before != -1)
@@ -106,12 +121,14 @@ private:
         return path;
     }
 
-    /// The sequence takes up what lies below the snapshot from the tree, and then the snapshot. The tree keeps all.
+    /// The sequence takes up what lies below the snapshot from the tree, unless it has it, and then the snapshot. The
+    /// tree keeps all.
     Result<void> insert(SnapshotOf<M> snapshot, const std::vector<std::int32_t>& path, std::uint64_t salt) {
         auto& state = MemoryAccess::state(tree_);
         M& memory = tree_.memory();
         const auto below = std::span{path}.first(static_cast<std::size_t>(snapshot.from().value));
-        if (!below.empty() && state.attach(sequence_, state.walk(below, salt)) != snapshot.from().value)
+        if (memory.next(sequence_) != snapshot.from()
+            && state.attach(sequence_, state.walk(below, salt)) != snapshot.from().value)
             return Refusal{.reason = Reason::full};
         while (true) {
             const Result<void> restored = memory.restore(sequence_, snapshot, snapshot.to());

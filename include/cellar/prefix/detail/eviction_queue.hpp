@@ -9,10 +9,10 @@
 
 namespace cellar::detail {
 
-class EvictionQueue;
+struct EvictionQueues;
 class Pin;
 
-/// What the order of eviction needs of a node. The node is in its queue while it is free.
+/// What the order of eviction needs of a node. The node is in one of the queues while it is free.
 struct Evictable {
     static constexpr std::size_t nowhere = SIZE_MAX;
 
@@ -26,14 +26,14 @@ struct Evictable {
     std::int32_t paged_dependents = 0;
     bool is_paged_out = false;
     std::size_t place = nowhere; ///< in the queue
-    EvictionQueue* queue = nullptr;
+    EvictionQueues* queues = nullptr;
     Evictable* skipped = nullptr; ///< the next one in a list of nodes that do not help
     Pin* pins = nullptr;          ///< the first one of a list
 
     bool is_free() const { return holds == 0 && (!is_paged_out || paged_dependents == 0); }
 };
 
-/// The nodes that can be evicted, as a binary heap: the least useful one on top, among equals the one that was used
+/// Nodes as a binary heap: the least useful one on top, among equals the one that was used
 /// earlier. Changes are O(log n). Only `reserve` allocates.
 class EvictionQueue {
 public:
@@ -70,42 +70,10 @@ public:
         }
         node.place = Evictable::nowhere;
     }
-    /// After the usefulness of a node has changed. Does nothing if the node is not in the queue.
+    /// After the usefulness of a node has changed.
     void update(Evictable& node) noexcept {
-        if (node.place == Evictable::nowhere) return;
         rise(node);
         sink(node);
-    }
-
-    /// Adds or takes away a reason for the node to stay.
-    static void hold(Evictable& node) noexcept {
-        change(node, [&] { ++node.holds; });
-    }
-    static void release(Evictable& node) noexcept {
-        change(node, [&] { --node.holds; });
-    }
-    /// The same for a reason that `dependent` gives.
-    static void hold_for(const Evictable& dependent, Evictable& node) noexcept {
-        change(node, [&] { ++(dependent.is_paged_out ? node.paged_dependents : node.holds); });
-    }
-    static void release_for(const Evictable& dependent, Evictable& node) noexcept {
-        change(node, [&] { --(dependent.is_paged_out ? node.paged_dependents : node.holds); });
-    }
-    /// The data of the node moved to where the nodes of `queue` have it.
-    static void move(Evictable& node, bool is_paged_out, EvictionQueue& queue) noexcept {
-        if (node.is_free()) node.queue->remove(node);
-        node.is_paged_out = is_paged_out;
-        node.queue = &queue;
-        if (node.is_free()) node.queue->add(node);
-    }
-
-private:
-    template <class Change>
-    static void change(Evictable& node, Change change_holds) noexcept {
-        const bool was_free = node.is_free();
-        change_holds();
-        if (was_free && !node.is_free()) node.queue->remove(node);
-        if (!was_free && node.is_free()) node.queue->add(node);
     }
 
     static bool is_before(const Evictable& a, const Evictable& b) {
@@ -113,6 +81,7 @@ private:
         return a.last_used < b.last_used;
     }
 
+private:
     void put(Evictable& node, std::size_t place) {
         heap_[place] = &node;
         node.place = place;
@@ -136,6 +105,89 @@ private:
     }
 
     TrivialList<Evictable*> heap_;
+};
+
+/// The nodes that are free, by what can be done with them.
+struct EvictionQueues {
+    EvictionQueue in_place; ///< can be paged out or evicted
+    EvictionQueue needed;   ///< in place, can be paged out: snapshots that are paged out begin where these end
+    EvictionQueue paged_out;
+
+    /// Room for `nodes` nodes, in all. O(1) amortised.
+    void reserve(std::size_t nodes) {
+        for (EvictionQueue* queue : {&in_place, &needed, &paged_out}) queue->reserve(nodes);
+    }
+
+    /// That of a node; null if the node is not free.
+    EvictionQueue* of(const Evictable& node) {
+        if (!node.is_free()) return nullptr;
+        return node.is_paged_out ? &paged_out : node.paged_dependents > 0 ? &needed : &in_place;
+    }
+
+    /// Of all in place. Null if there is none.
+    Evictable* least_in_place() const {
+        Evictable* const other = needed.least();
+        Evictable* const least = in_place.least();
+        return other == nullptr || (least != nullptr && EvictionQueue::is_before(*least, *other)) ? least : other;
+    }
+
+    /// After the usefulness of a node has changed.
+    static void update(Evictable& node) noexcept {
+        if (node.place != Evictable::nowhere) node.queues->of(node)->update(node);
+    }
+
+    /// Adds or takes away a reason for the node to stay.
+    static void hold(Evictable& node) noexcept {
+        change(node, [&] { ++node.holds; });
+    }
+    static void release(Evictable& node) noexcept {
+        change(node, [&] { --node.holds; });
+    }
+    /// The same for a reason that `dependent` gives.
+    static void hold_for(const Evictable& dependent, Evictable& node) noexcept {
+        change(node, [&] { ++(dependent.is_paged_out ? node.paged_dependents : node.holds); });
+    }
+    static void release_for(const Evictable& dependent, Evictable& node) noexcept {
+        change(node, [&] { --(dependent.is_paged_out ? node.paged_dependents : node.holds); });
+    }
+    /// The data of the node moved.
+    static void move(Evictable& node, bool is_paged_out) noexcept {
+        change(node, [&] { node.is_paged_out = is_paged_out; });
+    }
+
+private:
+    template <class Change>
+    static void change(Evictable& node, Change make_change) noexcept {
+        EvictionQueue* const before = node.queues->of(node);
+        const bool is_skipped = before != nullptr && node.place == Evictable::nowhere;
+        make_change();
+        EvictionQueue* const after = node.queues->of(node);
+        if (before == after || is_skipped) return;
+        if (before != nullptr) before->remove(node);
+        if (after != nullptr) after->add(node);
+    }
+};
+
+/// Nodes that are free, and not in their queue for the time being.
+class SkippedNodes {
+public:
+    SkippedNodes() = default;
+    ~SkippedNodes() {
+        while (first_ != nullptr) {
+            Evictable& node = *std::exchange(first_, first_->skipped);
+            node.queues->of(node)->add(node);
+        }
+    }
+    SkippedNodes(const SkippedNodes&) = delete;
+    SkippedNodes& operator=(const SkippedNodes&) = delete;
+
+    void add(Evictable& node) noexcept {
+        node.queues->of(node)->remove(node);
+        node.skipped = std::exchange(first_, &node);
+    }
+
+private:
+    Evictable* first_ = nullptr;
 };
 
 } // namespace cellar::detail

@@ -13,7 +13,7 @@ class Pin {
 public:
     Pin() = default;
     explicit Pin(Evictable& node) noexcept {
-        EvictionQueue::hold(node);
+        EvictionQueues::hold(node);
         enter(node);
     }
     Pin(Pin&& other) noexcept { take(other); }
@@ -31,7 +31,7 @@ public:
         if (node_ == nullptr) return;
         Evictable& node = *node_;
         leave();
-        EvictionQueue::release(node);
+        EvictionQueues::release(node);
     }
 
     /// The node is destroyed.

@@ -32,8 +32,9 @@ public:
                state_.bytes().in_place);
         expect(paged_bytes_ == state_.bytes().paged_out, paged_bytes_, "bytes paged out, counted",
                state_.bytes().paged_out);
-        check_queue(nodes_.in_place(), queued_);
-        check_queue(nodes_.paged_out(), paged_queued_);
+        check_queue(nodes_.queues().in_place, queued_);
+        check_queue(nodes_.queues().needed, needed_queued_);
+        check_queue(nodes_.queues().paged_out, paged_queued_);
     }
 
     const std::string& first() const { return first_; }
@@ -61,11 +62,11 @@ private:
         expect(node.holds == holds, node.holds, "holds, expected", holds);
         expect(node.paged_dependents == paged, node.paged_dependents, "dependents that are paged out, expected", paged);
         const bool is_free = holds == 0 && (!node.is_paged_out || paged == 0);
-        const EvictionQueue& queue = node.is_paged_out ? nodes_.paged_out() : nodes_.in_place();
-        expect(node.queue == &queue, node.end, "is the end of a node with another queue than", node.is_paged_out);
+        const EvictionQueues& queues = nodes_.queues();
+        const EvictionQueue& queue = node.is_paged_out ? queues.paged_out : paged > 0 ? queues.needed : queues.in_place;
         expect(queue.contains(node) == is_free, holds, "holds of a node whose place in the queue is",
                static_cast<std::int64_t>(node.place));
-        (node.is_paged_out ? paged_queued_ : queued_) += is_free ? 1 : 0;
+        (node.is_paged_out ? paged_queued_ : paged > 0 ? needed_queued_ : queued_) += is_free ? 1 : 0;
     }
 
     void check_place(const Node& node) {
@@ -124,6 +125,7 @@ private:
     std::int64_t in_place_bytes_ = 0;
     std::int64_t paged_bytes_ = 0;
     std::int64_t queued_ = 0;
+    std::int64_t needed_queued_ = 0;
     std::int64_t paged_queued_ = 0;
     std::string first_;
 };

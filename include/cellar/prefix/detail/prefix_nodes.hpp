@@ -3,6 +3,7 @@
 
 #include <cellar/prefix/detail/child_table.hpp>
 #include <cellar/prefix/detail/common_prefix.hpp>
+#include <cellar/prefix/detail/edge_tokens.hpp>
 #include <cellar/prefix/detail/eviction_queue.hpp>
 #include <cellar/prefix/detail/pin.hpp>
 
@@ -13,7 +14,6 @@
 #include <optional>
 #include <span>
 #include <utility>
-#include <vector>
 
 namespace cellar::detail {
 
@@ -25,7 +25,7 @@ struct PrefixNode : Evictable {
     bool has_one_child() const { return first_child != nullptr && first_child->next == nullptr; }
     std::int32_t begin() const { return end - static_cast<std::int32_t>(tokens.size()); }
 
-    std::vector<std::int32_t> tokens;
+    EdgeTokens tokens;
     std::uint64_t id = 0;
     std::int32_t end = 0;
     std::optional<Snapshot> snapshot; ///< ends at `end`
@@ -48,8 +48,8 @@ struct PrefixWalk {
     std::size_t verified = 0; ///< how many tokens of the list are in the tree
 };
 
-/// The radix tree: nodes, their tokens and their order. It knows nothing of memories. Only `reserve` and `make`
-/// allocate; what changes the tree cannot fail.
+/// The radix tree: nodes, their tokens and their order. It knows nothing of memories. Only `reserve`, `make` and
+/// `division` allocate; what changes the tree cannot fail.
 template <class Snapshot>
 class PrefixNodes {
 public:
@@ -71,11 +71,8 @@ public:
     std::int64_t roots() const { return roots_; }
     std::int64_t tokens() const { return tokens_; }
 
-    /// The nodes that can be evicted: those in place, or those that are paged out.
-    EvictionQueue& in_place() { return in_place_; }
-    const EvictionQueue& in_place() const { return in_place_; }
-    EvictionQueue& paged_out() { return paged_out_; }
-    const EvictionQueue& paged_out() const { return paged_out_; }
+    EvictionQueues& queues() { return queues_; }
+    const EvictionQueues& queues() const { return queues_; }
 
     /// Compares the tokens with those in the tree. O(tokens compared + nodes passed).
     Walk walk(std::span<const std::int32_t> tokens, std::uint64_t salt) const {
@@ -100,15 +97,14 @@ public:
     /// Room for `more` nodes.
     void reserve(std::size_t more) {
         children_.reserve(more);
-        in_place_.reserve(size() + more);
-        paged_out_.reserve(size() + more);
+        queues_.reserve(size() + more);
     }
 
     /// A node that is not in the tree yet.
     std::unique_ptr<Node> make(std::span<const std::int32_t> tokens) {
         auto node = std::make_unique<Node>();
-        node->tokens.assign(tokens.begin(), tokens.end());
-        node->queue = &in_place_;
+        node->tokens = EdgeTokens{{tokens.begin(), tokens.end()}};
+        node->queues = &queues_;
         return node;
     }
 
@@ -122,15 +118,26 @@ public:
         return enter(std::move(node), &parent);
     }
 
-    /// `upper` has the first tokens of `lower`, not all, and comes between `lower` and its parent.
-    Node& divide(Node& lower, std::unique_ptr<Node> upper) noexcept {
-        Node& node = *upper.release();
+    /// What dividing an edge needs.
+    struct Division {
+        std::unique_ptr<Node> upper; ///< gets the first `count` tokens
+        EdgeTokens::Parts tokens;
+        std::size_t count;
+    };
+
+    /// Prepares `divide` after the first `count` tokens of `lower`, not all of them. O(tokens of the shorter part),
+    /// amortised.
+    Division division(const Node& lower, std::size_t count) {
+        return {.upper = make({}), .tokens = lower.tokens.parts(count), .count = count};
+    }
+    /// The new node comes between `lower` and its parent.
+    Node& divide(Node& lower, Division division) noexcept {
+        Node& node = *division.upper.release();
         node.id = ++last_id_;
-        const auto count = static_cast<std::ptrdiff_t>(node.tokens.size());
         children_.replace(lower.parent->id, lower.key(), node);
-        node.end = lower.begin() + static_cast<std::int32_t>(count);
+        node.end = lower.begin() + static_cast<std::int32_t>(division.count);
         exchange(lower, node);
-        lower.tokens.erase(lower.tokens.begin(), lower.tokens.begin() + count);
+        node.tokens = lower.tokens.divide(std::move(division.tokens), division.count);
         children_.add(node.id, lower.key(), lower);
         attach(lower, &node);
         return node;
@@ -205,21 +212,21 @@ private:
 
     void join(Node& unused) noexcept {
         Node& child = *unused.first_child;
+        const std::uint64_t key = unused.key();
+        const std::uint64_t key_below = child.key();
         try {
-            child.tokens.reserve(child.tokens.size() + unused.tokens.size());
+            child.tokens.join(unused.tokens);
         } catch (const std::bad_alloc&) {
             return;
         }
-        children_.remove(unused.id, child.key());
-        children_.replace(unused.parent->id, unused.key(), child);
-        child.tokens.insert(child.tokens.begin(), unused.tokens.begin(), unused.tokens.end());
+        children_.remove(unused.id, key_below);
+        children_.replace(unused.parent->id, key, child);
         exchange(unused, child);
         delete &unused;
     }
 
     ChildTable<Node> children_;
-    EvictionQueue in_place_;
-    EvictionQueue paged_out_;
+    EvictionQueues queues_;
     std::uint64_t last_id_ = no_parent;
     std::int64_t roots_ = 0;
     std::int64_t tokens_ = 0;

@@ -91,24 +91,27 @@ public:
 
     /// After the memory refused for want of room: pages out the least useful node in place whose snapshot frees what
     /// is lacking, or gives it up if `paged_bytes` do not suffice. Returns false if there is none. O(log nodes +
-    /// what the memory needs to page out), and O(runs) for each node that frees nothing.
+    /// what the memory needs to page out), and O(log nodes + runs) for each less useful node that frees nothing, in
+    /// every call: it may free something once another node is gone.
     bool make_room(const Refusal& refusal) {
         if (refusal != Reason::full && refusal != Reason::too_many_snapshots) return false;
-        return visit_least(nodes_.in_place(), [&](Node& node) {
+        SkippedNodes skipped;
+        while (Evictable* const least = nodes_.queues().least_in_place()) {
+            Node& node = static_cast<Node&>(*least);
+            if (has_gained(node)) continue;
             const bool helps = refusal == Reason::too_many_snapshots
                                || MemoryAccess::frees_cells(memory_, *node.snapshot, refusal.member);
-            return helps && (page_out(node) || give_up_with_dependents(node));
-        });
+            if (helps && (page_out(node) || give_up_with_dependents(node))) return true;
+            skipped.add(node);
+        }
+        return false;
     }
 
     /// Evicts the least useful node. Returns false if there is none that is not held.
     bool evict() {
-        Node* least = least_paged_out();
-        visit_least(nodes_.in_place(), [&](Node& node) {
-            if (node.paged_dependents > 0) return false;
-            if (least == nullptr || node.usefulness < least->usefulness) least = &node;
-            return true;
-        });
+        Node* const paged = least_of(nodes_.queues().paged_out);
+        Node* least = least_of(nodes_.queues().in_place);
+        if (least == nullptr || (paged != nullptr && paged->usefulness <= least->usefulness)) least = paged;
         if (least == nullptr) return false;
         give_up(*least);
         return true;
@@ -131,37 +134,70 @@ private:
     /// Keeps nodes where they are.
     class Hold {
     public:
-        explicit Hold(const std::vector<Node*>& nodes) noexcept : nodes_{nodes} {
-            for (Node* node : nodes_) EvictionQueue::hold(*node);
+        explicit Hold(std::span<Node* const> nodes) noexcept : nodes_{nodes} {
+            for (Node* node : nodes_) EvictionQueues::hold(*node);
         }
         ~Hold() {
-            for (Node* node : nodes_) EvictionQueue::release(*node);
+            for (Node* node : nodes_) EvictionQueues::release(*node);
         }
         Hold(const Hold&) = delete;
         Hold& operator=(const Hold&) = delete;
 
+        void release_first() noexcept {
+            EvictionQueues::release(*nodes_.front());
+            nodes_ = nodes_.subspan(1);
+        }
+
     private:
-        const std::vector<Node*>& nodes_;
+        std::span<Node* const> nodes_;
     };
 
-    // `length` is how much s has, also if this fails. A chain of snapshots is restored from position 0 on.
-    bool restore(Sequence s, const Place& place, std::int32_t& length) {
+    // Restores a chain of snapshots, from 0 on or from where s has come to. Where one finds no room, the longer ones
+    // are no longer held, so that they can make room, and `place` moves up. `length` is how much s has, also if this
+    // fails.
+    bool restore(Sequence s, Place& place, std::int32_t& length) {
+        if (!find_chain(*place.node, length)) return false;
+        Hold hold{chain_};
+        for (auto next = chain_.rbegin(); true;) {
+            Node& node = **next;
+            const std::int32_t to = &node == place.node ? place.end : node.end;
+            if (take_up(s, node, to)) {
+                length = to;
+                if (&node == place.node) return true;
+                ++next;
+            } else if (!let_go(hold, node, place)) {
+                return false;
+            }
+        }
+    }
+    bool find_chain(Node& last, std::int32_t from) {
         try {
             chain_.clear();
-            for (Node* node = place.node; node != nullptr; node = node->base) chain_.push_back(node);
-            const Hold hold{chain_};
-            for (std::size_t i = chain_.size(); i-- > 0;) {
-                Node& node = *chain_[i];
-                const std::int32_t to = i == 0 ? place.end : node.end;
-                if (node.is_paged_out && to == node.end) page_in(node);
-                const auto take_up = [&] { return memory_.restore(s, *node.snapshot, Position{to}); };
-                if (!(node.is_paged_out ? with_room(take_up) : take_up().has_value())) return false;
-                length = to;
-            }
+            for (Node* node = &last; node != nullptr && node->end != from; node = node->base) chain_.push_back(node);
             return true;
         } catch (const std::bad_alloc&) {
             return false;
         }
+    }
+    bool take_up(Sequence s, Node& node, std::int32_t to) {
+        try {
+            if (node.is_paged_out && to == node.end) page_in(node);
+            const auto restore_it = [&] { return memory_.restore(s, *node.snapshot, Position{to}); };
+            return node.is_paged_out ? with_room(restore_it) : restore_it().has_value();
+        } catch (const std::bad_alloc&) {
+            return false;
+        }
+    }
+    // Moves the place up within the chain until a node is free that was not. Returns false if there is none below
+    // `node`, or if there is a place in between that is not in the chain.
+    static bool let_go(Hold& hold, const Node& node, Place& place) {
+        while (place.node != &node && above(place).node == place.node->base) {
+            const Node& longest = *place.node;
+            place = above(place);
+            hold.release_first();
+            if (longest.is_free()) return true;
+        }
+        return false;
     }
 
     // Does it as long as there is less room than it needs and room can be made.
@@ -185,7 +221,7 @@ private:
             node->last_used = ++clock_;
             node->floor = floor_;
             node->usefulness = limits_.usefulness(use_of(*node));
-            node->queue->update(*node);
+            EvictionQueues::update(*node);
         }
     }
     // What lies above a node may have been evicted since the node was used.
@@ -193,53 +229,23 @@ private:
         const double now = limits_.usefulness(use_of(node));
         if (!(now > node.usefulness)) return false;
         node.usefulness = now;
-        node.queue->update(node);
+        EvictionQueues::update(node);
         return true;
     }
 
-    /// Nodes that are free, and not in their queue for the time being.
-    class Skipped {
-    public:
-        explicit Skipped(EvictionQueue& queue) noexcept : queue_{queue} {}
-        ~Skipped() {
-            while (first_ != nullptr) queue_.add(*std::exchange(first_, first_->skipped));
-        }
-        Skipped(const Skipped&) = delete;
-        Skipped& operator=(const Skipped&) = delete;
-
-        void add(Node& node) noexcept {
-            queue_.remove(node);
-            node.skipped = std::exchange(first_, &node);
-        }
-
-    private:
-        EvictionQueue& queue_;
-        Evictable* first_ = nullptr;
-    };
-
-    // Calls `visit(node)` for the nodes of a queue, the least useful first, until it returns true. It takes a node out
-    // of the queue only if it returns true. Returns false if it never did.
-    template <class Visit>
-    bool visit_least(EvictionQueue& queue, Visit visit) {
-        Skipped skipped{queue};
+    // Null if the queue is empty.
+    Node* least_of(EvictionQueue& queue) {
         while (queue.least() != nullptr) {
             Node& node = static_cast<Node&>(*queue.least());
-            if (has_gained(node)) continue;
-            if (visit(node)) return true;
-            skipped.add(node);
+            if (!has_gained(node)) return &node;
         }
-        return false;
-    }
-    Node* least_paged_out() {
-        Node* least = nullptr;
-        visit_least(nodes_.paged_out(), [&](Node& node) { return (least = &node) != nullptr; });
-        return least;
+        return nullptr;
     }
 
     // Returns false if a pin keeps those that need the node.
     bool give_up_with_dependents(Node& node) {
         while (node.paged_dependents > 0) {
-            Node* const paged = least_paged_out();
+            Node* const paged = least_of(nodes_.queues().paged_out);
             if (paged == nullptr) return false;
             give_up(*paged);
         }
@@ -253,7 +259,7 @@ private:
         if constexpr (pages_out) {
             if (node.bytes > limits_.paged_bytes) return false;
             while (bytes_.paged_out > limits_.paged_bytes - node.bytes) {
-                Node* const paged = least_paged_out();
+                Node* const paged = least_of(nodes_.queues().paged_out);
                 if (paged == nullptr || paged->usefulness > node.usefulness) return false;
                 give_up(*paged);
             }
@@ -281,14 +287,14 @@ private:
     // After the data of a node's snapshot moved.
     void move(Node& node, bool is_paged_out) noexcept {
         remove_bytes(node);
-        if (node.base != nullptr) EvictionQueue::release_for(node, *node.base);
+        if (node.base != nullptr) EvictionQueues::release_for(node, *node.base);
         place(node, is_paged_out);
-        if (node.base != nullptr) EvictionQueue::hold_for(node, *node.base);
+        if (node.base != nullptr) EvictionQueues::hold_for(node, *node.base);
         add_bytes(node);
     }
     void place(Node& node, bool is_paged_out) noexcept {
         paged_out_ += (is_paged_out ? 1 : 0) - (node.is_paged_out ? 1 : 0);
-        EvictionQueue::move(node, is_paged_out, is_paged_out ? nodes_.paged_out() : nodes_.in_place());
+        EvictionQueues::move(node, is_paged_out);
     }
 
     void add_bytes(Node& node) noexcept {
@@ -302,8 +308,8 @@ private:
     void give_up(Node& node) noexcept {
         floor_ = node.usefulness;
         remove_bytes(node);
-        if (node.base != nullptr) EvictionQueue::release_for(node, *std::exchange(node.base, nullptr));
-        EvictionQueue::hold(node);
+        if (node.base != nullptr) EvictionQueues::release_for(node, *std::exchange(node.base, nullptr));
+        EvictionQueues::hold(node);
         place(node, false);
         node.snapshot.reset();
         --snapshots_;
@@ -326,15 +332,15 @@ private:
         Node* base = from == 0 ? nullptr : node.parent;
         while (base != nullptr && base->end != from) base = base->parent;
         node.base = base;
-        if (base != nullptr) EvictionQueue::hold_for(node, *base);
-        if (before != nullptr) EvictionQueue::release_for(node, *before);
+        if (base != nullptr) EvictionQueues::hold_for(node, *base);
+        if (before != nullptr) EvictionQueues::release_for(node, *before);
     }
 
     void keep(Node& node, Snapshot&& snapshot) noexcept {
         node.snapshot.emplace(std::move(snapshot));
         ++snapshots_;
         settle(node);
-        EvictionQueue::release(node);
+        EvictionQueues::release(node);
         use(node);
     }
 
@@ -416,9 +422,8 @@ private:
     static Position end_of(const Walk& walk) { return {static_cast<std::int32_t>(walk.verified)}; }
     static Position end_of(Tokens tokens) { return {static_cast<std::int32_t>(tokens.size())}; }
 
-    std::unique_ptr<Node> first_part(const Walk& walk) {
-        const auto count = walk.verified - static_cast<std::size_t>(walk.below->begin());
-        return nodes_.make(Tokens{walk.below->tokens}.first(count));
+    typename Nodes::Division first_part(const Walk& walk) {
+        return nodes_.division(*walk.below, walk.verified - static_cast<std::size_t>(walk.below->begin()));
     }
 
     /// What the two parts of a divided edge get.
@@ -455,7 +460,7 @@ private:
         return tail.has_value();
     }
 
-    Node& divide(Node& lower, std::unique_ptr<Node> first_part, Parts parts) noexcept {
+    Node& divide(Node& lower, typename Nodes::Division first_part, Parts parts) noexcept {
         Node& upper = nodes_.divide(lower, std::move(first_part));
         const bool is_split = parts.tail.has_value();
         if (is_split) {
