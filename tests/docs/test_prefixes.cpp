@@ -174,4 +174,27 @@ TEST_CASE("prefixes of a window, kept at positions that a pass goes past") {
     CHECK(memory.tokens({0}) == 9); // the schedule has ended
 }
 
+TEST_CASE("room for a conversation that comes back") {
+    cellar::Cache<> cache{{1, 2, 4}, {.sequences = 2, .cells = 64, .batch = 64}};
+    cellar::PrefixTree tree{cache};
+    const auto compute = [&](Sequence s, const List& tokens) {
+        auto pass = tree.begin(Tokens{s, {0}, static_cast<std::int32_t>(tokens.size())});
+        REQUIRE(pass);
+        run(*pass);
+        pass->commit();
+    };
+    compute({0}, numbers(0, 40));
+    cellar::CellSnapshot parked = cache.snapshot({0}).value();
+    cache.page_out(parked);
+    CHECK(cache.remove({0}, {0}, cellar::to_end));
+    compute({0}, numbers(500, 60));
+    CHECK(tree.insert({0}, numbers(500, 60)));
+    CHECK(cache.remove({0}, {0}, cellar::to_end));
+    // [room]
+    auto restored = cache.restore({1}, parked);
+    while (!restored && tree.make_room(restored.error())) restored = cache.restore({1}, parked);
+    // [/room]
+    CHECK(restored.has_value());
+}
+
 } // namespace test_prefixes

@@ -66,7 +66,7 @@ struct Counting : toy::Full {
 };
 
 int weighed = 0; ///< calls of count_weighed
-double count_weighed(const PrefixUse& use) {
+double count_weighed(const PrefixUse& use) noexcept {
     ++weighed;
     return least_recently_used(use);
 }

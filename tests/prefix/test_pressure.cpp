@@ -5,6 +5,7 @@
 
 #include <doctest/doctest.h>
 
+#include <cmath>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -303,7 +304,7 @@ TEST_CASE("tokens for each byte: what is left of a chat is worth all of its toke
 
 TEST_CASE("usefulness is weighed by what is known of a prefix") {
     static std::vector<PrefixUse> asked;
-    const Usefulness record = [](const PrefixUse& use) {
+    const Usefulness record = [](const PrefixUse& use) noexcept {
         asked.push_back(use);
         return least_recently_used(use);
     };
@@ -325,6 +326,38 @@ TEST_CASE("usefulness is weighed by what is known of a prefix") {
     PrefixTree other{memory, {.usefulness = record}};
     insert(other, {topic(0)});
     check(10, 160 + 6 * 32 + toy::Recurrent::bytes_per_sequence(memory.member<toy::Recurrent>().shape()));
+}
+
+TEST_CASE("a usefulness that is not a number is the smallest") {
+    toy::Full memory = full(100);
+    const auto usefulness = [](const PrefixUse& use) noexcept {
+        return use.last_used % 2 == 0 ? static_cast<double>(use.last_used) : std::nan("");
+    };
+    PrefixTree tree{memory, {.usefulness = usefulness}};
+    insert(tree, {topic(0), topic(1), topic(2), topic(3)});
+    CHECK(audit(tree) == "");
+    while (tree.evict()) CHECK(audit(tree) == "");
+    CHECK(topics_in(tree, 4).empty());
+}
+
+TEST_CASE("room can be made for other operations than begin") {
+    toy::Full memory = full(40);
+    PrefixTree tree{memory};
+    REQUIRE(compute(tree, 0, topic(9)));
+    CellSnapshot parked = memory.snapshot({0}).value();
+    memory.page_out(parked);
+    leave(tree, 0);
+    insert(tree, {topic(0), topic(1), topic(2), topic(3)});
+    CHECK_FALSE(tree.make_room({Reason::cannot_resume}));
+    CHECK(topics_in(tree, 4) == std::vector{0, 1, 2, 3});
+    Result<void> restored = memory.restore({1}, parked);
+    CHECK(restored.error() == Reason::full);
+    while (!restored && tree.make_room(restored.error())) restored = memory.restore({1}, parked);
+    CHECK(restored.has_value());
+    CHECK(memory.next({1}) == Position{10});
+    CHECK(topics_in(tree, 4) == std::vector{1, 2, 3});
+    tree.clear();
+    CHECK_FALSE(tree.make_room({Reason::full}));
 }
 
 TEST_CASE("a hybrid evicts prefixes when one of its members is full") {

@@ -18,17 +18,17 @@ struct PrefixUse {
 };
 
 /// How useful a node is: the node with the smallest result is evicted first. Called when a node is used, and again
-/// before the node is evicted. The result must depend on nothing but the argument.
-using Usefulness = double (*)(const PrefixUse&);
+/// before the node is evicted. The result must depend on nothing but the argument. NaN is less than any number.
+using Usefulness = double (*)(const PrefixUse&) noexcept;
 
 /// The least recently used node is evicted first.
-inline double least_recently_used(const PrefixUse& use) {
+inline double least_recently_used(const PrefixUse& use) noexcept {
     return static_cast<double>(use.last_used);
 }
 
 /// The node that saves the fewest tokens for each byte is evicted first. With each node that is evicted, the others
 /// age (GreedyDual-Size; Cao and Irani 1997).
-inline double tokens_for_each_byte(const PrefixUse& use) {
+inline double tokens_for_each_byte(const PrefixUse& use) noexcept {
     return use.floor + static_cast<double>(use.tokens) / static_cast<double>(std::max<std::int64_t>(use.bytes, 1));
 }
 

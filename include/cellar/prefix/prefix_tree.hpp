@@ -117,6 +117,14 @@ public:
         }
     }
 
+    /// After another operation of the memory was refused for want of room (`full`, `too_many_snapshots`): pages out or
+    /// evicts one prefix, as `begin` does. Returns true if it is worth trying again. Else, and after any other refusal,
+    /// nothing has changed.
+    bool make_room(const Refusal& refusal, const std::source_location& where = std::source_location::current()) {
+        const detail::Caller caller{where};
+        return state().make_room(refusal);
+    }
+
     /// Evicts the least useful prefix, wherever it is. Those that are pinned or that a longer one needs stay. Returns
     /// false if no other is left. O(log nodes + what the memory needs to release a snapshot), and O(tokens of the
     /// shorter one) if two edges become one, amortised.

@@ -10,8 +10,10 @@
 #include <cellar/prefix/prefix_limits.hpp>
 #include <cellar/prefix/prefix_statistics.hpp>
 
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <new>
 #include <optional>
@@ -215,18 +217,23 @@ private:
         return {node.last_used, node.end - (above == nullptr ? 0 : above->end), node.bytes, node.floor};
     }
 
+    double usefulness_of(const Node& node) const noexcept {
+        const double usefulness = limits_.usefulness(use_of(node));
+        return std::isnan(usefulness) ? -std::numeric_limits<double>::infinity() : usefulness;
+    }
+
     // The node was used, and after it those that it needs, which are of use to others, too.
     void use(Node& used) noexcept {
         for (Node* node = &used; node != nullptr; node = node->base) {
             node->last_used = ++clock_;
             node->floor = floor_;
-            node->usefulness = limits_.usefulness(use_of(*node));
+            node->usefulness = usefulness_of(*node);
             EvictionQueues::update(*node);
         }
     }
     // What lies above a node may have been evicted since the node was used.
     bool has_gained(Node& node) noexcept {
-        const double now = limits_.usefulness(use_of(node));
+        const double now = usefulness_of(node);
         if (!(now > node.usefulness)) return false;
         node.usefulness = now;
         EvictionQueues::update(node);
