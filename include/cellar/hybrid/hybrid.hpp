@@ -135,8 +135,8 @@ public:
         }
     }
 
-    /// Removes positions [begin, end) of s in all members, and closes the gap. From `next(s)` on, it changes nothing. If
-    /// `begin` is 0, inputs go even without tokens, so that another user can have s. Refuses as the members do: a
+    /// Removes positions [begin, end) of s in all members, and closes the gap. From `next(s)` on, it changes nothing,
+    /// except that inputs always go if `begin` is 0, so that another user can have s. Refuses as the members do: a
     /// recurrent one only goes back, to a position where it keeps a state.
     Result<void> remove(Sequence s, Position begin, Position end, Where where = Where::current()) {
         const detail::Caller caller{where};

@@ -24,7 +24,7 @@ inline std::string member_prefix(const std::string& prefix, int member) {
 }
 
 /// Why a member's snapshot does not end where those of the members before do; else an empty string. A member that does
-/// not tell may end anywhere.
+/// not tell may end anywhere, and so may inputs that wait for the next token.
 inline std::string mismatch_of_ends(std::optional<std::int64_t> found, std::optional<std::int64_t>& expected) {
     if (!found) return "";
     if (!expected) expected = found;
@@ -131,9 +131,9 @@ public:
             const std::string own = member_prefix(prefix, i);
             auto loaded = MemoryAccess::prepare_load_to(to, m, source, own, arrays);
             using One = typename decltype(loaded.prepared)::value_type;
-            auto to = source.number(own + "to");
-            if (!MemoryAccess::counts_tokens(m) && to == to_end.value) to = std::nullopt;
-            if (loaded.prepared) loaded.problem = mismatch_of_ends(to, end);
+            auto end_of_member = source.number(own + "to");
+            if (!MemoryAccess::counts_tokens(m) && end_of_member == to_end.value) end_of_member = std::nullopt;
+            if (loaded.prepared) loaded.problem = mismatch_of_ends(end_of_member, end);
             if (loaded.prepared && loaded.problem.empty()) return Result<One>{*std::move(loaded.prepared)};
             if (loaded.refusal) return Result<One>{*loaded.refusal};
             problem = "member " + std::to_string(int{i}) + ": " + loaded.problem;

@@ -115,13 +115,10 @@ struct cellar::MemoryAccess {
     /// without it, true.
     template <class M>
     static bool counts_tokens(const M& m) {
-        if constexpr (may_have_inputs<M>()) {
-            return m.counts_tokens();
-        } else {
-            return true;
-        }
+        if constexpr (may_have_inputs<M>()) return m.counts_tokens();
+        return true;
     }
-    /// True if the memory knows what the end of a sequence is to inputs.
+    /// True for an encoder's memory, and for a hybrid.
     template <class M>
     static consteval bool may_have_inputs() {
         return requires(const M& m) {
