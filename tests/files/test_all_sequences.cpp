@@ -14,6 +14,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <regex>
 #include <string>
 #include <vector>
 
@@ -279,6 +280,79 @@ TEST_CASE("a sequence of an encoder memory without inputs needs no sequence wher
     REQUIRE(load_into(to, all_sequences, saved(from, all_sequences)));
     CHECK(to.tokens({0}) == 0);
     CHECK(to.range({1}) == PositionRange{{3}, {3}});
+}
+
+TEST_CASE("inputs that wait for the next token of a hybrid are saved and loaded, and shared where they were") {
+    const CacheLimits limits{.sequences = 8, .cells = 60, .batch = 8};
+    using Inputs = EncoderMemory<StandardV<float>>;
+    using Memory = Hybrid<Repeat<toy::Full>, toy::Full, Inputs>;
+    const auto memory = [&] { return Memory{1, toy::Full{{1, 1, 1}, limits}, Inputs{{1, 1, 1}, limits}}; };
+    const auto write = [](Memory& m, int s, float value) {
+        auto pass = m.member<Inputs>().write({s}, m.next({s}), 2).value();
+        pass.put(0, std::vector<float>{value, value}, std::vector<float>{value, value});
+        pass.commit();
+    };
+    const auto all_of = [](Memory& m, int s) { // without the cells
+        return std::regex_replace(toy::contents(m.member<toy::Full>(), s) + ';' + toy::contents(m.member<Inputs>(), s),
+                                  std::regex{"@[0-9]+"}, "");
+    };
+    Memory from = memory();
+    REQUIRE(toy::feed(from, toy::text(0, 0, 4), 1));
+    write(from, 0, 10);
+    for (const int s : {1, 2, 3}) REQUIRE(from.copy_prefix({0}, {s}, 4)); // 1 is as 0
+    REQUIRE(toy::feed(from, toy::text(2, 4, 3), 1));                      // 2 goes on
+    write(from, 2, 20);
+    REQUIRE(from.member<Inputs>().remove({3}, {4}, to_end)); // 3 has another input
+    write(from, 3, 30);
+    REQUIRE(from.copy_prefix({2}, {4}, 5)); // 4 leaves the tokens of 2, and has an input of its own
+    write(from, 4, 40);
+    write(from, 5, 50); // no tokens yet
+    REQUIRE(from.copy_prefix({5}, {6}, 0));
+    REQUIRE(from.copy_prefix({0}, {7}, 3)); // no input
+    CHECK(all_of(from, 6) == "; 0:50 0:50");
+
+    for (const List& order :
+         {List{{0}, {1}, {2}, {3}, {4}, {5}, {6}, {7}}, List{{7}, {6}, {5}, {4}, {3}, {2}, {1}, {0}},
+          List{{2}, {4}, {1}, {3}, {7}, {0}, {5}, {6}}, List{{3}, {7}, {2}, {0}, {4}, {6}, {1}, {5}}}) {
+        Memory to = memory();
+        REQUIRE(load_into(to, order, saved(from, order)));
+        for (int s = 0; s < 8; ++s) CHECK(all_of(to, s) == all_of(from, s));
+        CHECK(audit(to.member<Inputs>()) == "");
+        Memory alone = memory();
+        for (const Sequence s : order) {
+            REQUIRE(load_into(alone, List{s}, saved(from, List{s})));
+            CHECK(all_of(alone, s.value) == all_of(from, s.value));
+        }
+    }
+    for (const List& pair : {List{{0}, {1}}, List{{5}, {6}}}) {
+        Memory to = memory();
+        REQUIRE(load_into(to, pair, saved(from, pair)));
+        CHECK(to.member<Inputs>().statistics().free == 58);
+    }
+    Memory to = memory();
+    REQUIRE(load_into(to, List{{5}}, saved(from, List{{5}})));
+    CHECK(violation_of([&] { static_cast<void>(load_into(to, List{{5}}, saved(from, List{{5}}))); })
+          == "load: sequence 5 has 2 tokens, expected an empty one");
+    CHECK(from.member<Inputs>().statistics().snapshots == 0);
+}
+
+TEST_CASE("what was loaded of a hybrid without tokens is dropped if a later sequence is refused") {
+    const auto memory = [&](std::int32_t cells) {
+        const CacheLimits limits{.sequences = 2, .cells = cells, .batch = 8};
+        return Hybrid<Repeat<toy::Full>, toy::Full, EncoderMemory<>>{1, toy::Full{{1, 1, 1}, limits},
+                                                                     EncoderMemory<>{{1, 1, 1}, limits}};
+    };
+    auto from = memory(8);
+    for (const int s : {0, 1}) {
+        auto pass = from.member<1>().write({s}, {0}, 4).value();
+        pass.mark_put(0);
+        pass.commit();
+    }
+    auto to = memory(6);
+    const auto refused = load_into(to, all_sequences, saved(from, all_sequences));
+    REQUIRE_FALSE(refused);
+    CHECK(refused.error() == Reason::full);
+    CHECK(to.member<1>().statistics().free == 6);
 }
 
 TEST_CASE("a memory with too few cells refuses all sequences, and none has tokens") {

@@ -181,6 +181,8 @@ public:
         return fits ? std::nullopt : std::optional{cellar::Reason::batch_too_long};
     }
     int next(int) const override { return 0; }
+    bool has_inputs() const override { return true; }
+    int end_of(std::size_t snapshot) const override { return model_.snapshots()[snapshot].to; }
 
     void put(int, const Batch&, int) override { trace_.fail("a layer of the pattern reached the inputs"); }
     void check_begun(const Batch&) override {}

@@ -34,6 +34,7 @@ public:
     virtual void page_out(std::size_t snapshot) = 0;                  ///< at once
     virtual void release(std::size_t snapshot) = 0;                   ///< at once
     virtual bool can_restore(std::size_t snapshot, int to) const = 0; ///< the position lies within it
+    virtual int end_of(std::size_t) const { return -1; }              ///< of a snapshot of a member that has inputs
     virtual bool can_merge(std::size_t parent, std::size_t child) const = 0;
 
     /// All members agreed to the last operation, which was carried out.
@@ -55,6 +56,9 @@ public:
     virtual void defragmented() {}
     virtual void checkpoint(int) {}
     virtual void write(const Batch&, int, bool) {}
+
+    /// True if it has inputs, which wait for the next token of a sequence if they lie there or behind it.
+    virtual bool has_inputs() const { return false; }
 
     virtual bool follows() const { return false; } ///< accepts only tokens that follow without gaps
 };

@@ -172,9 +172,11 @@ void Trial::take_snapshot(const Step& step) {
     const int to = to_scheduled ? scheduled->second : step.to_what_is_kept() ? kept_state(s, back) : back;
     const bool follows = !snapshots_.empty() && step.style % 4 == 1 && snapshots_.back() <= to;
     const int from = follows ? snapshots_.back() : step.to_the_end() ? 0 : std::max(0, to - step.length);
-    trace_.add("    snapshot(s", s, ", ", from, ", ", to, ")\n");
-    const HybridAnswer refused = expected([&](Member& m) { return m.snapshot(s, from, to); });
-    expect_answer(whole_.snapshot(s, from, to), refused);
+    const bool is_whole = to == next(s) && step.style % 2 == 1;
+    trace_.add("    snapshot(s", s, ", ", from, ", ", to, is_whole ? ", with what waits)\n" : ")\n");
+    const HybridAnswer refused =
+        expected([&](Member& m) { return m.snapshot(s, from, is_whole && m.has_inputs() ? INT_MAX : to); });
+    expect_answer(whole_.snapshot(s, from, is_whole ? INT_MAX : to), refused);
     if (refused) return;
     settle();
     snapshots_.push_back(to);
@@ -188,7 +190,9 @@ void Trial::take_restore(const Step& step) {
     if (!std::all_of(members_.begin(), members_.end(), [&](const auto& m) { return m->can_restore(chosen, to); }))
         return;
     trace_.add("    restore(s", s, ", snapshot ", chosen, ", ", to, ")\n");
-    const HybridAnswer refused = expected([&](Member& m) { return m.restore(s, chosen, to); });
+    const bool is_whole = to == snapshots_[chosen];
+    const HybridAnswer refused =
+        expected([&](Member& m) { return m.restore(s, chosen, is_whole && m.has_inputs() ? m.end_of(chosen) : to); });
     expect_answer(whole_.restore(s, chosen, to), refused);
     if (!refused) settle();
 }
@@ -198,7 +202,7 @@ void Trial::take_rewind(const Step& step) {
     const int back = std::max(0, next(s) + 1 - step.back);
     const int to = step.to_what_is_kept() ? kept_state(s, back) : back;
     trace_.add("    restore(s", s, ", ", to, ")\n");
-    const HybridAnswer refused = expected([&](Member& m) { return m.rewind(s, to); });
+    const HybridAnswer refused = expected([&](Member& m) { return m.rewind(s, past_inputs(m, s, to)); });
     expect_answer(whole_.rewind(s, to), refused);
     if (!refused) settle();
 }
@@ -282,7 +286,10 @@ void Trial::take_remove(const Step& step) {
     const int begin = step.to_what_is_kept() ? kept_state(s, back) : back;
     const int end = step.to_the_end() ? INT_MAX : begin + step.length % (step.back + 1);
     trace_.add("    remove(s", s, ", ", begin, ", ", end, ")\n");
-    const HybridAnswer refused = expected([&](Member& m) { return m.remove(s, begin, end); });
+    const HybridAnswer refused = expected([&](Member& m) {
+        const int own = begin == 0 ? begin : past_inputs(m, s, begin);
+        return m.remove(s, own, std::max(own, end));
+    });
     expect_answer(whole_.remove(s, begin, end), refused);
     if (!refused) settle();
 }
@@ -292,7 +299,8 @@ void Trial::take_copy(const Step& step) {
     const int back = step.back == 0 ? next(s) + 3 : std::max(0, next(s) - step.back);
     const int length = step.to_what_is_kept() ? kept_state(s, back) : back;
     trace_.add("    copy_prefix(s", s, ", s", step.target, ", ", length, ")\n");
-    const HybridAnswer refused = expected([&](Member& m) { return m.copy_prefix(s, step.target, length); });
+    const HybridAnswer refused =
+        expected([&](Member& m) { return m.copy_prefix(s, step.target, past_inputs(m, s, length)); });
     expect_answer(whole_.copy_prefix(s, step.target, length), refused);
     if (!refused) settle();
 }
@@ -340,6 +348,10 @@ int Trial::next(int s) const {
     int next = 0;
     for (const auto& m : members_) next = std::max(next, m->next(s));
     return next;
+}
+
+int Trial::past_inputs(const Member& m, int s, int p) const {
+    return m.has_inputs() && p >= next(s) ? INT_MAX : p;
 }
 
 bool Trial::can_resume(int s, int p) const {

@@ -92,6 +92,8 @@ private:
 
     Batch placed(const Step& step);
     int next(int s) const;
+    /// What position p of s means to a member: if inputs wait there, the end of all inputs.
+    int past_inputs(const Member& m, int s, int p) const;
     bool can_resume(int s, int p) const;
     /// The last position up to p at which all recurrent members keep a state.
     int kept_state(int s, int p) const;

@@ -230,7 +230,8 @@ public:
     /// Adds a snapshot.
     std::optional<Reason> snapshot(int sequence, int from, int to) {
         Snapshot made{.tokens = {}, .from = from, .to = to};
-        for (int p = 0; p < to; ++p) made.is_window = made.is_window || !setup_.window.kept(to - 1, p);
+        for (int p = 0; p < to && !setup_.is_encoder; ++p)
+            made.is_window = made.is_window || !setup_.window.kept(to - 1, p);
         if (!setup_.is_encoder && !can_rewind(sequence, to)) return Reason::cannot_resume;
         if (made.is_window) made.from = 0;
         for (const auto& [position, token] : tokens(sequence))
@@ -290,11 +291,12 @@ public:
         return std::nullopt;
     }
 
-    /// True if `child` begins where `parent` ends, or stands for all of it.
+    /// True if `child` begins where `parent` ends, or stands for all of it. A parent up to INT_MAX ends there, too.
     bool can_merge(std::size_t parent, std::size_t child) const {
         const Snapshot& p = snapshots_.at(parent);
         const Snapshot& c = snapshots_.at(child);
-        return parent != child && (c.from == p.to || (c.from == 0 && c.to >= p.to));
+        const bool is_within = p.to == INT_MAX && c.from >= p.from;
+        return parent != child && (c.from == p.to || is_within || (c.from == 0 && c.to >= p.to));
     }
     /// The parent takes in the child, which goes. It stays where it is, unless the child takes its place.
     std::optional<Reason> merge(std::size_t parent, std::size_t child) {
@@ -304,6 +306,7 @@ public:
         if (c.from == 0) {
             p = c;
         } else {
+            std::erase_if(p.tokens, [&](const auto& held) { return held.first >= c.from; });
             for (const auto& [own_position, own] : p.tokens)
                 for (const auto& [position, token] : c.tokens)
                     if (own == token) return Reason::cannot_share;

@@ -352,4 +352,42 @@ TEST_CASE("the inputs of an encoder may share positions") {
     CHECK(memory.member<Inputs>().tokens({1}) == 5);
 }
 
+TEST_CASE("a prefix has no inputs of another user that wait behind it") {
+    using Inputs = EncoderMemory<StandardV<float>>;
+    const CacheLimits limits{.sequences = 3, .capacity = 40, .batch = 40};
+    Hybrid<Repeat<toy::Full>, toy::Full, Inputs> memory{1, toy::Full{{1, 1, 1}, limits}, Inputs{{1, 1, 1}, limits}};
+    PrefixTree tree{memory};
+    const auto write = [&](int s, int p) {
+        auto input = memory.member<Inputs>().write({s}, {p}, 5).value();
+        input.mark_put(0);
+        input.commit();
+    };
+    const auto feed = [&](int s, std::int32_t n) {
+        auto pass = memory.begin(Tokens{{s}, memory.next({s}), n}).value();
+        pass.visit(0, [](auto& one, int own) { one.mark_put(own); });
+        pass.commit();
+    };
+    write(0, 3);
+    feed(0, 20);
+    write(0, 20);
+    CHECK(tree.insert({0}, prompt)); // appends
+    CHECK(tree.attach({1}, question).length == 20);
+    CHECK(memory.member<Inputs>().range({1}) == PositionRange{{3}, {3}});
+
+    feed(1, 5);
+    write(1, 25);
+    CHECK(tree.insert({1}, question));
+    CHECK(tree.attach({2}, other_question).length == 20);
+    feed(2, 7);
+    write(2, 27);
+    CHECK(tree.insert({2}, other_question)); // forks
+    REQUIRE(memory.remove({0}, {0}, to_end));
+    CHECK(tree.attach({0}, other_question).length == 27);
+    CHECK(memory.member<Inputs>().range({0}) == PositionRange{{3}, {3}});
+    REQUIRE(memory.remove({0}, {0}, to_end));
+    CHECK(tree.insert({2}, first(23, other_question))); // divides
+    CHECK(tree.attach({0}, question).length == 25);
+    CHECK(memory.member<Inputs>().range({0}) == PositionRange{{3}, {3}});
+}
+
 } // namespace test_kinds

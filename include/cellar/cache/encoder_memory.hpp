@@ -169,7 +169,7 @@ public:
         return {};
     }
 
-    /// See `Cache::merge`.
+    /// See `Cache::merge`. A parent up to `to_end` ends where the child begins: its inputs from there on are dropped.
     Result<void> merge(CellSnapshot& parent, CellSnapshot&& child, Where where = Where::current()) {
         return cells_.merge(parent, std::move(child), where);
     }
@@ -224,6 +224,7 @@ public:
 private:
     friend struct MemoryAccess;
     static constexpr bool notes_growth = true;
+    static constexpr bool counts_tokens() { return false; }
 
     struct Look {
         Batch batch;

@@ -105,8 +105,9 @@ public:
         return std::apply([&](auto&... pass) { return make_pass(tokens, std::move(pass)...); }, passes);
     }
 
-    /// `to` gives up what it has and shares what all members keep of `from` below position `length`. No data moves.
-    /// Refuses with `cannot_rewind` if a recurrent member keeps no state there.
+    /// `to` gives up what it has and shares what all members keep of `from` below position `length`; from `next(from)`
+    /// on, also inputs that wait for the next token. No data moves. Refuses with `cannot_rewind` if a recurrent member
+    /// keeps no state there.
     Result<void> copy_prefix(Sequence from, Sequence to, std::int32_t length, Where where = Where::current()) {
         const detail::Caller caller{where};
         return MemoryAccess::finish_if(*this, prepare_copy_prefix(from, to, length));
@@ -115,9 +116,7 @@ public:
     /// The position of the next token of s: the largest of what the members answer.
     Position next(Sequence s, Where where = Where::current()) const {
         const detail::Caller caller{where};
-        Position next{0};
-        members_.for_each([&](const auto& m) { next = std::max(next, m.next(s)); });
-        return next;
+        return members_.next(s);
     }
 
     /// True if all members can resume there.
@@ -136,8 +135,9 @@ public:
         }
     }
 
-    /// Removes positions [begin, end) of s in all members, and closes the gap. Refuses as the members do: a recurrent
-    /// one only goes back, to a position where it keeps a state.
+    /// Removes positions [begin, end) of s in all members, and closes the gap. From `next(s)` on, it changes nothing,
+    /// except that inputs always go if `begin` is 0, so that another user can have s. Refuses as the members do: a
+    /// recurrent one only goes back, to a position where it keeps a state.
     Result<void> remove(Sequence s, Position begin, Position end, Where where = Where::current()) {
         const detail::Caller caller{where};
         return MemoryAccess::finish_if(*this, prepare_remove(s, begin, end));
@@ -150,8 +150,8 @@ public:
         return MemoryAccess::finish_if(*this, prepare_remove(s, begin, end, rotate_by));
     }
 
-    /// What all members store for s at positions [from, to), to be kept whatever happens to s. `to_end`: up to the
-    /// next token of s. No data moves. If one member refuses, none keeps anything. Costs what it costs the members.
+    /// What all members store for s at positions [from, to), to be kept whatever happens to s. `to_end`: up to the next
+    /// token of s, with the inputs that wait for it. No data moves. Refuses and costs as the members do, all or none.
     Result<Snapshot> snapshot(Sequence s, Position from = {0}, Position to = to_end,
                               Where where = Where::current()) requires(TwoPhaseSnapshots<Members>&&...) {
         const detail::Caller caller{where};
@@ -167,13 +167,13 @@ public:
         const detail::Caller caller{where};
         return MemoryAccess::finish_if(*this, prepare_restore(s, snapshot, to));
     }
-    /// The same, up to the snapshot's end.
+    /// The same, up to the snapshot's end, with the inputs that wait there.
     Result<void> restore(Sequence s, const Snapshot& snapshot,
                          Where where = Where::current()) requires(TwoPhaseSnapshots<Members>&&...) {
         return restore(s, snapshot, snapshot.to(where), where);
     }
 
-    /// Without a snapshot: s goes back to position `to` in all members, or in none. Refuses as the members do.
+    /// Without a snapshot: s goes back to position `to` in all members, or in none. Going to `next(s)` changes nothing.
     Result<void> restore(Sequence s, Position to,
                          Where where = Where::current()) requires(TwoPhaseSnapshots<Members>&&...) {
         const detail::Caller caller{where};
@@ -314,6 +314,8 @@ private:
         return members_.template prepare_load<Load>(source, prefix, arrays, to);
     }
 
+    bool counts_tokens() const { return members_.counts_tokens(); }
+
     bool can_restore(const Snapshot& snapshot, Position to) const {
         return all_of(snapshot, [&](const auto& m, const auto& of_member, int) {
             return MemoryAccess::can_restore(m, of_member, to);
@@ -337,8 +339,10 @@ private:
     Pass finish(Begin&& begin) { return open(std::move(begin), std::index_sequence_for<Members...>{}); }
 
     Result<CopyPrefix> prepare_copy_prefix(Sequence from, Sequence to, std::int32_t length) {
-        return members_.template prepare<CopyPrefix>(
-            [&](auto& m, auto) { return MemoryAccess::prepare_copy_prefix(m, from, to, length); });
+        return members_.template prepare<CopyPrefix>([&](auto& m, auto) {
+            const Position end = members_.wait_in(m, from, {length}) ? to_end : Position{length};
+            return MemoryAccess::prepare_copy_prefix(m, from, to, end.value);
+        });
     }
     void finish(CopyPrefix&& copy) noexcept { members_.finish(std::move(copy)); }
 
@@ -350,29 +354,32 @@ private:
     auto prepare_defragment() { return members_.prepare_defragment(); }
     void finish_defragment(const auto& prepared) { members_.finish_defragment(prepared); }
 
-    Result<Remove> prepare_remove(Sequence s, Position begin, Position end) {
-        return members_.template prepare<Remove>(
-            [&](auto& m, auto) { return MemoryAccess::prepare_remove(m, s, begin, end); });
-    }
-    Result<Remove> prepare_remove(Sequence s, Position begin, Position end, RotateBy rotate_by) {
-        return members_.template prepare<Remove>(
-            [&](auto& m, auto) { return MemoryAccess::prepare_remove(m, s, begin, end, rotate_by); });
+    Result<Remove> prepare_remove(Sequence s, Position begin, Position end, std::same_as<RotateBy> auto... rotate_by) {
+        return members_.template prepare<Remove>([&](auto& m, auto) {
+            const bool nothing = begin > Position{0} && members_.wait_in(m, s, begin);
+            return MemoryAccess::prepare_remove(m, s, nothing ? end : begin, end, rotate_by...);
+        });
     }
     void finish(Remove&& removal) noexcept { members_.finish(std::move(removal)); }
 
     auto prepare_snapshot(Sequence s, Position from, Position to,
                           detail::AtSchedule at_schedule = {}) requires(TwoPhaseSnapshots<Members>&&...) {
-        if (to == to_end) to = next(s);
-        return members_.template prepare<Keep>(
-            [&](auto& m, auto) { return MemoryAccess::prepare_snapshot(m, s, from, to, at_schedule); });
+        return members_.template prepare<Keep>([&](auto& m, auto) {
+            const Position end = to == to_end ? members_.end_in(m, s) : to;
+            return MemoryAccess::prepare_snapshot(m, s, from, end, at_schedule);
+        });
     }
     auto prepare_restore(Sequence s, const Snapshot& snapshot, Position to) requires(TwoPhaseSnapshots<Members>&&...) {
+        const bool whole = to == snapshot.to();
         return members_.template prepare<Restore>([&](auto& m, auto member) {
-            return MemoryAccess::prepare_restore(m, s, snapshot.template of<decltype(member)::value>(), to);
+            const auto& of_member = snapshot.template of<decltype(member)::value>();
+            return MemoryAccess::prepare_restore(m, s, of_member, whole ? of_member.to() : to);
         });
     }
     Result<Remove> prepare_rewind(Sequence s, Position to) requires(TwoPhaseSnapshots<Members>&&...) {
-        return members_.template prepare<Remove>([&](auto& m, auto) { return MemoryAccess::prepare_rewind(m, s, to); });
+        return members_.template prepare<Remove>([&](auto& m, auto) {
+            return MemoryAccess::prepare_rewind(m, s, members_.wait_in(m, s, to) ? to_end : to);
+        });
     }
     auto prepare_merge(Snapshot& parent, Snapshot& child) requires(detail::merges<Members>&&...) {
         return members_.template prepare<Merge>([&](auto& m, auto member) {
@@ -409,20 +416,11 @@ private:
             std::same_as<P, Restore> || std::same_as<P, Merge> || std::same_as<P, PageOut> || std::same_as<P, PageIn>)
     void finish(P&& prepared) noexcept { members_.finish(std::forward<P>(prepared)); }
 
-    // What converts to the pass that `open` returns, if the member is there.
-    template <class M, class F>
-    static auto in_place(const std::optional<M>& m, F open) {
-        using OptionalPass = std::optional<PassOf<M>>;
-        return detail::Made{[&m, open = std::move(open)]() mutable {
-            return m ? OptionalPass{std::in_place, detail::Made{std::move(open)}} : OptionalPass{};
-        }};
-    }
-
     // If one throws, the passes that are open are dropped.
     template <std::size_t... I>
     Pass open(Begin&& begin, std::index_sequence<I...>) {
         const auto open = [](auto& m, auto& prepared) {
-            return in_place(m, [&m, &prepared] { return MemoryAccess::finish(*m, *std::move(prepared)); });
+            return detail::pass_of(m, [&m, &prepared] { return MemoryAccess::finish(*m, *std::move(prepared)); });
         };
         return make_pass(begin.tokens, open(members_.template get<int{I}>(), std::get<I>(begin.members))...);
     }

@@ -16,8 +16,8 @@
 
 namespace cellar {
 
-/// A snapshot of a sequence of a hybrid: one of each member, all up to the same position. Move-only; see the snapshots
-/// of the members for what they own.
+/// A snapshot of a sequence of a hybrid: one of each member, all up to the same position, except that inputs that wait
+/// for the next token may lie behind it. Move-only; see the snapshots of the members for what they own.
 template <class... Members>
 class HybridSnapshot {
 public:
@@ -29,8 +29,8 @@ public:
     }
     /// Where it ends: the position of the next token.
     Position to(const std::source_location& where = std::source_location::current()) const {
-        Position to{0};
-        for_each([&](const auto& snapshot) { to = snapshot.to(where); }); // the same in all
+        Position to = to_end; // as snapshots with inputs behind it say; the others agree
+        for_each([&](const auto& snapshot) { to = std::min(to, snapshot.to(where)); });
         return to;
     }
 

@@ -189,18 +189,22 @@ public:
         bool replaces;                     ///< the child takes the place of the parent
         std::optional<PageOut> page_out{}; ///< of the child, to where the parent is
         std::optional<PageIn> page_in{};
-        UnownedData<Rows> rows{}; ///< of both, if the parent is paged out
+        UnownedData<Rows> rows{};   ///< of both, if the parent is paged out
+        KeptCellsPointer dropped{}; ///< what a parent without an end has from where the child begins
+        UnownedData<Rows> no_rows{};
     };
     Result<Merge> prepare_merge(CellSnapshot& parent, CellSnapshot& child) {
         state_.expect_no_pass("merge");
         KeptCells& first = kept_of(parent, "merge");
         KeptCells& second = kept_of(child, "merge");
         CELLAR_EXPECTS(&first != &second, "merge: the snapshots are one and the same, expected two");
-        CELLAR_EXPECTS(second.from == first.to || (second.from == Position{0} && second.to >= first.to),
+        const bool is_within = first.to == to_end && second.from >= first.from; // inputs of an encoder
+        CELLAR_EXPECTS(second.from == first.to || is_within || (second.from == Position{0} && second.to >= first.to),
                        "merge: the child is of positions [", second.from, ", ", second.to,
                        "), expected it to begin at ", first.to, ", where the parent ends");
         Merge merge{&parent, &child, &first, &second, second.from == Position{0}};
         if (merge.replaces) return merge;
+        if (second.from < first.to) prepare_drop(merge);
         if (first.is_paged_out()) {
             prepare_joined_rows(merge);
         } else if (const Result<void> can = prepare_joined_cells(merge); !can) {
@@ -213,6 +217,7 @@ public:
             *merge.parent = std::move(*merge.child);
             return;
         }
+        if (merge.dropped) finish_drop(merge); // its entry in the table is free again, before others need theirs
         if (merge.page_out) finish(*std::move(merge.page_out));
         if (merge.page_in) finish(*std::move(merge.page_in));
         table().finish_join(*merge.first, *merge.second);
@@ -269,6 +274,16 @@ private:
         kept.data.reset(rows.release());
     }
 
+    void prepare_drop(Merge& merge) {
+        merge.dropped = table().prepare_split(*merge.first, merge.second->from);
+        if (merge.first->is_paged_out()) merge.no_rows = make_rows(0, rows_of(*merge.first).place());
+    }
+    void finish_drop(Merge& merge) noexcept {
+        table().finish_split(*merge.first, *merge.dropped);
+        merge.dropped->data.reset(merge.no_rows.release());
+        merge.dropped.reset();
+    }
+
     // The parent is paged out: the rows of the child follow its own, in a larger block.
     void prepare_joined_rows(Merge& merge) {
         KeptCells& first = *merge.first;
@@ -277,9 +292,10 @@ private:
         table().prepare_join(first, second.runs.runs());
         if (!second.is_paged_out()) merge.page_out.emplace(prepare_page_out(*merge.child, own.place()));
         Rows& others = merge.page_out ? *merge.page_out->rows : rows_of(second);
-        merge.rows = make_rows(std::int64_t{first.runs.tokens()} + second.runs.tokens(), own.place());
-        merge.rows->copy_rows(own, 0, first.runs.tokens(), 0);
-        merge.rows->copy_rows(others, 0, second.runs.tokens(), first.runs.tokens());
+        const std::int32_t below = KeptTable::tokens_below(first, second.from);
+        merge.rows = make_rows(std::int64_t{below} + second.runs.tokens(), own.place());
+        merge.rows->copy_rows(own, 0, below, 0);
+        merge.rows->copy_rows(others, 0, second.runs.tokens(), below);
     }
 
     // The parent is in place: a child that is paged out is paged in.

@@ -13,6 +13,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -66,9 +67,11 @@ std::string add_next_part(M& memory, StoredSource& source, std::vector<LoadedPar
 template <class M>
 std::int32_t tokens_of(const M& memory, Sequence s) {
     std::int32_t tokens = 0;
-    MemoryAccess::for_each_member(memory, [&](const auto& member) {
+    MemoryAccess::for_each_member(memory, [&]<class Member>(const Member& member) {
         if constexpr (requires { member.tokens(s); }) {
             tokens = std::max(tokens, member.tokens(s));
+        } else if constexpr (!std::is_same_v<Member, M>) {
+            tokens = std::max(tokens, tokens_of(member, s)); // a hybrid, too
         } else {
             tokens = std::max(tokens, member.next(s).value);
         }

@@ -37,7 +37,8 @@ public:
     const std::vector<std::int32_t>& last_parts() const { return last_; }
 
     Result<SnapshotOf<M>> snapshot(const Part& part) const {
-        return MemoryAccess::snapshot_beside_schedules(memory_, part.owner, part.begin, part.end);
+        return MemoryAccess::snapshot_beside_schedules(memory_, part.owner, part.begin,
+                                                       has_waiting(part) ? to_end : part.end);
     }
 
     /// Refuses as `snapshot` does. O(sequences before * runs).
@@ -49,7 +50,8 @@ public:
             end = whole->to();
         }
         sequences_.push_back(s);
-        last_.push_back(end == Position{0} || has_nothing(s) ? none : place(s, end));
+        const bool is_empty = end == Position{0} && !has_waiting({s, {0}, end});
+        last_.push_back(is_empty || has_nothing(s) ? none : place(s, end));
         return {};
     }
 
@@ -79,10 +81,18 @@ private:
         return false;
     }
 
+    /// True if inputs of an encoder wait at the end of the part for the owner's next token. They belong to the part.
+    bool has_waiting(const Part& p) const {
+        return p.end == memory_.next(p.owner) && has_inputs(memory_, p.owner, p.end);
+    }
+
     Part& part(std::int32_t k) { return parts_[static_cast<std::size_t>(k)]; }
 
     /// Adds what s has and no sequence before it. Returns its last part.
     std::int32_t place(Sequence s, Position end) {
+        const bool waits = has_waiting({s, {0}, end});
+        for (std::size_t i = 0; waits && i < last_.size(); ++i)
+            if (last_[i] != none && part(last_[i]).end == end && is_same(sequences_[i], s, end)) return last_[i];
         Position shared{0};
         std::size_t with = 0;
         for (std::size_t i = 0; i < last_.size(); ++i) {
@@ -99,11 +109,17 @@ private:
         const Part rest{s, shared, end, k};
         const bool divides = part(k).end > shared;
         const bool goes_on = end > shared;
-        const bool possible = (!divides || (stands_alone({lower.owner, part(k).begin, shared}) && stands_alone(lower)))
-                              && (goes_on ? stands_alone(rest) : shares_state(memory_, lower.owner, s, shared));
+        const bool ends_alike = goes_on || (!waits && (divides || !has_waiting(part(k))));
+        const bool possible =
+            ends_alike && (!divides || (stands_alone({lower.owner, part(k).begin, shared}) && stands_alone(lower)))
+            && (goes_on ? stands_alone(rest) : shares_state(memory_, lower.owner, s, shared));
         if (!possible) return append({s, {0}, end});
         if (divides) divide(k, lower);
         return goes_on ? append(rest) : k;
+    }
+
+    bool is_same(Sequence a, Sequence b, Position end) const {
+        return shared_prefix(memory_, a, b) == to_end && shares_state(memory_, a, b, end);
     }
 
     /// True if the memory has a snapshot of exactly this part, which can be restored after the parts before it.

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 #include <vector>
 
 namespace cellar::detail {
@@ -82,6 +83,21 @@ bool shares_state(const M& memory, Sequence a, Sequence b, Position end) {
         }
     });
     return shares;
+}
+
+/// True if s has inputs of an encoder at position p or behind it, in a member of the memory or of a hybrid in it.
+template <class M>
+bool has_inputs(const M& memory, Sequence s, Position p) {
+    bool has = false;
+    MemoryAccess::for_each_member(memory, [&]<class Member>(const Member& member) {
+        if constexpr (!std::is_same_v<Member, M>) {
+            has = has || has_inputs(member, s, p);
+        } else if constexpr (MemoryAccess::may_have_inputs<Member>()) {
+            const auto range = member.range(s);
+            has = range && range->last >= p;
+        }
+    });
+    return has;
 }
 
 } // namespace cellar::detail

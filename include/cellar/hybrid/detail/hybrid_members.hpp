@@ -6,6 +6,7 @@
 #include <cellar/memory/stored_snapshot.hpp>
 #include <cellar/memory/two_phase.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -23,13 +24,22 @@ inline std::string member_prefix(const std::string& prefix, int member) {
 }
 
 /// Why a member's snapshot does not end where those of the members before do; else an empty string. A member that does
-/// not tell may end anywhere.
+/// not tell may end anywhere, and so may inputs that wait for the next token.
 inline std::string mismatch_of_ends(std::optional<std::int64_t> found, std::optional<std::int64_t>& expected) {
     if (!found) return "";
     if (!expected) expected = found;
     if (found == expected) return "";
     return "its snapshot ends at position " + std::to_string(*found) + ", expected " + std::to_string(*expected)
            + ", as in the members before";
+}
+
+/// What converts to the pass that `open` returns, if the member is there.
+template <class M, class F>
+auto pass_of(const std::optional<M>& m, F open) {
+    using OptionalPass = std::optional<PassOf<M>>;
+    return Made{[&m, open = std::move(open)]() mutable {
+        return m ? OptionalPass{std::in_place, Made{std::move(open)}} : OptionalPass{};
+    }};
 }
 
 /// The members of a hybrid, some of which may be missing, and the two phases of what they do together: all or none.
@@ -84,6 +94,28 @@ public:
         return all_of(f, indices);
     }
 
+    /// The largest of what the members answer.
+    Position next(Sequence s) const {
+        Position next{0};
+        for_each([&](const auto& m) { next = std::max(next, m.next(s)); });
+        return next;
+    }
+
+    /// False if all members that are there have inputs of an encoder.
+    bool counts_tokens() const {
+        return !all_of([](const auto& m, auto) { return !MemoryAccess::counts_tokens(m); });
+    }
+    /// True if m has no tokens but inputs, and those of s at position p would wait for the next token of s.
+    template <class M>
+    bool wait_in(const M& m, Sequence s, Position p) const {
+        return !MemoryAccess::counts_tokens(m) && counts_tokens() && p >= next(s);
+    }
+    /// Where the snapshot of all that m has of s ends. Members that may have inputs know it themselves.
+    template <class M>
+    Position end_in(const M&, Sequence s) const {
+        return MemoryAccess::may_have_inputs<M>() ? to_end : next(s);
+    }
+
     /// The first phase of an operation: asks f(member, index) in turn, up to the first member that refuses.
     template <class AllPrepared, class F>
     Result<AllPrepared> prepare(F f) {
@@ -99,7 +131,9 @@ public:
             const std::string own = member_prefix(prefix, i);
             auto loaded = MemoryAccess::prepare_load_to(to, m, source, own, arrays);
             using One = typename decltype(loaded.prepared)::value_type;
-            if (loaded.prepared) loaded.problem = mismatch_of_ends(source.number(own + "to"), end);
+            auto end_of_member = source.number(own + "to");
+            if (!MemoryAccess::counts_tokens(m) && end_of_member == to_end.value) end_of_member = std::nullopt;
+            if (loaded.prepared) loaded.problem = mismatch_of_ends(end_of_member, end);
             if (loaded.prepared && loaded.problem.empty()) return Result<One>{*std::move(loaded.prepared)};
             if (loaded.refusal) return Result<One>{*loaded.refusal};
             problem = "member " + std::to_string(int{i}) + ": " + loaded.problem;

@@ -111,6 +111,20 @@ struct cellar::MemoryAccess {
             return 1;
         }
     }
+    /// False for inputs of an encoder, which may lie behind the tokens of their sequence; their `next` is 0. Optional;
+    /// without it, true.
+    template <class M>
+    static bool counts_tokens(const M& m) {
+        if constexpr (may_have_inputs<M>()) return m.counts_tokens();
+        return true;
+    }
+    /// True for an encoder's memory, and for a hybrid.
+    template <class M>
+    static consteval bool may_have_inputs() {
+        return requires(const M& m) {
+            m.counts_tokens();
+        };
+    }
     /// The two phases of `schedule` and `unschedule`. Optional; they do nothing for a memory without them.
     template <class M>
     static Result<void> prepare_schedule(M& m, Sequence s, Position p) {
