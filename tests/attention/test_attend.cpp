@@ -453,8 +453,15 @@ TEST_CASE("what does not fit together is a violation, and nothing is written") {
     auto later = gaps.begin(Tokens{{0}, {5}, 1}.add({0}, {4}, 1)).value();
     later.put(0, wave(4 * dim, 1), wave(4 * dim, 2));
     CHECK(violation_of([&] { attend(later, 0, q, good, {.parents = parents}); })
-          == "attend: token 1 at position 4 has a parent at position 5, expected one that it sees");
+          == "attend: token 1 at position 4 has a parent at position 5, expected a smaller one");
     later.drop();
+    F32 plain{shape, {.capacity = 8, .batch = 8}};
+    auto apart = plain.begin(Tokens{{0}, {0}, 3}).value();
+    apart.put(0, wave(6 * dim, 1), wave(6 * dim, 2));
+    const std::vector<std::int32_t> forked{-1, 0, 0};
+    CHECK(violation_of([&] { attended(apart, {.parents = forked}); })
+          == "attend: token 2 at position 2 has a parent at position 0, expected the position before it");
+    apart.drop();
     EncoderMemory<StandardV<float>> inputs{shape, {.capacity = 8, .batch = 4}};
     const std::vector<Position> positions(2);
     const std::vector<Sequence> sequences(2);
@@ -537,9 +544,9 @@ TEST_CASE("a batch without tokens has no queries and no results") {
     F32 cache{shape, {.capacity = 8, .batch = 8}};
     Cache<StandardV<float>> latent{CacheShape{1, 2, dim, 0}, {.capacity = 8, .batch = 8}};
     const auto attend_to_nothing = [](auto pass, int value_dim) {
-        Floats out;
+        Floats out, one(1);
         attend(pass, 0, Floats{}, out);
-        CHECK(violation_of([&] { attend(pass, 0, Floats{}, Floats(1)); })
+        CHECK(violation_of([&] { attend(pass, 0, Floats{}, one); })
               == "attend: the results are 1 elements, expected a multiple of 0 for [0 tokens, heads, "
                      + std::to_string(value_dim) + "]");
     };
@@ -787,6 +794,7 @@ TEST_CASE("drafted tokens in a tree see their branch alone") {
     for (int i = 0; i < 4; ++i) queries.insert(queries.end(), q.begin(), q.end());
     Floats found(queries.size());
     attend(both, 0, queries, found, {.parents = parents});
+    CHECK(violation_of([&] { both.commit(); }) == "commit: the tokens have branches, expected a pass of one branch");
     both.drop();
     for (const int branch : {0, 1}) {
         auto alone = cache.begin(Tokens{Sequence{1}, Position{3}, 2}).value();

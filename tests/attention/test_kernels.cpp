@@ -234,7 +234,7 @@ TEST_CASE("the softmax of a tile equals its definition") {
                             double x =
                                 0.5 * static_cast<double>(scores[row * tile_cells + static_cast<std::size_t>(c)]);
                             if (cap != 0) x = cap * std::tanh(x / cap);
-                            if (biased) x += slopes[r] * static_cast<double>(positions[c] - queries[r]);
+                            if (biased) x -= slopes[r] * static_cast<double>(std::abs(positions[c] - queries[r]));
                             const bool seen = (visible[r] >> c & 1) != 0;
                             sees = sees || seen;
                             expected[c] = seen ? x : -infinity;

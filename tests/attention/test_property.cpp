@@ -198,6 +198,7 @@ private:
             RC_ASSERT(again == found);
             cases_ += n * heads;
         }
+        if (!tokens.parents.empty()) return; // a tree is not kept
         fast->commit();
         exact->commit();
     }

@@ -17,6 +17,8 @@
 #include <string>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 namespace test_base {
@@ -32,6 +34,13 @@ TEST_CASE("positions are ordered and differ by numbers of tokens") {
     CHECK(CELLAR_VERSION == 100);
 }
 
+TEST_CASE("sequences and positions are keys of unordered containers") {
+    std::unordered_map<Sequence, Position> users{{{3}, {30}}, {{4}, {40}}};
+    CHECK(users.at({4}) == Position{40});
+    const std::unordered_set<Position> positions{{1}, {2}, {1}};
+    CHECK(positions.size() == 2);
+}
+
 TEST_CASE("a result holds a value or a reason") {
     Result<std::unique_ptr<int>> value{std::make_unique<int>(3)};
     REQUIRE(value);
@@ -45,6 +54,9 @@ TEST_CASE("a result holds a value or a reason") {
           == "a refused result has no value: full: fewer cells are free than the operation needs");
 
     CHECK(Result<void>{}.has_value());
+    CHECK(violation_of([] { Result<void>{}.value(); }) == "none");
+    CHECK(violation_of([] { Result<void>{Reason::cannot_shift}.value(); })
+          == std::string{"a refused result has no value: "} + to_string(Reason::cannot_shift));
     CHECK(Result<void>{Reason::cannot_shift}.error() == Reason::cannot_shift);
     CHECK(violation_of([] { (void)Result<void>{}.error(); }) == "error() was called on a result that was not refused");
 }

@@ -95,7 +95,9 @@ TEST_CASE("a window resolved for one cache is resolved again for another") {
 TEST_CASE("cache_bytes equals the bytes of a cache") {
     const CacheLimits limits{.sequences = 256, .cells = 1024};
     const Full cache{{2, 3, 4}, limits};
-    CHECK(cache_bytes<StandardV<float>>(2, {3, 4, 4}, limits) == cache.bytes());
+    CHECK(cache_bytes<StandardV<float>>({2, 3, 4}, limits) == cache.bytes());
+    const CacheShape mixed{{{1, 2, 3}, {4, 5, 6}, {.kv_heads = 1, .key_dim = 2, .value_dim = 3, .shares_layer = 0}}};
+    CHECK(cache_bytes<StandardV<float>>(mixed, limits) == Full{mixed, limits}.bytes());
     CHECK(cache.bytes() == 2 * 2 * 1024 * 12 * 4);
 }
 

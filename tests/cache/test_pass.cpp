@@ -57,7 +57,7 @@ TEST_CASE("histories of Blocked begin and end with whole blocks") {
     CHECK(cache.limits().padding == 12);
     CHECK(cache.statistics().cells == 24);
     CHECK(cache.bytes() == 24 * 2 * (1 + 3) * 4);
-    CHECK(cache.bytes() == cache_bytes<Layout>(1, {2, 1, 3}, small));
+    CHECK(cache.bytes() == cache_bytes<Layout>({1, 2, 1, 3}, small));
     feed(cache, prompt(0, 0, {1, 2, 3, 4, 5, 6, 7}));
     feed(cache, prompt(1, 0, {11, 12, 13, 14, 15, 16, 17}));
     auto pass = numbers::begin(cache, prompt(1, 7, {18}));

@@ -90,7 +90,7 @@ TEST_CASE("a shift with frequencies for fewer or more layers than the cache has 
                 CacheShape{3, 1, 2}, {.capacity = 2}, {}, RopeShift<>::per_layer({layers, {1.0}})};
         });
     };
-    CHECK(make(1) == "none");
+    CHECK(make(1) == "shift: frequencies for 1 layers, expected for all, or for each of the cache's 3");
     CHECK(make(3) == "none");
     CHECK(make(2) == "shift: frequencies for 2 layers, expected for all, or for each of the cache's 3");
     CHECK(make(4) == "shift: frequencies for 4 layers, expected for all, or for each of the cache's 3");

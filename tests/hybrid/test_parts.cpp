@@ -122,6 +122,7 @@ TEST_CASE("snapshots of a hybrid are joined wherever they are") {
             CHECK(chat.of<Full>().is_paged_out() == parent_out);
             CHECK(chat.of<Sliding>().is_paged_out() == child_out); // the later one
             CHECK(chat.of<Recurrent>().is_paged_out() == child_out);
+            CHECK(chat.is_paged_out() == (parent_out && child_out));
             check_restored(m, 1, chat, expected);
             REQUIRE(m.page_in(chat));
             CHECK(chat.bytes() == 0);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Violations name the line of the calling code, not one of cellar's.
+#include <cellar/cache/audit.hpp>
 #include <cellar/cache/describe.hpp>
 #include <cellar/cellar.hpp>
 

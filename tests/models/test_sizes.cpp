@@ -28,9 +28,9 @@ template <class Layout, class Window>
 void check_cache(const LayerShape& shape, const Window& window) {
     for (const CacheLimits& limits : tested_limits) {
         CAPTURE(limits.capacity);
-        const Cache<Layout, Window> cache{CacheShape{3, shape.kv_heads, shape.key_dim, shape.value_dim}, limits,
-                                          window};
-        CHECK(cache_bytes<Layout>(3, shape, limits, window) == cache.bytes());
+        const CacheShape layers{3, shape.kv_heads, shape.key_dim, shape.value_dim};
+        const Cache<Layout, Window> cache{layers, limits, window};
+        CHECK(cache_bytes<Layout>(layers, limits, window) == cache.bytes());
     }
 }
 

@@ -174,6 +174,8 @@ TEST_CASE("invalid arguments of RopeShift are violations") {
               RopeShift<>{{1.0}, -1};
           })
           == "RopeShift: the first rotary element is -1, expected 0 to 268435455");
+    CHECK(violation_of([] { RopeShift<>{std::vector<double>{}}; })
+          == "RopeShift: no frequencies, expected one for each pair");
     CHECK(violation_of([] { RopeShift<>::per_layer({}); }) == "RopeShift: no layer, expected at least one");
     for (const double bad : {std::nan(""), std::numeric_limits<double>::infinity()})
         CHECK(violation_of([&] {

@@ -14,7 +14,7 @@ struct AttentionOptions {
     float scale = 0;
     /// Scores become soft_cap * tanh(score / soft_cap), as in Gemma 2. 0: they stay.
     float soft_cap = 0;
-    /// One for each query head: a score falls by slope * (position of the query - position of the key) (ALiBi,
+    /// One for each query head: a score falls by slope * |position of the query - position of the key| (ALiBi,
     /// arXiv:2108.12409). Empty: none.
     std::span<const float> slopes{};
     /// One for each query head: a score that takes part in the softmax and has no value, as in gpt-oss. Empty, or

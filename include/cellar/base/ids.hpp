@@ -8,7 +8,9 @@
 #include <cellar/base/function.hpp>
 
 #include <compare>
+#include <cstddef>
 #include <cstdint>
+#include <string_view> // std::hash
 
 namespace cellar {
 
@@ -49,3 +51,12 @@ struct CellRange {
 };
 
 } // namespace cellar
+
+template <>
+struct std::hash<cellar::Position> {
+    std::size_t operator()(cellar::Position p) const noexcept { return std::hash<std::int32_t>{}(p.value); }
+};
+template <>
+struct std::hash<cellar::Sequence> {
+    std::size_t operator()(cellar::Sequence s) const noexcept { return std::hash<std::int32_t>{}(s.value); }
+};

@@ -68,7 +68,7 @@ constexpr const char* to_string(Reason reason) {
 struct Refusal {
     Reason reason{};
     int member = -1;       ///< in a hybrid, the index of the member that refused; -1 elsewhere
-    Sequence sequence{-1}; ///< for `not_next`, `cannot_resume` and `no_pages`: the sequence concerned
+    Sequence sequence{-1}; ///< the sequence that it is about, if it is about one; -1 if not
     Position expected{-1}; ///< for `not_next`: the position that its next token must have
 
     constexpr bool operator==(const Refusal&) const = default;
@@ -99,6 +99,11 @@ struct Made {
 template <class F>
 Made(F) -> Made<F>; // clang 16 does not deduce it
 
+/// Of the operation that refuses, or else of the caller of this function.
+inline std::source_location line_of_refusal(const std::source_location& where = std::source_location::current()) {
+    return current_caller.line() != 0 ? current_caller : where;
+}
+
 } // namespace detail
 
 /// A value, or the refusal that explains its absence. The member functions have the names of `std::expected`, which
@@ -111,9 +116,7 @@ public:
     Result(const T& value) requires(std::copy_constructible<T>) : value_{value} {}
     template <class F>
     Result(detail::Made<F> value) : value_{std::in_place, std::move(value)} {}
-    Result(Refusal refusal) : refusal_{refusal} {
-        if (detail::current_caller.line() != 0) refused_at_ = detail::current_caller;
-    }
+    Result(Refusal refusal) : refusal_{refusal}, refused_at_{detail::line_of_refusal()} {}
     Result(Reason reason) : Result{Refusal{reason}} {}
 
     bool has_value() const noexcept { return value_.has_value(); }
@@ -155,7 +158,7 @@ private:
 
     std::optional<T> value_;
     Refusal refusal_{};
-    std::source_location refused_at_ = std::source_location::current();
+    std::source_location refused_at_;
 };
 
 /// Success, or the refusal.
@@ -163,11 +166,16 @@ template <>
 class [[nodiscard]] Result<void> {
 public:
     Result() = default;
-    Result(Refusal refusal) : refusal_{refusal} {}
-    Result(Reason reason) : refusal_{Refusal{reason}} {}
+    Result(Refusal refusal) : refusal_{refusal}, refused_at_{detail::line_of_refusal()} {}
+    Result(Reason reason) : Result{Refusal{reason}} {}
 
     bool has_value() const noexcept { return !refusal_.has_value(); }
     explicit operator bool() const noexcept { return has_value(); }
+
+    /// For what cannot be refused: a violation if it was, which names the operation's line.
+    void value() const {
+        CELLAR_EXPECTS_AT(refused_at_, has_value(), "a refused result has no value: ", to_string(*refusal_));
+    }
 
     /// The refusal. Asking a result that has none for it is a violation.
     Refusal error(const std::source_location& where = std::source_location::current()) const {
@@ -177,6 +185,7 @@ public:
 
 private:
     std::optional<Refusal> refusal_;
+    std::source_location refused_at_;
 };
 
 } // namespace cellar

@@ -36,6 +36,12 @@ public:
         return runs_[i].cell + std::min(runs_[i].count, end.value - runs_[i].position) - 1;
     }
 
+    /// The cell of the first token at `from` or behind it; -1 if there is none. O(log runs).
+    Cell cell_from(Position from) const {
+        const std::int64_t i = first_ending_at(from.value);
+        return i == runs() ? -1 : runs_[i].cell + std::max(0, from.value - runs_[i].position);
+    }
+
     /// True if `more` runs can be added.
     bool has_room(std::int64_t more) const { return runs_.has_room(more); }
 

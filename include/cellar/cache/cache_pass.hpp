@@ -111,9 +111,9 @@ public:
         return std::forward<F>(f)(*this, layer);
     }
 
-    /// Keeps the batch's tokens, and forgets tokens that fell out of the retention. A layer that was not put is a
-    /// violation. A reserved pass stores nothing. The pass is over; its views stay readable until the cache's next
-    /// operation.
+    /// Keeps the batch's tokens, and forgets tokens that fell out of the retention. Violations: a layer that was not
+    /// put; tokens in branches (`AttentionOptions::parents`), because later tokens would see all of them. A reserved
+    /// pass stores nothing. The pass is over; its views stay readable until the cache's next operation.
     void commit(const std::source_location& where = std::source_location::current()) {
         const detail::Caller caller{where};
         detail::expect_own_pass(Base::name(), "commit");
@@ -140,6 +140,7 @@ private:
     void expect_complete() const {
         const int missing = first_missing();
         CELLAR_EXPECTS(missing < 0, "commit: ", Base::name()(missing), " was not put, expected a put of every layer");
+        CELLAR_EXPECTS(!state().attention.branches, "commit: the tokens have branches, expected a pass of one branch");
     }
     void finish_commit() noexcept;
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cellar/cache/cache_limits.hpp>
+#include <cellar/cache/cache_shape.hpp>
 #include <cellar/layout/layer_shape.hpp>
 #include <cellar/layout/layout.hpp>
 #include <cellar/window/full_causal.hpp>
@@ -20,13 +21,24 @@ constexpr std::int64_t layer_bytes(const LayerShape& shape, std::int64_t cells) 
            + values.required_size() * std::int64_t{sizeof(typename Layout::value_element)};
 }
 
-/// The value of `Cache::bytes` for a cache whose layers are all alike, without making the cache.
+namespace detail {
+
+/// The cells of a cache with these limits.
 template <LayoutPolicy Layout, WindowPolicy Window = FullCausal>
-constexpr std::int64_t cache_bytes(int layers, const LayerShape& shape, const CacheLimits& limits,
-                                   const Window& window = Window{}) {
-    return layers
-           * layer_bytes<Layout>(shape, detail::cell_count(detail::in_whole_blocks<Layout>(limits),
-                                                           detail::resolved_window(limits, window)));
+constexpr std::int64_t cells_for(const CacheLimits& limits, const Window& window = Window{}) {
+    return cell_count(in_whole_blocks<Layout>(limits), resolved_window(limits, window));
+}
+
+} // namespace detail
+
+/// The value of `Cache::bytes`, without making the cache.
+template <LayoutPolicy Layout, WindowPolicy Window = FullCausal>
+std::int64_t cache_bytes(const CacheShape& shape, const CacheLimits& limits, const Window& window = Window{}) {
+    const std::int64_t cells = detail::cells_for<Layout>(limits, window);
+    std::int64_t bytes = 0;
+    for (int layer = 0; layer < shape.layers(); ++layer)
+        if (shape[layer].shares_layer < 0) bytes += layer_bytes<Layout>(shape[layer], cells);
+    return bytes;
 }
 
 } // namespace cellar

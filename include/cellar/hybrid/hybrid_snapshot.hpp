@@ -34,6 +34,13 @@ public:
         return to;
     }
 
+    /// True after `page_out`.
+    bool is_paged_out(const std::source_location& where = std::source_location::current()) const {
+        bool all = true;
+        for_each([&](const auto& snapshot) { all = all && snapshot.is_paged_out(where); });
+        return all;
+    }
+
     /// Bytes of all members' snapshots outside their memories: 0 if they are in place.
     std::int64_t bytes(const std::source_location& where = std::source_location::current()) const {
         std::int64_t bytes = 0;

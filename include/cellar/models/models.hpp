@@ -120,9 +120,11 @@ constexpr std::int64_t total_bytes(const Description& model, const CacheLimits& 
     const std::int64_t states = recurrent == 0 ? 0 : slots * recurrent + limits.sequences;
     std::int64_t sum = states * model.state_elements() * std::int64_t{sizeof(State)};
     if (const int layers = model.count(LayerKind::full); layers != 0)
-        sum += cache_bytes<Layout>(layers, model.full.shape, limits);
+        sum += layers * layer_bytes<Layout>(model.full.shape, cellar::detail::cells_for<Layout>(limits));
     if (const int layers = model.count(LayerKind::sliding); layers != 0)
-        sum += cache_bytes<Layout>(layers, model.sliding.shape, limits, SlidingWindow<>{model.sliding.window});
+        sum += layers
+               * layer_bytes<Layout>(model.sliding.shape,
+                                     cellar::detail::cells_for<Layout>(limits, SlidingWindow<>{model.sliding.window}));
     return sum;
 }
 

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <cellar/base/contract.hpp>
 #include <cellar/memory/two_phase.hpp>
 #include <cellar/prefix/detail/prefix_audit.hpp>
 #include <cellar/prefix/prefix_tree.hpp>
 
+#include <source_location>
 #include <string>
 
 namespace cellar {
@@ -13,7 +15,8 @@ namespace cellar {
 /// eviction. Returns the first contradiction, or an empty string. For tests and debugging. O(nodes log nodes + children
 /// of a node squared).
 template <PrefixTreeMemory M>
-std::string audit(const PrefixTree<M>& tree) {
+std::string audit(const PrefixTree<M>& tree, const std::source_location& where = std::source_location::current()) {
+    const detail::Caller caller{where};
     return detail::PrefixAudit<M>{MemoryAccess::state(tree)}.first();
 }
 

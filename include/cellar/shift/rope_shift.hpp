@@ -66,16 +66,20 @@ public:
     /// `begin` is the first element of a head that is rotated.
     explicit RopeShift(const std::vector<double>& frequencies, int begin = 0,
                        const std::source_location& where = std::source_location::current())
-        : RopeShift{std::vector<std::vector<double>>(1, frequencies), begin, where, Private{}} {}
+        : RopeShift{std::vector<std::vector<double>>(1, frequencies), begin, true, where} {
+        CELLAR_EXPECTS_AT(where, !frequencies.empty(), "RopeShift: no frequencies, expected one for each pair");
+    }
 
     RopeShift() = delete; // give the frequencies: RopeShift<>{rope_frequencies(rotary_dim, base)}
 
     /// Frequencies for each layer of the cache; an empty list for a layer without rotary embeddings.
     static RopeShift per_layer(std::vector<std::vector<double>> frequencies, int begin = 0,
                                const std::source_location& where = std::source_location::current()) {
-        return {std::move(frequencies), begin, where, Private{}};
+        return {std::move(frequencies), begin, false, where};
     }
 
+    /// True for any number of layers if it was made for all layers alike, else for as many as it has frequencies for.
+    bool fits(std::size_t layers) const { return for_all_ || layers == frequencies_.size(); }
     /// The layers that it has frequencies for; 1 if these are for all.
     std::size_t layers() const { return frequencies_.size(); }
 
@@ -88,13 +92,11 @@ public:
     }
 
 private:
-    struct Private {};
-
     // Of a head; so that twice the pairs and the first element make an int.
     static constexpr int max_elements = 1 << 28;
 
-    RopeShift(std::vector<std::vector<double>> frequencies, int begin, const std::source_location& where, Private)
-        : frequencies_{std::move(frequencies)}, begin_{begin} {
+    RopeShift(std::vector<std::vector<double>> frequencies, int begin, bool for_all, const std::source_location& where)
+        : frequencies_{std::move(frequencies)}, for_all_{for_all}, begin_{begin} {
         const detail::Caller caller{where};
         CELLAR_EXPECTS(!frequencies_.empty(), "RopeShift: no layer, expected at least one");
         CELLAR_EXPECTS(begin >= 0 && begin < max_elements, "RopeShift: the first rotary element is ", begin,
@@ -111,13 +113,14 @@ private:
 
     const std::vector<double>& frequencies(int layer) const {
         const std::size_t layers = frequencies_.size();
-        if (layers == 1) return frequencies_.front();
+        if (for_all_) return frequencies_.front();
         CELLAR_EXPECTS(layer >= 0 && static_cast<std::size_t>(layer) < layers, "RopeShift: layer ", layer,
                        ", expected 0 to ", layers - 1, ", the layers it has frequencies for");
         return frequencies_[static_cast<std::size_t>(layer)];
     }
 
-    std::vector<std::vector<double>> frequencies_; // per layer; a single entry serves all layers
+    std::vector<std::vector<double>> frequencies_; // of each layer, or once for all
+    bool for_all_;
     int begin_;
 };
 

@@ -19,7 +19,8 @@
 
 namespace cellar::detail {
 
-/// What each token of the open pass sees, sorted by sequence.
+/// What each token of the open pass sees, sorted by sequence. Sequences that begin with the same cell are neighbours,
+/// because only they can share a prefix.
 template <class Book>
 void find_sights(const Book& book, std::int32_t tokens, Sight* sights) {
     for (std::int32_t i = 0; i < tokens; ++i) {
@@ -32,8 +33,21 @@ void find_sights(const Book& book, std::int32_t tokens, Sight* sights) {
                      book.visible_to(token)};
     }
     std::sort(sights, sights + tokens, [](const Sight& a, const Sight& b) {
-        return a.runs == b.runs ? a.token < b.token : std::less<>{}(a.runs, b.runs);
+        if (a.runs == b.runs) return a.token < b.token;
+        const Cell first = a.runs->cell_from({0});
+        const Cell other = b.runs->cell_from({0});
+        return first == other ? std::less<>{}(a.runs, b.runs) : first < other;
     });
+}
+
+/// Sets `Sight::first` of each token. `sights` are sorted by sequence.
+inline void find_first_positions(std::span<Sight> sights) {
+    for (std::size_t begin = 0, end = 0; begin < sights.size(); begin = end) {
+        Position first = sights[begin].at;
+        for (; end < sights.size() && sights[end].runs == sights[begin].runs; ++end)
+            first = std::min(first, sights[end].at);
+        for (Sight& sight : sights.subspan(begin, end - begin)) sight.first = first;
+    }
 }
 
 /// See `attend`. Its arguments were checked.
@@ -59,6 +73,7 @@ void attend_on_host(State& state, const AttentionShape& shape, const Keys& keys,
     find_sights(state.book, n, found.sights);
     std::size_t in_cells = 0;
     if (!options.parents.empty()) {
+        find_first_positions({found.sights, static_cast<std::size_t>(n)});
         const auto& pass = state.book.pass();
         for (; in_cells < pass.cells.size(); ++in_cells)
             found.cells[in_cells] = {pass.cells[in_cells], static_cast<std::int32_t>(pass.token_in(in_cells))};
@@ -66,12 +81,16 @@ void attend_on_host(State& state, const AttentionShape& shape, const Keys& keys,
                   [](const TokenInCell& a, const TokenInCell& b) { return a.cell < b.cell; });
     }
     const Tree tree{options.parents, {found.cells, in_cells}};
-    const AttentionPlan plan{shape, found.sights, found.blocks, options.reads_shared_once};
+    AttentionPlan plan{shape, found.sights, found.blocks, options.reads_shared_once};
     HostAttention<Keys, Values, Q, Out> attention{shape, options,      keys, values, q,
                                                   out,   found.sights, tree, plan,   instructions};
-    const std::int64_t parts = (attention.bytes_of_parts() + 63) / 64 * 64;
-    std::byte* const memory = state.attention.rows.reserve(parts + threads.count() * attention.bytes_of_worker());
-    attention.run(threads, memory, memory + parts);
+    const auto lines = [](std::int64_t bytes) { return (bytes + 63) / 64 * 64; };
+    const std::int64_t parts = lines(attention.bytes_of_parts());
+    const std::int64_t order = lines(plan.bytes_of_order());
+    std::byte* const memory =
+        state.attention.rows.reserve(parts + order + threads.count() * attention.bytes_of_worker());
+    plan.order_items(memory + parts);
+    attention.run(threads, memory, memory + parts + order);
 }
 
 } // namespace cellar::detail

@@ -70,7 +70,8 @@ struct PlainAttention {
         }
         sum *= options.scale != 0 ? double{options.scale} : 1 / std::sqrt(static_cast<double>(shape.key_dim));
         if (options.soft_cap != 0) sum = options.soft_cap * std::tanh(sum / options.soft_cap);
-        if (!options.slopes.empty()) sum -= double{options.slopes[static_cast<std::size_t>(head)]} * other.distance;
+        if (!options.slopes.empty())
+            sum -= double{options.slopes[static_cast<std::size_t>(head)]} * std::abs(other.distance);
         return sum;
     }
 

@@ -3,8 +3,10 @@
 
 #include <cellar/attention/attention_options.hpp>
 #include <cellar/attention/detail/attention_plan.hpp>
+#include <cellar/base/batch.hpp>
 #include <cellar/base/contiguous_data.hpp>
 #include <cellar/base/contract.hpp>
+#include <cellar/base/ids.hpp>
 #include <cellar/base/view.hpp>
 #include <cellar/element/element.hpp>
 #include <cellar/layout/layer_shape.hpp>
@@ -240,10 +242,20 @@ void clear_results(const StridedView<Out, 3>& out, const AttentionOptions& optio
         }
 }
 
-/// A violation unless each token's parent comes before it, in the same sequence. The tokens of a reserved pass have no
-/// sequence.
+/// True if one of the tokens is not the child of the token of its sequence before it in the batch.
+inline bool branches(std::span<const Sequence> sequences, std::span<const std::int32_t> parents) {
+    for (std::size_t i = 0; i < parents.size(); ++i) {
+        std::size_t before = i; // one more than the index
+        while (before > 0 && sequences[before - 1] != sequences[i]) --before;
+        if (parents[i] + 1 != static_cast<std::int64_t>(before)) return true;
+    }
+    return false;
+}
+
+/// A violation unless each token's parent comes before it, in the same sequence and in its positions. The tokens of a
+/// reserved pass have no sequence. Notes branches, for `commit`.
 template <class State>
-void expect_tree(const State& state, std::span<const std::int32_t> parents, std::int32_t tokens) {
+void expect_tree(State& state, std::span<const std::int32_t> parents, std::int32_t tokens) {
     if (parents.empty()) return;
     CELLAR_EXPECTS(std::ssize(parents) == tokens, "attend: ", parents.size(), " parents, expected one for each of ",
                    tokens, " tokens");
@@ -259,10 +271,13 @@ void expect_tree(const State& state, std::span<const std::int32_t> parents, std:
         const auto parent = static_cast<std::size_t>(parents[i]);
         CELLAR_EXPECTS(pass.sequences[parent] == pass.sequences[i], "attend: the parent of token ", i,
                        " is of another sequence, expected one of its own");
-        CELLAR_EXPECTS(pass.positions[parent] < state.book.visible_to(i), "attend: token ", i, " at position ",
-                       pass.positions[i], " has a parent at position ", pass.positions[parent],
-                       ", expected one that it sees");
+        const int apart = pass.positions[i] - pass.positions[parent];
+        const bool any = state.limits.positions == Positions::any;
+        CELLAR_EXPECTS(any ? apart > 0 : apart == 1, "attend: token ", i, " at position ", pass.positions[i],
+                       " has a parent at position ", pass.positions[parent], ", expected ",
+                       any ? "a smaller one" : "the position before it");
     }
+    if (branches(pass.sequences, parents)) state.attention.branches = true;
 }
 
 } // namespace cellar::detail

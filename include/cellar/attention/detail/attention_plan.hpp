@@ -5,6 +5,7 @@
 #include <cellar/attention/detail/tile.hpp>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 
 namespace cellar::detail {
@@ -48,7 +49,7 @@ struct TokenBlock {
 /// threads.
 class AttentionPlan {
 public:
-    /// `sights`: sorted by sequence, then by token; sequences may change places. `blocks`: room for `max_blocks`.
+    /// `sights`: see find_sights; sequences may change places. `blocks`: room for `max_blocks`.
     AttentionPlan(const AttentionShape& shape, Sight* sights, TokenBlock* blocks, bool reads_shared_once)
         : shape_{shape}, sights_{sights}, blocks_{blocks} {
         for (std::int32_t i = 0; i < shape.tokens;) {
@@ -68,6 +69,30 @@ public:
     static std::int64_t max_blocks(std::int64_t n) { return n + n / 2; }
 
     std::int64_t items() const { return items_; }
+    /// The nth item to work on.
+    std::int64_t item(std::int64_t nth) const { return order_ == nullptr ? nth : order_[nth].item; }
+
+    /// What `order_items` needs.
+    std::int64_t bytes_of_order() const { return has_order() ? items_ * std::int64_t{sizeof(PlacedItem)} : 0; }
+    /// Puts the items in the order of the cells with which they begin. Where the cells of sequences alternate, one
+    /// sequence after another would skip most of what the processor fetches ahead.
+    void order_items(std::byte* memory) {
+        if (!has_order()) return;
+        auto* const order = reinterpret_cast<PlacedItem*>(memory);
+        PlacedItem* end = order;
+        for (std::int32_t b = 0; b < count_; ++b) {
+            const TokenBlock& block = blocks_[b];
+            for (int head = 0; head < (block.packs ? shape_.kv_heads : 1); ++head)
+                for (int nth = 0; nth < block.parts; ++nth, ++end)
+                    *end = {sights_[block.first].runs->cell_from(block.from + nth * block.step), end - order};
+        }
+        const auto is_before = [](const PlacedItem& a, const PlacedItem& b) {
+            return a.cell == b.cell ? a.item < b.item : a.cell < b.cell;
+        };
+        if (std::is_sorted(order, end, is_before)) return;
+        std::sort(order, end, is_before);
+        order_ = order;
+    }
     std::int32_t blocks() const { return count_; }
     const TokenBlock& block(std::int32_t i) const { return blocks_[i]; }
 
@@ -92,6 +117,14 @@ private:
     static constexpr int block_rows = 128;    // queries a head of a block that packs
     static constexpr int usual_parts = 16;    // of one sequence's history, so that threads share it
     static constexpr int smallest_step = 256; // positions of a part
+
+    struct PlacedItem {
+        Cell cell;
+        std::int64_t item;
+    };
+
+    // Blocks of one item are in order: sights are sorted by the first cells of their sequences.
+    bool has_order() const { return count_ > 1 && items_ > count_; }
 
     // Sequences with the same tokens in the same cells below `until`. Their sights are those up to `end`.
     struct Shared {
@@ -122,7 +155,9 @@ private:
         Shared shared{end_of_sequence(begin), to_end};
         if (packs_alone(begin, shared.end)) return {};
         std::int32_t joined = 1;
+        const Cell cell = sights_[begin].runs->cell_from({0});
         for (std::int32_t i = shared.end, end = 0; i < shape_.tokens; i = end) {
+            if (sights_[i].runs->cell_from({0}) != cell) break; // they are sorted by that
             end = end_of_sequence(i);
             if (packs_alone(i, end)) continue;
             const Position until = std::min(shared.until, sights_[begin].runs->shared_until(*sights_[i].runs));
@@ -225,6 +260,7 @@ private:
     AttentionShape shape_;
     Sight* sights_;
     TokenBlock* blocks_;
+    const PlacedItem* order_ = nullptr;
     std::int32_t count_ = 0;
     std::int64_t items_ = 0;
     std::int64_t part_floats_ = 0;

@@ -72,7 +72,7 @@ public:
     template <class Threads>
     void run(const Threads& threads, std::byte* parts, std::byte* workers) {
         parts_ = reinterpret_cast<float*>(parts);
-        share(threads, workers, plan_.items(), [](Worker& worker, std::int64_t item) { worker.run(item); });
+        share(threads, workers, plan_.items(), [this](Worker& worker, std::int64_t i) { worker.run(plan_.item(i)); });
         if (plan_.part_floats() == 0) return;
         share(threads, workers, plan_.blocks(), [this](Worker& worker, std::int64_t index) {
             const TokenBlock& block = plan_.block(static_cast<std::int32_t>(index));

@@ -18,6 +18,7 @@ struct Sight {
     Position at;
     Position from;
     Position to;
+    Position first{}; ///< of the positions of its sequence in the batch, the smallest; only with a tree
 
     bool sees(std::int32_t position) const {
         return position < to.value && (position >= from.value || position < sinks);

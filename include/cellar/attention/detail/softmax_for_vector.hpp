@@ -84,8 +84,10 @@ CELLAR_INLINE float finish_scores(const SoftmaxStep& step, int row, std::uint64_
             // Unsigned: those behind the tile may be any numbers, whose difference overflows.
             const auto query = static_cast<std::uint32_t>(step.queries[row]);
             const Ints apart = reinterpret_cast<Ints>(reinterpret_cast<Unsigned>(position) - query);
-            const Floats distance = __builtin_convertvector(apart, Floats);
-            x += distance * broadcast(step.slopes[row]);
+            const Ints before = apart >> 31; // all bits, if the cell's token comes before the query's
+            const Ints distance =
+                reinterpret_cast<Ints>(reinterpret_cast<Unsigned>(apart ^ before) - reinterpret_cast<Unsigned>(before));
+            x -= __builtin_convertvector(distance, Floats) * broadcast(step.slopes[row]);
         }
         if ((visible >> c & all) != all) x = select(bits_of(visible >> c, Lanes{}), x, broadcast(-infinity));
         store(scores + c, x);

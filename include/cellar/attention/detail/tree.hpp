@@ -27,6 +27,7 @@ public:
 
     /// The cells of the tile that are not of the batch, or of the token, or of an ancestor of it.
     std::uint64_t seen_by(const Tile& tile, const Sight& sight) const {
+        if (tile.positions[tile.count - 1] < sight.first.value) return tile.all(); // no token of the batch is there
         std::uint64_t seen = 0;
         for (int i = 0; i < tile.count; ++i) {
             const auto found = std::lower_bound(tokens_.begin(), tokens_.end(), tile.cells[i],

@@ -65,7 +65,8 @@ struct VisibleRuns {
 struct AttentionScratch {
     Scratch plan;
     Scratch rows;
-    bool listed = false; ///< a device has the lists of what the open pass sees
+    bool listed = false;   ///< a device has the lists of what the open pass sees
+    bool branches = false; ///< the tokens of the open pass have parents that make branches
 };
 
 /// The layers that the open pass has put, a bit each.
@@ -137,6 +138,7 @@ struct CacheState {
         written_mask = MaskElement::none;
         layer_name = {};
         attention.listed = false;
+        attention.branches = false;
     }
 
     /// Finds the cells that the tokens of the open pass see.
@@ -311,10 +313,10 @@ private:
 
     void check_shift(int layer) const {
         if constexpr (rotates_keys<Shift>) {
-            if constexpr (requires { shift.layers(); }) {
+            if constexpr (requires(std::size_t n) { shift.fits(n); }) {
                 const auto layers = static_cast<std::size_t>(shape.layers());
-                CELLAR_EXPECTS(shift.layers() == 1 || shift.layers() == layers, "shift: frequencies for ",
-                               shift.layers(), " layers, expected for all, or for each of the cache's ", layers);
+                CELLAR_EXPECTS(shift.fits(layers), "shift: frequencies for ", shift.layers(),
+                               " layers, expected for all, or for each of the cache's ", layers);
             }
             const int min = min_dim(shift.rotation(layer));
             CELLAR_EXPECTS(min <= shape[layer].key_dim, "shift: layer ", layer, " has a key_dim of ",

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include <cellar/attention/detail/attend_on_host.hpp>
+#include <cellar/attention/detail/attention_plan.hpp>
+#include <cellar/attention/detail/sight.hpp>
+#include <cellar/book/position_runs.hpp>
+
+#include <doctest/doctest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace test_plan {
+
+using namespace cellar;
+using namespace cellar::detail;
+
+namespace {
+
+constexpr std::int32_t run = 16;
+constexpr std::int32_t length = 1024;
+
+/// Sequences of `length` tokens, in runs of 16. Run i of sequence s begins with cell (first[s] + i * step) * 16.
+std::vector<PositionRuns> sequences(const std::vector<Cell>& first, Cell step) {
+    std::vector<PositionRuns> runs;
+    for (const Cell cell : first) {
+        runs.emplace_back(length / run);
+        for (std::int32_t i = 0; i < length / run; ++i) runs.back().insert({i * run}, (cell + i * step) * run, run);
+    }
+    return runs;
+}
+
+/// The last token of each sequence, which sees all of it.
+std::vector<Sight> last_tokens(const std::vector<PositionRuns>& runs) {
+    std::vector<Sight> sights;
+    for (const PositionRuns& of_sequence : runs)
+        sights.push_back({&of_sequence, static_cast<std::int32_t>(sights.size()), 0, {length - 1}, {0}, {length}});
+    return sights;
+}
+
+/// The sequence and the part of each item, in the order in which they are worked on.
+std::vector<std::vector<std::int64_t>> items_in_order(const std::vector<PositionRuns>& runs) {
+    std::vector<Sight> sights = last_tokens(runs);
+    std::vector<TokenBlock> blocks(static_cast<std::size_t>(AttentionPlan::max_blocks(std::ssize(sights))));
+    AttentionPlan plan{{static_cast<std::int32_t>(sights.size()), 8, 2, 64, 64}, sights.data(), blocks.data(), false};
+    std::vector<std::byte> memory(static_cast<std::size_t>(plan.bytes_of_order()));
+    plan.order_items(memory.data());
+    std::vector<std::vector<std::int64_t>> items;
+    for (std::int64_t i = 0; i < plan.items(); ++i) {
+        const TokenBlock& block = plan.block_of(plan.item(i));
+        items.push_back({block.first, plan.item(i) - block.first_item});
+    }
+    return items;
+}
+
+} // namespace
+
+TEST_CASE("items are worked on in the order of their cells") {
+    const std::vector<std::vector<std::int64_t>> by_sequence{{0, 0}, {0, 1}, {0, 2}, {0, 3},
+                                                             {1, 0}, {1, 1}, {1, 2}, {1, 3}};
+    CHECK(items_in_order(sequences({0, length / run}, 1)) == by_sequence);
+    const std::vector<std::vector<std::int64_t>> alternating{{0, 0}, {1, 0}, {0, 1}, {1, 1},
+                                                             {0, 2}, {1, 2}, {0, 3}, {1, 3}};
+    CHECK(items_in_order(sequences({0, 1}, 2)) == alternating);
+}
+
+} // namespace test_plan
