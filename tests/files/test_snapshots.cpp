@@ -184,6 +184,27 @@ TEST_CASE("a window is loaded by a window that it covers, and refused by one tha
     CHECK(refusal(file, all) == "f: its snapshot lacks positions that the window of this cache sees");
 }
 
+TEST_CASE("a snapshot without tokens is saved and loaded, and a sequence goes on where it ends") {
+    const CacheShape shape{2, 1, 2, 1};
+    const CacheLimits limits{.sequences = 2, .capacity = 40, .batch = 10};
+    Cache<StandardV<float>, ChunkedAttention<4>> from{shape, limits};
+    numbers::feed(from, prompt(0, 0, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10}));
+    REQUIRE(from.restore({0}, Position{4}));
+    const Bytes file = saved(from, from.snapshot({0}).value());
+    const auto check = [&](auto& to, int s) {
+        REQUIRE(to.restore({s}, loaded(file, to).value()));
+        CHECK(to.tokens({s}) == 0);
+        CHECK(to.next({s}) == Position{4});
+        numbers::feed(to, prompt(s, 4, {20, 21}));
+        CHECK(values(to, s) == Values{20, 21});
+    };
+    check(from, 1);
+    Cache<PermutedV<half>, ChunkedAttention<2>> to{shape, limits};
+    check(to, 0);
+    Cache<StandardV<float>, ChunkedAttention<8>> wider{shape, limits};
+    CHECK(refusal(file, wider) == "f: its snapshot lacks positions that the window of this cache sees");
+}
+
 TEST_CASE("the inputs of an encoder are saved and loaded, and are no snapshot of a cache") {
     const CacheShape shape{2, 1, 2, 1};
     const CacheLimits limits{.sequences = 2, .capacity = 10, .batch = 6};

@@ -220,9 +220,9 @@ public:
         return setup_.is_encoder || has_all_visible(tokens(sequence), position);
     }
 
-    /// True if a sequence can resume there, and its last token is then the one before.
+    /// True if a sequence can go back there: it can resume, and if its tokens have no gaps, they have reached it.
     bool can_rewind(int sequence, int position) const {
-        return can_resume(sequence, position) && (position == 0 || tokens(sequence).contains(position - 1));
+        return can_resume(sequence, position) && (!setup_.consecutive || position <= next(sequence));
     }
 
     const std::vector<Snapshot>& snapshots() const { return snapshots_; }
@@ -249,15 +249,14 @@ public:
             if (position < snapshot.from) joined.emplace(position, token);
         for (const auto& [position, token] : snapshot.tokens)
             if (position < to) joined.emplace(position, snapshot.is_paged_out ? copy_of(token) : token);
-        if (!setup_.is_encoder && !(has_all_visible(joined, to) && (to == 0 || joined.contains(to - 1))))
-            return Reason::cannot_resume;
+        if (!setup_.is_encoder && !has_all_visible(joined, to)) return Reason::cannot_resume;
         std::set<TokenRef> distinct;
         for (const auto& [position, token] : joined)
             if (!distinct.insert(token).second) return Reason::cannot_share;
         Model next = *this;
         next.of(sequence) = std::move(joined);
         next.schedules(sequence).clear();
-        next.cuts_.at(static_cast<std::size_t>(sequence)) = 0;
+        next.cuts_.at(static_cast<std::size_t>(sequence)) = to;
         if (next.used() > cells()) return Reason::full;
         *this = std::move(next);
         return std::nullopt;

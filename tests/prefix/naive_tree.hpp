@@ -331,8 +331,7 @@ private:
     bool can_restore(const Entry& e, int n) const {
         if (n < e.begin() || e.end() < n || (kind_.states && n != e.end())) return false;
         if (!kind_.window) return true;
-        const int oldest = std::min(window_.oldest_visible({n}).value, n - 1);
-        for (int p = std::max({oldest, e.from[window], 0}); p < n; ++p)
+        for (int p = std::max(window_.oldest_visible({n}).value, e.from[window]); p < n; ++p)
             if (!e.holds.cells[window].contains(p)) return false;
         return true;
     }
@@ -433,8 +432,7 @@ private:
         if (kind_.window) {
             entry.whole = window_.oldest_kept({end - 1}).value > 0;
             entry.from[window] = entry.whole ? 0 : from;
-            const int oldest = std::max(0, std::min(window_.oldest_visible({end}).value, end - 1));
-            for (int p = oldest; p < end; ++p)
+            for (int p = window_.oldest_visible({end}).value; p < end; ++p)
                 if (!own.cells[window].contains(p)) return Reason::cannot_resume;
         }
         if (kind_.full) entry.from[full] = from;

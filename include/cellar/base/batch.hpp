@@ -35,8 +35,9 @@ namespace detail {
 struct Batch {
     IdSpan<Position> positions;
     IdSpan<Sequence> sequences;
-    /// Empty, or a number for each token. Tokens of one sequence with the same number, 0 or more, are a group: they see
-    /// one another, as the tokens of an image do. -1: the token belongs to no group, and sees no later position.
+    /// Empty, or a number for each token, less than the number of tokens in the batch. Tokens of one sequence with the
+    /// same number, 0 or more, are a group: they see one another, as the tokens of an image do. -1: the token belongs
+    /// to no group, and sees no later position.
     std::span<const std::int32_t> groups = {};
     /// Empty, or an entry for each token, 0 if this memory does not store it: another one does, as where a sequence is
     /// divided between several. Such a token takes no cell, and its keys and values are not put. It sees what a token

@@ -80,13 +80,13 @@ public:
         return resumable_prefix_with(window_, table_.record(s).runs, p);
     }
 
-    /// True if s can resume at p, and its last token is then at p - 1.
+    /// True if s can go back to p: it can resume there, and, unless positions may have gaps, has come so far.
     bool can_rewind(Sequence s, Position p) const {
-        return can_resume(s, p) && (p.value == 0 || table_.record(s).runs.covers(p - 1, p));
+        return can_resume(s, p) && (size_.positions == Positions::any || p <= next(s));
     }
 
-    /// What keeps s's cells at positions [from, to) after `KeptTable::finish`. If s has forgotten tokens below `to`,
-    /// it keeps what a pass that ends there keeps: the window and the sinks. Refuses if s could not go on at `to`.
+    /// What keeps s's cells at positions [from, to) after `KeptTable::finish`. If a pass that ends at `to` forgets
+    /// tokens, it keeps what such a pass keeps: the window and the sinks. Refuses if s cannot go back there.
     Result<KeptCellsPointer> prepare_keep(Sequence s, Position from, Position to, Resuming resuming) {
         const PositionRuns& runs = table_.record(s).runs;
         if (resuming == Resuming::anywhere) return table_.snapshots().prepare(runs, from, to, false);
@@ -155,13 +155,13 @@ public:
         if (schedules_.remove(removal.sequence, removal.begin + 1, to_end)) forget_old(removal.sequence);
     }
 
-    /// s, which is restored, keeps no schedules, and goes on after its last token.
-    void start_restore(Sequence s) noexcept {
+    /// s, which is restored, keeps no schedules, and goes on at p, whatever it has below.
+    void start_restore(Sequence s, Position p) noexcept {
         unschedule_all(s);
-        cut(s, {0});
+        cut(s, p);
     }
 
-    /// Checks whether s, with the kept tokens from `kept.from` on, can resume at `p` after a token at p - 1.
+    /// Checks whether s, with the kept tokens from `kept.from` on, can resume at p, which lies within the snapshot.
     Result<void> check_restore(Sequence s, const KeptCells& kept, Position p, Resuming resuming) {
         const PositionRuns& runs = table_.record(s).runs;
         if (resuming == Resuming::checked && !resumes_with(runs, kept, p))
@@ -171,8 +171,7 @@ public:
         return {};
     }
 
-    /// True if a sequence that has all tokens below `kept.from` could resume at `p` with the kept ones, after a token
-    /// at p - 1. O(log m).
+    /// True if a sequence that has all tokens below `kept.from` could resume at p with the kept ones. O(log m).
     bool can_restore(const KeptCells& kept, Position p) const {
         return kept.from <= p && p <= kept.to && resumes_if(p, [&](Position begin, Position end) {
                    return kept.covers(std::max(begin, kept.from), end);
@@ -281,8 +280,7 @@ private:
     template <class Covers>
     bool resumes_if(Position p, Covers covers) const {
         const Position sinks{window_.sinks()};
-        const Position oldest = std::min(window_.oldest_visible(p), std::max(p - 1, Position{0}));
-        return covers(Position{0}, std::min(sinks, p)) && covers(std::max(sinks, oldest), p);
+        return covers(Position{0}, std::min(sinks, p)) && covers(std::max(sinks, window_.oldest_visible(p)), p);
     }
 
     bool forgets() const { return window_.oldest_kept(to_end - 1).value > window_.sinks(); }

@@ -108,7 +108,8 @@ public:
         return MemoryAccess::finish_if(*this, prepare_copy_prefix(from, to, length));
     }
 
-    /// The position of the next token of s: after its last one, or where `remove` or `copy_prefix` cut it. 0 if empty.
+    /// The position of the next token of s: after its last one, or where `remove`, `copy_prefix` or `restore` cut it,
+    /// though its window may keep no token below. Under `Positions::any`, always after the last kept one; 0 if none is.
     Position next(Sequence s, Where where = Where::current()) const {
         const detail::Caller caller{where};
         return state().book.next(s);
@@ -152,9 +153,9 @@ public:
 
     /// The tokens of s at positions [from, to), to be kept whatever happens to s: the snapshot shares its cells. No
     /// data moves, and no cell is needed. O(runs + 64-cell words they span), as its release is; allocates the list of
-    /// runs. `to_end`: up to the next token of s. If a window has forgotten tokens of s below `to`, the snapshot has
-    /// everything that is left below `to` (see `CellSnapshot::from`). Refuses with `cannot_resume` if s could then not
-    /// resume at `to`, and if its tokens do not reach `to`.
+    /// runs. `to_end`: up to the next token of s. If a pass that ends at `to` forgets tokens, the snapshot has what
+    /// such a pass keeps, and begins at 0 (see `CellSnapshot::from`). Refuses with `cannot_resume` if s could not
+    /// resume at `to`, and, unless positions may have gaps, if `to` is more than next(s).
     Result<CellSnapshot> snapshot(Sequence s, Position from = {0}, Position to = to_end,
                                   Where where = Where::current()) {
         const detail::Caller caller{where};
@@ -171,7 +172,6 @@ public:
     /// The schedule ends, and s forgets what nothing else keeps, when a snapshot of s that ends at p is taken; by
     /// `unschedule`; when tokens below p are removed after s has reached p, or a gap below p is closed; and when s
     /// becomes empty, becomes a copy of another sequence, or is restored from a snapshot.
-    ///
     /// Never refuses. Does nothing if the window forgets nothing. Each scheduled position whose window has begun adds
     /// O(log positions) to the commits of s.
     Result<void> schedule(Sequence s, Position p, Where where = Where::current()) {
@@ -206,8 +206,8 @@ public:
         return restore(s, snapshot, snapshot.to(where), where);
     }
 
-    /// Without a snapshot: s gives up its tokens from position `to` on. Refuses with `cannot_resume` if s could not
-    /// resume there.
+    /// Without a snapshot: s gives up its tokens from position `to` on, and goes on there. Refuses with `cannot_resume`
+    /// as `snapshot` does.
     Result<void> restore(Sequence s, Position to, Where where = Where::current()) {
         const detail::Caller caller{where};
         return MemoryAccess::finish_if(*this, prepare_rewind(s, to));
@@ -227,7 +227,8 @@ public:
     }
 
     /// Divides a snapshot: it keeps positions below `at`, and the result has those from `at` on. O(runs); allocates the
-    /// list of runs. Refuses with `cannot_split` if it has a window that had moved on from position 0.
+    /// list of runs. Refuses with `cannot_split` if a pass that ends at its end forgets tokens. If the sequence had
+    /// forgotten some, both parts lack them: `restore` refuses where the window would be incomplete.
     ///
     /// A snapshot that is paged out stays so. Its rows are copied to new memory of the same kind (`PageTo`) for the two
     /// parts, and the old is given up afterwards. Blocks.
@@ -281,8 +282,7 @@ public:
     void visit_cells(Sequence s, F&& f, Where where = Where::current()) const {
         runs(s, where).for_each({0}, to_end, std::forward<F>(f));
     }
-    /// The same for the tokens of each snapshot that is in place. Sequences may own its cells, too. O(runs of all
-    /// snapshots).
+    /// The same for each snapshot that is in place. Sequences may own its cells, too. O(runs of all snapshots).
     template <class F>
     void visit_kept_cells(F&& f, Where where = Where::current()) const {
         for (const detail::KeptCells* kept : table(where).snapshots().in_place()) kept->runs.for_each({0}, to_end, f);

@@ -22,8 +22,9 @@ struct MemoryAccess;
 /// uses the memory.
 class CellSnapshot {
 public:
-    /// Where it begins. `restore` takes what lies below from the sequence itself. 0 if the memory has a window that had
-    /// moved on from position 0: the snapshot then has all that the window keeps, and needs nothing of the sequence.
+    /// Where it begins. `restore` takes what lies below from the sequence itself. 0 if a pass that ends at `to()`
+    /// forgets tokens: the snapshot then has all that such a pass keeps, and needs nothing of the sequence. Else where
+    /// it was asked to begin. It lacks what the sequence had forgotten, and can be divided all the same.
     Position from(const std::source_location& where = std::source_location::current()) const {
         return detail::expect_kept(kept_, where).from;
     }

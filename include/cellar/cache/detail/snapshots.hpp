@@ -86,7 +86,7 @@ public:
     }
     void finish(Restore&& restore) noexcept {
         const KeptCells& kept = *restore.kept;
-        state_.book.start_restore(restore.sequence);
+        state_.book.start_restore(restore.sequence, restore.to);
         if (!kept.is_paged_out()) return state_.book.table().finish_restore(restore.sequence, kept, restore.to);
         state_.book.table().finish_restore_rows(restore.sequence, kept, restore.to, restore.cells);
         rows_of(kept).write(restore.cells, std::move(restore.staging));
