@@ -108,6 +108,26 @@ TEST_CASE("saving all sequences ends no schedule") {
     CHECK(all.can_resume({0}, {6}));
 }
 
+TEST_CASE("sequences that go on at the start of a chunk without any token are saved with where they go on") {
+    using Chunks = numbers::Cache<ChunkedAttention<4>>;
+    const CacheLimits limits{.sequences = 4, .capacity = 40, .batch = 20};
+    Chunks from{shape, limits};
+    numbers::feed(from, prompt(0, 0, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10}) + prompt(1, 0, {1, 2, 3}));
+    REQUIRE(from.remove({0}, {4}, to_end));
+    REQUIRE(from.copy_prefix({0}, {2}, 4));
+    numbers::feed(from, prompt(2, 4, {20, 21}));
+    const Bytes file = saved(from, all_sequences);
+    Chunks to{shape, limits};
+    REQUIRE(load_into(to, all_sequences, file));
+    for (int s = 0; s < 4; ++s) {
+        CHECK(to.next({s}) == from.next({s}));
+        CHECK(values(to, s) == values(from, s));
+    }
+    numbers::feed(to, prompt(0, 4, {30}));
+    CHECK(saved(from, List{{0}}) != saved(from, List{{3}}));
+    CHECK(audit(to) == "");
+}
+
 TEST_CASE("all sequences are saved, cells that they share once, and share them when they are loaded") {
     Numbers from = related();
     check_related(from);

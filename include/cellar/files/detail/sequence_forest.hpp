@@ -75,9 +75,10 @@ public:
     }
 
 private:
-    /// The end of a snapshot does not always tell: inputs of an encoder may end anywhere.
+    /// The end of a snapshot does not always tell: inputs of an encoder may end anywhere. A sequence without tokens may
+    /// have a next position: then it has something.
     bool has_nothing(Sequence s) const {
-        if constexpr (requires { memory_.range(s); }) return !memory_.range(s);
+        if constexpr (requires { memory_.range(s); }) return memory_.next(s) == Position{0} && !memory_.range(s);
         return false;
     }
 
