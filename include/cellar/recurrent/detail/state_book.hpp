@@ -149,7 +149,8 @@ private:
         choosing_.clear();
         Slot room = table_.checkpoints_free();
         if (room == 0) return;
-        for (BatchSequence& s : batch_sequences_.all()) choosing_.push_back(&s);
+        auto& all = batch_sequences_.all();
+        std::for_each(all.begin(), all.end(), [&](BatchSequence& s) { choosing_.push_back(&s); });
         while (!choosing_.empty()) {
             std::size_t left = 0;
             for (BatchSequence* const s : choosing_) {
