@@ -114,7 +114,7 @@ struct ScoreRule {
     CELLAR_FUNCTION float operator()(float dot, float slope, std::int32_t distance) const {
         float score = dot * scale;
         if (soft_cap != 0) score = soft_cap * tanhf(score / soft_cap);
-        return slopes == nullptr ? score : score - slope * fabsf(static_cast<float>(distance));
+        return slopes == nullptr ? score : score - slope * static_cast<float>(distance < 0 ? -distance : distance);
     }
 };
 
