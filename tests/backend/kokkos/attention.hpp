@@ -233,6 +233,7 @@ private:
             const float key = put_both(*device, *exact, layer);
             for (int i = draw(1, 2); i > 0; --i) attend_in(*device, *exact, layer, tokens, key);
         }
+        if (!tokens.parents.empty()) return; // a tree is not kept
         device->commit();
         exact->commit();
     }
