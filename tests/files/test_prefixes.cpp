@@ -73,16 +73,6 @@ FileResult<void> load_into(PrefixTree<M>& tree, const Bytes& bytes, Sequence s =
     return load("f", tree, s, {}, DiskFiles{disk});
 }
 
-/// A memory that counts what is restored.
-struct Counting : toy::Full {
-    explicit Counting(toy::Full memory) : toy::Full{std::move(memory)} {}
-    Result<void> restore(Sequence s, const CellSnapshot& snapshot, Position to) {
-        ++restored;
-        return toy::Full::restore(s, snapshot, to);
-    }
-    int restored = 0;
-};
-
 /// Both trees attach the same to the same requests.
 template <class M, class N>
 void check_equal(PrefixTree<M>& from, PrefixTree<N>& to) {

@@ -126,6 +126,16 @@ void leave(PrefixTree<M>& tree, int s) {
     CHECK(tree.memory().remove({s}, {0}, cellar::to_end));
 }
 
+/// A memory that counts what is restored.
+struct Counting : toy::Full {
+    explicit Counting(toy::Full memory) : toy::Full{std::move(memory)} {}
+    cellar::Result<void> restore(Sequence s, const cellar::CellSnapshot& snapshot, Position to) {
+        ++restored;
+        return toy::Full::restore(s, snapshot, to);
+    }
+    int restored = 0;
+};
+
 inline toy::Full full(std::int32_t cells, std::int32_t sequences = 4) {
     return toy::Full{{2, 1, 1}, {.sequences = sequences, .cells = cells, .batch = 8}};
 }

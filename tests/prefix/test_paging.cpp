@@ -55,16 +55,6 @@ struct Told : M {
     std::vector<PageTo> places;
 };
 
-/// A memory that counts what is restored.
-struct Counting : toy::Full {
-    explicit Counting(toy::Full memory) : toy::Full{std::move(memory)} {}
-    Result<void> restore(Sequence s, const CellSnapshot& snapshot, Position to) {
-        ++restored;
-        return toy::Full::restore(s, snapshot, to);
-    }
-    int restored = 0;
-};
-
 int weighed = 0; ///< calls of count_weighed
 double count_weighed(const PrefixUse& use) noexcept {
     ++weighed;

@@ -48,24 +48,29 @@ template <class T>
 concept attention_threads = requires(const T& threads) { threads.count() > 0; threads.run(AnyThreadWork{}); };
 // clang-format on
 
+/// Words for results that would be gone at the end of the line.
+template <class Out>
+constexpr bool expect_kept() {
+    constexpr bool is_kept = std::is_lvalue_reference_v<Out> || !requires {
+        typename std::remove_cvref_t<Out>::allocator_type;
+    };
+    static_assert(is_kept, "attend: the results go to a temporary container, expected one with a name");
+    return is_kept;
+}
+
 /// Words for arguments of other types.
 template <class Pass, class Queries, class Out, class Threads>
 constexpr bool expect_types() {
-    using Results = std::remove_cvref_t<Out>;
     constexpr bool is_pass = attended_pass<Pass>;
-    constexpr bool are_rows = attention_rows_given<Queries> && attention_rows_given<Results>;
-    constexpr bool are_kept = std::is_lvalue_reference_v<Out> || !requires {
-        typename Results::allocator_type;
-    };
+    constexpr bool are_rows = attention_rows_given<Queries> && attention_rows_given<std::remove_cvref_t<Out>>;
     constexpr bool are_threads = attention_threads<Threads>;
     static_assert(is_pass,
                   "attend: expected the pass of a Cache or an EncoderMemory; a Result has it as its value, and "
                   "the pass of a hybrid gives it to what it visits");
     static_assert(are_rows, "attend: expected queries and results as views with strides or as contiguous ranges; for a "
                             "pointer, write contiguous_view(pointer, tokens, heads, dim)");
-    static_assert(are_kept, "attend: the results go to a temporary container, expected one with a name");
     static_assert(are_threads, "attend: expected threads with the functions of CallingThread, count() and run(f)");
-    return is_pass && are_rows && are_kept && are_threads;
+    return is_pass && are_rows && are_threads && expect_kept<Out>();
 }
 
 /// The arguments of `attend` as views. They fit together.

@@ -26,6 +26,8 @@ public:
     Position first() const { return {runs_[0].position}; }
     Position last() const { return {runs_.back().last()}; }
 
+    /// The cell of the first token; -1 if there is none.
+    Cell first_cell() const { return empty() ? -1 : runs_[0].cell; }
     /// The cell of the last token; -1 if there is none.
     Cell last_cell() const { return empty() ? -1 : runs_.back().cell + runs_.back().count - 1; }
 

@@ -73,6 +73,7 @@ MpiResult<void> attend(ContextPass<Cache>& pass, int layer, const Queries& q, Ou
                        const std::source_location& where = std::source_location::current()) {
     static_assert(!WritesMasks<typename Cache::backend_type>,
                   "attend: not yet for a backend whose memory the host cannot read");
+    static_cast<void>(detail::expect_kept<Out&&>());
     const detail::Caller caller{where};
     auto& state = MemoryAccess::state(pass);
     const std::int64_t tokens = pass.tokens();

@@ -34,8 +34,8 @@ void find_sights(const Book& book, std::int32_t tokens, Sight* sights) {
     }
     std::sort(sights, sights + tokens, [](const Sight& a, const Sight& b) {
         if (a.runs == b.runs) return a.token < b.token;
-        const Cell first = a.runs->cell_from({0});
-        const Cell other = b.runs->cell_from({0});
+        const Cell first = a.runs->first_cell();
+        const Cell other = b.runs->first_cell();
         return first == other ? std::less<>{}(a.runs, b.runs) : first < other;
     });
 }

@@ -155,9 +155,9 @@ private:
         Shared shared{end_of_sequence(begin), to_end};
         if (packs_alone(begin, shared.end)) return {};
         std::int32_t joined = 1;
-        const Cell cell = sights_[begin].runs->cell_from({0});
+        const Cell cell = sights_[begin].runs->first_cell();
         for (std::int32_t i = shared.end, end = 0; i < shape_.tokens; i = end) {
-            if (sights_[i].runs->cell_from({0}) != cell) break; // they are sorted by that
+            if (sights_[i].runs->first_cell() != cell) break; // they are sorted by that
             end = end_of_sequence(i);
             if (packs_alone(i, end)) continue;
             const Position until = std::min(shared.until, sights_[begin].runs->shared_until(*sights_[i].runs));

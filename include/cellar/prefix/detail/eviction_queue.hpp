@@ -33,8 +33,8 @@ struct Evictable {
     bool is_free() const { return holds == 0 && (!is_paged_out || paged_dependents == 0); }
 };
 
-/// Nodes as a binary heap: the least useful one on top, among equals the one that was used
-/// earlier. Changes are O(log n). Only `reserve` allocates.
+/// Nodes as a binary heap: the least useful one on top, among equals the one that was used earlier. Changes are
+/// O(log n). Only `reserve` allocates.
 class EvictionQueue {
 public:
     /// Room for `nodes` nodes, in all. O(1) amortised.
