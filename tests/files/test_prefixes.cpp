@@ -27,6 +27,7 @@ using disk::Disk;
 using disk::DiskFiles;
 using disk::with;
 using prefix_test::compute;
+using prefix_test::Counting;
 using prefix_test::first;
 using prefix_test::full;
 using prefix_test::lacks;
