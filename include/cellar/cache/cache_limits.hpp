@@ -40,9 +40,9 @@ struct CacheLimits {
     /// batch. A smaller pool is allowed; then `begin` may refuse with `full`.
     std::int32_t cells = 0;
     /// Cells that have memory from the start. The others get it when they are needed: the keys and values move to
-    /// memory that is larger by half or more, so their addresses change in operations that need cells. The
-    /// larger memory stays if the operation then throws `std::bad_alloc`, or is refused by a later member of a hybrid;
-    /// nothing else has changed then. 0: all cells.
+    /// memory that is larger by half or more, so their addresses change in operations that need cells. The larger
+    /// memory stays if the operation then throws `std::bad_alloc`, or is refused by a later member of a hybrid; nothing
+    /// else has changed then. 0: all cells.
     std::int32_t initial_cells = 0;
     std::int32_t batch = 1; ///< tokens of one pass at most
     /// A history starts and ends at multiples of this, as the model's kernels require. Rounded up to a multiple of the

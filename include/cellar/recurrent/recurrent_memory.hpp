@@ -76,7 +76,7 @@ public:
     /// from zeros, or what `set_initial` said (enqueued). Refuses with `batch_too_long`; with `not_next` if the
     /// positions of a sequence do not continue from its state in ascending order without gaps (equal positions are
     /// allowed within a batch, not across batches); and, under `Unequal::refuse`, with `unequal_batch`. Throws
-    /// `std::bad_alloc`, with nothing changed. O(tokens + layers), amortized.
+    /// `std::bad_alloc`, with nothing changed. O(tokens + layers), amortised.
     Result<Pass> begin(const Batch& batch, Where where = Where::current()) {
         const detail::Caller caller{where};
         auto prepared = prepare_begin(batch);

@@ -37,7 +37,7 @@ public:
     /// The slot of the state at position `next`, which must be kept.
     Slot slot_at(Position next) const { return (end_up_to(next) - 1)->slot; }
 
-    /// Room for `more` states. Amortized O(more): n states move only if n / 2 were forgotten or are new.
+    /// Room for `more` states. Amortised O(more): n states move only if n / 2 were forgotten or are new.
     void reserve(std::size_t more) {
         if (states_.size() + more <= states_.capacity()) return;
         const std::size_t kept = all().size();

@@ -32,7 +32,7 @@ namespace cellar::detail {
 /// (rollback + 1) slots, and the slots of checkpoints and snapshots. A pass takes one slot for each state it will keep:
 /// at most rollback + 1 per sequence but no more than its tokens, plus the free checkpoint slots.
 ///
-/// Costs, with n tokens in the batch: `prepare_open` is O(n), amortized; `open` and `drop` are O(n); `commit` adds what
+/// Costs, with n tokens in the batch: `prepare_open` is O(n), amortised; `open` and `drop` are O(n); `commit` adds what
 /// `StateTable` says about `advance` and `trim`.
 class StateBook {
 public:
