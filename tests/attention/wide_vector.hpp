@@ -5,12 +5,9 @@
 
 #include <cstdint>
 
-// How to pass wide vectors, which are never passed: all is inline. To the end of the file, where templates are made.
-#pragma GCC diagnostic ignored "-Wpsabi"
-
 namespace attention_test {
 
-/// 16 lanes, by whatever instructions there are.
+/// 16 lanes, by whatever instructions there are. Its vectors are never passed: all is inlined, as in the kernels.
 struct WideVector {
     static constexpr int lanes = 16;
     using Floats = float __attribute__((vector_size(64)));
@@ -20,19 +17,19 @@ struct WideVector {
     static constexpr bool loads = true;
 
     template <class E>
-    static Floats load(const E* from) {
+    [[gnu::always_inline]] static inline Floats load(const E* from) {
         return load_some(from, lanes);
     }
     /// Eight elements, and zeros behind them.
     template <class E>
-    static Floats load_half(const E* from) {
+    [[gnu::always_inline]] static inline Floats load_half(const E* from) {
         return load_some(from, lanes / 2);
     }
-    static Floats in_register(Floats floats) { return floats; }
+    [[gnu::always_inline]] static inline Floats in_register(Floats floats) { return floats; }
 
 private:
     template <class E>
-    static Floats load_some(const E* from, int n) {
+    [[gnu::always_inline]] static inline Floats load_some(const E* from, int n) {
         Floats floats{};
         for (int i = 0; i < n; ++i) floats[i] = static_cast<float>(from[i]);
         return floats;
