@@ -10,6 +10,8 @@ import re
 import sys
 from pathlib import Path
 
+import sizes
+
 # A room may include itself and these rooms.
 ROOMS = {
     "base": [],
@@ -70,8 +72,9 @@ REPEATED = {
 }
 
 LICENCE = "// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception"
-MAX_LINES = 500
 MAX_COLUMNS = 120
+MAX_FUNCTION_LINES = 40
+MAX_MEMBERS = 80  # variables and functions of a class
 
 
 def room_of(header):
@@ -101,11 +104,20 @@ def check_form(header, text):
         yield f"{header}: the first line is not '{LICENCE}'"
     if "#pragma once" not in lines[:3] and header not in REPEATED:
         yield f"{header}: no '#pragma once' below the licence"
-    if len(lines) > MAX_LINES:
-        yield f"{header}: {len(lines)} lines, expected at most {MAX_LINES}"
     for number, line in enumerate(lines, 1):
         if len(line) > MAX_COLUMNS:
             yield f"{header}:{number}: {len(line)} columns, expected at most {MAX_COLUMNS}"
+
+
+def check_sizes(header, text):
+    try:
+        for kind, name, line, size in sizes.sizes_of(text):
+            if kind == "function" and size > MAX_FUNCTION_LINES:
+                yield f"{header}:{line}: {name} has {size} lines, expected at most {MAX_FUNCTION_LINES}"
+            if kind == "class" and size > MAX_MEMBERS:
+                yield f"{header}:{line}: {name} has {size} members, expected at most {MAX_MEMBERS}"
+    except ValueError as error:
+        yield f"{header}: {error}, so its functions and classes cannot be measured"
 
 
 def check_namespace(header, code):
@@ -194,6 +206,7 @@ def check(include_folder, tests_folder):
             yield f"{header}: {room_of(header)}/ is not among the rooms of {Path(__file__).name}"
         code = without_comments(text)
         yield from check_form(header, text)
+        yield from check_sizes(header, text)
         yield from check_names(header, code)
         yield from check_namespace(header, code)
         arrows[header] = []

@@ -121,9 +121,26 @@ class Rules(unittest.TestCase):
     def test_form(self):
         self.expect("the first line", "base/ids.hpp", "\n" + HEAD)
         self.expect("#pragma once", "base/ids.hpp", check.LICENCE + "\n")
-        self.expect("501 lines", "base/ids.hpp", HEAD + "\n" * 499)
         self.expect("121 columns", "base/ids.hpp", HEAD + "/" * 121 + "\n")
         self.expect("is not a header", "base/ids.cpp", HEAD)
+
+    def test_long_function(self):
+        body = "{\n" + "    int x{};\n" * 40
+        self.assertEqual(broken_rules(**{"base/ids.hpp": HEAD + "inline void f(int a) " + body + "}\n"}), [])
+        body += "// a comment counts, too\n}\n"
+        for head in ("inline void f(int a) ", "template <class T> struct S : T { S(int a) : a_{a}, b_{1} ", "operator int() "):
+            text = HEAD + head + body + ("};\n" if "struct" in head else "")
+            self.expect("has 41 lines, expected at most 40", "base/ids.hpp", text)
+
+    def test_many_members(self):
+        members = "public: int x_{1}; void f() const { g(); } template <class T> int g(T t = {}) { return t; }\n" * 27
+        others = "friend struct B; friend void h() { i(); } using C = int; struct D { int x; }; enum class E { a };\n"
+        self.expect("A has 81 members, expected at most 80", "base/ids.hpp", HEAD + f"class A {{\n{others}{members}}};\n")
+        members = members.replace("int x_{1}; ", "", 1)
+        self.assertEqual(broken_rules(**{"base/ids.hpp": HEAD + f"class A {{\n{others}{members}}};\n"}), [])
+
+    def test_braces_without_a_partner(self):
+        self.expect("cannot be measured", "base/ids.hpp", HEAD + "#if A\nvoid f() {\n#else\nvoid g() {\n#endif\n}\n")
 
 
 if __name__ == "__main__":
