@@ -10,8 +10,11 @@
 
 namespace cellar_test {
 
-/// A host backend that writes masks itself, as device backends do, and records the calls.
+/// A host backend that writes masks itself, as device backends do, and records the calls. It says that the host does not
+/// reach its memory, as a device does.
 struct MaskWriter : cellar::HostBackend {
+    static constexpr bool host_reaches = false;
+
     template <class T>
     void write_mask(std::span<const std::uint64_t> bits, T visible, T hidden, cellar::StridedView<T, 2> mask) {
         ++masks;

@@ -112,9 +112,11 @@ private:
     std::map<std::uintptr_t, Block> blocks_;
 };
 
-/// A backend whose work is done by a thread. The library takes its memory for that of a device.
+/// A backend whose work is done by a thread. It says that the host does not reach its memory, as a device does.
 class WorkerBackend {
 public:
+    static constexpr bool host_reaches = false;
+
     template <class E>
     class Buffer {
     public:
@@ -259,7 +261,8 @@ private:
     std::shared_ptr<WorkerBlocks> blocks_ = std::make_shared<WorkerBlocks>();
     std::unique_ptr<WorkerThread> thread_ = std::make_unique<WorkerThread>();
 };
-static_assert(cellar::BackendPolicy<WorkerBackend> && cellar::WritesMasks<WorkerBackend>);
+static_assert(cellar::BackendPolicy<
+                  WorkerBackend> && cellar::WritesMasks<WorkerBackend> && cellar::ReservesPasses<WorkerBackend>);
 static_assert(cellar::PinsHostMemory<WorkerBackend> && cellar::ComputesChecksums<WorkerBackend>);
 
 } // namespace cellar_test

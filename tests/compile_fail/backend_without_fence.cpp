@@ -11,6 +11,7 @@ struct WithoutFence : private cellar::HostBackend {
     using cellar::HostBackend::copy_slots;
     using cellar::HostBackend::copy_to_host;
     using cellar::HostBackend::gather;
+    using cellar::HostBackend::host_reaches;
     using cellar::HostBackend::move;
     using cellar::HostBackend::rotate;
     using cellar::HostBackend::scatter;

@@ -102,7 +102,7 @@ public:
         std::vector<CellList> all;
         // Lists in the memory of a device are read where they lie: here, the host reads that memory.
         using Backend = typename Memory::backend_type;
-        if constexpr (!cellar::WritesMasks<Backend> || cellar::WritesLists<Backend>) {
+        if constexpr (Backend::host_reaches || cellar::WritesLists<Backend>) {
             const cellar::CellLists lists = pass_->lists();
             const cellar::CompressedLists compressed = lists.compressed();
             for (int r = 0; r < lists.rows(); ++r) {

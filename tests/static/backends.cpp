@@ -15,6 +15,9 @@ static_assert(!BackendPolicy<int>);
 static_assert(WritesMasks<cellar_test::MaskWriter> && BackendPolicy<cellar_test::MaskWriter>);
 static_assert(!WritesMasks<HostBackend> && !WritesMasks<EigenBackend>);
 static_assert(!PinsHostMemory<HostBackend> && !PinsHostMemory<EigenBackend>);
+static_assert(ReservesPasses<cellar_test::MaskWriter>);
+static_assert(!ReservesPasses<HostBackend> && !ReservesPasses<EigenBackend>);
+static_assert(HostBackend::host_reaches && EigenBackend::host_reaches && !cellar_test::MaskWriter::host_reaches);
 static_assert(!UploadsCells<HostBackend> && !UploadsCells<EigenBackend>);
 static_assert(!ComputesChecksums<HostBackend> && !ComputesChecksums<EigenBackend>);
 static_assert(!WritesLists<HostBackend> && !WritesLists<EigenBackend> && !WritesLists<cellar_test::MaskWriter>);
@@ -55,8 +58,24 @@ struct FloatRows : HostBackend {
     void gather(const Mapping&, const Buffer<E>&, std::span<const Cell>, StridedView<float, 3>) const {}
 };
 
+// Not known when compiling.
+struct ReachesPerhaps : HostBackend {
+    bool host_reaches = true;
+};
+// Memory that host and backend share, and masks that the backend writes: two different things.
+struct Unified : cellar_test::MaskWriter {
+    static constexpr bool host_reaches = true;
+};
+// A device whose masks the host writes.
+struct Plain : HostBackend {
+    static constexpr bool host_reaches = false;
+};
+
 } // namespace
 
+static_assert(BackendPolicy<Unified> && WritesMasks<Unified>);
+static_assert(BackendPolicy<Plain> && !WritesMasks<Plain>);
+static_assert(!BackendPolicy<ReachesPerhaps>);
 static_assert(!BackendPolicy<WithoutFence>);
 static_assert(!BackendPolicy<WithoutMove>);
 static_assert(!BackendPolicy<WithoutRotate>);

@@ -100,7 +100,7 @@ void attend_with(Instructions instructions, Pass& pass, int layer, const Queries
     auto& store = MemoryAccess::readable(pass, "attend", layer);
     using Backend = std::remove_cvref_t<decltype(state.backend)>;
     constexpr bool on_device = has_attention<Backend>;
-    static_assert(on_device || !WritesMasks<Backend>,
+    static_assert(on_device || Backend::host_reaches,
                   "attend: the host cannot read the memory of this backend, which does not compute attention itself");
     static_assert(reaches_rows<Backend, Queries>() && reaches_rows<Backend, std::remove_cvref_t<Out>>(),
                   "attend: the backend cannot reach the memory space of the queries or results");

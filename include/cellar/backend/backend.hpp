@@ -15,6 +15,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <type_traits>
 
 namespace cellar {
 
@@ -107,6 +108,10 @@ concept has_host_copies = requires(B& b, typename B::template Buffer<E>& buffer,
     b.copy_from_host(from, buffer, first);
 };
 template <class B>
+concept has_host_reaches = requires {
+    { std::bool_constant<B::host_reaches>::value } -> std::convertible_to<bool>;
+};
+template <class B>
 concept has_copy_slots = requires(B& b, std::span<const SlotRows> tensors, std::span<const SlotCopy> copies) {
     b.copy_slots(tensors, copies);
 };
@@ -127,6 +132,9 @@ concept serves_element =
 
 /// Where memory lies, and who works on it. Work is done in the order in which it was given.
 ///
+/// - `host_reaches`: a static constant. True if the host reads and writes the memory of buffers, once no work in flight
+///   uses it, and work reads and writes any memory of the host. If false, data passes between the two in `copy_to_host`
+///   and `copy_from_host` alone.
 /// - `Buffer<E>`: move-only memory, with `size()` and `data()`. The address never changes, not even when the buffer
 ///   moves. It is destroyed after the work that uses it, hence after a fence.
 /// - `allocate<E>(n)`: n elements, all zero.
@@ -151,30 +159,33 @@ concept serves_element =
 // clang-format off
 template <class B>
 concept BackendPolicy =
-    std::movable<B>
+    std::movable<B> && detail::has_host_reaches<B>
     && detail::serves_element<B, float> && detail::serves_element<B, half> && detail::serves_element<B, bfloat16>
     && detail::has_copy_slots<B> && detail::has_fence<B>;
 // clang-format on
 
-/// A backend that writes masks itself, in memory of its own, because the host cannot write that memory. For other
-/// backends the host writes masks in host memory.
+/// A backend that writes masks itself, in memory of its own. For other backends the host writes masks in host memory.
 ///
 /// - `write_mask(bits, visible, hidden, mask)`: enqueues; expands row r of `mask` [tokens, history], which is densely
 ///   packed in a buffer of the backend. `bits` is host memory of (history + 63) / 64 words per row, with cell c at bit
 ///   c % 64 of word c / 64; bits beyond the history mean nothing. The mask is of float, half or bool.
-/// - `reserve(tokens, cells)`: may block. Afterwards, passes of at most that many tokens and a history of at most that
-///   many cells make the backend neither allocate nor change an address that kernels read.
 template <class B>
 concept WritesMasks = requires(B& b, std::span<const std::uint64_t> bits, StridedView<float, 2> floats,
-                               StridedView<half, 2> halves, StridedView<bool, 2> bools, std::int64_t n) {
+                               StridedView<half, 2> halves, StridedView<bool, 2> bools) {
     b.write_mask(bits, float{}, float{}, floats);
     b.write_mask(bits, half{}, half{}, halves);
     b.write_mask(bits, bool{}, bool{}, bools);
-    b.reserve(n, n);
 };
 
-/// A backend whose memory is not the host's, and whose work nevertheless reaches memory of the host that is allocated
-/// for that (pinned memory).
+/// A backend that needs memory of its own for passes. After `reserve(tokens, cells)`, which may block, passes of at
+/// most that many tokens and a history of at most that many cells make the backend neither allocate nor change an
+/// address that kernels read.
+template <class B>
+concept ReservesPasses = requires(B& b, std::int64_t tokens, std::int64_t cells) {
+    b.reserve(tokens, cells);
+};
+
+/// A backend that does not reach any memory of the host, but what is allocated for that (pinned memory).
 ///
 /// - `PinnedBuffer<E>`: like `Buffer`. The host may use it, too, once no work in flight does. The rows of `gather`,
 ///   `scatter` and `copy_slots` may lie there.
@@ -211,7 +222,7 @@ concept UploadsCells = requires(B& b, std::span<const Cell> cells) {
     b.upload_cells(cells);
 };
 
-/// A backend that writes lists of indices in memory of its own, because the host cannot write that memory.
+/// A backend that writes lists of indices in memory of its own. For other backends the host writes them in host memory.
 ///
 /// - `IndexBuffer`, `allocate_indices(n)`: like `Buffer` and `allocate`, of `int32_t`.
 /// - `reserve_entries(n)`: may block, and may throw with nothing changed. Afterwards, `write_entries` of at most that

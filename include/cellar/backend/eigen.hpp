@@ -21,6 +21,7 @@ class EigenBackend {
 public:
     /// Whatever is computed from its memory is computed plainly, in double.
     static constexpr bool is_reference = true;
+    static constexpr bool host_reaches = true;
 
     template <Element E>
     using Buffer = ZeroedArray<E>;

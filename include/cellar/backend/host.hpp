@@ -19,6 +19,8 @@ namespace cellar {
 /// done when it returns.
 class HostBackend {
 public:
+    static constexpr bool host_reaches = true;
+
     /// Zeros that the operating system commits when they are first touched.
     template <Element E>
     using Buffer = ZeroedArray<E>;

@@ -43,6 +43,9 @@ public:
     using execution_space = ExecutionSpace;
     using memory_space = MemorySpace;
 
+    /// Memory of a device counts as its own, also where the host could reach it.
+    static constexpr bool host_reaches = !Work::on_device;
+
     /// True if rows in that memory space can be put and gathered.
     template <class Space>
     static constexpr bool reaches = Kokkos::SpaceAccessibility<ExecutionSpace, Space>::accessible;
@@ -119,6 +122,7 @@ public:
         if (!cells.empty()) work_.upload_cells(space_, cells);
     }
 
+    /// See `ReservesPasses`.
     void reserve(std::int64_t tokens, std::int64_t cells) requires(Work::on_device) {
         work_.reserve(space_, tokens, cells);
     }

@@ -45,9 +45,9 @@ public:
     }
 
     /// True if the host reads and writes it, once no work in flight does.
-    bool is_on_host() const { return !WritesMasks<Backend> || !on_backend_; } // else its memory is not the host's
+    bool is_on_host() const { return Backend::host_reaches || !on_backend_; }
     /// True if the backend's work cannot reach it. Then no work in flight uses it.
-    bool is_staged() const { return WritesMasks<Backend> && !on_backend_ && !pinned_; }
+    bool is_staged() const { return !Backend::host_reaches && !on_backend_ && !pinned_; }
 
     /// Blocks. The memory is the backend's.
     void copy_to_host(Backend& backend, std::int64_t first, std::span<E> to) const {

@@ -120,6 +120,9 @@ public:
     template <class T = float>
     StridedView<const T, 2> mask(const std::source_location& where = std::source_location::current()) & {
         const detail::Caller caller{where};
+        using Backend = typename State::Backend;
+        static_assert(Backend::host_reaches || WritesMasks<Backend>,
+                      "mask: the host cannot read the memory of this backend, and the backend writes no masks");
         constexpr detail::MaskElement wanted = element_of<T>();
         State& s = state();
         const bool is_written = s.written_mask == wanted;
@@ -199,7 +202,7 @@ protected:
 private:
     static void expect_lists() {
         using Backend = typename State::Backend;
-        static_assert(!WritesMasks<Backend> || WritesLists<Backend>,
+        static_assert(Backend::host_reaches || WritesLists<Backend>,
                       "lists: the host cannot read the memory of this backend, and the backend writes no lists");
     }
 

@@ -71,8 +71,7 @@ template <class Cache, class Queries, class Out, class Threads = CallingThread>
 MpiResult<void> attend(ContextPass<Cache>& pass, int layer, const Queries& q, Out&& out,
                        const AttentionOptions& options = {}, const Threads& threads = {},
                        const std::source_location& where = std::source_location::current()) {
-    static_assert(!WritesMasks<typename Cache::backend_type>,
-                  "attend: not yet for a backend whose memory the host cannot read");
+    static_assert(Cache::backend_type::host_reaches, "attend: not yet for a backend whose memory the host cannot read");
     static_cast<void>(detail::expect_kept<Out&&>());
     const detail::Caller caller{where};
     auto& state = MemoryAccess::state(pass);

@@ -229,7 +229,7 @@ struct CacheState {
 
     /// Room for what the backend needs for passes of `tokens` tokens that see all cells.
     void reserve(std::int64_t tokens) {
-        if constexpr (WritesMasks<Backend>) backend.reserve(tokens, book.table().cells());
+        if constexpr (ReservesPasses<Backend>) backend.reserve(tokens, book.table().cells());
     }
 
     std::int64_t bytes() const {

@@ -316,7 +316,7 @@ private:
 
     // What the second phase needs to write n rows to cells.
     typename Rows::Staging prepare_write(const KeptCells& kept, std::int64_t n) {
-        if constexpr (WritesMasks<typename State::Backend>) state_.backend.reserve(n, 0); // the list of cells
+        if constexpr (ReservesPasses<typename State::Backend>) state_.backend.reserve(n, 0); // the list of cells
         return rows_of(kept).allocate_staging(n);
     }
 

@@ -279,7 +279,7 @@ private:
     auto pieces_of(Elements& rows, const PositionRuns& runs, const Positions& positions,
                    const std::shared_ptr<Working<E>>& working) {
         decltype(StoredArray::pieces) pieces;
-        if constexpr (contiguous_rows<typename Elements::Mapping> && !WritesMasks<Backend>)
+        if constexpr (contiguous_rows<typename Elements::Mapping> && Backend::host_reaches)
             pieces = [&state = state_, &rows, runs = &runs, positions,
                       working](std::uint64_t first, std::uint64_t count, const StoredArray::Visit& visit) {
                 state.backend.fence();
@@ -298,7 +298,7 @@ private:
     // Null if the rows are in memory of the host.
     template <class Elements>
     std::shared_ptr<DeviceRows> on_device(Elements& rows, const PositionRuns& runs, const Positions& positions) {
-        if constexpr (WritesMasks<Backend> && ComputesChecksums<Backend>) {
+        if constexpr (!Backend::host_reaches && ComputesChecksums<Backend>) {
             auto find = [runs = &runs, positions](std::uint64_t first, std::uint64_t count, TrivialList<Cell>& cells) {
                 find_cells(*runs, *positions, first, count, cells);
             };
@@ -320,7 +320,7 @@ private:
     static void read_cells(State& state, Elements& rows, Working<E>& working, E* to) {
         const auto n = static_cast<std::int64_t>(working.cells.size());
         const auto& mapping = rows.mapping();
-        if constexpr (WritesMasks<Backend>) {
+        if constexpr (!Backend::host_reaches) {
             E* const staged = reserve_on_backend(state, working, n * rows.row());
             rows.gather(state.backend, working.cells, contiguous_view(staged, n, mapping.heads(), mapping.dim()));
             state.backend.copy_to_host(*working.on_backend, 0, std::span{to, static_cast<std::size_t>(n * rows.row())});
@@ -334,7 +334,7 @@ private:
     static void write_cells(State& state, Elements& rows, Working<E>& working, const E* from) {
         const auto n = static_cast<std::int64_t>(working.cells.size());
         const auto& mapping = rows.mapping();
-        if constexpr (WritesMasks<Backend>) {
+        if constexpr (!Backend::host_reaches) {
             const E* const staged = reserve_on_backend(state, working, n * rows.row());
             const std::span<const E> all{from, static_cast<std::size_t>(n * rows.row())};
             state.backend.copy_from_host(all, *working.on_backend, 0);

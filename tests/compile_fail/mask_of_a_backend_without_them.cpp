@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// error: mask: the host cannot read the memory of this backend, and the backend writes no masks
+#include <cellar/cellar.hpp>
+
+using namespace cellar;
+
+#ifdef CORRECTED
+using Backend = HostBackend;
+#else
+struct Backend : HostBackend {
+    static constexpr bool host_reaches = false;
+};
+#endif
+
+int main() {
+    Cache<StandardV<float>, FullCausal, DisabledShift, Backend> cache{{1, 1, 1}, {.capacity = 4}};
+    auto pass = cache.reserve(1);
+    return pass.mask().size() == 0;
+}
