@@ -71,10 +71,20 @@ TEST_CASE("a temporary result gives its value away") {
     const auto made = [] { return Result<std::unique_ptr<int>>{std::make_unique<int>(3)}; };
     const auto value = made().value();
     CHECK(*value == 3);
-    const std::unique_ptr<int>& kept = *made(); // lives as long as the reference
-    CHECK(*kept == 3);
+    const std::unique_ptr<int> dereferenced = *made();
+    CHECK(*dereferenced == 3);
     CHECK(violation_of([] { (void)Result<int>{Reason::full}.value(); }).find("has no value") != std::string::npos);
     CHECK(violation_of([] { (void)*Result<int>{Reason::full}; }).find("has no value") != std::string::npos);
+}
+
+TEST_CASE("a value leaves its result only where it is taken") {
+    Result<std::unique_ptr<int>> result{std::make_unique<int>(3)};
+    const auto refuses = [](std::unique_ptr<int>&&) { return Result<void>{Reason::full}; };
+    CHECK(refuses(*std::move(result)).error() == Reason::full);
+    REQUIRE(*result != nullptr);
+    CHECK(refuses(std::move(result).value()).error() == Reason::full);
+    REQUIRE(*result != nullptr);
+    CHECK(**result == 3);
 }
 
 TEST_CASE("a result takes its value with one move, or with one copy of a constant") {

@@ -172,6 +172,22 @@ TEST_CASE("a snapshot that is paged out is joined to one in place, if there are 
     CHECK(restored(cache, head) == Values{1, 2, 3, 4, 5, 6});
 }
 
+TEST_CASE("a child that was moved out of its result survives a merge that is refused") {
+    auto cache = filled();
+    CellSnapshot head = cache.snapshot({0}, {0}, {4}).value();
+    auto tail = cache.snapshot({0}, {4});
+    cache.page_out(*tail);
+    REQUIRE(cache.remove({0}, {0}, to_end));
+    for (const int s : {0, 1}) feed(cache, prompt(s, 0, {9, 9, 9, 9, 9, 9, 9, 9}));
+    feed(cache, prompt(2, 0, {7, 7, 7}));
+    const std::string before = portrait(cache, head, *tail);
+    CHECK(cache.merge(head, *std::move(tail)).error() == Refusal{.reason = Reason::full});
+    CHECK(portrait(cache, head, *tail) == before);
+    REQUIRE(cache.remove({1}, {3}, {5}));
+    REQUIRE(cache.merge(head, *std::move(tail)));
+    CHECK(restored(cache, head) == Values{1, 2, 3, 4, 5, 6});
+}
+
 TEST_CASE("a window that takes the place of an earlier one stays where it is") {
     using Window = SlidingWindow<4>;
     numbers::Cache<Window> cache{

@@ -10,6 +10,14 @@
 #include <string>
 #include <type_traits>
 #include <utility>
+#include <variant>
+
+/// Lets clang warn of a reference into a temporary result.
+#if defined(__clang__)
+#define CELLAR_LIFETIME_BOUND [[clang::lifetimebound]]
+#else
+#define CELLAR_LIFETIME_BOUND
+#endif
 
 namespace cellar {
 
@@ -99,31 +107,34 @@ struct Made {
 template <class F>
 Made(F) -> Made<F>; // clang 16 does not deduce it
 
-/// Of the operation that refuses, or else of the caller of this function.
-inline std::source_location line_of_refusal(const std::source_location& where = std::source_location::current()) {
+/// Of the operation that refuses or fails, or else of the caller of this function.
+inline std::source_location line_of_failure(const std::source_location& where = std::source_location::current()) {
     return current_caller.line() != 0 ? current_caller : where;
 }
 
 } // namespace detail
 
-/// A value, or the refusal that explains its absence. The member functions have the names of `std::expected`, which
-/// C++20 lacks.
-template <class T>
+/// A value, or the error that explains its absence: a `Refusal` of a memory, a `FileError`, an `mpi::MpiError`. The
+/// member functions have the names of `std::expected`, which C++20 lacks. `to_string(error)` is its text.
+template <class T, class E = Refusal>
 class [[nodiscard]] Result {
+    static constexpr bool has_type = !std::is_same_v<T, std::monostate>; // else it stands for `void`
+    static constexpr bool is_refusal = std::is_same_v<E, Refusal>;
+
 public:
     // Two, because nvcc moves no local variable into a parameter that is taken by value.
     Result(T&& value) : value_{std::move(value)} {}
     Result(const T& value) requires(std::copy_constructible<T>) : value_{value} {}
     template <class F>
     Result(detail::Made<F> value) : value_{std::in_place, std::move(value)} {}
-    Result(Refusal refusal) : refusal_{refusal}, refused_at_{detail::line_of_refusal()} {}
-    Result(Reason reason) : Result{Refusal{reason}} {}
+    Result(E error) : error_{std::move(error)}, failed_at_{detail::line_of_failure()} {}
+    Result(Reason reason) requires(is_refusal) : Result{Refusal{reason}} {}
 
     bool has_value() const noexcept { return value_.has_value(); }
     explicit operator bool() const noexcept { return has_value(); }
 
-    /// The value. Asking a refused result for it is a violation, which names the operation's line. A temporary result
-    /// returns its value by move.
+    /// The value. Asking a refused or failed result for it is a violation, which names the operation's line. That of a
+    /// temporary result can be moved from, and lives until the end of the statement.
     T& value() & {
         expect_value();
         return *value_;
@@ -132,60 +143,52 @@ public:
         expect_value();
         return *value_;
     }
-    T value() && {
+    T&& value() && CELLAR_LIFETIME_BOUND {
         expect_value();
         return std::move(*value_);
     }
-    T& operator*() & { return value(); }
-    const T& operator*() const& { return value(); }
-    T operator*() && { return std::move(*this).value(); }
-    T* operator->() & { return &value(); }
-    const T* operator->() const& { return &value(); }
+    T& operator*() & requires(has_type) { return value(); }
+    const T& operator*() const& requires(has_type) { return value(); }
+    T&& operator*() && CELLAR_LIFETIME_BOUND requires(has_type) { return std::move(*this).value(); }
+    T* operator->() & requires(has_type) { return &value(); }
+    const T* operator->() const& requires(has_type) { return &value(); }
     /// A value within a temporary result would be gone at the end of the line: a pass that is dropped at once.
     void operator->() && = delete;
     void operator->() const&& = delete;
 
-    /// The refusal. Asking a result that has a value for it is a violation.
-    Refusal error(const std::source_location& where = std::source_location::current()) const {
-        CELLAR_EXPECTS_AT(where, !has_value(), "error() was called on a result that has a value");
-        return refusal_;
+    /// The error. Asking a result that has none for it is a violation.
+    const E& error(const std::source_location& where = std::source_location::current()) const& {
+        expect_error(where);
+        return error_;
+    }
+    E error(const std::source_location& where = std::source_location::current()) && {
+        expect_error(where);
+        return std::move(error_);
     }
 
 private:
     void expect_value() const {
-        CELLAR_EXPECTS_AT(refused_at_, has_value(), "a refused result has no value: ", to_string(refusal_));
+        CELLAR_EXPECTS_AT(failed_at_, has_value(), is_refusal ? "a refused" : "a failed",
+                          " result has no value: ", to_string(error_));
+    }
+    void expect_error(const std::source_location& where) const {
+        CELLAR_EXPECTS_AT(where, !has_value(), "error() was called on a result ",
+                          has_type     ? "that has a value"
+                          : is_refusal ? "that was not refused"
+                                       : "without an error");
     }
 
     std::optional<T> value_;
-    Refusal refusal_{};
-    std::source_location refused_at_;
+    E error_{};
+    std::source_location failed_at_;
 };
 
-/// Success, or the refusal.
-template <>
-class [[nodiscard]] Result<void> {
+/// Success, or the error. `value()` is for what cannot fail: a violation if it did.
+template <class E>
+class [[nodiscard]] Result<void, E> : public Result<std::monostate, E> {
 public:
-    Result() = default;
-    Result(Refusal refusal) : refusal_{refusal}, refused_at_{detail::line_of_refusal()} {}
-    Result(Reason reason) : Result{Refusal{reason}} {}
-
-    bool has_value() const noexcept { return !refusal_.has_value(); }
-    explicit operator bool() const noexcept { return has_value(); }
-
-    /// For what cannot be refused: a violation if it was, which names the operation's line.
-    void value() const {
-        CELLAR_EXPECTS_AT(refused_at_, has_value(), "a refused result has no value: ", to_string(*refusal_));
-    }
-
-    /// The refusal. Asking a result that has none for it is a violation.
-    Refusal error(const std::source_location& where = std::source_location::current()) const {
-        CELLAR_EXPECTS_AT(where, !has_value(), "error() was called on a result that was not refused");
-        return *refusal_;
-    }
-
-private:
-    std::optional<Refusal> refusal_;
-    std::source_location refused_at_;
+    using Result<std::monostate, E>::Result;
+    Result() : Result<std::monostate, E>{std::monostate{}} {}
 };
 
 } // namespace cellar

@@ -15,6 +15,8 @@ template <class E>
 constexpr StoredElement stored_element_of() {
     if constexpr (std::is_same_v<E, half>) return StoredElement::f16;
     if constexpr (std::is_same_v<E, bfloat16>) return StoredElement::bf16;
+    static_assert(std::is_same_v<E, float> || std::is_same_v<E, half> || std::is_same_v<E, bfloat16>,
+                  "files and messages have a name for float, half and bfloat16 only");
     return StoredElement::f32;
 }
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include <cellar/base/outcome.hpp>
 #include <cellar/base/result.hpp>
 
 #include <string>
@@ -68,6 +67,6 @@ inline const std::string& to_string(const FileError& error) {
 
 /// A value, or the error that explains its absence.
 template <class T>
-using FileResult = Outcome<T, FileError>;
+using FileResult = Result<T, FileError>;
 
 } // namespace cellar

@@ -27,7 +27,7 @@ concept prepares_defragment = requires(M& m) {
 template <class R>
 concept is_result = requires(R& result) {
     { result.has_value() } -> std::same_as<bool>;
-    { result.error() } -> std::same_as<Refusal>;
+    { result.error() } -> std::convertible_to<Refusal>;
     *result;
 };
 template <class R>

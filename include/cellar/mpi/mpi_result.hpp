@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include <cellar/base/outcome.hpp>
 #include <cellar/base/result.hpp>
 
 #include <stdexcept>
@@ -83,6 +82,6 @@ private:
 
 /// A value, or the error that explains its absence.
 template <class T>
-using MpiResult = Outcome<T, MpiError>;
+using MpiResult = Result<T, MpiError>;
 
 } // namespace cellar::mpi
