@@ -59,6 +59,8 @@ TEST_CASE("sliding window: a token sees as many tokens as the width, itself incl
 }
 
 TEST_CASE("sliding window: with several sequences, each keeps one token more") {
+    CHECK(SlidingWindow<4>{}.resolved(1, 100).oldest_kept({3}) == Position{0});
+    CHECK(SlidingWindow<4>{}.resolved(1, 100).oldest_kept({4}) == Position{1});
     CHECK(SlidingWindow<4>{}.resolved(1, 100).oldest_kept({9}) == Position{6});
     CHECK(SlidingWindow<4>{}.resolved(2, 100).oldest_kept({9}) == Position{5});
     CHECK(SlidingWindow<4>{{.retention = 8}}.resolved(2, 100).oldest_kept({9}) == Position{2});
