@@ -23,10 +23,8 @@ ROOMS = {
     "book": ["base", "window"],
     "kernel": ["base", "layout", "shift"],
     "backend": ["base", "crc", "element", "layout", "shift", "kernel"],
-    "mask": ["base", "element", "book", "backend"],
-    "store": ["base", "element", "layout", "shift", "backend"],
     "memory": ["base", "element"],
-    "cache": ["base", "element", "layout", "window", "shift", "book", "mask", "store", "backend", "memory"],
+    "cache": ["base", "element", "layout", "window", "shift", "book", "backend", "memory"],
     "recurrent": ["base", "element", "backend", "memory"],
     "hybrid": ["base", "memory"],
     "prefix": ["base", "memory"],
@@ -41,7 +39,7 @@ ROOMS = {
 HALL = {"cellar.hpp", "fwd.hpp"}
 
 # Everything in these folders, and in every folder `detail`, lies in the namespace cellar::detail.
-INTERNAL = ("crc/", "book/", "mask/", "store/", "kernel/", "backend/host/", "backend/kokkos/")
+INTERNAL = ("crc/", "book/", "kernel/", "backend/host/", "backend/kokkos/")
 
 # Folders of tests that belong to no room.
 SUITES = {

@@ -19,8 +19,8 @@ SOUND = {
     "backend/backend.hpp": HEAD + "namespace cellar {}\n",
     "backend/host.hpp": HEAD + "#include <cellar/kernel/rotate.hpp>\n",
     "backend/eigen.hpp": HEAD + "#include <Eigen/Core>\nusing M = Eigen::MatrixXf;\n",
-    "store/layer_store.hpp": HEAD + "#include <cellar/backend/backend.hpp>\n",
-    "cache/cache.hpp": HEAD + "#include <cellar/book/cell_table.hpp>\n#include <cellar/store/layer_store.hpp>\n",
+    "cache/detail/layer_store.hpp": HEAD + "#include <cellar/backend/backend.hpp>\n",
+    "cache/cache.hpp": HEAD + "#include <cellar/book/cell_table.hpp>\n#include <cellar/cache/detail/layer_store.hpp>\n",
     "cellar.hpp": HEAD + "#include <cellar/cache/cache.hpp>\n",
 }
 

@@ -69,7 +69,9 @@ public:
         const auto keys = checked_rows("keys", layer, k, shape.kv_heads, shape.key_dim);
         const auto values = checked_rows("values", layer, v, shape.kv_heads, shape.value_dim);
         if (state().pass_reserved) return;
-        state().stores[index].put(state().backend, cells(), keys, values);
+        auto& store = state().stores[index];
+        put_rows(store.all_keys(), keys);
+        if (values.size() != 0) put_rows(store.all_values(), values);
         state().put.add(index);
     }
     template <class K, class V>
@@ -91,7 +93,9 @@ public:
         const detail::Caller caller{where};
         auto& store = state().stores[state().store_index("in_place", layer)];
         const CellRange all{0, static_cast<std::int32_t>(store.cells())};
-        return LayerRows<decltype(store.keys(all)), decltype(store.values(all))>{store.keys(all), store.values(all)};
+        const auto keys = store.all_keys().view(all);
+        const auto values = store.all_values().view(all);
+        return LayerRows<std::remove_const_t<decltype(keys)>, std::remove_const_t<decltype(values)>>{keys, values};
     }
     void in_place(int) && = delete; // the pass is dropped at the end of the line
 
@@ -148,6 +152,16 @@ private:
         const int owner = state().shape[layer].shares_layer;
         CELLAR_EXPECTS(owner < 0, call, ": ", Base::name()(layer), " shares the memory of layer ", owner,
                        ", expected a ", call, " to that one");
+    }
+
+    // Of the cells of this pass.
+    template <class Rows, class T>
+    void put_rows(Rows& stored, const StridedView<T, 3>& rows) {
+        using Stored = typename Rows::element_type;
+        using Given = std::remove_const_t<T>;
+        static_assert(std::is_same_v<Given, Stored> || std::is_same_v<Given, float>,
+                      "put: the rows of a layer hold its stored element or float");
+        state().backend.scatter(stored.mapping(), stored.memory(), cells(), static_cast<StridedView<const T, 3>>(rows));
     }
 
     template <class Rows>

@@ -48,14 +48,14 @@ public:
     /// violation.
     auto keys(int layer, const std::source_location& where = std::source_location::current()) const& {
         const detail::Caller caller{where};
-        return readable("keys", layer).keys(history_);
+        return readable("keys", layer).read_keys().view(history_);
     }
 
     /// The values of the history, in place: [history, kv_heads, value_dim]. A view as of the keys: with
     /// `PermutedV`, stride(0) is 1. Reading a layer of the batch before it was put is a violation.
     auto values(int layer, const std::source_location& where = std::source_location::current()) const& {
         const detail::Caller caller{where};
-        return readable("values", layer).values(history_);
+        return readable("values", layer).read_values().view(history_);
     }
 
     /// The cells that a token of the batch sees, as runs of neighbouring cells, in the order of memory. Cells are

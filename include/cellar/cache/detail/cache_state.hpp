@@ -12,11 +12,11 @@
 #include <cellar/book/cache_book.hpp>
 #include <cellar/cache/cache_limits.hpp>
 #include <cellar/cache/cache_shape.hpp>
+#include <cellar/cache/detail/layer_store.hpp>
 #include <cellar/cache/detail/list_memory.hpp>
+#include <cellar/cache/detail/mask_buffer.hpp>
 #include <cellar/cache/fwd.hpp>
-#include <cellar/mask/mask_buffer.hpp>
 #include <cellar/memory/layer_name.hpp>
-#include <cellar/store/layer_store.hpp>
 
 #include <algorithm>
 #include <bit>
@@ -207,9 +207,15 @@ struct CacheState {
     /// Enqueues the work of a plan in every layer.
     void carry_out(const Plan& plan) {
         for (std::size_t i = 0; i < stores.size(); ++i) {
-            if (!plan.moves.empty()) stores[i].move(backend, plan.moves);
+            auto& keys = stores[i].all_keys();
+            auto& values = stores[i].all_values();
+            if (!plan.moves.empty()) {
+                backend.move(keys.mapping(), keys.memory(), std::span{plan.moves});
+                backend.move(values.mapping(), values.memory(), std::span{plan.moves});
+            }
             if constexpr (rotates_keys<Shift>)
-                if (!plan.rotations.empty()) stores[i].rotate(backend, shift, owners[i], plan.rotations);
+                if (!plan.rotations.empty())
+                    backend.rotate(keys.mapping(), keys.memory(), shift, owners[i], std::span{plan.rotations});
         }
     }
 

@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <utility>
 
 namespace cellar::detail {
@@ -47,12 +48,14 @@ public:
     }
     std::uint32_t gather(std::uint64_t first, std::uint64_t count, std::byte* to) override {
         find_(first, count, cells_);
-        rows_.gather(backend_, cells_, view(reinterpret_cast<E*>(to), count));
+        backend_.gather(rows_.mapping(), rows_.memory(), std::span<const Cell>{cells_},
+                        view(reinterpret_cast<E*>(to), count));
         return backend_.crc32(to, bytes_of(count));
     }
     std::uint32_t scatter(std::uint64_t first, std::uint64_t count, const std::byte* from) override {
         find_(first, count, cells_);
-        rows_.put(backend_, cells_, view(reinterpret_cast<const E*>(from), count));
+        backend_.scatter(rows_.mapping(), rows_.memory(), std::span<const Cell>{cells_},
+                         view(reinterpret_cast<const E*>(from), count));
         return backend_.crc32(from, bytes_of(count));
     }
 

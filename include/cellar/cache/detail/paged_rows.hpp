@@ -58,7 +58,7 @@ public:
             std::int64_t count = 0;
             cursor = for_each_part(stores, n, cursor, staging, [&](Rows& rows, const Part& part) {
                 E* const to = staging ? staging->data() + part.in_staging : data() + part.in_block;
-                rows.gather(backend, part.of(cells), view(rows, to, part.tokens));
+                backend.gather(rows.mapping(), rows.memory(), part.of(cells), view(rows, to, part.tokens));
                 count = part.in_staging + part.tokens * rows.row();
             });
             if (staging)
@@ -82,7 +82,7 @@ public:
             }
             cursor = for_each_part(stores, n, begin, staging, [&](Rows& rows, const Part& part) {
                 const E* const from = staging ? staging->data() + part.in_staging : data() + part.in_block;
-                rows.put(backend, part.of(cells), view(rows, from, part.tokens));
+                backend.scatter(rows.mapping(), rows.memory(), part.of(cells), view(rows, from, part.tokens));
             });
         }
         if (staging) backend.fence(); // before it is destroyed

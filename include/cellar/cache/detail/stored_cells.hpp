@@ -318,29 +318,34 @@ private:
 
     template <class E, class Elements>
     static void read_cells(State& state, Elements& rows, Working<E>& working, E* to) {
-        const auto n = static_cast<std::int64_t>(working.cells.size());
+        const std::span<const Cell> cells{working.cells};
+        const auto n = static_cast<std::int64_t>(cells.size());
         const auto& mapping = rows.mapping();
         if constexpr (!Backend::host_reaches) {
             E* const staged = reserve_on_backend(state, working, n * rows.row());
-            rows.gather(state.backend, working.cells, contiguous_view(staged, n, mapping.heads(), mapping.dim()));
+            state.backend.gather(mapping, rows.memory(), cells,
+                                 contiguous_view(staged, n, mapping.heads(), mapping.dim()));
             state.backend.copy_to_host(*working.on_backend, 0, std::span{to, static_cast<std::size_t>(n * rows.row())});
         } else {
-            rows.gather(state.backend, working.cells, contiguous_view(to, n, mapping.heads(), mapping.dim()));
+            state.backend.gather(mapping, rows.memory(), cells, contiguous_view(to, n, mapping.heads(), mapping.dim()));
             state.backend.fence();
         }
     }
 
     template <class E, class Elements>
     static void write_cells(State& state, Elements& rows, Working<E>& working, const E* from) {
-        const auto n = static_cast<std::int64_t>(working.cells.size());
+        const std::span<const Cell> cells{working.cells};
+        const auto n = static_cast<std::int64_t>(cells.size());
         const auto& mapping = rows.mapping();
         if constexpr (!Backend::host_reaches) {
             const E* const staged = reserve_on_backend(state, working, n * rows.row());
             const std::span<const E> all{from, static_cast<std::size_t>(n * rows.row())};
             state.backend.copy_from_host(all, *working.on_backend, 0);
-            rows.put(state.backend, working.cells, contiguous_view(staged, n, mapping.heads(), mapping.dim()));
+            state.backend.scatter(mapping, rows.memory(), cells,
+                                  contiguous_view(staged, n, mapping.heads(), mapping.dim()));
         } else {
-            rows.put(state.backend, working.cells, contiguous_view(from, n, mapping.heads(), mapping.dim()));
+            state.backend.scatter(mapping, rows.memory(), cells,
+                                  contiguous_view(from, n, mapping.heads(), mapping.dim()));
         }
         state.backend.fence();
     }

@@ -2,12 +2,12 @@
 #pragma once
 
 #include <cellar/backend/backend.hpp>
-#include <cellar/base/contract.hpp>
 #include <cellar/base/ids.hpp>
-#include <cellar/base/plan.hpp>
 #include <cellar/base/trivial_list.hpp>
 #include <cellar/base/view.hpp>
 #include <cellar/element/element.hpp>
+#include <cellar/layout/layer_shape.hpp>
+#include <cellar/layout/layout.hpp>
 #include <cellar/layout/mapping.hpp>
 
 #include <algorithm>
@@ -17,71 +17,36 @@
 #include <iterator>
 #include <numeric>
 #include <span>
-#include <string_view>
 #include <type_traits>
 #include <utility>
 
 namespace cellar::detail {
 
-/// An element type of rows outside the memory, where the memory stores E.
-template <class T, class E>
-concept row_element = std::same_as<T, E> || std::same_as<T, float>;
-
 /// The keys or the values of one layer, in cells. The constructor allocates all memory; its address changes only in
-/// `grow`, not even when the store is moved. Every operation takes the backend that the store was made with.
+/// `grow`, not even when the rows are moved. The backend that they are made with does all work on them.
 template <LayoutMapping TheMapping, Element E, BackendPolicy Backend>
 class RowStore {
 public:
     using Mapping = TheMapping;
+    using Buffer = typename Backend::template Buffer<E>;
     using element_type = E;
 
-    /// `what`: "keys" or "values", for messages.
-    RowStore(Backend& backend, const Mapping& mapping, std::string_view what)
-        : mapping_{mapping}, what_{what}, memory_{backend.template allocate<E>(mapping.required_size())} {}
+    RowStore(Backend& backend, const Mapping& mapping)
+        : mapping_{mapping}, memory_{backend.template allocate<E>(mapping.required_size())} {}
 
     const Mapping& mapping() const { return mapping_; }
+    Buffer& memory() { return memory_; }
+    const Buffer& memory() const { return memory_; }
     const E* data() const { return memory_.data(); }
 
-    std::int64_t bytes() const { return memory_.size() * static_cast<std::int64_t>(sizeof(E)); }
+    std::int64_t bytes() const { return memory_.size() * std::int64_t{sizeof(E)}; }
 
     /// The elements of one cell's row.
     std::int64_t row() const { return std::int64_t{mapping_.heads()} * mapping_.dim(); }
 
-    /// A violation if `rows` are not what `put` and `gather` take.
-    template <class T>
-    void expect_rows(std::span<const Cell> cells, const StridedView<T, 3>& rows) const {
-        static_assert(row_element<std::remove_const_t<T>, E>, "the rows of a layer hold its stored element or float");
-        CELLAR_EXPECTS(rows.extent(0) == std::ssize(cells) && rows.extent(1) == mapping_.heads()
-                           && rows.extent(2) == mapping_.dim(),
-                       "store: the ", what_, " given are [", rows.extent(0), " tokens, ", rows.extent(1), " heads, ",
-                       rows.extent(2), " dims], expected [", std::ssize(cells), " tokens, ", mapping_.heads(),
-                       " heads, ", mapping_.dim(), " dims]");
-    }
-
-    /// Enqueues: writes row i of `rows` [tokens, heads, dim] to cells[i]. Does not check them.
-    template <class T>
-    void put(Backend& backend, std::span<const Cell> cells, StridedView<T, 3> rows) {
-        backend.scatter(mapping_, memory_, cells, static_cast<StridedView<const T, 3>>(rows));
-    }
-
-    /// Enqueues: reads cells[i] into row i. Does not check the rows.
-    template <class T>
-    void gather(Backend& backend, std::span<const Cell> cells, StridedView<T, 3> rows) const {
-        backend.gather(mapping_, memory_, cells, rows);
-    }
-
     /// A range of cells, in place: [range.count, heads, dim], with the layout's strides.
     auto view(CellRange range) const { return mapping_.view(memory_.data(), range); }
     auto view(CellRange range) { return mapping_.view(memory_.data(), range); }
-
-    /// Enqueues.
-    void move(Backend& backend, std::span<const Move> moves) { backend.move(mapping_, memory_, moves); }
-
-    /// Enqueues.
-    template <class Shift>
-    void rotate(Backend& backend, const Shift& shift, int layer, std::span<const KeyRotation> rotations) {
-        backend.rotate(mapping_, memory_, shift, layer, rotations);
-    }
 
     /// Moves to memory of that many cells; never shrinks. Blocks. May throw, with nothing changed.
     void grow(Backend& backend, std::int64_t cells) {
@@ -94,8 +59,6 @@ public:
     }
 
 private:
-    using Buffer = typename Backend::template Buffer<E>;
-
     // All cells, some at a time. Blocks.
     void copy_to(Backend& backend, const Mapping& mapping, Buffer& memory) const {
         constexpr std::int64_t usual = (std::int64_t{8} << 20) / std::int64_t{sizeof(E)};
@@ -106,15 +69,53 @@ private:
             cells.resize(static_cast<std::size_t>(std::min(n, mapping_.cells() - first)));
             std::iota(cells.begin(), cells.end(), static_cast<Cell>(first));
             const auto view = contiguous_view(rows.data(), std::ssize(cells), mapping_.heads(), mapping_.dim());
-            gather(backend, cells, view);
-            backend.scatter(mapping, memory, cells, static_cast<StridedView<const E, 3>>(view));
+            const std::span<const Cell> some{cells};
+            backend.gather(mapping_, memory_, some, view);
+            backend.scatter(mapping, memory, some, static_cast<StridedView<const E, 3>>(view));
         }
         backend.fence(); // before the rows, and what they came from, are destroyed
     }
 
     Mapping mapping_;
-    std::string_view what_;
     Buffer memory_;
+};
+
+/// The keys and values of one layer, in cells.
+template <LayoutPolicy Layout, BackendPolicy Backend>
+class LayerStore {
+public:
+    using Keys = RowStore<typename Layout::key_mapping, typename Layout::key_element, Backend>;
+    using Values = RowStore<typename Layout::value_mapping, typename Layout::value_element, Backend>;
+
+    /// Ignores `shape.shares_layer`.
+    LayerStore(Backend& backend, std::int64_t cells, LayerShape shape)
+        : keys_{backend, typename Keys::Mapping{cells, shape.kv_heads, shape.key_dim}},
+          values_{backend, typename Values::Mapping{cells, shape.kv_heads, shape.value_dim}} {}
+
+    /// How many cells have memory.
+    std::int64_t cells() const { return std::min(keys_.mapping().cells(), values_.mapping().cells()); }
+    std::int64_t bytes() const { return keys_.bytes() + values_.bytes(); }
+
+    /// Bytes of the keys and values of one cell.
+    std::int64_t row_bytes() const {
+        return keys_.row() * std::int64_t{sizeof(typename Keys::element_type)}
+               + values_.row() * std::int64_t{sizeof(typename Values::element_type)};
+    }
+
+    /// See `RowStore`. If it throws, the keys may have grown; nothing else has changed.
+    void grow(Backend& backend, std::int64_t cells) {
+        keys_.grow(backend, cells);
+        values_.grow(backend, cells);
+    }
+
+    Keys& all_keys() { return keys_; }
+    const Keys& read_keys() const { return keys_; }
+    Values& all_values() { return values_; }
+    const Values& read_values() const { return values_; }
+
+private:
+    Keys keys_;
+    Values values_;
 };
 
 } // namespace cellar::detail

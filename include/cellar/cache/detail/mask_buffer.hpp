@@ -6,7 +6,7 @@
 #include <cellar/base/zeroed.hpp>
 #include <cellar/book/cell_set.hpp>
 #include <cellar/book/words.hpp>
-#include <cellar/mask/mask.hpp>
+#include <cellar/cache/detail/mask.hpp>
 
 #include <algorithm>
 #include <cstddef>

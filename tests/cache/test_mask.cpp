@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include <cellar/mask/mask.hpp>
+#include <cellar/cache/detail/mask.hpp>
 
 #include <doctest/doctest.h>
 

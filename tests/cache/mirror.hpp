@@ -2,7 +2,7 @@
 #pragma once
 
 #include "shift/archetypes.hpp"
-#include <cellar/store/layer_store.hpp>
+#include <cellar/cache/detail/layer_store.hpp>
 
 #include <doctest/doctest.h>
 
@@ -57,6 +57,25 @@ struct Plain {
     }
 };
 
+/// Writes rows to cells of a store.
+template <class Backend, class Rows, class T>
+void put_rows(Backend& backend, Rows& stored, std::span<const cellar::Cell> cells, const std::vector<T>& rows) {
+    const auto& mapping = stored.mapping();
+    backend.scatter(mapping, stored.memory(), cells,
+                    cellar::contiguous_view(rows.data(), std::ssize(cells), mapping.heads(), mapping.dim()));
+}
+
+/// Reads them as floats.
+template <class Backend, class Rows>
+std::vector<float> gather_rows(Backend& backend, const Rows& stored, std::span<const cellar::Cell> cells) {
+    const auto& mapping = stored.mapping();
+    std::vector<float> rows(cells.size() * static_cast<std::size_t>(stored.row()));
+    backend.gather(mapping, stored.memory(), cells,
+                   cellar::contiguous_view(rows.data(), std::ssize(cells), mapping.heads(), mapping.dim()));
+    backend.fence();
+    return rows;
+}
+
 /// A layer store, and plain arrays of the keys and values that it should hold.
 template <class Layout, class Backend>
 class Mirrored {
@@ -75,8 +94,8 @@ public:
         const auto tokens = std::ssize(chosen);
         const auto k = integers<K>(random, tokens * shape.kv_heads * shape.key_dim);
         const auto v = integers<V>(random, tokens * shape.kv_heads * shape.value_dim);
-        store_.put(backend_, chosen, cellar::contiguous_view(k.data(), tokens, shape.kv_heads, shape.key_dim),
-                   cellar::contiguous_view(v.data(), tokens, shape.kv_heads, shape.value_dim));
+        put_rows(backend_, store_.all_keys(), chosen, k);
+        put_rows(backend_, store_.all_values(), chosen, v);
         keys_.put(chosen, k);
         values_.put(chosen, v);
     }
@@ -85,7 +104,8 @@ public:
         const int count = random_between(random, 0, cells);
         const cellar::Move move{random_between(random, 0, cells - count), random_between(random, 0, cells - count),
                                 count};
-        store_.move(backend_, std::span{&move, 1});
+        backend_.move(store_.all_keys().mapping(), store_.all_keys().memory(), std::span{&move, 1});
+        backend_.move(store_.all_values().mapping(), store_.all_values().memory(), std::span{&move, 1});
         keys_.move(move);
         values_.move(move);
     }
@@ -94,7 +114,8 @@ public:
         const int count = random_between(random, 0, 5);
         const cellar::KeyRotation rotation{random_between(random, 0, cells - count), count,
                                            random_between(random, -2, 2)};
-        store_.rotate(backend_, AddShift{2}, 1, std::span{&rotation, 1});
+        backend_.rotate(store_.all_keys().mapping(), store_.all_keys().memory(), AddShift{2}, 1,
+                        std::span{&rotation, 1});
         for (cellar::Cell cell = rotation.first; cell < rotation.first + rotation.count; ++cell)
             for (int head = 0; head < shape.kv_heads; ++head)
                 for (int d = 0; d < 4; ++d)
@@ -105,8 +126,8 @@ public:
         backend_.fence();
         const int count = random_between(random, 0, cells);
         const cellar::CellRange range{random_between(random, 0, cells - count), count};
-        const auto keys = store_.keys(range);
-        const auto values = store_.values(range);
+        const auto keys = store_.read_keys().view(range);
+        const auto values = store_.read_values().view(range);
         bool equal = true;
         for (int i = 0; i < count; ++i) {
             for (int head = 0; head < shape.kv_heads; ++head) {
@@ -122,13 +143,8 @@ public:
     void check_gather() {
         std::vector<cellar::Cell> all;
         for (cellar::Cell cell = 0; cell < cells; ++cell) all.push_back(cell);
-        std::vector<float> k(keys_.elements.size());
-        std::vector<float> v(values_.elements.size());
-        store_.gather(backend_, all, cellar::contiguous_view(k.data(), cells, shape.kv_heads, shape.key_dim),
-                      cellar::contiguous_view(v.data(), cells, shape.kv_heads, shape.value_dim));
-        backend_.fence();
-        CHECK(k == keys_.elements);
-        CHECK(v == values_.elements);
+        CHECK(gather_rows(backend_, store_.read_keys(), all) == keys_.elements);
+        CHECK(gather_rows(backend_, store_.read_values(), all) == values_.elements);
     }
 
     void do_random_work(std::mt19937& random) {
