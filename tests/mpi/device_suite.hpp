@@ -184,7 +184,7 @@ public:
     void post(MessageHead head, const std::vector<std::byte>& body = {}, bool is_sender = true) {
         detail::Message message{static_cast<std::int64_t>(body.size())};
         std::copy(body.begin(), body.end(), message.body());
-        head.transfer = head.transfer == 0 ? 1 : head.transfer;
+        head.number = head.number == 0 ? 1 : head.number;
         if (head.kind != MessageKind::block_apart) head.bytes = body.size();
         message.finish(head, head.kind == MessageKind::block_apart ? head.body_crc : detail::crc32_of(body));
         MPI_Send(message.data(), static_cast<int>(message.size()), MPI_BYTE, rank_,
@@ -341,7 +341,7 @@ TEST_CASE_TEMPLATE("rows that are apart have no head, and a checksum that the ho
             for (const bool is_apart : {true, false}) {
                 const MessageHead announced = hand.answer(false);
                 CHECK(announced.kind == MessageKind::announcement);
-                hand.post({.kind = MessageKind::acceptance, .transfer = announced.transfer}, {}, false);
+                hand.post({.kind = MessageKind::acceptance, .number = announced.number}, {}, false);
                 for (int block = 0; block < 18; ++block) {
                     const std::vector<std::byte> first = hand.receive(false);
                     MessageHead head;
@@ -354,7 +354,7 @@ TEST_CASE_TEMPLATE("rows that are apart have no head, and a checksum that the ho
                     CHECK(rows.size() == head.bytes);
                     CHECK(detail::crc32_of(rows) == head.body_crc);
                 }
-                hand.post({.kind = MessageKind::completion, .transfer = announced.transfer}, {}, false);
+                hand.post({.kind = MessageKind::completion, .number = announced.number}, {}, false);
             }
         });
 }
@@ -427,11 +427,11 @@ TEST_CASE_TEMPLATE("rows of a head that was dropped are dropped with it", Device
                     if (rows_come_late) hand.post_rows(keys());
                     std::this_thread::sleep_for(5ms); // the receiver looks
                     hand.post({.kind = MessageKind::end});
-                    hand.post({.kind = MessageKind::announcement, .transfer = 2}, announcement());
+                    hand.post({.kind = MessageKind::announcement, .number = 2}, announcement());
                     MessageHead answer = hand.answer();
                     CHECK(answer.kind == MessageKind::acceptance);
-                    CHECK(answer.transfer == 2);
-                    hand.post({.kind = MessageKind::end, .transfer = 2});
+                    CHECK(answer.number == 2);
+                    hand.post({.kind = MessageKind::end, .number = 2});
                 },
                 [&](const Communicator& comm, int rank) {
                     CacheOf<Device, StandardV<float>> cache{tiny, limits_for(10)};

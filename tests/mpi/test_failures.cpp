@@ -83,28 +83,32 @@ void meet(int rank) {
     MPI_Sendrecv(nullptr, 0, MPI_BYTE, rank, 0, nullptr, 0, MPI_BYTE, rank, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
 }
 
-/// A sender by hand.
+/// One end of a transfer by hand.
 class Hand {
 public:
-    Hand(const Communicator& comm, int rank) : comm_{comm}, rank_{rank} {}
+    Hand(const Communicator& comm, int rank, bool is_sender = true)
+        : comm_{comm},
+          rank_{rank},
+          to_{is_sender ? detail::sender_tag(0) : detail::receiver_tag(0)},
+          from_{is_sender ? detail::receiver_tag(0) : detail::sender_tag(0)} {}
 
     void post(MessageHead head, const std::vector<std::byte>& body, std::size_t cut = 0, int altered = -1) {
         detail::Message message{static_cast<std::int64_t>(body.size())};
         std::copy(body.begin(), body.end(), message.body());
-        head.transfer = head.transfer == 0 ? 1 : head.transfer;
+        head.number = head.number == 0 ? 1 : head.number;
         head.bytes = body.size();
         message.finish(head);
         if (altered >= 0) message.data()[altered] ^= std::byte{4};
-        MPI_Send(message.data(), static_cast<int>(static_cast<std::size_t>(message.size()) - cut), MPI_BYTE, rank_,
-                 detail::sender_tag(0), comm_.handle());
+        MPI_Send(message.data(), static_cast<int>(static_cast<std::size_t>(message.size()) - cut), MPI_BYTE, rank_, to_,
+                 comm_.handle());
     }
     void announce(const std::vector<std::byte>& body) { post({.kind = MessageKind::announcement}, body); }
 
-    /// Receives an answer.
+    /// Receives a message.
     MessageHead answer() {
         std::vector<std::byte> bytes(4096);
         MPI_Status status;
-        MPI_Recv(bytes.data(), 4096, MPI_BYTE, rank_, detail::receiver_tag(0), comm_.handle(), &status);
+        MPI_Recv(bytes.data(), 4096, MPI_BYTE, rank_, from_, comm_.handle(), &status);
         MessageHead head;
         std::memcpy(&head, bytes.data(), sizeof(head));
         return head;
@@ -113,6 +117,8 @@ public:
 private:
     const Communicator& comm_;
     int rank_;
+    int to_;
+    int from_;
 };
 
 using Change = std::function<void(detail::StoredSnapshot&)>;
@@ -289,31 +295,90 @@ TEST_CASE("what was sent of a transfer that failed is received, although no othe
         });
 }
 
-TEST_CASE("a process that does nothing within the time limit is named") {
+TEST_CASE("a process that does nothing within the time limit is named, and the next transfer succeeds") {
     between(
         [&](const Communicator& comm, int rank) {
             Numbers cache = filled();
-            const auto sent = mpi::send(comm, rank, cache, Sequence{0}, {.time_limit = 50ms}).wait();
-            REQUIRE_FALSE(sent);
-            CHECK(sent.error() == MpiReason::timed_out);
-            CHECK(sent.error().rank == rank);
+            meet(rank); // the receiver has given up
+            for (int i = 0; i < 3; ++i) {
+                const auto sent = mpi::send(comm, rank, cache, Sequence{0}, {.time_limit = 50ms}).wait();
+                REQUIRE_FALSE(sent);
+                CHECK(sent.error() == MpiReason::timed_out);
+                CHECK(sent.error().rank == rank);
+            }
             CHECK(cache.statistics().snapshots == 0);
             meet(rank);
+            const auto sent = mpi::send(comm, rank, cache, Sequence{0}).wait();
+            REQUIRE_MESSAGE(sent, sent.error().message);
         },
         [&](const Communicator& comm, int rank) {
             Numbers cache = filled();
             const std::string before = portrait(cache);
-            const auto none = mpi::receive(comm, rank, cache, Sequence{0}, {.tag = 3, .time_limit = 50ms}).wait();
+            const auto none = mpi::receive(comm, rank, cache, Sequence{0}, {.time_limit = 50ms}).wait();
             REQUIRE_FALSE(none);
             CHECK(none.error() == MpiReason::timed_out);
             CHECK(none.error().rank == rank);
-            meet(rank);
-            // The transfer that the sender gave up is announced still.
-            const auto received = mpi::receive(comm, rank, cache, Sequence{2}).wait();
-            REQUIRE_FALSE(received);
-            CHECK(received.error() == MpiReason::cancelled);
             CHECK(portrait(cache) == before);
+            meet(rank);
+            meet(rank); // three transfers are announced that the sender has given up
+            const auto received = mpi::receive(comm, rank, cache, Sequence{2}).wait();
+            REQUIRE_MESSAGE(received, received.error().message);
+            CHECK(cache.tokens({2}) == 6);
         });
+}
+
+TEST_CASE("after an altered answer, the sender may be late or try alone, and the next transfer succeeds") {
+    between(
+        [&](const Communicator& comm, int rank) {
+            Numbers cache = filled();
+            const auto altered = mpi::send(comm, rank, cache, Sequence{0}).wait();
+            REQUIRE_FALSE(altered);
+            CHECK(altered.error() == MpiReason::altered);
+            const auto alone = mpi::send(comm, rank, cache, Sequence{0}, {.time_limit = 50ms}).wait();
+            REQUIRE_FALSE(alone);
+            CHECK(alone.error() == MpiReason::timed_out);
+            meet(rank);
+            const auto sent = mpi::send(comm, rank, cache, Sequence{0}).wait();
+            REQUIRE_MESSAGE(sent, sent.error().message);
+        },
+        [&](const Communicator& comm, int rank) {
+            Hand hand{comm, rank, false};
+            const MessageHead announced = hand.answer();
+            CHECK(announced.kind == MessageKind::announcement);
+            hand.post({.kind = MessageKind::acceptance, .number = announced.number}, {}, 0, 50);
+            meet(rank);
+            Numbers cache = filled();
+            const auto received = mpi::receive(comm, rank, cache, Sequence{2}).wait();
+            REQUIRE_MESSAGE(received, received.error().message);
+            CHECK(cache.tokens({2}) == 6);
+        });
+}
+
+TEST_CASE("a receiver goes on to the next transfer if the sender has not seen that it accepted one") {
+    for (const bool says_so : {true, false}) // or only announces another one
+        between(
+            [&](const Communicator& comm, int rank) {
+                Hand hand{comm, rank};
+                hand.announce(announcement());
+                CHECK(hand.answer().kind == MessageKind::acceptance);
+                if (says_so) hand.post({.kind = MessageKind::lapse}, {});
+                hand.post({.kind = MessageKind::announcement, .number = 2}, announcement());
+                const MessageHead answer = hand.answer();
+                CHECK(answer.kind == MessageKind::acceptance);
+                CHECK(answer.number == 2);
+                for (std::uint64_t array = 1; array < 5; ++array)
+                    hand.post({.kind = MessageKind::block, .number = 2, .array = array, .rows = 6},
+                              rows(array % 2 == 1 ? 12 : 6));
+                CHECK(hand.answer().kind == MessageKind::completion);
+            },
+            [&](const Communicator& comm, int rank) {
+                Numbers cache = filled(16);
+                const auto received = mpi::receive(comm, rank, cache, Sequence{2}).wait();
+                REQUIRE_MESSAGE(received, received.error().message);
+                CHECK(cache.tokens({2}) == 6);
+                CHECK(cache.statistics().snapshots == 0);
+                CHECK(audit(cache).empty());
+            });
 }
 
 TEST_CASE("a time limit may be as long as any, and a snapshot is received once") {

@@ -9,6 +9,7 @@
 #include <cellar/memory/two_phase.hpp>
 #include <cellar/mpi/communicator.hpp>
 #include <cellar/mpi/detail/receiver.hpp>
+#include <cellar/mpi/detail/transfer_end.hpp>
 #include <cellar/mpi/detail/transfers.hpp>
 #include <cellar/mpi/mpi_result.hpp>
 #include <cellar/mpi/transfer_options.hpp>
@@ -81,46 +82,25 @@ private:
 namespace cellar::mpi {
 
 /// A snapshot on its way from another process. Passes of the memory go on between calls of `progress`, which needs that
-/// no pass is open. Move-only. The communicator and the memory must outlive it.
+/// no pass is open. Move-only. Destroyed before it is over, it is cancelled. The other process is told if its
+/// announcement has arrived; if not, the next `receive` gets it. The communicator and the memory must outlive it.
 template <class Target>
-class [[nodiscard]] Receiving {
+class [[nodiscard]] Receiving : public detail::TransferHandle<detail::Receiver> {
 public:
     using result_type = decltype(std::declval<Target&>().result());
-
-    Receiving(Receiving&&) noexcept = default;
-    /// Cancels the transfer that it had.
-    Receiving& operator=(Receiving&&) noexcept = default;
-    /// Cancels it if it is not over. Tells the other process if its announcement has arrived; if not, the next
-    /// `receive` gets it.
-    ~Receiving() = default;
-
-    /// Does what can be done without waiting: takes at most one block. True once the transfer is over, with success or
-    /// not.
-    bool progress(const std::source_location& where = std::source_location::current()) {
-        const detail::Caller caller{where};
-        return receiver().progress();
-    }
 
     /// Blocks until everything is there, or until the transfer fails: then the memory is as it was, except for the
     /// contents of free cells. Other transfers make no progress meanwhile. Call it once.
     result_type wait(const std::source_location& where = std::source_location::current()) {
         const detail::Caller caller{where};
-        while (!progress(where)) receiver().yield();
-        if (receiver().error()) return *receiver().error();
-        return static_cast<Target&>(receiver().target()).result();
+        if (const auto done = result(); !done) return done.error();
+        return static_cast<Target&>(end().target()).result();
     }
 
 private:
     friend struct cellar::MemoryAccess;
 
-    explicit Receiving(std::unique_ptr<detail::Receiver> receiver) : receiver_{std::move(receiver)} {}
-
-    detail::Receiver& receiver() {
-        CELLAR_EXPECTS(receiver_ != nullptr, "the transfer was moved from, expected one that was not");
-        return *receiver_;
-    }
-
-    std::unique_ptr<detail::Receiver> receiver_;
+    using detail::TransferHandle<detail::Receiver>::TransferHandle;
 };
 
 } // namespace cellar::mpi
@@ -135,13 +115,13 @@ mpi::Receiving<Target> make_receiving(const mpi::Communicator& comm, int rank, c
                    ", expected 0 to ", max_transfer_tag);
     CELLAR_EXPECTS(options.time_limit.count() > 0, "receive: a time limit of ", options.time_limit.count(),
                    " ms, expected 1 or more");
-    CELLAR_EXPECTS(transfers_of(comm).open(rank, sender_tag(options.tag)), "receive: another transfer from rank ", rank,
-                   " has tag ", options.tag, ", expected one at a time with each tag");
-    return transfers_of(comm).close_unless_made(rank, sender_tag(options.tag), [&] {
-        auto target = std::make_unique<Target>(std::forward<Parts>(parts)...);
-        return MemoryAccess::make<mpi::Receiving<Target>>(
-            std::make_unique<Receiver>(transfers_of(comm), rank, options, std::move(target)));
-    });
+    Transfers& transfers = transfers_of(comm);
+    OpenInbox messages = transfers.open(rank, sender_tag(options.tag));
+    CELLAR_EXPECTS(messages != nullptr, "receive: another transfer from rank ", rank, " has tag ", options.tag,
+                   ", expected one at a time with each tag");
+    auto target = std::make_unique<Target>(std::forward<Parts>(parts)...);
+    return MemoryAccess::make<mpi::Receiving<Target>>(
+        std::make_unique<Receiver>(transfers, std::move(messages), options, std::move(target)));
 }
 
 } // namespace cellar::detail

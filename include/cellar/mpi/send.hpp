@@ -9,11 +9,11 @@
 #include <cellar/memory/two_phase.hpp>
 #include <cellar/mpi/communicator.hpp>
 #include <cellar/mpi/detail/sender.hpp>
+#include <cellar/mpi/detail/transfer_end.hpp>
 #include <cellar/mpi/detail/transfers.hpp>
 #include <cellar/mpi/mpi_result.hpp>
 #include <cellar/mpi/transfer_options.hpp>
 
-#include <chrono>
 #include <concepts>
 #include <memory>
 #include <new>
@@ -23,56 +23,22 @@
 
 namespace cellar::mpi {
 
-/// A snapshot on its way to another process. Passes of the memory go on between calls of `progress`. Move-only. The
-/// communicator and the memory must outlive it.
-class [[nodiscard]] Sending {
+/// A snapshot on its way to another process. Passes of the memory go on between calls of `progress`. Move-only.
+/// Destroyed before it is over, it is cancelled, and the other process is told. The communicator and the memory must
+/// outlive it.
+class [[nodiscard]] Sending : public detail::TransferHandle<detail::Sender> {
 public:
-    Sending(Sending&&) noexcept = default;
-    /// Cancels the transfer that it had.
-    Sending& operator=(Sending&& other) noexcept {
-        if (this == &other) return *this;
-        release();
-        held_ = std::move(other.held_);
-        sender_ = std::move(other.sender_);
-        return *this;
-    }
-    /// Cancels it if it is not over, and tells the other process.
-    ~Sending() { release(); }
-
-    /// Does what can be done without waiting: sends at most one block. True once the transfer is over, with success or
-    /// not.
-    bool progress(const std::source_location& where = std::source_location::current()) {
-        const detail::Caller caller{where};
-        const bool is_over = sender().progress();
-        if (is_over) held_ = nullptr;
-        return is_over;
-    }
-
     /// Blocks until the other process has everything in its memory, or until the transfer fails. Other transfers make
     /// no progress meanwhile.
     MpiResult<void> wait(const std::source_location& where = std::source_location::current()) {
-        while (!progress(where)) sender().yield();
-        return sender().error() ? MpiResult<void>{*sender().error()} : MpiResult<void>{};
+        const detail::Caller caller{where};
+        return result();
     }
 
 private:
     friend struct cellar::MemoryAccess;
 
-    // `held`: what the sender reads.
-    Sending(std::unique_ptr<detail::Sender> sender, std::shared_ptr<const void> held)
-        : held_{std::move(held)}, sender_{std::move(sender)} {}
-
-    detail::Sender& sender() {
-        CELLAR_EXPECTS(sender_ != nullptr, "the transfer was moved from, expected one that was not");
-        return *sender_;
-    }
-    void release() noexcept {
-        sender_ = nullptr;
-        held_ = nullptr;
-    }
-
-    std::shared_ptr<const void> held_;
-    std::unique_ptr<detail::Sender> sender_;
+    using TransferHandle::TransferHandle;
 };
 
 } // namespace cellar::mpi
@@ -88,10 +54,11 @@ inline std::unique_ptr<Sender> make_sender(const mpi::Communicator& comm, int ra
                    " ms, expected 1 or more");
     CELLAR_EXPECTS(options.block >= 1 << 20 && options.block <= 1 << 30, "send: blocks of ", options.block,
                    " bytes, expected 2^20 to 2^30");
-    CELLAR_EXPECTS(transfers_of(comm).open(rank, receiver_tag(options.tag)), "send: another transfer to rank ", rank,
-                   " has tag ", options.tag, ", expected one at a time with each tag");
-    return transfers_of(comm).close_unless_made(
-        rank, receiver_tag(options.tag), [&] { return std::make_unique<Sender>(transfers_of(comm), rank, options); });
+    Transfers& transfers = transfers_of(comm);
+    OpenInbox answers = transfers.open(rank, receiver_tag(options.tag));
+    CELLAR_EXPECTS(answers != nullptr, "send: another transfer to rank ", rank, " has tag ", options.tag,
+                   ", expected one at a time with each tag");
+    return std::make_unique<Sender>(transfers, std::move(answers), options);
 }
 
 /// Announces what `save` adds to a snapshot, or that there is no memory for it.
@@ -119,7 +86,7 @@ Sending send(const Communicator& comm, int rank, M& memory, const Snapshot& snap
     auto sender = detail::make_sender(comm, rank, options, where);
     detail::announce(*sender, comm.rank(), options,
                      [&](detail::StoredSnapshot& stored) { MemoryAccess::save(memory, snapshot, "", stored); });
-    return MemoryAccess::make<Sending>(std::move(sender), nullptr);
+    return MemoryAccess::make<Sending>(std::move(sender));
 }
 
 /// Sends the sequence s. Nothing that happens to s later changes what is sent: the transfer owns a snapshot of s. If
@@ -134,12 +101,13 @@ Sending send(const Communicator& comm, int rank, M& memory, Sequence s, const Se
     if (!snapshot) {
         sender->withdraw({MpiReason::refused, comm.rank(), "send: the memory refuses: " + to_string(snapshot.error()),
                           snapshot.error()});
-        return MemoryAccess::make<Sending>(std::move(sender), nullptr);
+        return MemoryAccess::make<Sending>(std::move(sender));
     }
-    auto held = std::make_shared<const SnapshotOf<M>>(*std::move(snapshot));
+    const auto held = std::make_shared<const SnapshotOf<M>>(*std::move(snapshot));
+    sender->hold(held);
     detail::announce(*sender, comm.rank(), options,
                      [&](detail::StoredSnapshot& stored) { MemoryAccess::save(memory, *held, "", stored); });
-    return MemoryAccess::make<Sending>(std::move(sender), std::move(held));
+    return MemoryAccess::make<Sending>(std::move(sender));
 }
 
 } // namespace cellar::mpi

@@ -9,6 +9,7 @@
 #include <cellar/memory/two_phase.hpp>
 #include <cellar/mpi/communicator.hpp>
 #include <cellar/mpi/detail/sender.hpp>
+#include <cellar/mpi/detail/transfer_end.hpp>
 #include <cellar/mpi/mpi_result.hpp>
 #include <cellar/mpi/send.hpp>
 #include <cellar/mpi/transfer_options.hpp>
@@ -31,15 +32,11 @@ inline constexpr bool is_encoder_memory<EncoderMemory<Layout, Backend>> = true;
 namespace cellar::mpi {
 
 /// A sequence on its way to another process while its prompt is computed: layers leave as soon as they are there.
-/// Move-only. The communicator and the memory must outlive it.
+/// `progress` may be called in an open pass. Move-only. Destroyed before it is over, it is cancelled, and the other
+/// process is told. The communicator and the memory must outlive it.
 template <class M>
-class [[nodiscard]] SendingAhead {
+class [[nodiscard]] SendingAhead : public detail::TransferHandle<detail::Sender> {
 public:
-    SendingAhead(SendingAhead&&) noexcept = default;
-    SendingAhead& operator=(SendingAhead&&) = delete;
-    /// Cancels it if it is not over, and tells the other process.
-    ~SendingAhead() { sender_ = nullptr; } // before what it reads
-
     /// After the `put` of a layer of the model in an open pass: the rows of the sequence may leave. The pass must be
     /// committed later. Sends at most one block.
     template <class Pass>
@@ -50,16 +47,7 @@ public:
                 static_cast<void>(own.keys(index)); // a violation if it was not put
         });
         rows_are_there(layer);
-        progress();
-    }
-
-    /// Does what can be done without waiting, in an open pass too: sends at most one block. True once the transfer is
-    /// over, with success or not.
-    bool progress(const std::source_location& where = std::source_location::current()) {
-        const detail::Caller caller{where};
-        const bool is_over = sender().progress();
-        if (is_over) held_ = nullptr;
-        return is_over;
+        end().progress();
     }
 
     /// The sequence has all tokens that were announced, and no pass is open: the transfer owns a snapshot of it from
@@ -67,34 +55,35 @@ public:
     /// refuses the snapshot, both processes get the refusal. Throws `std::bad_alloc`, with nothing changed.
     void complete(const std::source_location& where = std::source_location::current()) {
         const detail::Caller caller{where};
-        if (held_ || sender().is_over()) return;
+        detail::Sender& sender = end();
+        if (sender.holds() || sender.is_over()) return;
         CELLAR_EXPECTS(memory_->next(sequence_) >= to_, "complete: sequence ", sequence_, " has ",
                        memory_->next(sequence_), " tokens, expected the ", to_, " that were announced");
         auto snapshot = MemoryAccess::snapshot_beside_schedules(*memory_, sequence_, {0}, to_);
         if (!snapshot)
-            return sender().fail({MpiReason::refused, own_rank_,
-                                  "send: the memory refuses: " + to_string(snapshot.error()), snapshot.error()});
-        auto held = std::make_unique<const SnapshotOf<M>>(*std::move(snapshot));
+            return sender.fail({MpiReason::refused, own_rank_,
+                                "send: the memory refuses: " + to_string(snapshot.error()), snapshot.error()});
+        auto held = std::make_shared<const SnapshotOf<M>>(*std::move(snapshot));
         detail::StoredSnapshot stored;
         MemoryAccess::save(*memory_, *held, "", stored);
-        if (!sender().complete(std::move(stored)))
-            return sender().fail(
+        if (!sender.complete(std::move(stored)))
+            return sender.fail(
                 {MpiReason::cancelled, own_rank_, "send: the sequence has other tokens than were announced"});
-        held_ = std::move(held);
+        sender.hold(std::move(held));
     }
 
     /// `complete`, and blocks until the other process has everything in its memory, or until the transfer fails.
     MpiResult<void> wait(const std::source_location& where = std::source_location::current()) {
+        const detail::Caller caller{where};
         complete(where);
-        while (!progress(where)) sender().yield();
-        return sender().error() ? MpiResult<void>{*sender().error()} : MpiResult<void>{};
+        return result();
     }
 
 private:
     friend struct cellar::MemoryAccess;
 
     SendingAhead(std::unique_ptr<detail::Sender> sender, int own_rank, M& memory, Sequence s, Position to)
-        : own_rank_{own_rank}, memory_{&memory}, sequence_{s}, to_{to}, sender_{std::move(sender)} {
+        : TransferHandle{std::move(sender)}, own_rank_{own_rank}, memory_{&memory}, sequence_{s}, to_{to} {
         for (int layer = 0; layer < memory.layers(); ++layer) rows_are_there(layer); // those of tokens that s has
     }
 
@@ -107,22 +96,15 @@ private:
             layer = place.layer;
         }
         const std::string name = prefix + "layers." + std::to_string(layer);
-        const Position end = memory_->next(sequence_);
-        sender().rows_are_there(name + ".keys", prefix + "positions", end);
-        sender().rows_are_there(name + ".values", prefix + "positions", end);
-    }
-
-    detail::Sender& sender() {
-        CELLAR_EXPECTS(sender_ != nullptr, "the transfer was moved from, expected one that was not");
-        return *sender_;
+        const Position next = memory_->next(sequence_);
+        end().rows_are_there(name + ".keys", prefix + "positions", next);
+        end().rows_are_there(name + ".values", prefix + "positions", next);
     }
 
     int own_rank_;
     M* memory_;
     Sequence sequence_;
     Position to_;
-    std::unique_ptr<const SnapshotOf<M>> held_;
-    std::unique_ptr<detail::Sender> sender_;
 };
 
 /// Announces sequence s up to position `to`, before the passes that compute its tokens up to there: the other process

@@ -20,18 +20,29 @@
 namespace cellar::detail {
 
 enum class MessageKind : std::uint16_t {
+    // Of a transfer.
     announcement = 1, ///< sender: what follows, and the positions
     withdrawal,       ///< sender, in place of an announcement: why there is nothing to send
     block,            ///< sender: rows of one array
-    end,              ///< sender, its last message after a failure: why
+    block_apart,      ///< sender: as a block, but its rows are the next message, which has no head
+    lapse,            ///< sender, its last message: nobody has accepted the announcement within its time limit
+    end,              ///< sender, its last message after any other failure: why
     acceptance,       ///< receiver: blocks may follow
     completion,       ///< receiver: everything has arrived and is in its memory
     failure,          ///< receiver: why it takes nothing
-    block_apart,      ///< sender: as a block, but its rows are the next message, which has no head
+    // Of a pipeline.
+    operation, ///< for the next stage
+    answer,    ///< for the first stage: whether this one can
+    verdict,   ///< of the first stage: whether all do it
 };
 
-/// The beginning of every message between the two processes of a transfer, in the byte order of the sender. What
-/// follows begins at a multiple of 64 bytes.
+/// No message of the transfer follows.
+constexpr bool ends_transfer(MessageKind kind) {
+    return kind == MessageKind::withdrawal || kind == MessageKind::lapse || kind == MessageKind::end;
+}
+
+/// The beginning of every message from one rank to another, in the byte order of the sender. What follows begins at a
+/// multiple of 64 bytes.
 struct MessageHead {
     static constexpr std::uint32_t expected_magic = 0x63656c31; // of another byte order: another number
     static constexpr std::uint16_t expected_version = 1;
@@ -39,7 +50,7 @@ struct MessageHead {
     std::uint32_t magic = expected_magic;
     std::uint16_t version = expected_version;
     MessageKind kind{};
-    std::uint64_t transfer = 0;
+    std::uint64_t number = 0;   ///< of the transfer or operation, counted by its sender
     std::uint64_t array = 0;    ///< of a block: which
     std::uint64_t first = 0;    ///< its first row
     std::uint64_t rows = 0;     ///< how many
@@ -53,10 +64,21 @@ struct MessageHead {
 };
 static_assert(sizeof(MessageHead) == 64 && std::is_trivially_copyable_v<MessageHead>);
 
+/// What a long message has at least, in bytes.
+inline constexpr std::int64_t long_message = std::int64_t{1} << 20;
+
 /// What is wrong with a message.
 enum class MessageFault { none, cut, foreign, altered };
 
-/// A message, or the rows of one on a device, and the request of MPI that uses the memory.
+/// Keeps memory that MPI may still use until the process ends. Leak checkers find the latest of it here.
+template <class Memory>
+void abandon(Memory&& memory) noexcept {
+    alignas(Memory) static std::byte kept[64][sizeof(Memory)];
+    static std::size_t next = 0;
+    ::new (kept[next++ % std::size(kept)]) Memory{std::move(memory)}; // never destroyed
+}
+
+/// A message, or the rows of one on a device, and the request of MPI that uses the memory, which stays while it does.
 class Message {
 public:
     Message() = default;
@@ -78,14 +100,10 @@ public:
         std::swap(request_, other.request_);
         return *this;
     }
-    /// Without memory to keep it until MPI has done with it, its own memory is never freed.
     ~Message() {
         if (request_ == MPI_REQUEST_NULL) return;
-        static_cast<void>(room_.release());
-        // Leak checkers find it there. Never destroyed, and written over by later ones.
-        alignas(ZeroedArray<std::byte>) static std::byte kept[64][sizeof(ZeroedArray<std::byte>)];
-        static std::size_t next = 0;
-        ::new (kept[next++ % std::size(kept)]) ZeroedArray<std::byte>{std::move(memory_)};
+        abandon(std::move(room_));
+        abandon(std::move(memory_));
     }
 
     /// What was there is lost. Long messages begin at a huge page, where the system has any: it hands them to another
@@ -95,8 +113,8 @@ public:
         if (room_ != nullptr && room_->size() >= bytes) return;
         room_ = nullptr;
         if (memory_.size() - skipped_ >= bytes) return;
-        constexpr std::int64_t page = std::int64_t{2} << 20;
-        const bool is_long = bytes >= page / 2;
+        constexpr std::int64_t page = 2 * long_message;
+        const bool is_long = bytes >= long_message;
         memory_ = ZeroedArray<std::byte>{is_long ? std::max(bytes + page, 4 * page) : bytes};
         const auto address = reinterpret_cast<std::uintptr_t>(memory_.data());
         skipped_ = is_long ? (page - static_cast<std::int64_t>(address % page)) % page : 0;
@@ -105,8 +123,8 @@ public:
 
     /// The memory of a device that it lies in; null if it lies in memory of the host.
     const DeviceRoom* room() const { return room_.get(); }
-    /// True if it has no memory, or only that of a short message.
-    bool is_short() const { return memory_.size() < (1 << 20); }
+    /// True if it has no memory of the host, or only that of a short message.
+    bool is_short() const { return memory_.size() < long_message; }
 
     std::byte* data() { return room_ != nullptr ? room_->data() : memory_.data() + skipped_; }
     const std::byte* data() const { return room_ != nullptr ? room_->data() : memory_.data() + skipped_; }
@@ -118,6 +136,8 @@ public:
     std::int64_t size() const { return size_; }
     void set_size(std::int64_t size) { size_ = size; }
     MPI_Request& request() { return request_; }
+    /// MPI does not use it, and the host reaches it.
+    bool is_free() const { return request_ == MPI_REQUEST_NULL && room_ == nullptr; }
     /// Returns MPI's code. `is_done` after an error, too.
     int test(bool& is_done) {
         int flag = 1;

@@ -6,8 +6,9 @@
 #include <cellar/base/ids.hpp>
 #include <cellar/crc/crc32.hpp>
 #include <cellar/memory/stored_snapshot.hpp>
-#include <cellar/mpi/communicator.hpp>
 #include <cellar/mpi/detail/message.hpp>
+#include <cellar/mpi/detail/mpi_errors.hpp>
+#include <cellar/mpi/detail/transfer_end.hpp>
 #include <cellar/mpi/detail/transfers.hpp>
 #include <cellar/mpi/detail/wire.hpp>
 #include <cellar/mpi/mpi_result.hpp>
@@ -18,7 +19,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <mpi.h>
+#include <memory>
 #include <new>
 #include <optional>
 #include <span>
@@ -28,25 +29,21 @@
 
 namespace cellar::detail {
 
-/// The sending side of a transfer. It announces a snapshot, waits for the receiver to accept it, and sends its rows in
+/// The sending end of a transfer. It announces a snapshot, waits for the receiver to accept it, and sends its rows in
 /// blocks, a few of which are in flight at a time.
-class Sender {
+class Sender final : public TransferEnd {
 public:
-    /// `transfers` and what `stored` reads must outlive it.
-    Sender(Transfers& transfers, int rank, const mpi::SendOptions& options)
-        : transfers_{transfers},
-          rank_{rank},
-          tag_{options.tag},
+    /// `transfers` must outlive it.
+    Sender(Transfers& transfers, OpenInbox inbox, const mpi::SendOptions& options)
+        : TransferEnd{transfers,        std::move(inbox), sender_tag(options.tag),       transfers.next_number(),
+                      MessageKind::end, "send",           "send: no memory for a block", options.time_limit},
           block_{options.block},
-          is_device_aware_{options.device_aware},
-          id_{transfers.next_id()},
-          patience_{options.time_limit} {}
-    Sender(const Sender&) = delete;
-    Sender& operator=(const Sender&) = delete;
-    ~Sender() {
-        if (!is_over_) fail(mpi::MpiReason::cancelled, rank_, "send: cancelled");
-        close();
-    }
+          is_device_aware_{options.device_aware} {}
+    ~Sender() override { fail(mpi::MpiReason::cancelled, rank(), "send: cancelled"); }
+
+    /// Keeps what it reads until the transfer is over.
+    void hold(std::shared_ptr<const void> held) { held_ = std::move(held); }
+    bool holds() const { return held_ != nullptr; }
 
     void announce(StoredSnapshot stored, const std::string& model) {
         WireWriter out;
@@ -60,19 +57,17 @@ public:
             queues_.push_back({row, 0, array.comes_later ? 0 : rows, rows});
         }
         for (const Queue& queue : queues_) block_ = std::max(block_, static_cast<std::int64_t>(queue.row_bytes));
-        post(MessageKind::announcement, out, static_cast<std::uint64_t>(block_));
+        post(MessageKind::announcement, out.all());
     }
     /// In place of an announcement.
     void withdraw(mpi::MpiError error) {
-        WireWriter out;
-        write_error(out, error);
-        post(MessageKind::withdrawal, out);
+        post(MessageKind::withdrawal, error);
         end_with(std::move(error));
     }
 
     /// Rows up to this position of an array whose positions are those of another one are there.
     void rows_are_there(const std::string& name, const std::string& positions, Position end) {
-        if (is_over_) return;
+        if (is_over()) return;
         const auto index = [&](const std::string& wanted) {
             std::size_t i = 0;
             while (i < queues_.size() && stored_.arrays[i].name != wanted) ++i;
@@ -88,7 +83,7 @@ public:
     }
     /// All rows are there, in the snapshot that was announced. False if it is another one.
     bool complete(StoredSnapshot stored) {
-        if (is_over_) return true;
+        if (is_over()) return true;
         if (stored.numbers != stored_.numbers || stored.arrays.size() != stored_.arrays.size()) return false;
         for (std::size_t i = 0; i < stored.arrays.size(); ++i)
             if (stored.arrays[i].name != stored_.arrays[i].name || stored.arrays[i].shape != stored_.arrays[i].shape)
@@ -97,42 +92,6 @@ public:
         for (Queue& queue : queues_) queue.ready = queue.end;
         return true;
     }
-
-    /// Does what can be done at once; at most one block. True if the transfer is over.
-    bool progress() {
-        if (is_over_) return true;
-        transfers_.progress();
-        bool something = false;
-        try {
-            something = read_answers();
-            if (!is_over_ && is_accepted_) something = send_block() || something;
-        } catch (const std::bad_alloc&) {
-            fail(mpi::MpiReason::no_memory, transfers_.own_rank(), "send: no memory for a block");
-        }
-        if (something) patience_.something_happened();
-        if (!is_over_ && !something && patience_.is_over())
-            fail({mpi::MpiReason::timed_out, rank_,
-                  "send: rank " + std::to_string(rank_) + " did nothing within the time limit"});
-        return is_over_;
-    }
-
-    /// Gives the transfer up, and tells the other process. Without memory for a message, that process finds out by its
-    /// time limit.
-    void fail(mpi::MpiError error) {
-        try {
-            WireWriter out;
-            write_error(out, error);
-            if (error.reason != mpi::MpiReason::lost) post(MessageKind::end, out);
-        } catch (const std::bad_alloc&) {}
-        end_with(std::move(error));
-    }
-    /// The same, for callers that may have no memory for the text either.
-    void fail(mpi::MpiReason reason, int rank, const char* text) { fail(error_with(reason, rank, text)); }
-
-    bool is_over() const { return is_over_; }
-    /// Between two calls of `progress`, for a caller that has nothing else to do.
-    void yield() const { patience_.yield(); }
-    const std::optional<mpi::MpiError>& error() const { return error_; }
 
 private:
     /// The rows of an array that are left.
@@ -149,53 +108,48 @@ private:
         Message head;
     };
 
-    void post(MessageKind kind, const WireWriter& out, std::uint64_t number = 0) {
-        Message message{static_cast<std::int64_t>(out.all().size())};
-        std::copy(out.all().begin(), out.all().end(), message.body());
-        message.finish({.kind = kind, .transfer = id_, .rows = number, .bytes = out.all().size()});
-        check(transfers_.post(rank_, sender_tag(tag_), std::move(message)));
+    bool step() override {
+        const bool answered = read_answer();
+        return !is_over() && is_accepted_ ? send_block() || answered : answered;
+    }
+    void time_out() override {
+        mpi::MpiError error =
+            error_of_rank(mpi::MpiReason::timed_out, "send", rank(), {" did nothing within the time limit"});
+        if (is_accepted_) return fail(std::move(error));
+        try {
+            post(MessageKind::lapse);
+        } catch (const std::bad_alloc&) {}
+        end_with(std::move(error));
     }
 
-    void check(int code) {
-        if (code != MPI_SUCCESS && !is_over_) end_with(error_of_code("send", rank_, code));
+    bool read_answer() {
+        bool is_there = false;
+        check(inbox().receive(is_there, [&](const Message&, std::int64_t bytes) { return mailbox().take(bytes); }));
+        if (is_over()) return false;
+        auto answer = inbox().take();
+        if (!answer) return false;
+        check(answer->code);
+        const bool is_ours = !is_over() && take(answer->message);
+        mailbox().give(std::move(answer->message));
+        return is_ours;
     }
-
-    bool read_answers() {
-        bool something = false;
-        if (!answer_) {
-            Message message;
-            bool is_there = false;
-            check(transfers_.receive(rank_, receiver_tag(tag_), message, is_there));
-            if (!is_there) return false;
-            answer_.emplace(std::move(message));
-        }
-        bool is_done = false;
-        const int code = answer_->test(is_done);
-        if (!is_done) return false;
-        const Message message = *std::exchange(answer_, std::nullopt);
-        check(code);
-        if (!is_over_) something = read_answer(message);
-        return something;
-    }
-
-    bool read_answer(const Message& message) {
+    bool take(const Message& message) {
         MessageHead head;
         MessageFault fault = message.check_head(head);
-        if (fault == MessageFault::none && head.transfer != id_) return false; // of an older one
+        if (fault == MessageFault::none && head.number != number()) return false; // of an older one
         if (fault == MessageFault::none) fault = message.check_body(head);
         if (fault != MessageFault::none) {
-            fail(error_of_fault("send", rank_, fault));
+            fail(error_of_fault("send", rank(), fault));
         } else if (head.kind == MessageKind::acceptance && !is_accepted_) {
             is_accepted_ = true;
         } else if (head.kind == MessageKind::completion && is_accepted_ && is_all_sent()) {
             end_with(std::nullopt);
         } else if (head.kind == MessageKind::failure) {
-            mpi::MpiError error = read_error(message.received_body(), "send", rank_);
-            if (is_accepted_) post(MessageKind::end, {}); // blocks may be in flight
+            mpi::MpiError error = read_error(message.received_body(), "send", rank());
+            if (is_accepted_) post(MessageKind::end); // blocks may be in flight
             end_with(std::move(error));
         } else {
-            fail({mpi::MpiReason::malformed, rank_,
-                  "send: rank " + std::to_string(rank_) + " answers what was not asked"});
+            fail(error_of_rank(mpi::MpiReason::malformed, "send", rank(), {" answers what was not asked"}));
         }
         return true;
     }
@@ -220,7 +174,7 @@ private:
             }
             if (is_free) block = &sent;
         }
-        if (is_over_ || block == nullptr) return something;
+        if (is_over() || block == nullptr) return something;
         while (at_ < queues_.size() && is_empty(queues_[at_])) ++at_; // for good
         std::size_t at = at_;
         while (at < queues_.size() && (is_empty(queues_[at]) || queues_[at].next == queues_[at].ready)) ++at;
@@ -230,7 +184,7 @@ private:
         const std::uint64_t count =
             std::min(queue.ready - queue.next, static_cast<std::uint64_t>(block_) / queue.row_bytes);
         const MessageHead head{.kind = MessageKind::block,
-                               .transfer = id_,
+                               .number = number(),
                                .array = at,
                                .first = queue.next,
                                .rows = count,
@@ -239,14 +193,14 @@ private:
         is_apart ? fill_on_device(*block, array, head) : fill(block->message, array, head);
         queue.next += count;
         // Nothing may come between a head and its rows.
-        if (is_apart) check(transfers_.send(rank_, sender_tag(tag_), block->head));
-        if (!is_over_) check(transfers_.send(rank_, sender_tag(tag_), block->message));
+        if (is_apart) send(block->head);
+        if (!is_over()) send(block->message);
         return true;
     }
 
     void fill(Message& message, const StoredArray& array, const MessageHead& head) {
-        if (message.data() == nullptr || message.room() != nullptr) message = transfers_.take_spare();
-        message.reserve_body(block_);
+        if (message.data() == nullptr || message.room() != nullptr)
+            message = mailbox().take(block_ + std::int64_t{sizeof(MessageHead)});
         Crc32 crc;
         const auto bytes = static_cast<std::size_t>(head.bytes);
         if (array.pieces) {
@@ -271,7 +225,7 @@ private:
         if (message.room() == nullptr || message.room()->owner() != rows.owner()) {
             Message on_device{rows.make_room(block_)};
             std::swap(message, on_device);
-            transfers_.give_spare(std::move(on_device));
+            mailbox().give(std::move(on_device));
         }
         const std::uint32_t crc = rows.gather(head.first, head.rows, message.data());
         message.set_size(static_cast<std::int64_t>(head.bytes));
@@ -293,41 +247,24 @@ private:
         }
     }
 
-    void end_with(std::optional<mpi::MpiError> error) {
-        if (is_over_) return;
-        is_over_ = true;
-        error_ = std::move(error);
-        close();
-    }
     // MPI may still use messages.
-    void close() noexcept {
+    void close() noexcept override {
         for (Block& block : in_flight_) {
-            const bool is_busy = block.message.request() != MPI_REQUEST_NULL;
-            is_busy ? transfers_.keep(std::move(block.message)) : transfers_.give_spare(std::move(block.message));
-            transfers_.keep(std::move(block.head));
+            mailbox().give(std::move(block.message));
+            mailbox().give(std::move(block.head));
         }
-        if (answer_) transfers_.keep(*std::exchange(answer_, std::nullopt));
         stored_ = {};
-        if (is_open_) transfers_.close(rank_, receiver_tag(tag_));
-        is_open_ = false;
+        held_ = nullptr;
     }
 
-    Transfers& transfers_;
-    int rank_;
-    int tag_;
     std::int64_t block_; // bytes
     bool is_device_aware_;
-    std::uint64_t id_;
-    Patience patience_;
+    std::shared_ptr<const void> held_;
     StoredSnapshot stored_;
     std::vector<Queue> queues_; // of each array
     std::size_t at_ = 0;        // all arrays before are sent
     std::array<Block, 4> in_flight_;
-    std::optional<Message> answer_; // being received
-    bool is_open_ = true;
     bool is_accepted_ = false;
-    bool is_over_ = false;
-    std::optional<mpi::MpiError> error_;
 };
 
 } // namespace cellar::detail

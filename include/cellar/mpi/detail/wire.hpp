@@ -5,6 +5,7 @@
 #include <cellar/element/convert_stored.hpp>
 #include <cellar/element/stored_element.hpp>
 #include <cellar/memory/stored_snapshot.hpp>
+#include <cellar/mpi/detail/mpi_errors.hpp>
 #include <cellar/mpi/mpi_result.hpp>
 
 #include <algorithm>
@@ -12,7 +13,6 @@
 #include <cstdint>
 #include <cstring>
 #include <map>
-#include <new>
 #include <optional>
 #include <span>
 #include <string>
@@ -189,37 +189,23 @@ private:
     std::map<std::string, std::size_t> indices_;
 };
 
-/// Without its text if there is no memory for that.
-inline mpi::MpiError error_with(mpi::MpiReason reason, int rank, const char* text) {
-    mpi::MpiError error{reason, rank, {}, {}};
-    try {
-        error.message = text;
-    } catch (const std::bad_alloc&) {}
-    return error;
-}
-
 /// An error, for the other process.
 inline void write_error(WireWriter& out, const mpi::MpiError& error) {
     using mpi::MpiReason;
     const bool is_own = error.reason == MpiReason::timed_out || error.reason == MpiReason::lost;
     out.number(static_cast<std::uint32_t>(is_own ? MpiReason::cancelled : error.reason));
-    out.number(static_cast<std::uint32_t>(error.refusal.reason));
-    out.number(std::int32_t{error.refusal.member});
-    out.number(error.refusal.sequence.value);
-    out.number(error.refusal.expected.value);
+    out.number(error.refusal);
     out.text(error.message);
 }
 inline mpi::MpiError read_error(std::span<const std::byte> bytes, const char* operation, int rank) {
     WireReader in{bytes};
-    mpi::MpiError error{.reason = static_cast<mpi::MpiReason>(in.number<std::uint32_t>()), .rank = rank, .message = {}};
-    error.refusal.reason = static_cast<Reason>(in.number<std::uint32_t>());
-    error.refusal.member = in.number<std::int32_t>();
-    error.refusal.sequence = {in.number<std::int32_t>()};
-    error.refusal.expected = {in.number<std::int32_t>()};
-    error.message = std::string{operation} + ": rank " + std::to_string(rank) + ": " + in.text();
-    if (!in.is_done() || error.reason > mpi::MpiReason::failed || error.refusal.reason > Reason::too_many_snapshots)
-        return {mpi::MpiReason::malformed, rank,
-                std::string{operation} + ": rank " + std::to_string(rank) + " gives no valid reason for its failure"};
+    const auto reason = static_cast<mpi::MpiReason>(in.number<std::uint32_t>());
+    const auto refusal = in.number<Refusal>();
+    const std::string text = in.text();
+    if (!in.is_done() || reason > mpi::MpiReason::failed || refusal.reason > Reason::too_many_snapshots)
+        return error_of_rank(mpi::MpiReason::malformed, operation, rank, {" gives no valid reason for its failure"});
+    mpi::MpiError error = error_of_rank(reason, operation, rank, {": ", text});
+    error.refusal = refusal;
     return error;
 }
 

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <cellar/base/contract.hpp>
+#include <cellar/mpi/detail/message.hpp>
+#include <cellar/mpi/detail/mpi_errors.hpp>
+#include <cellar/mpi/detail/patience.hpp>
+#include <cellar/mpi/detail/transfers.hpp>
+#include <cellar/mpi/detail/wire.hpp>
+#include <cellar/mpi/mpi_result.hpp>
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mpi.h>
+#include <new>
+#include <optional>
+#include <source_location>
+#include <span>
+#include <utility>
+
+namespace cellar::detail {
+
+/// What both ends of a transfer have in common: the other process, the time limit, and how the transfer ended.
+class TransferEnd {
+public:
+    TransferEnd(const TransferEnd&) = delete;
+    TransferEnd& operator=(const TransferEnd&) = delete;
+    virtual ~TransferEnd() = default;
+
+    /// Does what can be done at once; at most one block. True if the transfer is over.
+    bool progress() {
+        if (is_over()) return true;
+        transfers_.progress();
+        bool something = false;
+        try {
+            something = step();
+        } catch (const std::bad_alloc&) {
+            fail(mpi::MpiReason::no_memory, transfers_.own_rank(), no_memory_);
+        }
+        if (something) patience_.something_happened();
+        if (!is_over() && !something && patience_.is_over()) time_out();
+        return is_over();
+    }
+    /// Gives the transfer up, and tells the other process if that knows of it. Without memory for a message, that
+    /// process finds out by its time limit.
+    void fail(mpi::MpiError error) {
+        if (is_over()) return;
+        try {
+            if (number_ != 0 && error.reason != mpi::MpiReason::lost) post(gives_up_, error);
+        } catch (const std::bad_alloc&) {}
+        end_with(std::move(error));
+    }
+    /// The same, for callers that may have no memory for the text either.
+    void fail(mpi::MpiReason reason, int rank, const char* text) { fail(error_with(reason, rank, text)); }
+
+    bool is_over() const { return inbox_ == nullptr; }
+    /// Between two calls of `progress`, for a caller that has nothing else to do.
+    void yield() const { patience_.yield(); }
+    const std::optional<mpi::MpiError>& error() const { return error_; }
+
+protected:
+    /// `number`: of the transfer; 0 if that is not known yet. `gives_up`: the kind of the message that does.
+    TransferEnd(Transfers& transfers, OpenInbox inbox, int to_tag, std::uint64_t number, MessageKind gives_up,
+                const char* operation, const char* no_memory, std::chrono::milliseconds time_limit)
+        : transfers_{transfers},
+          inbox_{std::move(inbox)},
+          rank_{inbox_->rank()},
+          to_tag_{to_tag},
+          number_{number},
+          gives_up_{gives_up},
+          operation_{operation},
+          no_memory_{no_memory},
+          patience_{time_limit} {}
+
+    /// True if something happened.
+    virtual bool step() = 0;
+    virtual void time_out() = 0;
+    /// Gives back what only a transfer needs that is not over.
+    virtual void close() noexcept = 0;
+
+    Mailbox& mailbox() { return transfers_.mailbox(); }
+    Inbox& inbox() { return *inbox_; }
+    int rank() const { return rank_; }
+    int own_rank() const { return transfers_.own_rank(); }
+    std::uint64_t number() const { return number_; }
+    void set_number(std::uint64_t number) { number_ = number; }
+
+    void post(MessageKind kind, std::span<const std::byte> body = {}) {
+        check(mailbox().post(rank_, to_tag_, {.kind = kind, .number = number_}, body));
+    }
+    void post(MessageKind kind, const mpi::MpiError& error) {
+        WireWriter out;
+        write_error(out, error);
+        post(kind, out.all());
+    }
+    /// After the message before, without anything in between.
+    void send(Message& message) { check(mailbox().send(rank_, to_tag_, message)); }
+
+    void check(int code) {
+        if (code != MPI_SUCCESS && !is_over()) end_with(error_of_code(operation_, rank_, code));
+    }
+    void end_with(std::optional<mpi::MpiError> error) {
+        if (is_over()) return;
+        error_ = std::move(error);
+        close();
+        inbox_ = nullptr;
+    }
+
+private:
+    Transfers& transfers_;
+    OpenInbox inbox_; // null if the transfer is over
+    int rank_;
+    int to_tag_;
+    std::uint64_t number_;
+    MessageKind gives_up_;
+    const char* operation_;
+    const char* no_memory_;
+    Patience patience_;
+    std::optional<mpi::MpiError> error_;
+};
+
+/// A transfer, as its user has it. Move-only.
+template <class End>
+class TransferHandle {
+public:
+    /// Does what can be done without waiting: at most one block. True once the transfer is over, with success or not.
+    bool progress(const std::source_location& where = std::source_location::current()) {
+        const Caller caller{where};
+        return end().progress();
+    }
+
+protected:
+    friend struct cellar::MemoryAccess;
+
+    explicit TransferHandle(std::unique_ptr<End> end) : end_{std::move(end)} {}
+
+    End& end() {
+        CELLAR_EXPECTS(end_ != nullptr, "the transfer was moved from, expected one that was not");
+        return *end_;
+    }
+    // Blocks until it is over.
+    mpi::MpiResult<void> result() {
+        while (!end().progress()) end().yield();
+        if (end().error()) return *end().error();
+        return {};
+    }
+
+private:
+    std::unique_ptr<End> end_;
+};
+
+} // namespace cellar::detail
