@@ -13,6 +13,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace disk {
@@ -29,7 +30,8 @@ struct Contents {
 
 /// A disk in memory that knows which of its contents would survive a loss of power. Each call to it can fail, or be the
 /// last one before a crash.
-struct Disk {
+class Disk final : public cellar::FileSystem {
+public:
     using Names = std::map<std::string, std::shared_ptr<Contents>>;
 
     Names now;
@@ -57,7 +59,105 @@ struct Disk {
         now[name] = std::make_shared<Contents>(Contents{bytes, bytes});
         durable = now;
     }
+
+    int create(const Path& path, const Path&, std::filesystem::perms, FilePointer& file) override;
+    int open(const Path& path, FilePointer& file, std::uint64_t& size) override;
+
+    int rename(const Path& from, const Path& to) override {
+        if (fails()) return EIO;
+        may_crash();
+        now[to.string()] = now.at(from.string());
+        now.erase(from.string());
+        return 0;
+    }
+
+    int sync_folder(const Path&) override {
+        if (fails()) return EIO;
+        may_crash();
+        durable = now;
+        return 0;
+    }
+
+    void remove(const Path& path) noexcept override {
+        if (!crashed) now.erase(path.string());
+    }
+
+    std::string describe(int error) const override { return "error " + std::to_string(error); }
 };
+
+class DiskFile final : public cellar::FileSystem::File {
+public:
+    DiskFile(Disk& disk, std::shared_ptr<Contents> contents) : disk_{disk}, contents_{std::move(contents)} {}
+
+    int reserve(std::uint64_t) override {
+        if (disk_.fails()) return ENOSPC;
+        disk_.may_crash();
+        return 0;
+    }
+
+    int write(std::span<const std::byte> bytes, std::uint64_t at, std::size_t& count) override {
+        const bool fails = disk_.fails();
+        count = std::min(bytes.size(), disk_.max_transfer);
+        const bool is_last = disk_.calls - 1 == disk_.crash_at;
+        if (fails || is_last) count /= 2; // some of it arrives
+        Bytes& now = contents_->now;
+        now.resize(std::max<std::size_t>(now.size(), at + count));
+        if (count != 0) std::memcpy(now.data() + at, bytes.data(), count);
+        disk_.may_crash();
+        return fails ? ENOSPC : 0;
+    }
+
+    int sync() override {
+        if (disk_.fails()) return EIO;
+        disk_.may_crash();
+        contents_->durable = contents_->now;
+        return 0;
+    }
+
+    int close() override {
+        const bool fails = contents_ != nullptr && !disk_.crashed && disk_.fails();
+        contents_.reset();
+        return fails ? EIO : 0;
+    }
+
+    int read(std::span<std::byte> bytes, std::uint64_t at, std::size_t& count) override {
+        if (disk_.fails()) return EIO;
+        const Bytes& now = contents_->now;
+        count = at >= now.size() ? 0 : std::min({bytes.size(), now.size() - at, disk_.max_transfer});
+        if (count != 0) std::memcpy(bytes.data(), now.data() + at, count);
+        return 0;
+    }
+
+    int map(std::uint64_t, const std::byte*& first) override {
+        if (disk_.fails()) return EIO;
+        first = contents_->now.data();
+        return 0;
+    }
+    void unmap(const std::byte*, std::uint64_t) noexcept override {}
+
+private:
+    Disk& disk_;
+    std::shared_ptr<Contents> contents_;
+};
+
+inline int Disk::create(const Path& path, const Path&, std::filesystem::perms, FilePointer& file) {
+    if (fails()) return EIO;
+    if (now.contains(path.string())) return EEXIST;
+    auto contents = std::make_shared<Contents>();
+    file = std::make_unique<DiskFile>(*this, contents);
+    now[path.string()] = contents;
+    may_crash();
+    return 0;
+}
+
+inline int Disk::open(const Path& path, FilePointer& file, std::uint64_t& size) {
+    if (fails()) return EIO;
+    const auto found = now.find(path.string());
+    if (found == now.end()) return ENOENT;
+    size = found->second->now.size();
+    file = std::make_unique<DiskFile>(*this, found->second);
+    return 0;
+}
 
 /// What a machine finds after a crash.
 enum class After {
@@ -89,106 +189,5 @@ inline Disk after(const Disk& disk, After what) {
     }
     return result;
 }
-
-/// The calls of `cellar::FileSystem` on such a disk.
-class DiskFiles {
-public:
-    using Path = std::filesystem::path;
-    struct Handle {
-        std::shared_ptr<Contents> contents;
-    };
-
-    explicit DiskFiles(Disk& disk) : disk_{&disk} {}
-
-    int create(const Path& path, Handle& file) {
-        if (disk_->fails()) return EIO;
-        if (disk_->now.contains(path.string())) return EEXIST;
-        file.contents = std::make_shared<Contents>();
-        disk_->now[path.string()] = file.contents;
-        disk_->may_crash();
-        return 0;
-    }
-
-    int reserve(Handle&, std::uint64_t) {
-        if (disk_->fails()) return ENOSPC;
-        disk_->may_crash();
-        return 0;
-    }
-
-    int write(Handle& file, std::span<const std::byte> bytes, std::uint64_t at, std::size_t& count) {
-        const bool fails = disk_->fails();
-        count = std::min(bytes.size(), disk_->max_transfer);
-        const bool is_last = disk_->calls - 1 == disk_->crash_at;
-        if (fails || is_last) count /= 2; // some of it arrives
-        Bytes& now = file.contents->now;
-        now.resize(std::max<std::size_t>(now.size(), at + count));
-        if (count != 0) std::memcpy(now.data() + at, bytes.data(), count);
-        disk_->may_crash();
-        return fails ? ENOSPC : 0;
-    }
-
-    int sync(Handle& file) {
-        if (disk_->fails()) return EIO;
-        disk_->may_crash();
-        file.contents->durable = file.contents->now;
-        return 0;
-    }
-
-    int close(Handle& file) {
-        const bool fails = file.contents != nullptr && !disk_->crashed && disk_->fails();
-        file.contents.reset();
-        return fails ? EIO : 0;
-    }
-
-    int rename(const Path& from, const Path& to) {
-        if (disk_->fails()) return EIO;
-        disk_->may_crash();
-        disk_->now[to.string()] = disk_->now.at(from.string());
-        disk_->now.erase(from.string());
-        return 0;
-    }
-
-    int sync_folder(const Path&) {
-        if (disk_->fails()) return EIO;
-        disk_->may_crash();
-        disk_->durable = disk_->now;
-        return 0;
-    }
-
-    void remove(const Path& path) {
-        if (!disk_->crashed) disk_->now.erase(path.string());
-    }
-
-    int open(const Path& path, Handle& file, std::uint64_t& size) {
-        if (disk_->fails()) return EIO;
-        const auto found = disk_->now.find(path.string());
-        if (found == disk_->now.end()) return ENOENT;
-        file.contents = found->second;
-        size = file.contents->now.size();
-        return 0;
-    }
-
-    int read(Handle& file, std::span<std::byte> bytes, std::uint64_t at, std::size_t& count) {
-        if (disk_->fails()) return EIO;
-        const Bytes& now = file.contents->now;
-        count = at >= now.size() ? 0 : std::min({bytes.size(), now.size() - at, disk_->max_transfer});
-        if (count != 0) std::memcpy(bytes.data(), now.data() + at, count);
-        return 0;
-    }
-
-    int map(Handle& file, std::uint64_t, const std::byte*& first) {
-        if (disk_->fails()) return EIO;
-        first = file.contents->now.data();
-        return 0;
-    }
-    void unmap(const std::byte*, std::uint64_t) {}
-
-    std::string describe(int error) const { return "error " + std::to_string(error); }
-
-private:
-    Disk* disk_;
-};
-
-static_assert(cellar::FileSystem<DiskFiles>);
 
 } // namespace disk

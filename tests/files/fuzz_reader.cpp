@@ -24,7 +24,6 @@ namespace {
 using namespace cellar;
 using disk::Bytes;
 using disk::Disk;
-using disk::DiskFiles;
 
 void expect(bool condition, const char* what) {
     if (condition) return;
@@ -40,7 +39,7 @@ struct Read {
 std::optional<Read> read(const Bytes& bytes, FileAccess access) {
     Disk disk;
     disk.put("f", bytes);
-    auto reader = BasicFileReader<DiskFiles>::open("f", {.access = access}, DiskFiles{disk});
+    auto reader = FileReader::open("f", {.access = access, .files = &disk});
     if (!reader) {
         expect(reader.error().message.size() < 500, "a message is short");
         return std::nullopt;
@@ -70,7 +69,7 @@ std::optional<Read> read(const Bytes& bytes, FileAccess access) {
 
 Bytes written(const Read& content) {
     Disk disk;
-    auto writer = BasicFileWriter<DiskFiles>::create("f", content.plan, {}, DiskFiles{disk});
+    auto writer = FileWriter::create("f", content.plan, {.files = &disk});
     expect(writer.has_value(), "the content can be written");
     for (const Bytes& bytes : content.data) expect(writer->append(bytes).has_value(), "the data can be written");
     expect(writer->finish().has_value(), "the file can be finished");

@@ -22,9 +22,6 @@
 
 namespace disk {
 
-using Writer = cellar::BasicFileWriter<DiskFiles>;
-using Reader = cellar::BasicFileReader<DiskFiles>;
-
 /// A file as values, to compare.
 struct Content {
     std::map<std::string, std::string> metadata; ///< of the caller
@@ -96,7 +93,7 @@ cellar::FileResult<Content> read_all(FileReader& reader, std::size_t at_most = s
 
 inline Bytes file_of(const cellar::FilePlan& plan, unsigned seed) {
     Disk disk;
-    auto writer = Writer::create("f", plan, {}, DiskFiles{disk});
+    auto writer = cellar::FileWriter::create("f", plan, {.files = &disk});
     REQUIRE(writer);
     REQUIRE(write_tensors(*writer, plan, seed));
     return disk.now.at("f")->now;
@@ -106,7 +103,8 @@ inline Bytes file_of(const cellar::FilePlan& plan, unsigned seed) {
 inline cellar::FileResult<Content> read_bytes(const Bytes& bytes, cellar::ReadOptions options = {}) {
     Disk disk;
     disk.put("f", bytes);
-    auto reader = Reader::open("f", std::move(options), DiskFiles{disk});
+    options.files = &disk;
+    auto reader = cellar::FileReader::open("f", std::move(options));
     if (!reader) return std::move(reader).error();
     return read_all(*reader);
 }
@@ -115,13 +113,13 @@ inline cellar::FileResult<Content> read_bytes(const Bytes& bytes, cellar::ReadOp
 inline Bytes with(const Bytes& bytes, const std::map<std::string, std::string>& changes) {
     Disk disk;
     disk.put("f", bytes);
-    auto reader = Reader::open("f", {}, DiskFiles{disk}).value();
+    auto reader = cellar::FileReader::open("f", {.files = &disk}).value();
     const Content content = read_all(reader).value();
     cellar::FilePlan plan{{}, content.metadata};
     for (const auto& [key, value] : changes) plan.metadata.insert_or_assign("snapshot." + key, value);
     for (const cellar::StoredTensor& tensor : reader.tensors())
         plan.tensors.push_back({tensor.name, tensor.dtype, tensor.shape});
-    auto writer = Writer::create("g", plan, {}, DiskFiles{disk}).value();
+    auto writer = cellar::FileWriter::create("g", plan, {.files = &disk}).value();
     for (const auto& [name, data] : content.tensors) REQUIRE(writer.append(data));
     REQUIRE(writer.finish());
     return disk.now.at("g")->now;

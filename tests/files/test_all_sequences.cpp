@@ -25,7 +25,6 @@ namespace {
 using namespace cellar;
 using disk::Bytes;
 using disk::Disk;
-using disk::DiskFiles;
 using disk::with;
 using numbers::prompt;
 using numbers::Values;
@@ -69,7 +68,7 @@ void check_related(auto& all) {
 template <class M, class Which>
 Bytes saved(M& memory, const Which& sequences) {
     Disk disk;
-    REQUIRE(save("f", memory, sequences, {}, DiskFiles{disk}));
+    REQUIRE(save("f", memory, sequences, {.write = {.files = &disk}}));
     return disk.now.at("f")->now;
 }
 
@@ -77,7 +76,7 @@ template <class M, class Which>
 FileResult<void> load_into(M& memory, const Which& sequences, const Bytes& bytes) {
     Disk disk;
     disk.put("f", bytes);
-    return load("f", memory, sequences, {}, DiskFiles{disk});
+    return load("f", memory, sequences, {.read = {.files = &disk}});
 }
 
 toy::Memory hybrid(int snapshots, int cells = 40) {
@@ -101,7 +100,7 @@ TEST_CASE("saving all sequences ends no schedule") {
     REQUIRE(all.schedule({0}, {6}));
     numbers::feed(all, prompt(0, 3, {4, 5, 6}));
     Disk disk;
-    REQUIRE(save("f", all, all_sequences, {}, DiskFiles{disk})); // the part that both share ends at 3
+    REQUIRE(save("f", all, all_sequences, {.write = {.files = &disk}})); // the part that both share ends at 3
     CHECK(all.can_resume({0}, {3}));
     numbers::feed(all, prompt(0, 6, {7, 8, 9}));
     CHECK(all.can_resume({0}, {3}));
@@ -140,7 +139,7 @@ TEST_CASE("all sequences are saved, cells that they share once, and share them w
     CHECK(saved(to, all_sequences) == file);
     Disk disk;
     disk.put("f", file);
-    const auto reader = disk::Reader::open("f", {}, DiskFiles{disk}).value();
+    const auto reader = FileReader::open("f", {.files = &disk}).value();
     std::uint64_t tokens = 0;
     for (const StoredTensor& tensor : reader.tensors())
         if (tensor.name.ends_with(".positions")) tokens += tensor.shape[0];
@@ -246,7 +245,7 @@ TEST_CASE("the sequences of a hybrid are saved and loaded with all members, all 
     toy::Memory without = hybrid(0);
     REQUIRE(load_into(without, all_sequences, file));
     Disk disk;
-    CHECK(save("f", without, all_sequences, {}, DiskFiles{disk}).error() == Reason::too_many_snapshots);
+    CHECK(save("f", without, all_sequences, {.write = {.files = &disk}}).error() == Reason::too_many_snapshots);
     CHECK(disk.now.empty());
 }
 
@@ -258,7 +257,7 @@ TEST_CASE("sequences of a hybrid share what one of them can still go back to") {
     const Bytes file = saved(from, all_sequences);
     Disk disk;
     disk.put("f", file);
-    const auto reader = disk::Reader::open("f", {}, DiskFiles{disk}).value();
+    const auto reader = FileReader::open("f", {.files = &disk}).value();
     CHECK(reader.find("parts.0.members.1.positions")->shape[0] == 3);
     CHECK(reader.find("parts.1.members.1.positions")->shape[0] == 1);
     CHECK(*reader.metadata("snapshot.parts") == "2");
@@ -408,7 +407,7 @@ TEST_CASE("a file with another number of sequences, or none, is unsuitable") {
     CHECK(refusal(three, all_sequences, file) == "f: its sequence 3 has tokens, expected at most 3 sequences");
     CHECK(three.statistics().free == 32);
     Disk disk;
-    REQUIRE(save("f", from, Sequence{0}, {}, DiskFiles{disk}));
+    REQUIRE(save("f", from, Sequence{0}, {.write = {.files = &disk}}));
     CHECK(refusal(to, all_sequences, disk.now.at("f")->now) == "f: it has no sequences");
     REQUIRE(load_into(to, List{}, saved(from, List{})));
     Numbers other{{1, 1, 2, 1}, {.sequences = 5, .cells = 20, .batch = 8}};

@@ -14,7 +14,6 @@ using namespace cellar;
 using disk::After;
 using disk::Content;
 using disk::Disk;
-using disk::DiskFiles;
 
 FilePlan plan_of(const std::string& model) {
     FilePlan plan = disk::small_plan(model);
@@ -33,13 +32,13 @@ Disk disk_with_old_file() {
 
 FileResult<void> save(Disk& disk, const std::string& model, unsigned seed) {
     const FilePlan plan = plan_of(model);
-    auto writer = disk::Writer::create("f", plan, {}, DiskFiles{disk});
+    auto writer = FileWriter::create("f", plan, {.files = &disk});
     if (!writer) return std::move(writer).error();
     return disk::write_tensors(*writer, plan, seed, 100'000);
 }
 
 Content load(Disk& disk) {
-    auto reader = disk::Reader::open("f", {}, DiskFiles{disk});
+    auto reader = FileReader::open("f", {.files = &disk});
     REQUIRE(reader);
     auto content = disk::read_all(*reader);
     REQUIRE(content);
@@ -107,7 +106,7 @@ TEST_CASE("after an error, a writer returns it again") {
     Disk disk;
     disk.fail_at = 2;
     const FilePlan plan{{{"a", Dtype::u8, {5'000'000}}}, {}};
-    auto writer = disk::Writer::create("f", plan, {}, DiskFiles{disk});
+    auto writer = FileWriter::create("f", plan, {.files = &disk});
     REQUIRE(writer);
     const disk::Bytes bytes(2'500'000);
     const auto first = writer->append(bytes);

@@ -217,7 +217,7 @@ TEST_CASE("text of a file appears in messages printable and shortened") {
 TEST_CASE("a file that becomes shorter while it is read is refused") {
     disk::Disk disk;
     disk.put("f", disk::file_of(disk::small_plan(), 1));
-    auto reader = disk::Reader::open("f", {}, disk::DiskFiles{disk});
+    auto reader = FileReader::open("f", {.files = &disk});
     REQUIRE(reader);
     disk.now.at("f")->now.resize(disk.now.at("f")->now.size() - 1);
     const auto content = disk::read_all(*reader);
@@ -233,7 +233,7 @@ TEST_CASE("every call that fails while reading is an error with its path") {
         for (bool failed = true; failed; ++failures) {
             disk.calls = 0;
             disk.fail_at = failures;
-            auto reader = disk::Reader::open("f", {.access = access}, disk::DiskFiles{disk});
+            auto reader = FileReader::open("f", {.access = access, .files = &disk});
             auto content = reader ? disk::read_all(*reader) : FileResult<disk::Content>{reader.error()};
             failed = !content;
             if (failed) CHECK(content.error().message.starts_with("f: cannot be "));

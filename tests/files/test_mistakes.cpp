@@ -17,12 +17,11 @@ namespace {
 
 using namespace cellar;
 using disk::Disk;
-using disk::DiskFiles;
 
 std::string violation_of_plan(const FilePlan& plan) {
     Disk disk;
     const std::string message =
-        violation_of([&] { static_cast<void>(disk::Writer::create("f", plan, {}, DiskFiles{disk})); });
+        violation_of([&] { static_cast<void>(FileWriter::create("f", plan, {.files = &disk})); });
     CHECK(disk.calls == 0);
     return message;
 }
@@ -54,7 +53,7 @@ TEST_CASE("a wrong plan is a violation, before a file is created") {
 TEST_CASE("data that does not fit the plan is a violation") {
     Disk disk;
     const FilePlan plan{{{"a", Dtype::u8, {4}}, {"b", Dtype::u8, {1}}}, {}};
-    auto writer = disk::Writer::create("f", plan, {}, DiskFiles{disk});
+    auto writer = FileWriter::create("f", plan, {.files = &disk});
     REQUIRE(writer);
     CHECK(violation_of([&] { static_cast<void>(writer->append(disk::Bytes(5))); })
           == "append: 5 bytes for tensor a, expected at most the 4 that are missing");
@@ -80,7 +79,7 @@ TEST_CASE("data that does not fit the plan is a violation") {
 TEST_CASE("reading a tensor as another type or size is a violation") {
     Disk disk;
     disk.put("f", disk::file_of(disk::small_plan(), 1));
-    auto reader = disk::Reader::open("f", {}, DiskFiles{disk});
+    auto reader = FileReader::open("f", {.files = &disk});
     REQUIRE(reader);
     const StoredTensor& positions = *reader->find("positions");
     std::vector<std::uint32_t> other(5);
@@ -98,7 +97,7 @@ TEST_CASE("reading a tensor as another type or size is a violation") {
 TEST_CASE("reading a tensor of another file is a violation if this one is too short") {
     Disk disk;
     disk.put("small", disk::file_of({{{"a", Dtype::u8, {64}}}, {}}, 1));
-    auto small = disk::Reader::open("small", {.access = FileAccess::map}, DiskFiles{disk});
+    auto small = FileReader::open("small", {.access = FileAccess::map, .files = &disk});
     REQUIRE(small);
     const auto violation = [&](std::uint64_t begin, std::uint64_t bytes) {
         const StoredTensor tensor{.name = "a", .dtype = Dtype::u8, .shape = {bytes}, .begin = begin, .bytes = bytes};

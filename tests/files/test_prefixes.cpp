@@ -24,7 +24,6 @@ namespace {
 using namespace cellar;
 using disk::Bytes;
 using disk::Disk;
-using disk::DiskFiles;
 using disk::with;
 using prefix_test::compute;
 using prefix_test::Counting;
@@ -63,7 +62,7 @@ void serve_all(PrefixTree<M>& tree) {
 template <class M>
 Bytes saved(PrefixTree<M>& tree) {
     Disk disk;
-    const auto done = save("f", tree, {}, DiskFiles{disk}); // doctest would catch what it throws
+    const auto done = save("f", tree, {.write = {.files = &disk}}); // doctest would catch what it throws
     REQUIRE(done);
     return disk.now.at("f")->now;
 }
@@ -71,7 +70,7 @@ template <class M>
 FileResult<void> load_into(PrefixTree<M>& tree, const Bytes& bytes, Sequence s = {3}) {
     Disk disk;
     disk.put("f", bytes);
-    return load("f", tree, s, {}, DiskFiles{disk});
+    return load("f", tree, s, {.read = {.files = &disk}});
 }
 
 /// Both trees attach the same to the same requests.
@@ -242,10 +241,10 @@ TEST_CASE("a file of prefixes that contradict each other is unsuitable, and the 
     CHECK(refusal(with(file, {{"parts.1.salt", "7"}})) == "f: its part 1 does not follow the one before");
     CHECK(refusal(with(file, {{"parts.1.before", "-1"}})) == "f: its part 1 does not follow the one before");
     Disk disk;
-    REQUIRE(save("g", memory, all_sequences, {}, DiskFiles{disk}));
+    REQUIRE(save("g", memory, all_sequences, {.write = {.files = &disk}}));
     CHECK(refusal(disk.now.at("g")->now) == "f: it has no prefixes");
     disk.put("f", file);
-    CHECK(load("f", memory, all_sequences, {}, DiskFiles{disk}).error().message == "f: it has no sequences");
+    CHECK(load("f", memory, all_sequences, {.read = {.files = &disk}}).error().message == "f: it has no sequences");
     toy::Full other{{3, 1, 1}, {.sequences = 4, .cells = 100, .batch = 8}};
     PrefixTree tree{other};
     CHECK(load_into(tree, file).error().message == "f: part 0: it has 2 layers, expected 3");

@@ -2,6 +2,8 @@
 #include "folder.hpp"
 #include "made_files.hpp"
 #include <cellar/element/element.hpp>
+#include <cellar/files/detail/posix_files.hpp>
+#include <cellar/files/detail/stream_files.hpp>
 #include <cellar/files/file_reader.hpp>
 #include <cellar/files/file_writer.hpp>
 #include <cellar/files/little_endian.hpp>
@@ -27,7 +29,6 @@ using namespace cellar;
 using disk::Bytes;
 using disk::Content;
 using disk::Disk;
-using disk::DiskFiles;
 
 std::string text(const Bytes& bytes) {
     return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
@@ -60,7 +61,7 @@ TEST_CASE("the bytes of elements are little-endian on every machine, and element
 TEST_CASE("a file has exactly these bytes") {
     const FilePlan plan{{{"a", Dtype::u16, {2, 1}}, {"b", Dtype::u8, {3}}}, {{"k", "v"}}};
     Disk disk;
-    auto writer = disk::Writer::create("f", plan, {}, DiskFiles{disk});
+    auto writer = FileWriter::create("f", plan, {.files = &disk});
     REQUIRE(writer);
     const std::uint16_t a[] = {0x4241, 0x4443};
     REQUIRE(writer->append_elements<std::uint16_t>(a));
@@ -82,11 +83,11 @@ TEST_CASE("a file has exactly these bytes") {
 
 TEST_CASE("the checksums of a small file are these") {
     Disk disk;
-    auto writer = disk::Writer::create("f", {{{"digits", Dtype::u8, {9}}}, {}}, {}, DiskFiles{disk});
+    auto writer = FileWriter::create("f", {{{"digits", Dtype::u8, {9}}}, {}}, {.files = &disk});
     REQUIRE(writer);
     REQUIRE(writer->append(std::as_bytes(std::span{"123456789", 9})));
     REQUIRE(writer->finish());
-    auto reader = disk::Reader::open("f", {}, DiskFiles{disk});
+    auto reader = FileReader::open("f", {.files = &disk});
     REQUIRE(reader);
     CHECK(*reader->metadata("cellar.data_crc32") == "cbf43926");
     CHECK(*reader->metadata("cellar.format") == "1");
@@ -99,13 +100,13 @@ TEST_CASE("every type and shape comes back, however it is cut into pieces") {
     for (const std::size_t piece : {std::size_t{1}, std::size_t{13}, SIZE_MAX}) {
         Disk disk;
         disk.max_transfer = piece == 13 ? 7 : SIZE_MAX;
-        auto writer = disk::Writer::create("f", plan, {}, DiskFiles{disk});
+        auto writer = FileWriter::create("f", plan, {.files = &disk});
         REQUIRE(writer);
         REQUIRE(disk::write_tensors(*writer, plan, 7, piece));
         CHECK(disk.now.size() == 1);
         for (const std::size_t at_most : {0U, 64U, 100U, 1U << 20}) {
             for (const FileAccess access : {FileAccess::stream, FileAccess::map}) {
-                auto reader = disk::Reader::open("f", {.access = access}, DiskFiles{disk});
+                auto reader = FileReader::open("f", {.access = access, .files = &disk});
                 REQUIRE(reader);
                 CHECK(reader->is_mapped() == (access == FileAccess::map));
                 auto content = disk::read_all(*reader, at_most);
@@ -120,7 +121,7 @@ TEST_CASE("tensors have their types, shapes and sizes, and begin at multiples of
     const FilePlan plan = every_dtype();
     Disk disk;
     disk.put("f", disk::file_of(plan, 1));
-    auto reader = disk::Reader::open("f", {}, DiskFiles{disk});
+    auto reader = FileReader::open("f", {.files = &disk});
     REQUIRE(reader);
     REQUIRE(reader->tensors().size() == plan.tensors.size());
     for (const TensorPlan& tensor : plan.tensors) {
@@ -145,7 +146,7 @@ TEST_CASE("a file without tensors comes back") {
 TEST_CASE("elements are stored little-endian, and read in any order") {
     Disk disk;
     const FilePlan plan{{{"p", dtype_of<std::int32_t>, {3}}, {"h", dtype_of<half>, {2}}}, {}};
-    auto writer = disk::Writer::create("f", plan, {}, DiskFiles{disk});
+    auto writer = FileWriter::create("f", plan, {.files = &disk});
     REQUIRE(writer);
     const std::int32_t positions[] = {1, -2, 1 << 20};
     const half halves[] = {half{1.5F}, half{-2.0F}};
@@ -154,7 +155,7 @@ TEST_CASE("elements are stored little-endian, and read in any order") {
     REQUIRE(writer->finish());
 
     for (const FileAccess access : {FileAccess::stream, FileAccess::map}) {
-        auto reader = disk::Reader::open("f", {.access = access}, DiskFiles{disk});
+        auto reader = FileReader::open("f", {.access = access, .files = &disk});
         REQUIRE(reader);
         std::vector<half> h(2);
         REQUIRE(reader->read<half>(*reader->find("h"), h));
@@ -179,13 +180,13 @@ TEST_CASE("the writer and the reader report progress up to the end") {
         done = now;
     };
     Disk disk;
-    auto writer = disk::Writer::create("f", plan, {.progress = follow}, DiskFiles{disk});
+    auto writer = FileWriter::create("f", plan, {.progress = follow, .files = &disk});
     REQUIRE(writer);
     CHECK(writer->total_bytes() == 1'000'005);
     REQUIRE(disk::write_tensors(*writer, plan, 1));
     CHECK(done == 1'000'005);
     done = 0;
-    auto reader = disk::Reader::open("f", {.progress = follow}, DiskFiles{disk});
+    auto reader = FileReader::open("f", {.progress = follow, .files = &disk});
     REQUIRE(reader);
     REQUIRE(disk::read_all(*reader));
     CHECK(done == 1'000'005);
@@ -197,7 +198,7 @@ TEST_CASE("a progress callback that throws ends a write, and the old file stays"
     disk.put("f", disk::file_of(disk::small_plan(), 1));
     const auto stop = [](std::uint64_t, std::uint64_t) { throw std::runtime_error{"stop"}; };
     {
-        auto writer = disk::Writer::create("f", plan, {.progress = stop}, DiskFiles{disk});
+        auto writer = FileWriter::create("f", plan, {.progress = stop, .files = &disk});
         REQUIRE(writer);
         CHECK_THROWS_AS(static_cast<void>(disk::write_tensors(*writer, plan, 1)), std::runtime_error);
     }
@@ -214,7 +215,7 @@ TEST_CASE("after a progress callback threw, every call of the writer returns an 
     const auto stop_once = [&](std::uint64_t, std::uint64_t) {
         if (calls++ == 0) throw std::runtime_error{"stop"};
     };
-    auto writer = disk::Writer::create("f", plan, {.progress = stop_once}, DiskFiles{disk});
+    auto writer = FileWriter::create("f", plan, {.progress = stop_once, .files = &disk});
     REQUIRE(writer);
     CHECK_THROWS_AS(static_cast<void>(disk::write_tensors(*writer, plan, 1)), std::runtime_error);
     CHECK(disk.now.size() == 1);
@@ -235,7 +236,7 @@ TEST_CASE("pieces have whole units of 64 bytes, and one at least") {
     disk.put("f", disk::file_of(plan, 1));
     for (const FileAccess access : {FileAccess::stream, FileAccess::map}) {
         const auto sizes = [&](std::size_t at_most) {
-            auto reader = disk::Reader::open("f", {.access = access}, DiskFiles{disk});
+            auto reader = FileReader::open("f", {.access = access, .files = &disk});
             REQUIRE(reader);
             Sizes found;
             for (;;) {
@@ -261,7 +262,7 @@ TEST_CASE("after a progress callback threw, the reader delivers the same bytes a
             CHECK(done == std::min<std::uint64_t>(1'000, 256 * static_cast<std::uint64_t>(std::max(calls, 1))));
             if (calls++ == 0) throw std::runtime_error{"stop"};
         };
-        auto reader = disk::Reader::open("f", {.access = access, .progress = stop_once}, DiskFiles{disk});
+        auto reader = FileReader::open("f", {.access = access, .progress = stop_once, .files = &disk});
         REQUIRE(reader);
         CHECK_THROWS_AS(static_cast<void>(reader->next(256)), std::runtime_error);
         const auto content = disk::read_all(*reader, 256);
@@ -273,7 +274,7 @@ TEST_CASE("after a progress callback threw, the reader delivers the same bytes a
 TEST_CASE("verify reads everything, and reading starts again") {
     Disk disk;
     disk.put("f", disk::file_of(disk::small_plan(), 3));
-    auto reader = disk::Reader::open("f", {}, DiskFiles{disk});
+    auto reader = FileReader::open("f", {.files = &disk});
     REQUIRE(reader);
     REQUIRE(reader->next());
     REQUIRE(reader->verify());
@@ -282,19 +283,20 @@ TEST_CASE("verify reads everything, and reading starts again") {
     CHECK(*content == disk::content_of(disk::small_plan(), 3));
 }
 
-TEST_CASE_TEMPLATE("a file on the disk of this machine comes back", Files, NativeFiles, detail::StreamFiles) {
+TEST_CASE_TEMPLATE("a file on the disk of this machine comes back", Files, detail::PosixFiles, detail::StreamFiles) {
+    Files files;
     const Folder folder;
     const auto path = folder.path / "f.safetensors";
     FilePlan plan = disk::small_plan();
     plan.tensors.push_back({"big", Dtype::f32, {300'001}});
     for (const unsigned seed : {1U, 2U}) { // the second one replaces the first
-        auto writer = BasicFileWriter<Files>::create(path, plan);
+        auto writer = FileWriter::create(path, plan, {.files = &files});
         REQUIRE(writer);
         CHECK(folder.names().size() == (seed == 1 ? 1 : 2));
         REQUIRE(disk::write_tensors(*writer, plan, seed, 100'000));
         CHECK(folder.names() == std::vector<std::string>{"f.safetensors"});
         for (const FileAccess access : {FileAccess::stream, FileAccess::map}) {
-            auto reader = BasicFileReader<Files>::open(path, {.access = access});
+            auto reader = FileReader::open(path, {.access = access, .files = &files});
             REQUIRE(reader);
             auto moved = std::move(*reader);
             auto content = disk::read_all(moved);
@@ -304,10 +306,11 @@ TEST_CASE_TEMPLATE("a file on the disk of this machine comes back", Files, Nativ
     }
 }
 
-TEST_CASE_TEMPLATE("a writer that is dropped leaves nothing behind", Files, NativeFiles, detail::StreamFiles) {
+TEST_CASE_TEMPLATE("a writer that is dropped leaves nothing behind", Files, detail::PosixFiles, detail::StreamFiles) {
+    Files files;
     const Folder folder;
     {
-        auto writer = BasicFileWriter<Files>::create(folder.path / "f", disk::small_plan());
+        auto writer = FileWriter::create(folder.path / "f", disk::small_plan(), {.files = &files});
         REQUIRE(writer);
         REQUIRE(writer->append(Bytes(20)));
         const auto moved = std::move(*writer);
@@ -316,14 +319,15 @@ TEST_CASE_TEMPLATE("a writer that is dropped leaves nothing behind", Files, Nati
     CHECK(folder.names().empty());
 }
 
-TEST_CASE_TEMPLATE("what is no file is refused with its path", Files, NativeFiles, detail::StreamFiles) {
+TEST_CASE_TEMPLATE("what is no file is refused with its path", Files, detail::PosixFiles, detail::StreamFiles) {
+    Files files;
     const Folder folder;
-    const auto missing = BasicFileReader<Files>::open(folder.path / "none");
+    const auto missing = FileReader::open(folder.path / "none", {.files = &files});
     CHECK(missing.error() == FileReason::cannot_open);
     CHECK(missing.error().message == (folder.path / "none").string() + ": cannot be opened: No such file or directory");
-    const auto a_folder = BasicFileReader<Files>::open(folder.path);
+    const auto a_folder = FileReader::open(folder.path, {.files = &files});
     CHECK(a_folder.error().message == folder.path.string() + ": cannot be opened: Is a directory");
-    const auto nowhere = BasicFileWriter<Files>::create(folder.path / "none" / "f", disk::small_plan());
+    const auto nowhere = FileWriter::create(folder.path / "none" / "f", disk::small_plan(), {.files = &files});
     CHECK(nowhere.error() == FileReason::cannot_write);
 }
 

@@ -21,7 +21,6 @@ using namespace cellar;
 using disk::After;
 using disk::Bytes;
 using disk::Disk;
-using disk::DiskFiles;
 using numbers::prompt;
 using numbers::Values;
 using numbers::values;
@@ -44,7 +43,7 @@ Numbers filled() {
 template <class M>
 Bytes saved(M& memory, Sequence s) {
     Disk disk;
-    REQUIRE(save("f", memory, s, {}, DiskFiles{disk}));
+    REQUIRE(save("f", memory, s, {.write = {.files = &disk}}));
     return disk.now.at("f")->now;
 }
 
@@ -52,7 +51,7 @@ template <class M>
 FileResult<void> load_into(M& memory, Sequence s, const Bytes& bytes) {
     Disk disk;
     disk.put("f", bytes);
-    return load("f", memory, s, {}, DiskFiles{disk});
+    return load("f", memory, s, {.read = {.files = &disk}});
 }
 
 /// A hybrid whose recurrent member has room for so many snapshots.
@@ -154,7 +153,7 @@ TEST_CASE("a sequence of a hybrid is saved with all members; a refusal leaves th
     Disk disk;
     disk.put("f", file);
     const std::string before = toy::portrait(to);
-    const auto refused = save("f", to, Sequence{1}, {}, DiskFiles{disk});
+    const auto refused = save("f", to, Sequence{1}, {.write = {.files = &disk}});
     REQUIRE_FALSE(refused);
     CHECK(refused.error() == Reason::too_many_snapshots);
     CHECK(refused.error().refusal.member == 2);
@@ -186,19 +185,19 @@ TEST_CASE("a file with a byte changed, or cut off, leaves the sequence as it was
 TEST_CASE("a crash while a sequence is saved leaves the old file or the new one") {
     Numbers from = filled();
     Disk first;
-    REQUIRE(save("f", from, Sequence{0}, {}, DiskFiles{first}));
+    REQUIRE(save("f", from, Sequence{0}, {.write = {.files = &first}}));
     for (int call = 0; call < first.calls; ++call) {
         Disk disk;
         disk.put("f", saved(from, {1}));
         disk.crash_at = call;
         CAPTURE(call);
         try {
-            static_cast<void>(save("f", from, Sequence{0}, {}, DiskFiles{disk}));
+            static_cast<void>(save("f", from, Sequence{0}, {.write = {.files = &disk}}));
         } catch (const disk::Crash&) {}
         for (const After what : {After::end_of_process, After::loss_of_power, After::half_of_each_write}) {
             Disk later = after(disk, what);
             Numbers to = cache();
-            REQUIRE(load("f", to, Sequence{0}, {}, DiskFiles{later}));
+            REQUIRE(load("f", to, Sequence{0}, {.read = {.files = &later}}));
             CHECK((values(to, 0) == Values{9, 9} || values(to, 0) == Values{1, 2, 3, 4, 5}));
         }
     }

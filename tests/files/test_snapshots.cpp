@@ -25,7 +25,6 @@ namespace {
 using namespace cellar;
 using disk::Bytes;
 using disk::Disk;
-using disk::DiskFiles;
 using numbers::prompt;
 using numbers::Values;
 using numbers::values;
@@ -45,17 +44,19 @@ Numbers filled() {
 
 /// The bytes of a file with the snapshot.
 template <class M>
-Bytes saved(M& memory, const SnapshotOf<M>& snapshot, const SaveOptions& options = {}) {
+Bytes saved(M& memory, const SnapshotOf<M>& snapshot, SaveOptions options = {}) {
     Disk disk;
-    REQUIRE(save("f", memory, snapshot, options, DiskFiles{disk}));
+    options.write.files = &disk;
+    REQUIRE(save("f", memory, snapshot, options));
     return disk.now.at("f")->now;
 }
 
 template <class M>
-FileResult<SnapshotOf<M>> loaded(const Bytes& bytes, M& memory, const LoadOptions& options = {}) {
+FileResult<SnapshotOf<M>> loaded(const Bytes& bytes, M& memory, LoadOptions options = {}) {
     Disk disk;
     disk.put("f", bytes);
-    return load("f", memory, options, DiskFiles{disk});
+    options.read.files = &disk;
+    return load("f", memory, options);
 }
 
 template <class M>
@@ -91,7 +92,7 @@ Bytes by_hand(const std::vector<std::int32_t>& positions, std::map<std::string, 
         plan.tensors.push_back({std::string{layer} + "values", Dtype::f32, {n, 1, 1}});
     }
     Disk disk;
-    auto writer = disk::Writer::create("f", plan, {}, DiskFiles{disk}).value();
+    auto writer = FileWriter::create("f", plan, {.files = &disk}).value();
     REQUIRE(writer.append_elements(std::span<const std::int32_t>{positions}));
     const std::vector<float> rows(2 * 3 * positions.size(), 1.0F);
     for (std::size_t i = 0, dims = 2; i < 4; ++i, dims = 3 - dims)
@@ -302,26 +303,26 @@ TEST_CASE("notes are stored with a snapshot, and are read without the data") {
     const FileNotes notes{
         {"chat", "[1, 2]\n\"\xe2\x82\xac\""}, {"", ""}, {"model", "not a model"}, {"snapshot.kind", "7"}};
     Disk disk;
-    REQUIRE(save("f", from, from.snapshot({0}).value(), {.model = "tiny", .notes = notes}, DiskFiles{disk}));
-    CHECK(read_notes("f", DiskFiles{disk}).value() == notes);
+    REQUIRE(save("f", from, from.snapshot({0}).value(), {.model = "tiny", .notes = notes, .write = {.files = &disk}}));
+    CHECK(read_notes("f", {.files = &disk}).value() == notes);
     Bytes file = disk.now.at("f")->now;
     CHECK(loaded(file, from, {.model = "tiny", .notes = notes}));
     CHECK(loaded(file, from));
     file.back() ^= std::byte{1};
     disk.put("f", file);
-    CHECK(read_notes("f", DiskFiles{disk}).value() == notes);
+    CHECK(read_notes("f", {.files = &disk}).value() == notes);
     CHECK(loaded(file, from).error() == FileReason::altered);
     const std::string text = "not a model";
     const auto note = std::search(file.begin(), file.end(), text.begin(), text.end(),
                                   [](std::byte b, char c) { return static_cast<char>(b) == c; });
     *note ^= std::byte{1};
     disk.put("f", file);
-    CHECK(read_notes("f", DiskFiles{disk}).error() == FileReason::altered);
-    CHECK(read_notes("g", DiskFiles{disk}).error() == FileReason::cannot_open);
-    REQUIRE(save("f", from, from.snapshot({0}).value(), {.model = "tiny"}, DiskFiles{disk}));
-    CHECK(read_notes("f", DiskFiles{disk}).value().empty());
+    CHECK(read_notes("f", {.files = &disk}).error() == FileReason::altered);
+    CHECK(read_notes("g", {.files = &disk}).error() == FileReason::cannot_open);
+    REQUIRE(save("f", from, from.snapshot({0}).value(), {.model = "tiny", .write = {.files = &disk}}));
+    CHECK(read_notes("f", {.files = &disk}).value().empty());
     CHECK(violation_of([&] {
-              static_cast<void>(save("f", from, Sequence{0}, {.notes = {{"a", "\xff"}}}, DiskFiles{disk}));
+              static_cast<void>(save("f", from, Sequence{0}, {.notes = {{"a", "\xff"}}, .write = {.files = &disk}}));
           })
           != "");
 }

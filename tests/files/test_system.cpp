@@ -8,15 +8,42 @@
 
 #include <doctest/doctest.h>
 
+#include <cerrno>
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <string>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <utility>
 #include <vector>
+
+namespace test_system {
+
+/// How many of these calls a signal still interrupts.
+int interrupted_syncs = 0;
+int interrupted_closes = 0;
+
+} // namespace test_system
+
+// In place of those of the C library.
+extern "C" int fsync(int descriptor) {
+    if (test_system::interrupted_syncs <= 0) return static_cast<int>(::syscall(SYS_fsync, descriptor));
+    --test_system::interrupted_syncs;
+    errno = EINTR;
+    return -1;
+}
+
+extern "C" int close(int descriptor) {
+    const auto result = static_cast<int>(::syscall(SYS_close, descriptor));
+    if (test_system::interrupted_closes <= 0) return result;
+    --test_system::interrupted_closes;
+    errno = EINTR;
+    return -1;
+}
 
 namespace test_system {
 
@@ -129,6 +156,63 @@ TEST_CASE("pipes and devices are refused at once") {
     REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
     CHECK(FileReader::open(pipe).error().message == pipe.string() + ": cannot be opened: it is not a regular file");
     CHECK(FileReader::open("/dev/zero").error().message == "/dev/zero: cannot be opened: it is not a regular file");
+}
+
+TEST_CASE("pipes and devices are not replaced") {
+    const Folder folder;
+    const auto pipe = folder.path / "pipe";
+    REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
+    CHECK(save(pipe, "0", 0).error().message == pipe.string() + ": cannot be replaced: it is not a regular file");
+    CHECK(std::filesystem::is_fifo(pipe));
+    CHECK(folder.names() == std::vector<std::string>{"pipe"});
+    CHECK(save("/dev/full", "0", 0).error().message == "/dev/full: cannot be replaced: it is not a regular file");
+    CHECK(std::filesystem::is_character_file("/dev/full"));
+}
+
+TEST_CASE(
+    "a new file is its owner's alone, or has the permissions of the options; one that is replaced keeps its own") {
+    using std::filesystem::perms;
+    const Folder folder;
+    const auto permissions_of = [](const std::filesystem::path& path) {
+        return std::filesystem::status(path).permissions();
+    };
+    const auto path = folder.path / "f";
+    const auto write = [&](WriteOptions options) {
+        auto writer = FileWriter::create(path, disk::small_plan(), options);
+        REQUIRE(writer);
+        REQUIRE(disk::write_tensors(*writer, disk::small_plan(), 0));
+    };
+    write({.sync = false});
+    CHECK(permissions_of(path) == (perms::owner_read | perms::owner_write));
+    std::filesystem::permissions(path, static_cast<perms>(0666)); // which the process would mask
+    write({.sync = false, .permissions = perms::owner_read});
+    CHECK(permissions_of(path) == static_cast<perms>(0666));
+    std::filesystem::remove(path);
+    write({.sync = false, .permissions = static_cast<perms>(0640)});
+    CHECK(permissions_of(path) == static_cast<perms>(0640));
+    if (::geteuid() != 0) return;
+    REQUIRE(::chown(path.c_str(), 1, 2) == 0);
+    write({.sync = false});
+    struct stat status {};
+    REQUIRE(::stat(path.c_str(), &status) == 0);
+    CHECK(status.st_uid == 1);
+    CHECK(status.st_gid == 2);
+    CHECK(permissions_of(path) == static_cast<perms>(0640));
+}
+
+TEST_CASE("signals do not interrupt a save") {
+    const Folder folder;
+    const auto path = folder.path / "f";
+    const FilePlan plan = plan_of("0");
+    auto writer = FileWriter::create(path, plan);
+    REQUIRE(writer);
+    interrupted_syncs = 3;
+    interrupted_closes = 1;
+    const auto done = disk::write_tensors(*writer, plan, 0);
+    CHECK(std::exchange(interrupted_syncs, 0) == 0);
+    CHECK(std::exchange(interrupted_closes, 0) == 0);
+    CHECK(done);
+    CHECK(load(path) == disk::content_of(plan, 0));
 }
 
 TEST_CASE("a path without a folder is in the current one") {

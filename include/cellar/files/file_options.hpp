@@ -4,11 +4,14 @@
 #include <cellar/base/named_only.hpp>
 
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <map>
 #include <string>
 
 namespace cellar {
+
+class FileSystem;
 
 /// Called after every piece, with the bytes done and the total. If it throws, the operation ends with this exception,
 /// and leaves what a failure leaves. A reader then delivers the same bytes again.
@@ -20,7 +23,10 @@ struct WriteOptions {
     /// Wait until the file would survive a loss of power. Without it, a crash of the program is still harmless, but
     /// after a loss of power the file may be damaged, which the reader notices.
     bool sync = true;
+    /// Of a new file. One that replaces another has the permissions of that one, and its owner as far as possible.
+    std::filesystem::perms permissions = std::filesystem::perms::owner_read | std::filesystem::perms::owner_write;
     FileProgress progress = {};
+    FileSystem* files = nullptr; ///< outlives the writer; null: the files of this machine
 };
 
 /// How the reader gets at the data.
@@ -34,6 +40,7 @@ struct ReadOptions {
     NamedOnly named_only{};
     FileAccess access = FileAccess::stream;
     FileProgress progress = {};
+    FileSystem* files = nullptr; ///< outlives the reader; null: the files of this machine
 };
 
 /// Texts that a program stores with a snapshot, each under a name. Names and texts are UTF-8. They are part of the

@@ -7,7 +7,6 @@
 #include <cellar/files/detail/open_file.hpp>
 #include <cellar/files/file_options.hpp>
 #include <cellar/files/file_result.hpp>
-#include <cellar/files/file_system.hpp>
 #include <cellar/files/little_endian.hpp>
 #include <cellar/files/tensor.hpp>
 
@@ -42,12 +41,12 @@ struct FilePiece {
 /// Reads a file that `FileWriter` wrote. `open` checks everything but the data: length, header, its checksum, that the
 /// tensors cover the data exactly. `next` delivers the data in the order of the plan, and checks its checksum at the
 /// end. Whoever must not use a byte of a damaged file calls `verify` first, or drops what was read if `next` fails.
-template <FileSystem Files>
-class BasicFileReader {
+class FileReader {
 public:
-    static FileResult<BasicFileReader> open(const std::filesystem::path& path, ReadOptions options = {},
-                                            Files files = {}) {
-        BasicFileReader reader{path, std::move(options), std::move(files)};
+    static FileResult<FileReader> open(const std::filesystem::path& path, ReadOptions options = {},
+                                       const std::source_location& where = std::source_location::current()) {
+        const detail::Caller caller{where};
+        FileReader reader{path, std::move(options)};
         if (auto read = reader.read_header(); !read) return std::move(read).error();
         return reader;
     }
@@ -136,8 +135,8 @@ private:
     /// A copy of at most so many bytes is still in a cache of the processor when it is used.
     static constexpr std::uint64_t cached_bytes = std::uint64_t{4} << 20;
 
-    BasicFileReader(const std::filesystem::path& path, ReadOptions options, Files files)
-        : options_{std::move(options)}, file_{path, std::move(files)} {}
+    FileReader(const std::filesystem::path& path, ReadOptions options)
+        : options_{std::move(options)}, file_{path, options_.files} {}
 
     FileResult<void> read_header() {
         if (auto opened = file_.open(); !opened) return opened;
@@ -209,7 +208,7 @@ private:
     }
 
     ReadOptions options_;
-    detail::OpenFile<Files> file_;
+    detail::OpenFile file_;
     detail::Header header_; ///< its tensors are below
     std::uint64_t data_begin_ = 0;
     std::vector<StoredTensor> tensors_; ///< without padding
@@ -218,7 +217,5 @@ private:
     std::uint64_t done_ = 0; ///< bytes of data that were delivered or skipped
     detail::Crc32 crc_;
 };
-
-using FileReader = BasicFileReader<NativeFiles>;
 
 } // namespace cellar

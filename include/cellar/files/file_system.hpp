@@ -1,71 +1,64 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include <cellar/files/detail/posix_files.hpp>
-#include <cellar/files/detail/stream_files.hpp>
-
-#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <span>
 #include <string>
 
 namespace cellar {
 
-namespace detail {
+/// The calls to the operating system that files need, for `WriteOptions::files` and `ReadOptions::files`. Functions
+/// that return an int return 0, or an error number that `describe` understands. The tests have a file system that fails
+/// or stops at any call.
+class FileSystem {
+public:
+    using Path = std::filesystem::path;
 
-/// What the writer needs. Every function returns 0 or an error number that `describe` understands.
-template <class S>
-concept WritesFiles = requires(S s, typename S::Handle& file, const std::filesystem::path& path,
-                               std::span<const std::byte> bytes, std::uint64_t at, std::size_t& count) {
-    /// Creates a file that must not exist.
-    { s.create(path, file) } -> std::same_as<int>;
-    /// Asks for the room of the whole file. It may do nothing.
-    { s.reserve(file, at) } -> std::same_as<int>;
-    /// Writes the first `count` of the bytes, at least one.
-    { s.write(file, bytes, at, count) } -> std::same_as<int>;
-    /// Returns when the file's bytes will survive a loss of power.
-    { s.sync(file) } -> std::same_as<int>;
-    { s.close(file) } -> std::same_as<int>;
-    /// Replaces `path` in one step.
-    { s.rename(path, path) } -> std::same_as<int>;
-    /// Returns when the names in the folder `path` will survive a loss of power.
-    { s.sync_folder(path) } -> std::same_as<int>;
-    s.remove(path);
+    /// An open file, for writing or for reading. The destructor closes it, unless `close` was called.
+    class File {
+    public:
+        File() = default;
+        File(const File&) = delete;
+        File& operator=(const File&) = delete;
+        virtual ~File() = default;
+
+        /// Asks for the room of the whole file. It may do nothing.
+        virtual int reserve(std::uint64_t bytes) = 0;
+        /// Writes the first `count` of the bytes, at least one.
+        virtual int write(std::span<const std::byte> bytes, std::uint64_t at, std::size_t& count) = 0;
+        /// Returns when the file's bytes will survive a loss of power.
+        virtual int sync() = 0;
+        virtual int close() = 0;
+        /// Reads the first `count` of the bytes; 0 at the end of the file.
+        virtual int read(std::span<std::byte> bytes, std::uint64_t at, std::size_t& count) = 0;
+        /// Maps the first bytes of the file. ENOTSUP or ENODEV: it will be read instead.
+        virtual int map(std::uint64_t bytes, const std::byte*& first) = 0;
+        virtual void unmap(const std::byte* first, std::uint64_t bytes) noexcept = 0;
+    };
+    using FilePointer = std::unique_ptr<File>;
+
+    FileSystem() = default;
+    virtual ~FileSystem() = default;
+
+    /// Creates a file that must not exist, and that will replace `target`. If that is a regular file, the new one gets
+    /// its permissions, and its owner and group as far as this process may give them; else `permissions`. EISDIR, or
+    /// EINVAL for anything else but a symbolic link: the target must not be replaced.
+    virtual int create(const Path& path, const Path& target, std::filesystem::perms permissions, FilePointer& file) = 0;
+    /// Replaces `to` in one step.
+    virtual int rename(const Path& from, const Path& to) = 0;
+    /// Returns when the names in a folder will survive a loss of power.
+    virtual int sync_folder(const Path& folder) = 0;
+    virtual void remove(const Path& path) noexcept = 0;
+    /// Opens a regular file. EISDIR, or EINVAL for anything else: it is none.
+    virtual int open(const Path& path, FilePointer& file, std::uint64_t& size) = 0;
+    virtual std::string describe(int error) const = 0;
+
+protected:
+    FileSystem(const FileSystem&) = default;
+    FileSystem& operator=(const FileSystem&) = default;
 };
-
-/// What the reader needs.
-template <class S>
-concept ReadsFiles = requires(S s, typename S::Handle& file, const std::filesystem::path& path,
-                              std::span<std::byte> bytes, std::uint64_t at, std::size_t& count, const std::byte*& map) {
-    /// Opens a regular file, whose size goes to `at`.
-    { s.open(path, file, at) } -> std::same_as<int>;
-    /// Reads the first `count` of the bytes; 0 at the end of the file.
-    { s.read(file, bytes, at, count) } -> std::same_as<int>;
-    { s.close(file) } -> std::same_as<int>;
-    /// Maps the first `at` bytes of the file.
-    { s.map(file, at, map) } -> std::same_as<int>;
-    s.unmap(map, at);
-};
-
-template <class S>
-concept NamesErrors = requires(S s, int error) {
-    { s.describe(error) } -> std::same_as<std::string>;
-};
-
-} // namespace detail
-
-/// The calls to the operating system that files need. The tests have one that fails or stops at any call.
-template <class S>
-concept FileSystem = detail::WritesFiles<S> && detail::ReadsFiles<S> && detail::NamesErrors<S>;
-
-/// Of this machine. Where it is not POSIX, nothing is synced and nothing is mapped.
-#if defined(__unix__) || defined(__APPLE__)
-using NativeFiles = detail::PosixFiles;
-#else
-using NativeFiles = detail::StreamFiles;
-#endif
-static_assert(FileSystem<NativeFiles>);
 
 } // namespace cellar

@@ -6,7 +6,6 @@
 #include <cellar/files/detail/unfinished_file.hpp>
 #include <cellar/files/file_options.hpp>
 #include <cellar/files/file_result.hpp>
-#include <cellar/files/file_system.hpp>
 #include <cellar/files/little_endian.hpp>
 #include <cellar/files/tensor.hpp>
 
@@ -32,16 +31,16 @@ namespace cellar {
 ///
 /// Needs 2 MiB of memory, and as much as the header. A symbolic link is replaced, not followed. Two writers of one
 /// path do not disturb each other: the last one to finish wins.
-template <FileSystem Files>
-class BasicFileWriter {
+class FileWriter {
 public:
     /// Creates the other file. A plan with two tensors of one name, or with text that is not UTF-8, is a violation.
-    static FileResult<BasicFileWriter> create(const std::filesystem::path& path, const FilePlan& plan,
-                                              WriteOptions options = {}, Files files = {},
-                                              const std::source_location& where = std::source_location::current()) {
+    static FileResult<FileWriter> create(const std::filesystem::path& path, const FilePlan& plan,
+                                         WriteOptions options = {},
+                                         const std::source_location& where = std::source_location::current()) {
         const detail::Caller caller{where};
-        BasicFileWriter writer{path, plan, std::move(options), std::move(files)};
-        if (auto created = writer.file_.create(writer.data_begin() + writer.total_bytes()); !created)
+        FileWriter writer{path, plan, std::move(options)};
+        if (auto created = writer.file_.create(writer.data_begin() + writer.total_bytes(), writer.options_.permissions);
+            !created)
             return std::move(created).error();
         writer.skip_padding();
         return writer;
@@ -104,10 +103,10 @@ private:
     /// The operating system keeps what is written at once in large pages, so that mapping them has few page faults.
     static constexpr std::size_t piece = std::size_t{2} << 20;
 
-    BasicFileWriter(const std::filesystem::path& path, const FilePlan& plan, WriteOptions options, Files files)
+    FileWriter(const std::filesystem::path& path, const FilePlan& plan, WriteOptions options)
         : header_{plan},
           options_{std::move(options)},
-          file_{path, std::move(files)},
+          file_{path, options_.files},
           buffer_{std::make_unique_for_overwrite<std::byte[]>(piece)},
           room_{room_at(header_.data_begin())} {}
 
@@ -188,7 +187,7 @@ private:
 
     detail::HeaderText header_;
     WriteOptions options_;
-    detail::UnfinishedFile<Files> file_;
+    detail::UnfinishedFile file_;
     std::unique_ptr<std::byte[]> buffer_;
     std::size_t room_; ///< how many bytes the buffer collects before they are written
     std::size_t used_ = 0;
@@ -199,7 +198,5 @@ private:
     std::optional<FileError> error_;
     bool is_finished_ = false;
 };
-
-using FileWriter = BasicFileWriter<NativeFiles>;
 
 } // namespace cellar

@@ -11,7 +11,6 @@
 #include <cellar/files/detail/saved_snapshot.hpp>
 #include <cellar/files/file_reader.hpp>
 #include <cellar/files/file_result.hpp>
-#include <cellar/files/file_system.hpp>
 #include <cellar/files/snapshot_file.hpp>
 #include <cellar/memory/saves_snapshots.hpp>
 #include <cellar/memory/stored_snapshot.hpp>
@@ -28,10 +27,10 @@ namespace cellar {
 
 /// Writes the prefixes of a tree: tokens, salts, and their snapshots, in place or paged out. Tree and
 /// memory are as they were. Blocks.
-template <PrefixTreeMemory M, FileSystem Files = NativeFiles>
+template <PrefixTreeMemory M>
     requires(detail::SavesSnapshots<M>)
 FileResult<void> save(const std::filesystem::path& path, PrefixTree<M>& tree, const SaveOptions& options = {},
-                      Files files = {}, const std::source_location& where = std::source_location::current()) {
+                      const std::source_location& where = std::source_location::current()) {
     const detail::Caller caller{where};
     const detail::SavedPrefixes<M> prefixes{tree};
     detail::StoredSnapshot whole;
@@ -40,7 +39,7 @@ FileResult<void> save(const std::filesystem::path& path, PrefixTree<M>& tree, co
         prefixes.store(k, stored);
         return {};
     };
-    return detail::write_parts(path, prefixes.size(), whole, store, options, std::move(files));
+    return detail::write_parts(path, prefixes.size(), whole, store, options);
 }
 
 /// Reads prefixes that `save` wrote into a tree that has none. They are in place. As long as the memory has too little
@@ -48,17 +47,17 @@ FileResult<void> save(const std::filesystem::path& path, PrefixTree<M>& tree, co
 /// a sequence without tokens, which is used meanwhile, and has none afterwards. After an error, the tree has no prefix,
 /// and the memory is as it was, except for the contents of free cells. Blocks. Until it returns, it needs as much host
 /// memory as the file has data. Throws `std::bad_alloc`.
-template <PrefixTreeMemory M, FileSystem Files = NativeFiles>
+template <PrefixTreeMemory M>
     requires(detail::SavesSnapshots<M>)
 FileResult<void> load(const std::filesystem::path& path, PrefixTree<M>& tree, Sequence s,
-                      const LoadOptions& options = {}, Files files = {},
+                      const LoadOptions& options = {},
                       const std::source_location& where = std::source_location::current()) {
     const detail::Caller caller{where};
     const std::int64_t nodes = tree.statistics().nodes;
     CELLAR_EXPECTS(nodes == 0, "load: the tree has ", nodes, " nodes, expected an empty one");
     const std::int32_t tokens = detail::tokens_of(tree.memory(), s);
     CELLAR_EXPECTS(tokens == 0, "load: sequence ", s, " has ", tokens, " tokens, expected an empty one");
-    auto reader = BasicFileReader<Files>::open(path, options.read, std::move(files));
+    auto reader = FileReader::open(path, options.read);
     if (!reader) return std::move(reader).error();
     detail::SavedSource source{*reader};
     std::string problem = source.problem_of(options);

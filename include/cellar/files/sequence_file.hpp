@@ -11,7 +11,6 @@
 #include <cellar/files/detail/sequence_forest.hpp>
 #include <cellar/files/file_reader.hpp>
 #include <cellar/files/file_result.hpp>
-#include <cellar/files/file_system.hpp>
 #include <cellar/files/snapshot_file.hpp>
 #include <cellar/memory/saves_snapshots.hpp>
 #include <cellar/memory/stored_snapshot.hpp>
@@ -68,11 +67,11 @@ void expect_empty(const M& memory, IdSpan<Sequence> sequences) {
 }
 
 /// `may_differ`: the file may have fewer sequences, or more without tokens.
-template <class M, FileSystem Files>
+template <class M>
 FileResult<void> load_sequences(const std::filesystem::path& path, M& memory, IdSpan<Sequence> sequences,
-                                bool may_differ, const LoadOptions& options, Files files) {
+                                bool may_differ, const LoadOptions& options) {
     expect_empty(memory, sequences);
-    auto reader = BasicFileReader<Files>::open(path, options.read, std::move(files));
+    auto reader = FileReader::open(path, options.read);
     if (!reader) return std::move(reader).error();
     SavedSource source{*reader};
     std::string problem = source.problem_of(options);
@@ -106,9 +105,9 @@ FileResult<void> load_sequences(const std::filesystem::path& path, M& memory, Id
 /// Writes these sequences. Cells that they share because of `copy_prefix` are written once, if the memory
 /// has a snapshot of that prefix alone; see docs/files.md. The memory is as it was. Refuses as `snapshot` does. Takes
 /// one snapshot at a time. Blocks. O(sequences^2 * runs), and what is written.
-template <detail::SavesSnapshots M, FileSystem Files = NativeFiles>
+template <detail::SavesSnapshots M>
 FileResult<void> save(const std::filesystem::path& path, M& memory, IdSpan<Sequence> sequences,
-                      const SaveOptions& options = {}, Files files = {},
+                      const SaveOptions& options = {},
                       const std::source_location& where = std::source_location::current()) {
     const detail::Caller caller{where};
     detail::SequenceForest<M> forest{memory};
@@ -131,14 +130,14 @@ FileResult<void> save(const std::filesystem::path& path, M& memory, IdSpan<Seque
         MemoryAccess::save(memory, *kept, detail::part_prefix(k), stored);
         return {};
     };
-    return detail::write_parts(path, forest.parts().size(), whole, store, options, std::move(files));
+    return detail::write_parts(path, forest.parts().size(), whole, store, options);
 }
 
 /// The same for all sequences of the memory, those without tokens included.
-template <detail::SavesSnapshots M, FileSystem Files = NativeFiles>
+template <detail::SavesSnapshots M>
 FileResult<void> save(const std::filesystem::path& path, M& memory, AllSequences, const SaveOptions& options = {},
-                      Files files = {}, const std::source_location& where = std::source_location::current()) {
-    return save(path, memory, detail::all_of(memory), options, std::move(files), where);
+                      const std::source_location& where = std::source_location::current()) {
+    return save(path, memory, detail::all_of(memory), options, where);
 }
 
 /// Reads sequences that `save` wrote: the first one of the file becomes the first one of these, and so on. A file with
@@ -146,20 +145,20 @@ FileResult<void> save(const std::filesystem::path& path, M& memory, AllSequences
 /// those in the file do. Refuses as `restore` does: with `full` if there are too few cells. After an error, the
 /// sequences have no tokens, and the memory is as it was, except for the contents of free cells. Blocks. Until it
 /// returns, it needs as much host memory as the file has data. Throws `std::bad_alloc`.
-template <detail::SavesSnapshots M, FileSystem Files = NativeFiles>
+template <detail::SavesSnapshots M>
 FileResult<void> load(const std::filesystem::path& path, M& memory, IdSpan<Sequence> sequences,
-                      const LoadOptions& options = {}, Files files = {},
+                      const LoadOptions& options = {},
                       const std::source_location& where = std::source_location::current()) {
     const detail::Caller caller{where};
-    return detail::load_sequences(path, memory, sequences, false, options, std::move(files));
+    return detail::load_sequences(path, memory, sequences, false, options);
 }
 
 /// The same for all sequences of the memory. The file may have fewer, or more if they have no tokens.
-template <detail::SavesSnapshots M, FileSystem Files = NativeFiles>
+template <detail::SavesSnapshots M>
 FileResult<void> load(const std::filesystem::path& path, M& memory, AllSequences, const LoadOptions& options = {},
-                      Files files = {}, const std::source_location& where = std::source_location::current()) {
+                      const std::source_location& where = std::source_location::current()) {
     const detail::Caller caller{where};
-    return detail::load_sequences(path, memory, detail::all_of(memory), true, options, std::move(files));
+    return detail::load_sequences(path, memory, detail::all_of(memory), true, options);
 }
 
 } // namespace cellar

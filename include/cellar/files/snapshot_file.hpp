@@ -8,7 +8,6 @@
 #include <cellar/files/file_options.hpp>
 #include <cellar/files/file_reader.hpp>
 #include <cellar/files/file_result.hpp>
-#include <cellar/files/file_system.hpp>
 #include <cellar/files/file_writer.hpp>
 #include <cellar/memory/saves_snapshots.hpp>
 #include <cellar/memory/stored_snapshot.hpp>
@@ -27,25 +26,25 @@ namespace cellar {
 /// Writes a snapshot of `memory`, which is one of cellar's own or a hybrid of these, to a file; see docs/files.md. The
 /// snapshot may be in place or paged out, and stays so. Blocks. Data that is not paged out to the host passes through
 /// 1 MiB of memory.
-template <detail::SavesSnapshots M, std::same_as<SnapshotOf<M>> Snapshot, FileSystem Files = NativeFiles>
+template <detail::SavesSnapshots M, std::same_as<SnapshotOf<M>> Snapshot>
 FileResult<void> save(const std::filesystem::path& path, M& memory, const Snapshot& snapshot,
-                      const SaveOptions& options = {}, Files files = {},
+                      const SaveOptions& options = {},
                       const std::source_location& where = std::source_location::current()) {
     const detail::Caller caller{where};
     detail::StoredSnapshot stored;
     MemoryAccess::save(memory, snapshot, "", stored);
-    return detail::write_snapshot(path, std::move(stored), options, std::move(files));
+    return detail::write_snapshot(path, std::move(stored), options);
 }
 
 /// Writes the sequence s, as its snapshot up to its next token. The memory is as it was. Refuses as `snapshot` does:
 /// a recurrent memory needs room for one (`StateLimits::snapshots`).
-template <detail::SavesSnapshots M, FileSystem Files = NativeFiles>
+template <detail::SavesSnapshots M>
 FileResult<void> save(const std::filesystem::path& path, M& memory, Sequence s, const SaveOptions& options = {},
-                      Files files = {}, const std::source_location& where = std::source_location::current()) {
+                      const std::source_location& where = std::source_location::current()) {
     const detail::Caller caller{where};
     const auto snapshot = MemoryAccess::snapshot_beside_schedules(memory, s, {0}, to_end);
     if (!snapshot) return detail::refused(path, snapshot.error());
-    return save(path, memory, *snapshot, options, std::move(files), where);
+    return save(path, memory, *snapshot, options, where);
 }
 
 /// Reads a snapshot that `save` wrote. It is paged out on the host: `restore` copies it to a sequence, and `page_in`
@@ -53,11 +52,11 @@ FileResult<void> save(const std::filesystem::path& path, M& memory, Sequence s, 
 /// was saved. Elements of another type are converted, rounding to the nearest. Another window must see no position that
 /// the snapshot lacks. Anything else is `unsuitable`, and so are another model and other notes. Everything is checked
 /// before the memory takes the snapshot; after an error the memory is as it was. Blocks. Throws `std::bad_alloc`.
-template <detail::SavesSnapshots M, FileSystem Files = NativeFiles>
+template <detail::SavesSnapshots M>
 FileResult<SnapshotOf<M>> load(const std::filesystem::path& path, M& memory, const LoadOptions& options = {},
-                               Files files = {}, const std::source_location& where = std::source_location::current()) {
+                               const std::source_location& where = std::source_location::current()) {
     const detail::Caller caller{where};
-    auto reader = BasicFileReader<Files>::open(path, options.read, std::move(files));
+    auto reader = FileReader::open(path, options.read);
     if (!reader) return std::move(reader).error();
     detail::SavedSource source{*reader};
     std::string problem = source.problem_of(options);
@@ -73,11 +72,11 @@ FileResult<SnapshotOf<M>> load(const std::filesystem::path& path, M& memory, con
 /// Reads a snapshot and restores it: s then has what was saved, in place of its own tokens. Refuses as `restore` does:
 /// with `full` if there are too few cells. After an error, s and the memory are as they were. Blocks. Until it returns,
 /// it needs as much host memory as the snapshot. Throws `std::bad_alloc`.
-template <detail::SavesSnapshots M, FileSystem Files = NativeFiles>
+template <detail::SavesSnapshots M>
 FileResult<void> load(const std::filesystem::path& path, M& memory, Sequence s, const LoadOptions& options = {},
-                      Files files = {}, const std::source_location& where = std::source_location::current()) {
+                      const std::source_location& where = std::source_location::current()) {
     const detail::Caller caller{where};
-    const auto snapshot = load(path, memory, options, std::move(files), where);
+    const auto snapshot = load(path, memory, options, where);
     if (!snapshot) return snapshot.error();
     if (const Result<void> restored = memory.restore(s, *snapshot); !restored)
         return detail::refused(path, restored.error());
@@ -87,9 +86,9 @@ FileResult<void> load(const std::filesystem::path& path, M& memory, Sequence s, 
 /// The notes of a file that `save` wrote, also one of several sequences or of a prefix tree. Checks the beginning of
 /// the file, which has the notes, and reads no data. To be sure that what is loaded later belongs to these notes, pass
 /// them as `LoadOptions::notes`: the file may have been replaced.
-template <FileSystem Files = NativeFiles>
-FileResult<FileNotes> read_notes(const std::filesystem::path& path, Files files = {}) {
-    auto reader = BasicFileReader<Files>::open(path, {}, std::move(files));
+inline FileResult<FileNotes> read_notes(const std::filesystem::path& path, ReadOptions options = {},
+                                        const std::source_location& where = std::source_location::current()) {
+    auto reader = FileReader::open(path, std::move(options), where);
     if (!reader) return std::move(reader).error();
     FileNotes notes;
     const std::string_view begin = detail::note_key;

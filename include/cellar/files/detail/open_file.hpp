@@ -4,6 +4,7 @@
 #include <cellar/base/zeroed.hpp>
 #include <cellar/files/detail/header_parser.hpp>
 #include <cellar/files/detail/header_text.hpp>
+#include <cellar/files/detail/native_files.hpp>
 #include <cellar/files/file_result.hpp>
 #include <cellar/files/file_system.hpp>
 
@@ -21,22 +22,19 @@
 namespace cellar::detail {
 
 /// An open file whose bytes are read into a buffer, or mapped.
-template <class Files>
 class OpenFile {
 public:
-    OpenFile(std::filesystem::path path, Files files) : path_{std::move(path)}, files_{std::move(files)} {}
+    OpenFile(std::filesystem::path path, FileSystem* files) : path_{std::move(path)}, files_{&files_or_native(files)} {}
     OpenFile(OpenFile&& other) noexcept
         : path_{std::move(other.path_)},
-          files_{std::move(other.files_)},
-          handle_{std::exchange(other.handle_, {})},
-          is_open_{std::exchange(other.is_open_, false)},
+          files_{other.files_},
+          file_{std::move(other.file_)},
           size_{other.size_},
           map_{std::exchange(other.map_, nullptr)},
           buffer_{std::move(other.buffer_)} {}
     OpenFile& operator=(OpenFile&&) = delete;
     ~OpenFile() {
-        if (map_ != nullptr) files_.unmap(map_, size_);
-        if (is_open_) (void)files_.close(handle_);
+        if (map_ != nullptr) file_->unmap(map_, size_);
     }
 
     std::uint64_t size() const { return size_; }
@@ -45,11 +43,10 @@ public:
     FileError error(FileReason reason, const std::string& what) const { return {reason, path_.string() + ": " + what}; }
 
     FileResult<void> open() {
-        const int failed = files_.open(path_, handle_, size_);
-        is_open_ = failed == 0;
-        if (is_open_) return {};
+        const int failed = files_->open(path_, file_, size_);
+        if (failed == 0) return {};
         // EINVAL: neither a regular file nor a folder
-        const std::string reason = failed == EINVAL ? "it is not a regular file" : files_.describe(failed);
+        const std::string reason = failed == EINVAL ? "it is not a regular file" : files_->describe(failed);
         return error(FileReason::cannot_open, "cannot be opened: " + reason);
     }
 
@@ -77,10 +74,10 @@ public:
 
     /// Maps the file. Where that is not possible, it will be streamed.
     FileResult<void> map() {
-        const int failed = size_ == 0 ? ENOTSUP : files_.map(handle_, size_, map_);
+        const int failed = size_ == 0 ? ENOTSUP : file_->map(size_, map_);
         if (failed != 0) map_ = nullptr;
         if (failed == 0 || failed == ENOTSUP || failed == ENODEV) return {};
-        return error(FileReason::cannot_read, "cannot be mapped: " + files_.describe(failed));
+        return error(FileReason::cannot_read, "cannot be mapped: " + files_->describe(failed));
     }
 
     /// `count` bytes of the file from `at` on, valid until the next call. `room`: the largest count to come.
@@ -105,8 +102,8 @@ public:
         if (map_ != nullptr) return {};
         while (!bytes.empty()) {
             std::size_t count = 0;
-            if (const int failed = files_.read(handle_, bytes, at, count))
-                return error(FileReason::cannot_read, "cannot be read: " + files_.describe(failed));
+            if (const int failed = file_->read(bytes, at, count))
+                return error(FileReason::cannot_read, "cannot be read: " + files_->describe(failed));
             if (count == 0)
                 return error(FileReason::truncated,
                              "ends at byte " + std::to_string(at) + ", and had more when it was opened");
@@ -118,9 +115,8 @@ public:
 
 private:
     std::filesystem::path path_;
-    Files files_;
-    typename Files::Handle handle_{};
-    bool is_open_ = false;
+    FileSystem* files_;
+    FileSystem::FilePointer file_;
     std::uint64_t size_ = 0;
     const std::byte* map_ = nullptr;
     ZeroedArray<std::byte> buffer_; ///< aligned for every type of element

@@ -4,7 +4,6 @@
 #include <cellar/base/result.hpp>
 #include <cellar/files/file_options.hpp>
 #include <cellar/files/file_result.hpp>
-#include <cellar/files/file_system.hpp>
 #include <cellar/files/file_writer.hpp>
 #include <cellar/files/tensor.hpp>
 #include <cellar/memory/stored_snapshot.hpp>
@@ -83,12 +82,11 @@ inline FilePlan plan_with(const SaveOptions& options) {
     return plan;
 }
 
-template <FileSystem Files>
-FileResult<void> write_snapshot(const std::filesystem::path& path, StoredSnapshot stored, const SaveOptions& options,
-                                Files files) {
+inline FileResult<void> write_snapshot(const std::filesystem::path& path, StoredSnapshot stored,
+                                       const SaveOptions& options) {
     FilePlan plan = plan_with(options);
     add_to(plan, stored);
-    auto writer = BasicFileWriter<Files>::create(path, plan, options.write, std::move(files));
+    auto writer = FileWriter::create(path, plan, options.write);
     if (!writer) return std::move(writer).error();
     if (auto done = append_arrays(*writer, stored.arrays); !done) return done;
     return writer->finish();
@@ -101,9 +99,9 @@ inline std::string part_prefix(std::size_t k) {
 
 /// Writes several snapshots, and the numbers of `whole`. `store(k, stored)` adds part k, or refuses. It is called twice
 /// for each part, because the file begins with all names. One part at a time is in memory.
-template <FileSystem Files, class Store>
+template <class Store>
 FileResult<void> write_parts(const std::filesystem::path& path, std::size_t parts, const StoredSnapshot& whole,
-                             Store store, const SaveOptions& options, Files files) {
+                             Store store, const SaveOptions& options) {
     FilePlan plan = plan_with(options);
     add_to(plan, whole);
     for (std::size_t k = 0; k < parts; ++k) {
@@ -111,7 +109,7 @@ FileResult<void> write_parts(const std::filesystem::path& path, std::size_t part
         if (const Result<void> done = store(k, stored); !done) return refused(path, done.error());
         add_to(plan, stored);
     }
-    auto writer = BasicFileWriter<Files>::create(path, plan, options.write, std::move(files));
+    auto writer = FileWriter::create(path, plan, options.write);
     if (!writer) return std::move(writer).error();
     for (std::size_t k = 0; k < parts; ++k) {
         StoredSnapshot stored;

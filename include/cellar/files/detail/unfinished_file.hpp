@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cellar/files/detail/header_text.hpp>
+#include <cellar/files/detail/native_files.hpp>
 #include <cellar/files/file_result.hpp>
 #include <cellar/files/file_system.hpp>
 
@@ -30,23 +31,22 @@ inline std::uint64_t unlikely_number() {
 }
 
 /// A file of another name next to the one that it will replace. The destructor removes it.
-template <class Files>
 class UnfinishedFile {
 public:
-    UnfinishedFile(std::filesystem::path path, Files files)
+    UnfinishedFile(std::filesystem::path path, FileSystem* files)
         : path_{std::move(path)},
           folder_{path_.has_parent_path() ? path_.parent_path() : std::filesystem::path{"."}},
-          files_{std::move(files)} {}
+          files_{&files_or_native(files)} {}
     UnfinishedFile(UnfinishedFile&& other) noexcept
         : path_{std::move(other.path_)},
           folder_{std::move(other.folder_)},
           unfinished_{std::exchange(other.unfinished_, {})},
-          files_{std::move(other.files_)},
-          handle_{std::exchange(other.handle_, {})} {}
+          files_{other.files_},
+          file_{std::move(other.file_)} {}
     UnfinishedFile& operator=(UnfinishedFile&&) = delete;
     ~UnfinishedFile() { abandon(); }
 
-    FileResult<void> create(std::uint64_t bytes) {
+    FileResult<void> create(std::uint64_t bytes, std::filesystem::perms permissions) {
         int error = EEXIST;
         for (int attempts = 100; error == EEXIST && attempts > 0; --attempts) {
             const std::uint64_t number = unlikely_number();
@@ -54,11 +54,13 @@ public:
             name += '.';
             name += hex_digits(static_cast<std::uint32_t>(number));
             name += ".tmp";
-            error = files_.create(name, handle_);
+            error = files_->create(name, path_, permissions, file_);
             if (error == 0) unfinished_ = std::move(name);
         }
+        if (error == EISDIR) return failure("cannot be replaced", error);
+        if (error == EINVAL) return this->error("cannot be replaced: it is not a regular file");
         if (error != 0) return failure("cannot be written: no file can be created in its folder", error);
-        if (const int full = files_.reserve(handle_, bytes))
+        if (const int full = file_->reserve(bytes))
             return failure("cannot be written: there is no room for " + std::to_string(bytes) + " bytes", full);
         return {};
     }
@@ -66,7 +68,7 @@ public:
     FileResult<void> write(std::span<const std::byte> bytes, std::uint64_t at) {
         while (!bytes.empty()) {
             std::size_t count = 0;
-            const int error = files_.write(handle_, bytes, at, count);
+            const int error = file_->write(bytes, at, count);
             if (error != 0 || count == 0)
                 return failure("cannot be written: after " + std::to_string(at + count) + " bytes", error);
             bytes = bytes.subspan(count);
@@ -77,11 +79,11 @@ public:
 
     /// Gives the file its name, in one step.
     FileResult<void> publish(bool sync) {
-        if (const int error = sync ? files_.sync(handle_) : 0) return failure("cannot be synced", error);
-        if (const int error = files_.close(handle_)) return failure("cannot be closed", error);
-        if (const int error = files_.rename(unfinished_, path_)) return failure("cannot be replaced", error);
+        if (const int error = sync ? file_->sync() : 0) return failure("cannot be synced", error);
+        if (const int error = file_->close()) return failure("cannot be closed", error);
+        if (const int error = files_->rename(unfinished_, path_)) return failure("cannot be replaced", error);
         unfinished_.clear();
-        if (const int error = sync ? files_.sync_folder(folder_) : 0)
+        if (const int error = sync ? files_->sync_folder(folder_) : 0)
             return failure("is written, but its folder cannot be synced", error);
         return {};
     }
@@ -90,22 +92,22 @@ public:
 
     void abandon() noexcept {
         if (unfinished_.empty()) return;
-        (void)files_.close(handle_);
-        files_.remove(unfinished_);
+        (void)file_->close();
+        files_->remove(unfinished_);
         unfinished_.clear();
     }
 
 private:
     FileResult<void> failure(const std::string& what, int error) const {
-        const std::string reason = error == 0 ? "nothing was written" : files_.describe(error);
+        const std::string reason = error == 0 ? "nothing was written" : files_->describe(error);
         return this->error(what + ": " + reason);
     }
 
     std::filesystem::path path_;
     std::filesystem::path folder_;     // made in advance: after the file has its name, nothing may throw
     std::filesystem::path unfinished_; ///< empty if there is none
-    Files files_;
-    typename Files::Handle handle_{};
+    FileSystem* files_;
+    FileSystem::FilePointer file_;
 };
 
 } // namespace cellar::detail
