@@ -121,7 +121,7 @@ inline rc::Gen<Setting> settings(naive::WindowKind kind, int size, bool can_shif
     });
 }
 
-/// The same generator with another seed, so that combinations of policies draw different series from one RC_PARAMS.
+/// The same generator with another seed, so that combinations of policies draw different series from one seed.
 template <class T>
 rc::Gen<T> salted(std::uint64_t salt, rc::Gen<T> gen) {
     return [=](const rc::Random& random, int size) { return gen(rc::Random{rc::Random{random}.next() ^ salt}, size); };

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "recurrent_step.hpp"
+#include "series.hpp"
 #include "state_inspector.hpp"
 #include "trace.hpp"
 
@@ -218,7 +219,7 @@ private:
 /// True if a recurrent memory and the naive model agree after every step of random series of up to `length` steps.
 template <class Backend>
 bool agrees_with_model(int length) {
-    return rc::check("recurrent states agree with the naive model", [=] {
+    return holds("recurrent states agree with the naive model", 50, [=] {
         const naive::StateSetup setup = *setups();
         Trial<Backend>{setup, 3}.run(*steps(length, setup.sequences, setup.batch));
     });

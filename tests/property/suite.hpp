@@ -24,9 +24,8 @@ struct Combination {
     std::function<std::unique_ptr<Subject>(const Setting&)> make{};
 };
 
-/// True if a cache with these policies and the naive model agree after every step of random series of steps. If not,
-/// prints the smallest failing series found to stderr. RC_PARAMS in the environment sets rapidcheck's seed, the number
-/// of series, and series to reproduce.
+/// True if a cache with these policies and the naive model agree after every step of random series of steps: see
+/// `holds` (series.hpp).
 bool agrees_with_model(const Combination& combination);
 
 /// The same for one setting, with series of up to `length` steps. For large caches, which are slow to compare, so it
