@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "recording.hpp"
 
+#include "paths.hpp"
+
 #include <nlohmann/json.hpp>
 
 #include <bit>
@@ -80,7 +82,7 @@ void Rows::append_row(const Rows& from, std::int64_t token) {
 }
 
 Recording read_recording(const std::string& model) {
-    const Tensors tensors{CELLAR_SOURCE_DIR "/tests/conformance/transformers/" + model + ".safetensors"};
+    const Tensors tensors{cellar_test::source_dir() + "/tests/conformance/transformers/" + model + ".safetensors"};
     const json about = json::parse(tensors.header().at("__metadata__").at("cellar").get<std::string>());
     Recording found;
     for (std::size_t layer = 0; layer < about.at("layers").size(); ++layer) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "../property/adding_shift.hpp"
+#include "paths.hpp"
 #include <cellar/cellar.hpp>
 
 #include <doctest/doctest.h>
@@ -222,7 +223,7 @@ void run(const json& test) {
 }
 
 void run_case(const std::string& name) {
-    std::ifstream file{CELLAR_SOURCE_DIR "/tests/conformance/causal.json"};
+    std::ifstream file{cellar_test::source_dir() + "/tests/conformance/causal.json"};
     REQUIRE(file);
     const json all = json::parse(file);
     CHECK(all["vectors"].size() == 10);

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "paths.hpp"
 #include <cellar/cache/audit.hpp>
 #include <cellar/cellar.hpp>
 
@@ -247,7 +248,7 @@ private:
 };
 
 void run_mlx_case(const std::string& name) {
-    std::ifstream file{CELLAR_SOURCE_DIR "/tests/conformance/mlx_kvcache.json"};
+    std::ifstream file{cellar_test::source_dir() + "/tests/conformance/mlx_kvcache.json"};
     REQUIRE(file);
     const json all = json::parse(file);
     CHECK(all["vectors"].size() == 19);

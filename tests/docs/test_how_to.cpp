@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
 // The code of docs/how-to/ and docs/tutorial.md that is not in an example.
+#include "paths.hpp"
 #include <cellar/cache/describe.hpp>
 #include <cellar/cellar.hpp>
 
@@ -266,7 +267,7 @@ TEST_CASE("the cell map of the README is what describe draws") {
     feed(cache, Tokens{{3}, {20}, 8});
     REQUIRE(cache.remove({2}, {20}, cellar::to_end));
 
-    std::ifstream file{CELLAR_SOURCE_DIR "/README.md"};
+    std::ifstream file{cellar_test::source_dir() + "/README.md"};
     const std::string readme{std::istreambuf_iterator<char>{file}, {}};
     CHECK(readme.find("```text\n" + cellar::describe(cache) + "```") != std::string::npos);
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include "paths.hpp"
+
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -12,8 +14,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-inline const std::string model = CELLAR_SOURCE_DIR "/examples/models/shakespeare/model.safetensors";
-inline const std::string hybrid = CELLAR_SOURCE_DIR "/examples/models/shakespeare-hybrid/model.safetensors";
+inline const std::string model = cellar_test::source_dir() + "/examples/models/shakespeare/model.safetensors";
+inline const std::string hybrid = cellar_test::source_dir() + "/examples/models/shakespeare-hybrid/model.safetensors";
 
 /// A folder that is removed at the end of the test.
 class Scratch {

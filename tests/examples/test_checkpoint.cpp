@@ -4,6 +4,7 @@
 #include "generate/sampler.hpp"
 #include "little_endian.hpp"
 #include "llama2c/checkpoint.hpp"
+#include "paths.hpp"
 #include "skip.hpp"
 #include "tiny_model.hpp"
 
@@ -96,7 +97,7 @@ TEST_CASE("llama2.c: a corrupted checkpoint is read or refused, and nothing else
 }
 
 TEST_CASE("llama2.c: 200 greedy tokens of stories260K and their logits equal the reference") {
-    const std::filesystem::path folder = std::filesystem::path{CELLAR_SHARED_DIR} / "models";
+    const std::filesystem::path folder = std::filesystem::path{cellar_test::shared_dir()} / "models";
     if (!std::filesystem::exists(folder / "stories260K.bin")) CELLAR_SKIP("no file ", folder / "stories260K.bin");
     std::ifstream file{folder / "stories260k_reference.json"};
     const auto reference = nlohmann::json::parse(file);

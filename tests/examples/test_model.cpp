@@ -6,6 +6,7 @@
 #include "generate/model.hpp"
 #include "generate/reference.hpp"
 #include "generate/sampler.hpp"
+#include "paths.hpp"
 
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
@@ -27,7 +28,7 @@ constexpr float tolerance = 5e-5F;
 /// A model of the examples and the results of PyTorch.
 struct Trained {
     explicit Trained(const std::string& name)
-        : folder{CELLAR_SOURCE_DIR "/examples/models/" + name + "/"},
+        : folder{cellar_test::source_dir() + "/examples/models/" + name + "/"},
           model{llama::read_weights(llama::Safetensors::read(folder + "model.safetensors"))} {
         std::ifstream file{folder + "reference.json"};
         prompts = nlohmann::json::parse(file).at("prompts");

@@ -4,6 +4,7 @@
 #include "commands.hpp"
 #include "generate/huggingface.hpp"
 #include "generate/safetensors.hpp"
+#include "paths.hpp"
 #include "serve/outcome.hpp"
 #include "serve/picture.hpp"
 #include "serve/server.hpp"
@@ -23,7 +24,7 @@ namespace test_serve {
 
 namespace {
 
-const std::string recorded = CELLAR_SOURCE_DIR "/tests/examples/serve_trace.jsonl";
+const std::string recorded = cellar_test::source_dir() + "/tests/examples/serve_trace.jsonl";
 
 serve::Trace small_trace() {
     return serve::random_trace({.seed = 3, .users = 12, .systems = 2, .interval = 2, .turns = 2, .reply = 16});

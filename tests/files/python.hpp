@@ -2,6 +2,7 @@
 #pragma once
 
 #include "folder.hpp"
+#include "paths.hpp"
 
 #include <cstddef>
 #include <cstdlib>
@@ -11,7 +12,7 @@
 
 /// All Python of the page about files, one block after the other.
 inline std::string python_of_the_page() {
-    std::ifstream file{CELLAR_SOURCE_DIR "/docs/files.md"};
+    std::ifstream file{cellar_test::source_dir() + "/docs/files.md"};
     const std::string page{std::istreambuf_iterator{file}, {}};
     const std::string begin = "```python\n";
     std::string code;

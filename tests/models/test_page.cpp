@@ -2,6 +2,7 @@
 
 // Compares the table of docs/models.md with a new one.
 #include "every_model.hpp"
+#include "paths.hpp"
 
 #include <doctest/doctest.h>
 
@@ -57,7 +58,7 @@ std::string between(const std::string& text, const std::string& begin, const std
 } // namespace
 
 TEST_CASE("the table of docs/models.md is up to date") {
-    std::ifstream file{CELLAR_SOURCE_DIR "/docs/models.md"};
+    std::ifstream file{cellar_test::source_dir() + "/docs/models.md"};
     const std::string page{std::istreambuf_iterator<char>{file}, {}};
     const std::string expected = table();
     INFO("the page must have, between its two marks:\n", expected);
