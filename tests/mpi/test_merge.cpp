@@ -61,8 +61,7 @@ TEST_CASE("partial results of all ranks merge to the same bits everywhere, and a
             Floats out(static_cast<std::size_t>(rows * dim), -1);
             Floats found(static_cast<std::size_t>(rows), -1);
             std::copy(own.begin(), own.end(), exchange.partial(rows, dim));
-            const auto error = in_shares ? exchange.merge_shares(comm, rows, dim, out.data(), found.data(), 60s)
-                                         : exchange.merge_all(comm, rows, dim, out.data(), found.data(), 60s);
+            const auto error = exchange.merge(comm, rows, dim, out.data(), found.data(), 60s, in_shares);
             REQUIRE_FALSE(error);
             for (int row = 0; row < rows; ++row) {
                 const auto r = static_cast<std::size_t>(row);

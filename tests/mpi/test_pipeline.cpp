@@ -35,12 +35,14 @@ public:
 private:
     bool& flag_;
 };
-static bool messages_stay = false; // none is found to have left, as with a slow network
-static bool messages_fail = false; // none can be sent
+static bool messages_stay = false;  // none is found to have left, as with a slow network
+static bool messages_fail = false;  // none can be sent
+static bool messages_alter = false; // on their way
 
 // In front of MPI's own, which have a second name for this purpose.
 extern "C" int MPI_Isend(const void* data, int count, MPI_Datatype type, int to, int tag, MPI_Comm comm,
                          MPI_Request* request) {
+    if (messages_alter) static_cast<char*>(const_cast<void*>(data))[count - 1] ^= 4;
     return messages_fail ? MPI_ERR_OTHER : PMPI_Isend(data, count, type, to, tag, comm, request);
 }
 extern "C" int MPI_Test(MPI_Request* request, int* done, MPI_Status* status) {
@@ -410,6 +412,22 @@ TEST_CASE("a pass whose commit fails is dropped, in every stage") {
     } else {
         auto pass = stage.begin_received().value();
         expect_dropped(pass, "has sent nothing within the time limit");
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+}
+
+TEST_CASE("an altered message is noticed, and its sender named") {
+    Communicator comm{MPI_COMM_WORLD};
+    Stage stage{comm, keys(comm), {.time_limit = 300ms}};
+    if (stage.is_first()) {
+        const While all_alter{messages_alter};
+        { const auto pass = stage.begin(Tokens{alice, {0}, 4}).value(); }
+    } else {
+        const std::string expected = comm.rank() == 1 ? "pipeline: a message of rank 0: its checksum does not match"
+                                                      : "pipeline: rank 1 has sent nothing within the time limit";
+        for (int i = 0; i < 2; ++i) CHECK(failure_of([&] { (void)stage.begin_received(); }) == expected);
+        Keys whole = std::move(stage).release();
+        CHECK(whole.next(alice) == Position{0});
     }
     MPI_Barrier(MPI_COMM_WORLD);
 }

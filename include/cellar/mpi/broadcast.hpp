@@ -5,6 +5,7 @@
 #include <cellar/base/contract.hpp>
 #include <cellar/base/ids.hpp>
 #include <cellar/mpi/communicator.hpp>
+#include <cellar/mpi/detail/mpi_errors.hpp>
 #include <cellar/mpi/mpi_result.hpp>
 
 #include <algorithm>
@@ -14,7 +15,6 @@
 #include <new>
 #include <source_location>
 #include <span>
-#include <string>
 #include <vector>
 
 namespace cellar::mpi {
@@ -136,11 +136,8 @@ inline MpiResult<void> broadcast(const Communicator& comm, SharedBatch& shared, 
         return detail::error_of_code("broadcast", root, code);
     const int size = SharedBatch::size_of(shared.message_);
     if (size < 0)
-        return MpiError{MpiReason::malformed,
-                        root,
-                        "broadcast: rank " + std::to_string(root)
-                            + " sent no batch, expected one of the same version of cellar",
-                        {}};
+        return detail::error_of_rank(MpiReason::malformed, "broadcast", root,
+                                     {" sent no batch, expected one of the same version of cellar"});
     if (size <= shared.first_) return {};
     try {
         shared.reserve_message(static_cast<std::size_t>(size));

@@ -219,10 +219,13 @@ private:
         detail::Vote vote{.calls = s.calls.value()};
         std::optional<detail::ValueOf<decltype(prepare())>> prepared;
         try {
-            auto found = prepare();
-            found ? static_cast<void>(prepared.emplace(*std::move(found))) : vote.refuse(found.error());
+            if (auto found = prepare()) {
+                prepared.emplace(*std::move(found));
+            } else {
+                vote.refusal = found.error();
+            }
         } catch (const std::bad_alloc&) {
-            vote.answer = detail::Vote::no_memory;
+            vote.no_memory = true;
         }
         s.lost = s.votes.exchange(s.comm, operation, vote, s.time_limit);
         if (s.lost) return *s.lost;

@@ -147,7 +147,6 @@ public:
                        const std::source_location& where = std::source_location::current()) {
         const detail::Caller caller{where};
         expect_first("begin");
-        line_->reserve_word();
         const auto prepare = [&] { return MemoryAccess::prepare_begin(memory_, batch); };
         const auto message = [&] {
             shared_.assign(batch, ids);
@@ -324,7 +323,7 @@ private:
             }
         }();
         if (!asks) return prepared;
-        const detail::LineAnswer answer = line_->answers();
+        const detail::Vote answer = line_->answers();
         line_->send_verdict(prepared && answer.can());
         asks_always_ = asks_always_ || answer.no_memory;
         if (!prepared) return prepared;
@@ -338,7 +337,7 @@ private:
     auto follow(const Message& received, const Prepare& prepare)
         -> std::optional<std::invoke_result_t<const Prepare&>> {
         std::optional<std::invoke_result_t<const Prepare&>> prepared;
-        detail::LineAnswer answer;
+        detail::Vote answer;
         try {
             prepared.emplace(prepare());
             if (!*prepared) answer.refusal = prepared->error();

@@ -6,12 +6,12 @@
 #include <cellar/mpi/communicator.hpp>
 #include <cellar/mpi/detail/exchange.hpp>
 #include <cellar/mpi/detail/merge_rows.hpp>
+#include <cellar/mpi/detail/message.hpp>
 #include <cellar/mpi/mpi_result.hpp>
 
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <mpi.h>
 #include <optional>
 #include <span>
 #include <utility>
@@ -46,49 +46,38 @@ public:
     std::optional<mpi::MpiError> merge(const mpi::Communicator& comm, std::int64_t rows, std::int64_t dim, float* out,
                                        float* sums, std::chrono::milliseconds time_limit) {
         const std::int64_t bytes = rows * (dim + 1) * std::int64_t{sizeof(float)};
-        return bytes * comm.size() <= gathered_bytes ? merge_all(comm, rows, dim, out, sums, time_limit)
-                                                     : merge_shares(comm, rows, dim, out, sums, time_limit);
+        return merge(comm, rows, dim, out, sums, time_limit, bytes * comm.size() > gathered_bytes);
     }
+    /// `in_shares`: every rank gets all parts of its share of the rows, merges these, and gets the other shares merged.
+    /// If not, every rank gets all parts of all rows, and merges all.
+    std::optional<mpi::MpiError> merge(const mpi::Communicator& comm, std::int64_t rows, std::int64_t dim, float* out,
+                                       float* sums, std::chrono::milliseconds time_limit, bool in_shares) {
+        const auto first = [&](int rank) { return in_shares ? rows * rank / comm.size() : 0; };
+        const auto count = [&](int rank) { return in_shares ? first(rank + 1) - first(rank) : rows; };
+        const auto share_of = [&](float* all, int rank, std::int64_t row) {
+            return std::span{all + first(rank) * row, static_cast<std::size_t>(count(rank) * row)};
+        };
 
-    /// Few bytes: every rank gets all parts, and merges all rows.
-    std::optional<mpi::MpiError> merge_all(const mpi::Communicator& comm, std::int64_t rows, std::int64_t dim,
-                                           float* out, float* sums, std::chrono::milliseconds time_limit) {
-        const std::int64_t size = rows * (dim + 1);
+        const std::int64_t size = count(comm.rank()) * (dim + 1);
         float* others = floats(received_, size * (comm.size() - 1));
-        for (int rank = 0; rank < comm.size(); ++rank) {
-            const bool other = rank != comm.rank();
-            parts_[static_cast<std::size_t>(rank)] = other ? others : own_;
-            if (!other) continue;
-            exchange_.receive(comm, rank, others, static_cast<int>(size), MPI_FLOAT);
-            exchange_.send(comm, rank, own_, static_cast<int>(size), MPI_FLOAT);
-            others += size;
+        for (int rank = 0; rank < comm.size(); ++rank)
+            parts_[static_cast<std::size_t>(rank)] =
+                rank == comm.rank() ? own_ + first(rank) * (dim + 1) : std::exchange(others, others + size);
+        const auto part_of = [&](int rank) {
+            return std::span{parts_[static_cast<std::size_t>(rank)], static_cast<std::size_t>(size)};
+        };
+        const auto sent_to = [&](int rank) { return share_of(own_, rank, dim + 1); };
+        if (auto error = round(comm, time_limit, sent_to, part_of)) return error;
+        float* const own_sums = sums == nullptr ? nullptr : sums + first(comm.rank());
+        merge_parts(count(comm.rank()), dim, out + first(comm.rank()) * dim, own_sums);
+        for (float* const all : {out, sums}) {
+            if (!in_shares || all == nullptr) continue;
+            const std::int64_t row = all == out ? dim : 1;
+            const auto merged_by = [&](int rank) { return share_of(all, rank, row); };
+            const auto own = [&](int) { return merged_by(comm.rank()); };
+            if (auto error = round(comm, time_limit, own, merged_by)) return error;
         }
-        if (auto error = finish(time_limit)) return error;
-        merge_parts(rows, dim, out, sums);
         return std::nullopt;
-    }
-
-    /// Every rank gets all parts of its share of the rows, merges these, and gets the other shares merged.
-    std::optional<mpi::MpiError> merge_shares(const mpi::Communicator& comm, std::int64_t rows, std::int64_t dim,
-                                              float* out, float* sums, std::chrono::milliseconds time_limit) {
-        const std::int64_t first = share(comm.rank(), rows);
-        const std::int64_t mine = share(comm.rank() + 1, rows) - first;
-        const std::int64_t size = mine * (dim + 1);
-        float* others = floats(received_, size * (comm.size() - 1));
-        for (int rank = 0; rank < comm.size(); ++rank) {
-            const bool other = rank != comm.rank();
-            const std::int64_t theirs = share(rank, rows);
-            parts_[static_cast<std::size_t>(rank)] = other ? others : own_ + first * (dim + 1);
-            if (!other) continue;
-            exchange_.receive(comm, rank, others, static_cast<int>(size), MPI_FLOAT);
-            exchange_.send(comm, rank, own_ + theirs * (dim + 1),
-                           static_cast<int>((share(rank + 1, rows) - theirs) * (dim + 1)), MPI_FLOAT);
-            others += size;
-        }
-        if (auto error = finish(time_limit)) return error;
-        merge_parts(mine, dim, out + first * dim, sums == nullptr ? nullptr : sums + first);
-        auto error = gather_shares(comm, rows, dim, out, time_limit);
-        return error || sums == nullptr ? error : gather_shares(comm, rows, 1, sums, time_limit);
     }
 
 private:
@@ -98,35 +87,20 @@ private:
         return reinterpret_cast<float*>(memory.reserve(n * std::int64_t{sizeof(float)}));
     }
 
-    // The first row of a rank's share.
-    std::int64_t share(int rank, std::int64_t rows) const { return rows * rank / std::ssize(parts_); }
-
     void merge_parts(std::int64_t rows, std::int64_t dim, float* out, float* sums) {
         for (std::int64_t row = 0; row < rows; ++row) {
             const float sum = merge_row(parts_, weights_.data(), dim, out + row * dim);
             if (sums != nullptr) sums[row] = sum;
-            for (const float*& part : parts_) part += dim + 1;
+            for (float*& part : parts_) part += dim + 1;
         }
     }
 
-    // The rows of all shares, of which each rank has its own.
-    std::optional<mpi::MpiError> gather_shares(const mpi::Communicator& comm, std::int64_t rows, std::int64_t dim,
-                                               float* out, std::chrono::milliseconds time_limit) {
-        const auto count = [&](int rank) {
-            return static_cast<int>((share(rank + 1, rows) - share(rank, rows)) * dim);
-        };
-        for (int rank = 0; rank < comm.size(); ++rank) {
-            if (rank == comm.rank()) continue;
-            exchange_.receive(comm, rank, out + share(rank, rows) * dim, count(rank), MPI_FLOAT);
-            exchange_.send(comm, rank, out + share(comm.rank(), rows) * dim, count(comm.rank()), MPI_FLOAT);
-        }
-        return finish(time_limit);
-    }
-
-    std::optional<mpi::MpiError> finish(std::chrono::milliseconds time_limit) {
-        auto error = exchange_.finish("attend", time_limit);
+    template <class To, class From>
+    std::optional<mpi::MpiError> round(const mpi::Communicator& comm, std::chrono::milliseconds time_limit, To to,
+                                       From from) {
+        auto error = exchange_.round(comm, "attend", time_limit, to, from);
         if (error && exchange_.uses_memory())
-            for (Scratch* const memory : {&partial_, &received_, &merged_, &sums_}) Exchange::keep(std::move(*memory));
+            for (Scratch* const memory : {&partial_, &received_, &merged_, &sums_}) abandon(std::move(*memory));
         return error;
     }
 
@@ -135,7 +109,7 @@ private:
     Scratch merged_;
     Scratch sums_;
     float* own_ = nullptr;
-    std::vector<const float*> parts_; // the next row of each rank's part
+    std::vector<float*> parts_; // the next row of each rank's part
     std::vector<float> weights_;
     Exchange exchange_;
 };

@@ -11,8 +11,8 @@
 #include <cellar/memory/two_phase.hpp>
 #include <cellar/mpi/communicator.hpp>
 #include <cellar/mpi/detail/attention_exchange.hpp>
+#include <cellar/mpi/detail/exchange.hpp>
 #include <cellar/mpi/detail/kept_positions.hpp>
-#include <cellar/mpi/detail/rank_values.hpp>
 #include <cellar/mpi/detail/vote.hpp>
 #include <cellar/mpi/mpi_result.hpp>
 #include <cellar/window/resume.hpp>

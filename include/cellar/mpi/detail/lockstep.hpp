@@ -9,8 +9,9 @@
 #include <cellar/base/result.hpp>
 #include <cellar/memory/two_phase.hpp>
 #include <cellar/mpi/communicator.hpp>
+#include <cellar/mpi/detail/exchange.hpp>
 #include <cellar/mpi/detail/rank_reports.hpp>
-#include <cellar/mpi/detail/rank_values.hpp>
+#include <cellar/mpi/detail/vote.hpp>
 #include <cellar/mpi/lockstep_options.hpp>
 #include <cellar/mpi/mpi_result.hpp>
 

@@ -2,55 +2,71 @@
 #pragma once
 
 #include <cellar/base/result.hpp>
-#include <cellar/mpi/detail/rank_values.hpp>
+#include <cellar/mpi/detail/mpi_errors.hpp>
 #include <cellar/mpi/mpi_result.hpp>
 
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 namespace cellar::detail {
 
-/// What one rank says about an operation, which all ranks do, or none does.
+/// What one rank says about an operation, which all ranks do, or none does. It is sent as bytes.
 struct Vote {
-    static constexpr std::int32_t yes = -1;
-    static constexpr std::int32_t no_memory = -2;
+    std::uint64_t calls = 0; ///< hash of all calls so far, where ranks compare them
+    bool no_memory = false;
+    std::optional<Refusal> refusal{};
 
-    std::uint64_t calls = 0;    ///< hash of all calls so far
-    std::int32_t answer = yes;  ///< or `no_memory`, or a `Reason`
-    std::int32_t sequence = -1; ///< of the refusal
-    std::int32_t expected = -1;
-    std::int32_t member = -1;
+    bool can() const { return !no_memory && !refusal; }
+};
+static_assert(std::is_trivially_copyable_v<Vote>);
 
-    void refuse(const Refusal& refusal) {
-        answer = static_cast<std::int32_t>(refusal.reason);
-        sequence = refusal.sequence.value;
-        expected = refusal.expected.value;
-        member = refusal.member;
-    }
-    Refusal refusal() const {
-        return {
-            .reason = static_cast<Reason>(answer), .member = member, .sequence = {sequence}, .expected = {expected}};
-    }
+/// Which ranks differ from most others, or, if there is no majority, from the first; as text, and the first of them.
+struct DifferingRanks {
+    int first = -1; ///< -1: none
+    int like = 0;   ///< a rank of the others
+    std::string list;
 };
 
-/// Why the operation is not done, the same on all ranks: nothing if all say yes. `votes`: of all ranks.
+/// `same(a, b)` says which values agree.
+template <class Value, class Same>
+DifferingRanks differing_ranks(const std::vector<Value>& all, Same same) {
+    DifferingRanks found;
+    std::size_t most = 0;
+    for (std::size_t i = 0; i < all.size(); ++i) {
+        std::size_t alike = 0;
+        for (const Value& other : all) alike += same(all[i], other) ? 1 : 0;
+        if (alike == all.size()) return found;
+        if (alike <= most) continue;
+        most = alike;
+        found.like = static_cast<int>(i);
+    }
+    for (std::size_t i = 0; i < all.size(); ++i) {
+        if (same(all[i], all[static_cast<std::size_t>(found.like)])) continue;
+        if (found.first < 0) found.first = static_cast<int>(i);
+        found.list += (found.list.empty() ? "" : ", ") + std::to_string(i);
+    }
+    return found;
+}
+
+/// Why the operation is not done, the same on all ranks: nothing if all can. `votes`: of all ranks.
 inline std::optional<mpi::MpiError> error_of_votes(const char* operation, const std::vector<Vote>& votes) {
-    const auto of_rank = [&](int rank) { return std::string{operation} + ": rank " + std::to_string(rank); };
+    using mpi::MpiReason;
     const auto same_calls = [](const Vote& a, const Vote& b) { return a.calls == b.calls; };
     if (const int rank = differing_ranks(votes, same_calls).first; rank >= 0)
-        return mpi::MpiError{mpi::MpiReason::differs, rank,
-                             of_rank(rank) + " has made other calls than the others, expected the same on all ranks"};
+        return error_of_rank(MpiReason::differs, operation, rank,
+                             {" has made other calls than the others, expected the same on all ranks"});
     for (std::size_t i = 0; i < votes.size(); ++i) {
-        const Vote& vote = votes[i];
+        const auto& [calls, no_memory, refusal] = votes[i];
         const int rank = static_cast<int>(i);
-        if (vote.answer == Vote::yes) continue;
-        if (vote.answer == Vote::no_memory)
-            return mpi::MpiError{mpi::MpiReason::no_memory, rank, of_rank(rank) + " could not allocate memory"};
-        return mpi::MpiError{mpi::MpiReason::refused, rank, of_rank(rank) + " refuses: " + to_string(vote.refusal()),
-                             vote.refusal()};
+        if (no_memory) return error_of_rank(MpiReason::no_memory, operation, rank, {" could not allocate memory"});
+        if (!refusal) continue;
+        auto error = error_of_rank(MpiReason::refused, operation, rank, {" refuses: ", to_string(*refusal)});
+        error.refusal = *refusal;
+        return error;
     }
     return std::nullopt;
 }
