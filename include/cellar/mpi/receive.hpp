@@ -10,7 +10,6 @@
 #include <cellar/mpi/communicator.hpp>
 #include <cellar/mpi/detail/receiver.hpp>
 #include <cellar/mpi/detail/transfer_end.hpp>
-#include <cellar/mpi/detail/transfers.hpp>
 #include <cellar/mpi/mpi_result.hpp>
 #include <cellar/mpi/transfer_options.hpp>
 
@@ -110,18 +109,10 @@ namespace cellar::detail {
 template <class Target, class... Parts>
 mpi::Receiving<Target> make_receiving(const mpi::Communicator& comm, int rank, const mpi::ReceiveOptions& options,
                                       const std::source_location& where, Parts&&... parts) {
-    expect_other("receive", comm, rank, where);
-    CELLAR_EXPECTS(options.tag >= 0 && options.tag <= max_transfer_tag, "receive: tag ", options.tag,
-                   ", expected 0 to ", max_transfer_tag);
-    CELLAR_EXPECTS(options.time_limit.count() > 0, "receive: a time limit of ", options.time_limit.count(),
-                   " ms, expected 1 or more");
-    Transfers& transfers = transfers_of(comm);
-    OpenInbox messages = transfers.open(rank, sender_tag(options.tag));
-    CELLAR_EXPECTS(messages != nullptr, "receive: another transfer from rank ", rank, " has tag ", options.tag,
-                   ", expected one at a time with each tag");
+    TransferPath path = open_path("receive", comm, rank, options, where);
     auto target = std::make_unique<Target>(std::forward<Parts>(parts)...);
     return MemoryAccess::make<mpi::Receiving<Target>>(
-        std::make_unique<Receiver>(transfers, std::move(messages), options, std::move(target)));
+        std::make_unique<Receiver>(std::move(path), options, std::move(target)));
 }
 
 } // namespace cellar::detail

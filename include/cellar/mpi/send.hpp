@@ -10,11 +10,11 @@
 #include <cellar/mpi/communicator.hpp>
 #include <cellar/mpi/detail/sender.hpp>
 #include <cellar/mpi/detail/transfer_end.hpp>
-#include <cellar/mpi/detail/transfers.hpp>
 #include <cellar/mpi/mpi_result.hpp>
 #include <cellar/mpi/transfer_options.hpp>
 
 #include <concepts>
+#include <cstdint>
 #include <memory>
 #include <new>
 #include <source_location>
@@ -47,18 +47,11 @@ namespace cellar::detail {
 
 inline std::unique_ptr<Sender> make_sender(const mpi::Communicator& comm, int rank, const mpi::SendOptions& options,
                                            const std::source_location& where) {
-    expect_other("send", comm, rank, where);
-    CELLAR_EXPECTS(options.tag >= 0 && options.tag <= max_transfer_tag, "send: tag ", options.tag, ", expected 0 to ",
-                   max_transfer_tag);
-    CELLAR_EXPECTS(options.time_limit.count() > 0, "send: a time limit of ", options.time_limit.count(),
-                   " ms, expected 1 or more");
     CELLAR_EXPECTS(options.block >= 1 << 20 && options.block <= 1 << 30, "send: blocks of ", options.block,
                    " bytes, expected 2^20 to 2^30");
-    Transfers& transfers = transfers_of(comm);
-    OpenInbox answers = transfers.open(rank, receiver_tag(options.tag));
-    CELLAR_EXPECTS(answers != nullptr, "send: another transfer to rank ", rank, " has tag ", options.tag,
-                   ", expected one at a time with each tag");
-    return std::make_unique<Sender>(transfers, std::move(answers), options);
+    TransferPath path = open_path("send", comm, rank, options, where);
+    const std::uint64_t number = path.transfers.next_number();
+    return std::make_unique<Sender>(std::move(path), number, options);
 }
 
 /// Announces what `save` adds to a snapshot, or that there is no memory for it.

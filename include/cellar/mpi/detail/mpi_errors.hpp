@@ -24,11 +24,11 @@ namespace cellar::detail {
     return {reason, rank, composed({operation, ": rank ", rank}) + composed(text), {}};
 }
 
-/// Without its text if there is no memory for that.
-inline mpi::MpiError error_with(mpi::MpiReason reason, int rank, const char* text) noexcept {
+/// `operation` and a text that goes on from there. Without them if there is no memory for that.
+inline mpi::MpiError error_with(mpi::MpiReason reason, int rank, const char* operation, const char* text) noexcept {
     mpi::MpiError error{reason, rank, {}, {}};
     try {
-        error.message = text;
+        error.message = composed({operation, text});
     } catch (const std::bad_alloc&) {}
     return error;
 }

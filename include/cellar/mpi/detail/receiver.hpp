@@ -50,20 +50,12 @@ public:
 /// The receiving end of a transfer.
 class Receiver final : public TransferEnd {
 public:
-    Receiver(Transfers& transfers, OpenInbox inbox, const mpi::ReceiveOptions& options,
-             std::unique_ptr<ReceiveTarget> target)
-        : TransferEnd{transfers,
-                      std::move(inbox),
-                      receiver_tag(options.tag),
-                      0,
-                      MessageKind::failure,
-                      "receive",
-                      "receive: no memory for the transfer",
-                      options.time_limit},
+    Receiver(TransferPath path, const mpi::ReceiveOptions& options, std::unique_ptr<ReceiveTarget> target)
+        : TransferEnd{std::move(path), 0, MessageKind::failure},
           model_{options.model},
           is_device_aware_{options.device_aware},
           target_{std::move(target)} {}
-    ~Receiver() override { fail(mpi::MpiReason::cancelled, rank(), "receive: cancelled"); }
+    ~Receiver() override { fail(mpi::MpiReason::cancelled, rank(), ": cancelled"); }
 
     ReceiveTarget& target() { return *target_; }
 

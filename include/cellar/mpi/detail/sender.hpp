@@ -33,13 +33,11 @@ namespace cellar::detail {
 /// blocks, a few of which are in flight at a time.
 class Sender final : public TransferEnd {
 public:
-    /// `transfers` must outlive it.
-    Sender(Transfers& transfers, OpenInbox inbox, const mpi::SendOptions& options)
-        : TransferEnd{transfers,        std::move(inbox), sender_tag(options.tag),       transfers.next_number(),
-                      MessageKind::end, "send",           "send: no memory for a block", options.time_limit},
+    Sender(TransferPath path, std::uint64_t number, const mpi::SendOptions& options)
+        : TransferEnd{std::move(path), number, MessageKind::end},
           block_{options.block},
           is_device_aware_{options.device_aware} {}
-    ~Sender() override { fail(mpi::MpiReason::cancelled, rank(), "send: cancelled"); }
+    ~Sender() override { fail(mpi::MpiReason::cancelled, rank(), ": cancelled"); }
 
     /// Keeps what it reads until the transfer is over.
     void hold(std::shared_ptr<const void> held) { held_ = std::move(held); }

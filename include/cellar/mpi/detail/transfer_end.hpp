@@ -2,12 +2,14 @@
 #pragma once
 
 #include <cellar/base/contract.hpp>
+#include <cellar/mpi/communicator.hpp>
 #include <cellar/mpi/detail/message.hpp>
 #include <cellar/mpi/detail/mpi_errors.hpp>
 #include <cellar/mpi/detail/patience.hpp>
 #include <cellar/mpi/detail/transfers.hpp>
 #include <cellar/mpi/detail/wire.hpp>
 #include <cellar/mpi/mpi_result.hpp>
+#include <cellar/mpi/transfer_options.hpp>
 
 #include <chrono>
 #include <cstddef>
@@ -18,9 +20,36 @@
 #include <optional>
 #include <source_location>
 #include <span>
+#include <type_traits>
 #include <utility>
 
 namespace cellar::detail {
+
+/// The messages between the two processes of a transfer.
+struct TransferPath {
+    Transfers& transfers; ///< must outlive the transfer
+    OpenInbox inbox;      ///< what comes from the other process
+    int to_tag;           ///< what goes there has this tag
+    const char* operation;
+    std::chrono::milliseconds time_limit;
+};
+
+/// A violation if an option is not valid, or if another transfer has the tag.
+template <class Options>
+TransferPath open_path(const char* operation, const mpi::Communicator& comm, int rank, const Options& options,
+                       const std::source_location& where) {
+    constexpr bool sends = std::is_same_v<Options, mpi::SendOptions>;
+    const int tag = options.tag;
+    expect_other(operation, comm, rank, where);
+    CELLAR_EXPECTS(tag >= 0 && tag <= max_transfer_tag, operation, ": tag ", tag, ", expected 0 to ", max_transfer_tag);
+    CELLAR_EXPECTS(options.time_limit.count() > 0, operation, ": a time limit of ", options.time_limit.count(),
+                   " ms, expected 1 or more");
+    Transfers& transfers = transfers_of(comm);
+    OpenInbox inbox = transfers.open(rank, sends ? receiver_tag(tag) : sender_tag(tag));
+    CELLAR_EXPECTS(inbox != nullptr, operation, ": another transfer ", sends ? "to" : "from", " rank ", rank,
+                   " has tag ", tag, ", expected one at a time with each tag");
+    return {transfers, std::move(inbox), sends ? sender_tag(tag) : receiver_tag(tag), operation, options.time_limit};
+}
 
 /// What both ends of a transfer have in common: the other process, the time limit, and how the transfer ended.
 class TransferEnd {
@@ -37,7 +66,7 @@ public:
         try {
             something = step();
         } catch (const std::bad_alloc&) {
-            fail(mpi::MpiReason::no_memory, transfers_.own_rank(), no_memory_);
+            fail(mpi::MpiReason::no_memory, own_rank(), ": no memory for the transfer");
         }
         if (something) patience_.something_happened();
         if (!is_over() && !something && patience_.is_over()) time_out();
@@ -52,8 +81,8 @@ public:
         } catch (const std::bad_alloc&) {}
         end_with(std::move(error));
     }
-    /// The same, for callers that may have no memory for the text either.
-    void fail(mpi::MpiReason reason, int rank, const char* text) { fail(error_with(reason, rank, text)); }
+    /// The same, where there may be no memory for the text either.
+    void fail(mpi::MpiReason reason, int rank, const char* text) { fail(error_with(reason, rank, operation_, text)); }
 
     bool is_over() const { return inbox_ == nullptr; }
     /// Between two calls of `progress`, for a caller that has nothing else to do.
@@ -62,17 +91,15 @@ public:
 
 protected:
     /// `number`: of the transfer; 0 if that is not known yet. `gives_up`: the kind of the message that does.
-    TransferEnd(Transfers& transfers, OpenInbox inbox, int to_tag, std::uint64_t number, MessageKind gives_up,
-                const char* operation, const char* no_memory, std::chrono::milliseconds time_limit)
-        : transfers_{transfers},
-          inbox_{std::move(inbox)},
+    TransferEnd(TransferPath path, std::uint64_t number, MessageKind gives_up)
+        : transfers_{path.transfers},
+          inbox_{std::move(path.inbox)},
           rank_{inbox_->rank()},
-          to_tag_{to_tag},
+          to_tag_{path.to_tag},
           number_{number},
           gives_up_{gives_up},
-          operation_{operation},
-          no_memory_{no_memory},
-          patience_{time_limit} {}
+          operation_{path.operation},
+          patience_{path.time_limit} {}
 
     /// True if something happened.
     virtual bool step() = 0;
@@ -116,7 +143,6 @@ private:
     std::uint64_t number_;
     MessageKind gives_up_;
     const char* operation_;
-    const char* no_memory_;
     Patience patience_;
     std::optional<mpi::MpiError> error_;
 };
