@@ -91,7 +91,7 @@ struct Case {
 template <class Layout>
 class Scene {
 public:
-    using E = typename Layout::key_element;
+    using E = typename Layout::key_format;
 
     explicit Scene(const Case& what)
         : what_{what},

@@ -15,7 +15,7 @@ struct Nothing {
 
 template <class Layout>
 void measure_step(benchmark::State& state, Cell cells) {
-    using E = typename Layout::key_element;
+    using E = typename Layout::key_format;
     const int layers = layers_of<E>(cells);
     Cache<Layout, FullCausal, DisabledShift, Backend> cache{CacheShape{layers, kv_heads, head_dim},
                                                             {.sequences = 1, .capacity = cells, .batch = 1}};
@@ -52,7 +52,7 @@ template <class Layout>
 void add_all(const std::string& layout) {
     for (const Cell cells : kokkos_capacities) {
         const std::string name = "decode/" + layout + "/1/" + std::to_string(cells / 1024) + "k";
-        const int layers = layers_of<typename Layout::key_element>(cells);
+        const int layers = layers_of<typename Layout::key_format>(cells);
         add(name + "/cellar", [=](benchmark::State& state) { measure_step<Layout>(state, cells); });
         add(name + "/launches", [=](benchmark::State& state) { measure_launches(state, 2 * layers); });
     }

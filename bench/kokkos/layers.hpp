@@ -39,7 +39,7 @@ int layers_of(Cell cells) {
 
 template <class Layout>
 struct Layers {
-    using E = typename Layout::key_element;
+    using E = typename Layout::key_format;
     using Store = detail::LayerStore<Layout, Backend>;
 
     explicit Layers(Cell the_cells) : cells{the_cells} {

@@ -21,7 +21,7 @@ struct Sum {
 
 template <class Layout>
 void measure_put(benchmark::State& state, Cell cells) {
-    using E = typename Layout::key_element;
+    using E = typename Layout::key_format;
     Layers<Layout> layers{cells};
     Rows<E> rows{layers.backend, layers.count(), prompt};
     std::vector<Cell> taken(prompt);
@@ -49,7 +49,7 @@ std::int32_t gathered_tokens(Cell cells) {
 
 template <class Layout>
 void measure_gather(benchmark::State& state, Cell cells, std::int32_t length) {
-    using E = typename Layout::key_element;
+    using E = typename Layout::key_format;
     Layers<Layout> layers{cells};
     Rows<E> rows{layers.backend, layers.count(), gathered_tokens(cells)};
     const std::vector<Cell> from = scattered(cells, rows.tokens, length);
@@ -63,7 +63,7 @@ void measure_gather(benchmark::State& state, Cell cells, std::int32_t length) {
 // many rows of values as are gathered.
 template <class Layout>
 void measure_touch(benchmark::State& state, Cell cells) {
-    using E = typename Layout::key_element;
+    using E = typename Layout::key_format;
     Layers<Layout> layers{cells};
     Rows<E> rows{layers.backend, layers.count(), gathered_tokens(cells)};
     Copies<E> keys{layers.backend, layers.count(), rows.tokens, 1};
@@ -86,7 +86,7 @@ void measure_touch(benchmark::State& state, Cell cells) {
 
 template <class Layout>
 void measure_move(benchmark::State& state, Cell cells, std::int32_t length) {
-    using E = typename Layout::key_element;
+    using E = typename Layout::key_format;
     Layers<Layout> layers{cells};
     std::vector<Move> moves;
     for (Cell cell = 0; cell < cells / 2; cell += 2 * length) moves.push_back({cells / 2 + cell, cell, length});
@@ -97,7 +97,7 @@ void measure_move(benchmark::State& state, Cell cells, std::int32_t length) {
 
 template <class Layout>
 void measure_rotate(benchmark::State& state, Cell cells) {
-    using E = typename Layout::key_element;
+    using E = typename Layout::key_format;
     Layers<Layout> layers{cells};
     const RopeShift<Neox> shift{rope_frequencies(head_dim, 500000)};
     const std::vector<KeyRotation> rotations{{cells / 2, cells / 2, -cells / 4}};

@@ -31,7 +31,7 @@ namespace {
 
 template <class Layout>
 class Cellar final : public Peer {
-    using E = typename Layout::key_element;
+    using E = typename Layout::key_format;
 
 public:
     Cellar(const Shape& shape, const Numbers<E>& numbers)
@@ -117,7 +117,7 @@ void expect_agreement(const Peers& all, int layers, const std::string& what) {
 
 template <class Layout>
 void measure_shape(benchmark::State& state, const Shape& shape, const std::string& what) {
-    using E = typename Layout::key_element;
+    using E = typename Layout::key_format;
     const Numbers<E> numbers{shape};
     Peers all;
     all.push_back(std::make_unique<Cellar<Layout>>(shape, numbers));
@@ -155,8 +155,8 @@ template <class Layout>
 void add_layout(const std::string& name) {
     const auto add_shape = [&](const std::string& job, std::int32_t length, std::int32_t tokens, int iterations) {
         for (const int threads : {1, 2}) {
-            const std::int64_t bytes = 2 * Numbers<typename Layout::key_element>::row * length
-                                       * std::int64_t{sizeof(typename Layout::key_element)};
+            const std::int64_t bytes = 2 * Numbers<typename Layout::key_format>::row * length
+                                       * std::int64_t{sizeof(typename Layout::key_format)};
             const Shape shape{length, tokens, static_cast<int>((std::int64_t{256} << 20) / bytes + 2), threads};
             const std::int32_t before = tokens == 1 ? length : length - tokens;
             const std::string row = job + "/" + name + "_" + std::to_string(threads) + "/1/"

@@ -100,7 +100,7 @@ public:
     }
 
     double unit_roundoff() const override {
-        using Element = typename Layout::key_element;
+        using Element = typename Layout::key_format;
         if (std::is_same_v<Element, cellar::half>) return 0x1p-11;
         if (std::is_same_v<Element, cellar::bfloat16>) return 0x1p-8;
         return 0x1p-24;

@@ -79,8 +79,8 @@ std::vector<float> gather_rows(Backend& backend, const Rows& stored, std::span<c
 /// A layer store, and plain arrays of the keys and values that it should hold.
 template <class Layout, class Backend>
 class Mirrored {
-    using Key = typename Layout::key_element;
-    using Value = typename Layout::value_element;
+    using Key = typename Layout::key_format;
+    using Value = typename Layout::value_format;
 
 public:
     static constexpr int cells = 24;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// error: element
+// error: has_unit
 // error: double
 #include <cellar/layout/layout.hpp>
 

@@ -4,8 +4,8 @@
 #include <cellar/layout/layout.hpp>
 
 struct KeysOnly {
-    using key_element = float;
-    using value_element = float;
+    using key_format = float;
+    using value_format = float;
     using key_mapping = cellar::CellsHeadsDims;
 #ifdef CORRECTED
     using value_mapping = cellar::CellsHeadsDims;

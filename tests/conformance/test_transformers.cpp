@@ -124,7 +124,7 @@ public:
 
 private:
     static constexpr double u =
-        std::max(rounding<typename Layout::key_element>, rounding<typename Layout::value_element>);
+        std::max(rounding<typename Layout::key_format>, rounding<typename Layout::value_format>);
 
     static Memory memory_of(const std::vector<LayerRecord>& layers) {
         const cellar::CacheLimits limits{.sequences = 3, .capacity = 40, .batch = 120};

@@ -68,15 +68,38 @@ static_assert(cellar::LayoutMapping<HeadsCellsDims>);
 // [/mapping]
 
 // [layout]
-template <cellar::Element Key, cellar::Element Value = Key>
+template <cellar::StorageFormat Key, cellar::StorageFormat Value = Key>
 struct ByHead {
-    using key_element = Key;
-    using value_element = Value;
+    using key_format = Key;
+    using value_format = Value;
     using key_mapping = HeadsCellsDims;
     using value_mapping = HeadsCellsDims;
 };
 static_assert(cellar::LayoutPolicy<ByHead<cellar::half>>);
 // [/layout]
+
+// [format]
+/// A byte for each value. The scales are in a plane of their own, one for each head.
+struct Bytes {
+    using unit = std::int8_t;
+    using scale = float;
+    static constexpr int values_per_unit = 1;
+    static constexpr int values_per_scale = cellar::whole_head;
+    static constexpr std::string_view name = "bytes";
+
+    static void encode(std::span<const float> values, std::span<unit> units, std::span<scale> scales) {
+        float largest = 0;
+        for (const float x : values) largest = std::max(largest, std::abs(x));
+        scales[0] = largest / 127;
+        for (std::size_t i = 0; i < values.size(); ++i)
+            units[i] = static_cast<unit>(largest == 0 ? 0 : std::round(values[i] / scales[0]));
+    }
+    static void decode(std::span<const unit> units, std::span<const scale> scales, std::span<float> values) {
+        for (std::size_t i = 0; i < values.size(); ++i) values[i] = scales[0] * static_cast<float>(units[i]);
+    }
+};
+static_assert(cellar::StorageFormat<Bytes>);
+// [/format]
 
 // [shift]
 /// Rotary embeddings that pair the first element of a head with its last one, the second with the last but one, ...
@@ -197,6 +220,26 @@ TEST_CASE("a shift that a user wrote rotates keys there and back") {
         CHECK(a == doctest::Approx(rows[static_cast<std::size_t>(4 + pair)]));
         CHECK(b == doctest::Approx(rows[static_cast<std::size_t>(7 - pair)]));
     }
+}
+
+TEST_CASE("a cache stores keys in a format that a user wrote") {
+    // [bytes]
+    using Small = cellar::Cache<cellar::StandardV<Bytes>, cellar::FullCausal, cellar::UnrotatedShift>;
+    Small cache{{1, 1, 4}, {.sequences = 1, .capacity = 4}};
+    auto pass = cache.begin(cellar::Tokens{{0}, {0}});
+    // [/bytes]
+    REQUIRE(pass);
+    const std::vector<float> rows{127, -63.5F, 1, 0};
+    pass->put(0, rows, rows);
+    // [gather]
+    std::vector<float> keys(4);
+    std::vector<float> values(4);
+    pass->gather(0, pass->cells(), cellar::contiguous_view(keys.data(), 1, 1, 4),
+                 cellar::contiguous_view(values.data(), 1, 1, 4)); // decodes them
+    // [/gather]
+    CHECK(keys == std::vector<float>{127, -64, 1, 0});
+    CHECK(pass->values(0).scales(pass->cells()[0] - pass->history().first, 0, 0) == 1);
+    pass->commit();
 }
 
 } // namespace test_own_policies

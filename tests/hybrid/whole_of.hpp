@@ -32,7 +32,7 @@ struct Attention {
         return Memory{shape_of(layers()), limits_of(m.cells), Window::make(m.cells.setup.window), Shift::make()};
     }
     static std::unique_ptr<Member> member(Subject& subject, const MemberSetting& m, const Trace& trace) {
-        const RowSource rows{layers(), Shift::key_shift(rounding_of(typename Layout::key_element{}))};
+        const RowSource rows{layers(), Shift::key_shift(rounding_of(typename Layout::key_format{}))};
         return std::make_unique<AttentionMember>(subject, m.cells, rows, trace);
     }
 };

@@ -53,8 +53,8 @@ private:
 /// A user-defined layout.
 template <class Key, class Value = Key>
 struct BackwardsLayout {
-    using key_element = Key;
-    using value_element = Value;
+    using key_format = Key;
+    using value_format = Value;
     using key_mapping = Backwards;
     using value_mapping = Backwards;
 };

@@ -23,10 +23,10 @@ static_assert(all_pairs_are_layouts<PermutedV, float, half, bf16>());
 static_assert(all_pairs_are_layouts<cellar_test::BackwardsLayout, float, half, bf16>());
 
 static_assert(std::same_as<StandardV<half>, StandardV<half, half>>);
-static_assert(std::same_as<StandardV<half, float>::key_element, half>);
-static_assert(std::same_as<StandardV<half, float>::value_element, float>);
-static_assert(std::same_as<PermutedV<half, float>::key_element, half>);
-static_assert(std::same_as<PermutedV<half, float>::value_element, float>);
+static_assert(std::same_as<StandardV<half, float>::key_format, half>);
+static_assert(std::same_as<StandardV<half, float>::value_format, float>);
+static_assert(std::same_as<PermutedV<half, float>::key_format, half>);
+static_assert(std::same_as<PermutedV<half, float>::value_format, float>);
 static_assert(std::same_as<StandardV<half>::key_mapping, cellar::CellsHeadsDims>);
 static_assert(std::same_as<StandardV<half>::value_mapping, cellar::CellsHeadsDims>);
 static_assert(std::same_as<PermutedV<half>::key_mapping, cellar::CellsHeadsDims>);
@@ -34,8 +34,8 @@ static_assert(std::same_as<PermutedV<half>::value_mapping, cellar::HeadsDimsCell
 
 static_assert(LayoutPolicy<Blocked<half>> && LayoutPolicy<Blocked<float, 16, bf16>>);
 static_assert(std::same_as<Blocked<half>, Blocked<half, 64, half>>);
-static_assert(std::same_as<Blocked<half, 16, float>::key_element, half>);
-static_assert(std::same_as<Blocked<half, 16, float>::value_element, float>);
+static_assert(std::same_as<Blocked<half, 16, float>::key_format, half>);
+static_assert(std::same_as<Blocked<half, 16, float>::value_format, float>);
 static_assert(std::same_as<Blocked<half, 16>::key_mapping, cellar::BlocksHeadsCellsDims<16>>);
 static_assert(std::same_as<Blocked<half, 16>::value_mapping, cellar::BlocksHeadsCellsDims<16>>);
 static_assert(cellar::detail::layout_block_cells<Blocked<half, 16>> == 16);
@@ -45,7 +45,7 @@ static_assert(!LayoutPolicy<int>);
 static_assert(!LayoutPolicy<cellar_test::BackwardsLayout<double>>);
 
 struct WithoutValues {
-    using key_element = float;
+    using key_format = float;
     using key_mapping = cellar::CellsHeadsDims;
 };
 static_assert(!LayoutPolicy<WithoutValues>);

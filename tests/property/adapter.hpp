@@ -47,8 +47,8 @@ private:
 template <class Memory, class Base = Subject>
 class CellSubject : public Base {
     using Layout = typename Memory::layout_type;
-    using Key = typename Layout::key_element;
-    using Value = typename Layout::value_element;
+    using Key = typename Layout::key_format;
+    using Value = typename Layout::value_format;
 
 public:
     using Pass = cellar::PassOf<Memory>;
@@ -118,13 +118,14 @@ public:
 
     void read(int layer, int column, Rows& rows) const override {
         const cellar::LayerShape& shape = memory_.shape()[layer];
-        const auto keys = pass_->keys(layer);
-        const auto values = pass_->values(layer);
-        rows.key.clear();
-        rows.value.clear();
-        for (int h = 0; h < shape.kv_heads; ++h) {
-            for (int d = 0; d < shape.key_dim; ++d) rows.key.push_back(static_cast<float>(keys(column, h, d)));
-            for (int d = 0; d < shape.value_dim; ++d) rows.value.push_back(static_cast<float>(values(column, h, d)));
+        if constexpr (!has_elements) {
+            rows.key.resize(static_cast<std::size_t>(shape.kv_heads * shape.key_dim));
+            rows.value.resize(static_cast<std::size_t>(shape.kv_heads * shape.value_dim));
+            const cellar::Cell cell = pass_->history().first + column;
+            pass_->gather(layer, {&cell, 1}, cellar::contiguous_view(rows.key.data(), 1, shape.kv_heads, shape.key_dim),
+                          cellar::contiguous_view(rows.value.data(), 1, shape.kv_heads, shape.value_dim));
+        } else {
+            read_in_place(layer, column, rows);
         }
     }
 
@@ -272,11 +273,25 @@ protected:
 
     template <class Into>
     void put_into(Into& pass, int layer, const std::vector<Rows>& rows, int style) const {
-        style % 2 == 0 ? put_as<float, float>(pass, layer, rows, style / 2 % 3)
-                       : put_as<Key, Value>(pass, layer, rows, style / 2 % 3);
+        if constexpr (has_elements)
+            if (style % 2 != 0) return put_as<Key, Value>(pass, layer, rows, style / 2 % 3);
+        put_as<float, float>(pass, layer, rows, style / 2 % 3);
     }
 
 private:
+    void read_in_place(int layer, int column, Rows& rows) const {
+        const cellar::LayerShape& shape = memory_.shape()[layer];
+        const auto keys = pass_->keys(layer);
+        const auto values = pass_->values(layer);
+        rows.key.clear();
+        rows.value.clear();
+        for (int h = 0; h < shape.kv_heads; ++h) {
+            for (int d = 0; d < shape.key_dim; ++d) rows.key.push_back(static_cast<float>(keys(column, h, d)));
+            for (int d = 0; d < shape.value_dim; ++d) rows.value.push_back(static_cast<float>(values(column, h, d)));
+        }
+    }
+
+    static constexpr bool has_elements = cellar::Element<Key> && cellar::Element<Value>;
     static constexpr bool writes = requires(const Pass& pass) { pass.cells(); };
     static constexpr bool snapshots = requires(Memory & m) { m.snapshot({}); };
     static constexpr bool schedules = requires(Memory & m) { m.unschedule({}, {}); };

@@ -323,7 +323,7 @@ void Inspector::check_cell(const naive::TokenRef& token, int cell) {
 void Inspector::check_rows(const naive::Token& token, int layer, int column) const {
     Rows rows;
     subject_.read(layer, column, rows);
-    trace_.expect(rows.value == rows_.put(layer, token.value).value, "token ", token.value,
+    trace_.expect(rows.value == rows_.stored(layer, token.value).value, "token ", token.value,
                   " has the wrong value row in layer ", layer);
     const std::vector<double> key = rows_.key_of(token, layer);
     trace_.expect(key.size() == rows.key.size(), "layer ", layer, " has a wrong key extent");

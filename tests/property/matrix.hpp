@@ -111,19 +111,25 @@ inline double rounding_of(cellar::bfloat16) {
     return 0x1p-8;
 }
 
+template <cellar::StorageFormat Format>
+    requires(!cellar::Element<Format>)
+double rounding_of(Format) {
+    return Format::rounding;
+}
+
 template <class Layout, class Window, class Shift, class Backend>
-Combination combination(const std::string& name) {
+Combination combination(const std::string& name, const std::vector<Layer>& layers = property::layers()) {
     return {.name = name + ", " + Window::name + ", " + Shift::name,
             .window_kind = Window::kind,
             .window_size = Window::size,
             .can_shift = Shift::type::possible,
             .rotates_keys = cellar::rotates_keys<typename Shift::type>,
             .block_cells = cellar::detail::layout_block_cells<Layout>,
-            .rows = {layers(), Shift::key_shift(rounding_of(typename Layout::key_element{}))},
-            .make = [](const Setting& setting) -> std::unique_ptr<Subject> {
+            .rows = {layers, Shift::key_shift(rounding_of(typename Layout::key_format{}))},
+            .make = [layers](const Setting& setting) -> std::unique_ptr<Subject> {
                 using Cache = cellar::Cache<Layout, typename Window::type, typename Shift::type, Backend>;
                 return std::make_unique<CacheSubject<Cache>>(
-                    Cache{shape_of(layers()), limits_of(setting), Window::make(setting.setup.window), Shift::make()});
+                    Cache{shape_of(layers), limits_of(setting), Window::make(setting.setup.window), Shift::make()});
             }};
 }
 

@@ -7,6 +7,9 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <span>
+#include <utility>
 #include <vector>
 
 namespace property {
@@ -22,6 +25,13 @@ struct Layer {
 struct Rows {
     std::vector<float> key;
     std::vector<float> value;
+};
+
+/// What storing changes in the values of a head of a key or a value. By default nothing, because every element type
+/// holds the rows exactly.
+struct Storage {
+    std::function<void(std::span<float>)> key{};
+    std::function<void(std::span<float>)> value{};
 };
 
 /// What a shift does to a key, described independently of the library. Pair i is element `first + 2i` and the next one,
@@ -45,6 +55,7 @@ public:
         : layers_{std::move(layers)}, key_shift_{std::move(key_shift)} {}
 
     const std::vector<Layer>& layers() const { return layers_; }
+    void stored_as(Storage storage) { storage_ = std::move(storage); }
 
     Rows put(int layer, int value) const {
         const Layer& shape = at(layer);
@@ -61,14 +72,23 @@ public:
         return rows;
     }
 
-    /// The number of the token that has these rows in the first layer.
+    /// The same as a memory holds it.
+    Rows stored(int layer, int value) const {
+        Rows rows = put(layer, value);
+        store(storage_.key, rows.key, at(layer).key_dim);
+        store(storage_.value, rows.value, at(layer).value_dim);
+        return rows;
+    }
+
+    /// The number of the token that has these rows in the first layer, as stored.
     static int value_of(const Rows& rows) {
-        return static_cast<int>(rows.value[0]) - 1 + 64 * (static_cast<int>(rows.value[1]) - 1);
+        return static_cast<int>(std::lround(rows.value[0])) - 1
+               + 64 * (static_cast<int>(std::lround(rows.value[1])) - 1);
     }
 
     /// A token's key after all shifts, by definition: the key that was put, shifted once.
     std::vector<double> key_of(const naive::Token& token, int layer) const {
-        const Rows rows = put(layer, token.value);
+        const Rows rows = stored(layer, token.value);
         std::vector<double> key(rows.key.begin(), rows.key.end());
         if (token.shifts == 0) return key;
         layer = memory_of(layer);
@@ -100,6 +120,12 @@ private:
     const Layer& at(int layer) const { return layers_[static_cast<std::size_t>(layer)]; }
     int memory_of(int layer) const { return at(layer).shares_layer < 0 ? layer : at(layer).shares_layer; }
 
+    static void store(const std::function<void(std::span<float>)>& change, std::vector<float>& row, int dim) {
+        if (!change || dim == 0) return;
+        const auto size = static_cast<std::size_t>(dim);
+        for (std::size_t i = 0; i < row.size(); i += size) change(std::span{row}.subspan(i, size));
+    }
+
     static int hash(int value, int layer, int index) {
         std::uint32_t h = static_cast<std::uint32_t>((value * 8 + layer) * 256 + index);
         h = (h ^ h >> 16) * 0x45d9f3bU;
@@ -122,6 +148,7 @@ private:
 
     std::vector<Layer> layers_;
     KeyShift key_shift_;
+    Storage storage_{};
 };
 
 } // namespace property

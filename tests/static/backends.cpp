@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "backend/mask_writer.hpp"
+#include "formats.hpp"
 #include <cellar/backend/eigen.hpp>
 #include <cellar/backend/host.hpp>
 #include <cellar/shift/rope_shift.hpp>
@@ -11,6 +12,11 @@ using namespace cellar;
 
 static_assert(BackendPolicy<HostBackend> && BackendPolicy<EigenBackend>);
 static_assert(!BackendPolicy<int>);
+
+// All backends store elements; the host stores any format.
+static_assert(StoresFormat<EigenBackend, half> && !StoresFormat<EigenBackend, cellar_test::BlocksOf32>);
+static_assert(
+    StoresFormat<HostBackend, cellar_test::BlocksOf32> && StoresFormat<HostBackend, cellar_test::ScaledHeads>);
 
 static_assert(WritesMasks<cellar_test::MaskWriter> && BackendPolicy<cellar_test::MaskWriter>);
 static_assert(!WritesMasks<HostBackend> && !WritesMasks<EigenBackend>);

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "formats.hpp"
 #include <cellar/layout/layout.hpp>
 
 #include <cstdint>
+#include <memory>
 #include <type_traits>
 
 using namespace cellar;
@@ -29,19 +31,56 @@ static_assert(!LayoutPolicy<CellsHeadsDims> && !LayoutPolicy<float>);
 namespace {
 
 struct UserDefined {
-    using key_element = float;
-    using value_element = half;
+    using key_format = float;
+    using value_format = half;
     using key_mapping = HeadsDimsCells;
     using value_mapping = HeadsDimsCells;
 };
 struct WrongElement : UserDefined {
-    using value_element = double;
+    using value_format = double;
 };
 struct WrongMapping : UserDefined {
     using key_mapping = int;
 };
 
 } // namespace
+
+// Elements are formats of one value a unit.
+static_assert(StorageFormat<float> && StorageFormat<half> && StorageFormat<bfloat16>);
+static_assert(!StorageFormat<double> && !StorageFormat<int>);
+static_assert(std::is_same_v<detail::unit_of<half>, half> && detail::values_per_unit<half> == 1);
+static_assert(!detail::has_scale_plane<half> && !detail::has_scale_plane<cellar_test::BlocksOf32>);
+static_assert(detail::has_scale_plane<cellar_test::ScaledHeads>);
+static_assert(detail::scales_in<cellar_test::ScaledHeads>(64) == 1
+              && detail::scales_in<cellar_test::ScaledHeads>(0) == 0);
+
+namespace {
+
+struct WithoutName : cellar_test::BlocksOf32 {
+    void name() const {}
+};
+struct OfNoValues : cellar_test::BlocksOf32 {
+    static constexpr int values_per_unit = 0;
+};
+struct UnitsThatOwn : cellar_test::BlocksOf32 {
+    using unit = std::unique_ptr<int>;
+};
+// Has a second plane, which is not encoded.
+struct ScalesForgotten : cellar_test::BlocksOf32 {
+    using scale = float;
+    static constexpr int values_per_scale = 32;
+};
+// Along the cells.
+struct BlocksAcross : UserDefined {
+    using key_format = cellar_test::BlocksOf32;
+};
+
+} // namespace
+
+static_assert(!StorageFormat<WithoutName> && !StorageFormat<OfNoValues> && !StorageFormat<UnitsThatOwn>);
+static_assert(!StorageFormat<ScalesForgotten>);
+static_assert(LayoutPolicy<StandardV<cellar_test::BlocksOf32>> && LayoutPolicy<Blocked<cellar_test::ScaledHeads>>);
+static_assert(!LayoutPolicy<BlocksAcross>);
 
 static_assert(LayoutPolicy<UserDefined>);
 static_assert(!LayoutPolicy<WrongElement>);

@@ -113,6 +113,9 @@ void attend_with(Instructions instructions, Pass& pass, int layer, const Queries
     expect_tree(state, options.parents, pass.tokens());
     if constexpr (!on_device)
         if (state.pass_reserved) return clear_results(out, options);
+    static_assert(Element<typename std::remove_cvref_t<decltype(store)>::Keys::
+                              Format> && Element<typename std::remove_cvref_t<decltype(store)>::Values::Format>,
+                  "attend: keys and values of float, half or bfloat16 only");
     const auto& keys = store.read_keys();
     const auto& values = store.read_values();
     if constexpr (!on_device) state.backend.fence(); // the layer's put

@@ -8,6 +8,7 @@
 #include <cellar/base/slot_copy.hpp>
 #include <cellar/base/view.hpp>
 #include <cellar/element/element.hpp>
+#include <cellar/element/storage_format.hpp>
 #include <cellar/layout/mapping.hpp>
 #include <cellar/shift/shift.hpp>
 
@@ -163,6 +164,47 @@ concept BackendPolicy =
     && detail::serves_element<B, float> && detail::serves_element<B, half> && detail::serves_element<B, bfloat16>
     && detail::has_copy_slots<B> && detail::has_fence<B>;
 // clang-format on
+
+/// One plane of keys or values, as a backend takes it: where its units lie, and their memory.
+template <LayoutMapping Mapping, class Buffer>
+struct Plane {
+    const Mapping& mapping;
+    Buffer& memory;
+};
+
+namespace detail {
+
+template <class B, class F, class... Planes>
+concept encodes_planes = requires(B& b, std::span<const Cell> cells, StridedView<const float, 3> values,
+                                  StridedView<float, 3> out, const ShiftArchetype& shift, int layer,
+                                  std::span<const KeyRotation> rotations, const Planes&... planes) {
+    b.template encode<F>(cells, values, planes...);
+    b.template decode<F>(cells, out, planes...);
+    b.template rotate_encoded<F>(shift, layer, rotations, planes...);
+};
+template <class B, class U>
+using PlaneArchetype = Plane<MappingArchetype, typename B::template Buffer<U>>;
+template <class B, class F>
+concept encodes_units = !has_second_plane<F> && requires {
+    requires encodes_planes<B, F, PlaneArchetype<B, typename F::unit>>;
+};
+template <class B, class F>
+concept encodes_scaled_units = requires {
+    requires encodes_planes<B, F, PlaneArchetype<B, typename F::unit>, PlaneArchetype<B, typename F::scale>>;
+};
+
+} // namespace detail
+
+/// A backend that stores rows in a format. All store float, half and bfloat16. For any other format F, buffers hold its
+/// units and scales, which `scatter`, `gather` and `move` treat as elements that are never converted; and, with the one
+/// or two planes (`Plane`) that the rows have:
+///
+/// - `encode<F>(cells, values, planes...)`: enqueues; encodes row i of `values` [tokens, heads, dim] into cells[i].
+/// - `decode<F>(cells, values, planes...)`: enqueues; decodes cells[i] into row i.
+/// - `rotate_encoded<F>(shift, layer, rotations, planes...)`: enqueues; decodes each head, rotates it in float, and
+///   encodes it again.
+template <class B, class F>
+concept StoresFormat = Element<F> || detail::encodes_units<B, F> || detail::encodes_scaled_units<B, F>;
 
 /// A backend that writes masks itself, in memory of its own. For other backends the host writes masks in host memory.
 ///

@@ -5,6 +5,7 @@
 #include <cellar/base/page_to.hpp>
 #include <cellar/base/zeroed.hpp>
 #include <cellar/element/element.hpp>
+#include <cellar/element/storage_format.hpp>
 
 #include <cstdint>
 #include <optional>
@@ -16,13 +17,13 @@ template <class E, class Backend>
 struct PinnedBufferOf {
     using type = typename Backend::template Buffer<E>; // never made
 };
-template <class E, PinsHostMemory Backend>
+template <Element E, PinsHostMemory Backend>
 struct PinnedBufferOf<E, Backend> {
     using type = typename Backend::template PinnedBuffer<E>;
 };
 
-/// n elements of the data of a snapshot that is paged out, all zero at first.
-template <Element E, BackendPolicy Backend>
+/// n units of the data of a snapshot that is paged out, all zero at first.
+template <StorageUnit E, BackendPolicy Backend>
 class PagedMemory {
 public:
     PagedMemory(Backend& backend, std::int64_t n, PageTo to) {
@@ -30,7 +31,7 @@ public:
             on_backend_.emplace(backend.template allocate<E>(n));
             return;
         }
-        if constexpr (PinsHostMemory<Backend>) {
+        if constexpr (PinsHostMemory<Backend> && Element<E>) {
             if (to == PageTo::pinned_host) {
                 pinned_.emplace(backend.template allocate_pinned<E>(n));
                 return;

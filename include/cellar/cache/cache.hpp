@@ -46,6 +46,9 @@ namespace cellar {
 /// operation does all it says, or refuses and changes nothing. Movable, not copyable. One thread at a time may use it.
 template <LayoutPolicy Layout, WindowPolicy Window, ShiftPolicy Shift, BackendPolicy Backend>
 class Cache {
+    static_assert(
+        StoresFormat<Backend, typename Layout::key_format> && StoresFormat<Backend, typename Layout::value_format>,
+        "Cache: this backend does not store keys or values in a format of the layout; see StoresFormat");
     using State = detail::CacheState<Layout, Window, Shift, Backend>;
     using Pass = CachePass<Cache>;
     using Where = std::source_location;

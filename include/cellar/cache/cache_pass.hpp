@@ -66,12 +66,14 @@ public:
         const std::size_t index = state().store_index("put", layer);
         expect_own_memory("put", layer);
         const LayerShape& shape = state().shape[layer];
-        const auto keys = checked_rows("keys", layer, k, shape.kv_heads, shape.key_dim);
-        const auto values = checked_rows("values", layer, v, shape.kv_heads, shape.value_dim);
+        using Store = typename State::Store;
+        const auto keys = checked_rows<typename Store::Keys::Format>("keys", layer, k, shape.kv_heads, shape.key_dim);
+        const auto values =
+            checked_rows<typename Store::Values::Format>("values", layer, v, shape.kv_heads, shape.value_dim);
         if (state().pass_reserved) return;
         auto& store = state().stores[index];
-        put_rows(store.all_keys(), keys);
-        if (values.size() != 0) put_rows(store.all_values(), values);
+        store.all_keys().put(state().backend, cells(), keys);
+        if (values.size() != 0) store.all_values().put(state().backend, cells(), values);
         state().put.add(index);
     }
     template <class K, class V>
@@ -92,7 +94,7 @@ public:
     auto in_place(int layer, const std::source_location& where = std::source_location::current()) & {
         const detail::Caller caller{where};
         auto& store = state().stores[state().store_index("in_place", layer)];
-        const CellRange all{0, static_cast<std::int32_t>(store.cells())};
+        const CellRange all{0, state().allocated};
         const auto keys = store.all_keys().view(all);
         const auto values = store.all_values().view(all);
         return LayerRows<std::remove_const_t<decltype(keys)>, std::remove_const_t<decltype(values)>>{keys, values};
@@ -154,20 +156,16 @@ private:
                        ", expected a ", call, " to that one");
     }
 
-    // Of the cells of this pass.
-    template <class Rows, class T>
-    void put_rows(Rows& stored, const StridedView<T, 3>& rows) {
-        using Stored = typename Rows::element_type;
-        using Given = std::remove_const_t<T>;
-        static_assert(std::is_same_v<Given, Stored> || std::is_same_v<Given, float>,
-                      "put: the rows of a layer hold its stored element or float");
-        state().backend.scatter(stored.mapping(), stored.memory(), cells(), static_cast<StridedView<const T, 3>>(rows));
-    }
-
-    template <class Rows>
+    /// As a view of constant rows [tokens, heads, dim].
+    template <class Format, class Rows>
     auto checked_rows(const char* what, int layer, const Rows& given, int heads, int dim) const {
-        const auto view = rows(what, layer, given, heads, dim);
-        using T = std::remove_pointer_t<decltype(view.pointer)>;
+        using T = std::remove_const_t<typename decltype(rows(what, layer, given, heads, dim))::element_type>;
+        using Unit = detail::unit_of<Format>;
+        constexpr bool are_units = std::is_same_v<T, Unit> && !detail::has_scale_plane<Format>;
+        static_assert(are_units || std::is_same_v<T, float>,
+                      "put: the rows of a layer hold its stored element, or unit, or float");
+        if constexpr (are_units) dim /= detail::values_per_unit<Format>;
+        const StridedView<const T, 3> view = rows(what, layer, given, heads, dim);
         CELLAR_EXPECTS(view.size() == 0 || view.pointer != nullptr, "put: the ", what, " of ", Base::name()(layer),
                        " are a null pointer, expected rows [", tokens(), " tokens, ", heads, " heads, ", dim, "]");
         CELLAR_EXPECTS(reinterpret_cast<std::uintptr_t>(view.pointer) % alignof(T) == 0, "put: the ", what, " of ",

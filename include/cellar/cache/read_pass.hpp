@@ -14,8 +14,10 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <source_location>
 #include <span>
+#include <type_traits>
 #include <utility>
 
 namespace cellar {
@@ -44,8 +46,9 @@ public:
     CellRange history() const { return history_; }
 
     /// The keys of the history, in place: [history, kv_heads, key_dim]. A `StridedView` whose strides show the
-    /// layout; for `Blocked` a `BlockedView`, which has no strides. Reading a layer of the batch before it was put is a
-    /// violation.
+    /// layout; for `Blocked` a `BlockedView`, which has no strides. Of a format with several values a unit, it has
+    /// units in place of values; of one with two planes, it is a pair of views, `units` and `scales`. Reading a layer
+    /// of the batch before it was put is a violation.
     auto keys(int layer, const std::source_location& where = std::source_location::current()) const& {
         const detail::Caller caller{where};
         return readable("keys", layer).read_keys().view(history_);
@@ -56,6 +59,22 @@ public:
     auto values(int layer, const std::source_location& where = std::source_location::current()) const& {
         const detail::Caller caller{where};
         return readable("values", layer).read_values().view(history_);
+    }
+
+    /// Enqueues: reads the keys and values of these cells of the history into rows [cells, kv_heads, key_dim] and
+    /// [cells, kv_heads, value_dim] of float or, for a format with one plane, of the stored units: the opposite of
+    /// `put`. For a layer without values, `v` is an empty view. Rows of another extent are a violation, and so is
+    /// reading a layer of the batch before it was put.
+    template <class K, class V>
+    void gather(int layer, std::span<const Cell> cells, const StridedView<K, 3>& k, const StridedView<V, 3>& v,
+                const std::source_location& where = std::source_location::current()) const& {
+        const detail::Caller caller{where};
+        const auto& store = readable("gather", layer);
+        expect_rows("keys", layer, cells, store.read_keys(), k);
+        if (store.read_values().dim() != 0 || v.size() != 0)
+            expect_rows("values", layer, cells, store.read_values(), v);
+        store.read_keys().gather(state().backend, cells, k);
+        if (v.size() != 0) store.read_values().gather(state().backend, cells, v);
     }
 
     /// The cells that a token of the batch sees, as runs of neighbouring cells, in the order of memory. Cells are
@@ -200,6 +219,21 @@ protected:
     detail::LayerName& name() const { return state().layer_name; }
 
 private:
+    template <class Rows, class T>
+    void expect_rows(const char* what, int layer, std::span<const Cell> cells, const Rows& stored,
+                     const StridedView<T, 3>& rows) const {
+        using Format = typename Rows::Format;
+        constexpr bool are_units = std::is_same_v<T, detail::unit_of<Format>> && !detail::has_scale_plane<Format>;
+        static_assert(are_units || std::is_same_v<T, float>,
+                      "gather: the rows of a layer hold its stored element, or unit, or float");
+        const int dim = are_units ? stored.mapping().dim() : stored.dim();
+        CELLAR_EXPECTS(rows.extent(0) == std::ssize(cells) && rows.extent(1) == stored.mapping().heads()
+                           && rows.extent(2) == dim,
+                       "gather: the ", what, " of ", name()(layer), " are [", rows.extent(0), ", ", rows.extent(1),
+                       ", ", rows.extent(2), "], expected [", std::ssize(cells), " cells, ", stored.mapping().heads(),
+                       " heads, ", dim, "]");
+    }
+
     static void expect_lists() {
         using Backend = typename State::Backend;
         static_assert(Backend::host_reaches || WritesLists<Backend>,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include <cellar/element/element.hpp>
+#include <cellar/element/storage_format.hpp>
 #include <cellar/layout/mapping.hpp>
 
 #include <algorithm>
@@ -10,19 +10,21 @@
 namespace cellar {
 
 /// Keys and values both as [cells, heads, dim].
-template <Element Key, Element Value = Key>
+template <StorageFormat Key, StorageFormat Value = Key>
 struct StandardV {
-    using key_element = Key;
-    using value_element = Value;
+    using key_format = Key;
+    using value_format = Value;
     using key_mapping = CellsHeadsDims;
     using value_mapping = CellsHeadsDims;
 };
 
 /// Keys as [cells, heads, dim], values as [heads, dim, cells].
-template <Element Key, Element Value = Key>
+template <StorageFormat Key, StorageFormat Value = Key>
 struct PermutedV {
-    using key_element = Key;
-    using value_element = Value;
+    static_assert(Element<Value>, "PermutedV: units of several values would lie along the cells, and not in one cell, "
+                                  "so its values are float, half or bfloat16");
+    using key_format = Key;
+    using value_format = Value;
     using key_mapping = CellsHeadsDims;
     using value_mapping = HeadsDimsCells;
 };
@@ -31,10 +33,10 @@ struct PermutedV {
 /// fastest layout for attention in place, and that of the page tables of vLLM and FlashInfer (HND).
 ///
 /// Histories start and end at whole blocks: the cache rounds its padding up to a multiple of BlockCells.
-template <Element Key, std::int32_t BlockCells = 64, Element Value = Key>
+template <StorageFormat Key, std::int32_t BlockCells = 64, StorageFormat Value = Key>
 struct Blocked {
-    using key_element = Key;
-    using value_element = Value;
+    using key_format = Key;
+    using value_format = Value;
     using key_mapping = BlocksHeadsCellsDims<BlockCells>;
     using value_mapping = BlocksHeadsCellsDims<BlockCells>;
 };
@@ -42,16 +44,23 @@ struct Blocked {
 namespace detail {
 
 template <class L>
-concept has_elements = Element<typename L::key_element> && Element<typename L::value_element>;
+concept has_formats = StorageFormat<typename L::key_format> && StorageFormat<typename L::value_format>;
 template <class L>
 concept has_mappings = LayoutMapping<typename L::key_mapping> && LayoutMapping<typename L::value_mapping>;
+/// The units of a head are encoded together, so they are contiguous.
+template <class Mapping, class Format>
+concept keeps_heads_together = Element<Format> || contiguous_heads<Mapping>;
+template <class L>
+concept keeps_units_in_heads =
+    keeps_heads_together<typename L::key_mapping, typename L::key_format> && keeps_heads_together<
+        typename L::value_mapping, typename L::value_format>;
 
 } // namespace detail
 
-/// How keys and values are stored: their element types, and the mappings from (cell, head, d) to memory. A tag without
-/// state.
+/// How keys and values are stored: their formats, and the mappings from (cell, head, unit) to memory. A tag without
+/// state. A mapping whose segments are single elements stores float, half and bfloat16 alone.
 template <class L>
-concept LayoutPolicy = detail::has_elements<L> && detail::has_mappings<L>;
+concept LayoutPolicy = detail::has_formats<L> && detail::has_mappings<L> && detail::keeps_units_in_heads<L>;
 
 namespace detail {
 

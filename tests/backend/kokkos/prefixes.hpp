@@ -65,7 +65,7 @@ private:
 
     static constexpr int layers = 2;
     static constexpr std::int64_t token_bytes =
-        2 * layers * Twins::heads * Twins::dim * sizeof(typename Layout::key_element);
+        2 * layers * Twins::heads * Twins::dim * sizeof(typename Layout::key_format);
 };
 
 /// Random lists that begin alike, in a cache that is always full. There is room for `paged_tokens` outside of it.

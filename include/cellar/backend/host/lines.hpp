@@ -22,7 +22,7 @@ enum class CacheLevel { first = 3, second = 2 };
 template <CacheLevel Level, class T>
 [[gnu::always_inline]] inline void prefetch(const T* first, std::int64_t n) {
 #if defined(__GNUC__)
-    constexpr std::int64_t line = line_bytes / std::int64_t{sizeof(T)};
+    constexpr std::int64_t line = sizeof(T) < line_bytes ? line_bytes / std::int64_t{sizeof(T)} : 1;
     for (std::int64_t i = 0; i < n; i += line) __builtin_prefetch(first + i, 0, static_cast<int>(Level));
 #endif
 }
@@ -86,17 +86,22 @@ inline void streamed() {}
 /// copies, it prefetches as many elements from `ahead` on, if given.
 template <class E>
 void stream_run(const E* from, E* to, std::int64_t n, const E* ahead = nullptr) {
-    constexpr std::int64_t line = line_bytes / std::int64_t{sizeof(E)};
-    if (n < line) return copy_run(from, to, n);
-    const auto address = reinterpret_cast<std::uintptr_t>(to);
-    const auto before = static_cast<std::int64_t>((64 - address % 64) % 64 / sizeof(E));
-    copy_run(from, to, before);
-    std::int64_t i = before;
-    for (; i + line <= n; i += line) {
-        if (ahead != nullptr) __builtin_prefetch(ahead + i, 0, static_cast<int>(CacheLevel::second));
-        stream_line(from + i, to + i);
+    if constexpr (sizeof(E) != alignof(E)) { // such units do not begin at every line
+        return stream_run(reinterpret_cast<const std::byte*>(from), reinterpret_cast<std::byte*>(to),
+                          n * std::int64_t{sizeof(E)}, reinterpret_cast<const std::byte*>(ahead));
+    } else {
+        constexpr std::int64_t line = line_bytes / std::int64_t{sizeof(E)};
+        if (n < line) return copy_run(from, to, n);
+        const auto address = reinterpret_cast<std::uintptr_t>(to);
+        const auto before = static_cast<std::int64_t>((64 - address % 64) % 64 / sizeof(E));
+        copy_run(from, to, before);
+        std::int64_t i = before;
+        for (; i + line <= n; i += line) {
+            if (ahead != nullptr) __builtin_prefetch(ahead + i, 0, static_cast<int>(CacheLevel::second));
+            stream_line(from + i, to + i);
+        }
+        copy_run(from + i, to + i, n - i);
     }
-    copy_run(from + i, to + i, n - i);
 }
 
 #undef CELLAR_STREAMS

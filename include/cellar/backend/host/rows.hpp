@@ -65,11 +65,11 @@ void scatter_rows(const Mapping& mapping, E* memory, std::span<const Cell> cells
             stream(&rows(i, head, 0), memory + offset, n);
         });
         if (is_large) streamed();
-    } else if (contiguous_cells<Mapping> && rows.stride(2) == 1) {
-        scatter_strips(mapping, memory, cells, rows);
-    } else {
-        apply_to_elements(rows, kernel::Scatter<Mapping, E, T>{mapping, memory, {cells.data()}, rows});
+        return;
     }
+    if constexpr (contiguous_cells<Mapping>)
+        if (rows.stride(2) == 1) return scatter_strips(mapping, memory, cells, rows);
+    apply_to_elements(rows, kernel::Scatter<Mapping, E, T>{mapping, memory, {cells.data()}, rows});
 }
 
 /// The number of parts that `gather_rows` can be divided into: strips of cells, so that no two threads read the same,

@@ -207,15 +207,13 @@ struct CacheState {
     /// Enqueues the work of a plan in every layer.
     void carry_out(const Plan& plan) {
         for (std::size_t i = 0; i < stores.size(); ++i) {
-            auto& keys = stores[i].all_keys();
-            auto& values = stores[i].all_values();
-            if (!plan.moves.empty()) {
-                backend.move(keys.mapping(), keys.memory(), std::span{plan.moves});
-                backend.move(values.mapping(), values.memory(), std::span{plan.moves});
-            }
+            if (!plan.moves.empty())
+                for_each_plane(stores[i], Store::planes(), [&](auto& plane) {
+                    backend.move(plane.mapping(), plane.memory(), std::span{plan.moves});
+                });
             if constexpr (rotates_keys<Shift>)
                 if (!plan.rotations.empty())
-                    backend.rotate(keys.mapping(), keys.memory(), shift, owners[i], std::span{plan.rotations});
+                    stores[i].all_keys().rotate(backend, shift, owners[i], std::span{plan.rotations});
         }
     }
 
@@ -294,6 +292,8 @@ private:
             const LayerShape& own = shape[layer];
             if (own.shares_layer < 0) {
                 check_shift(layer);
+                check_units<typename Layout::key_format>(layer, "key_dim", own.key_dim);
+                check_units<typename Layout::value_format>(layer, "value_dim", own.value_dim);
                 owners.push_back(layer);
                 stores.emplace_back(backend, allocated, own);
             }
@@ -315,6 +315,20 @@ private:
         const Cell cells = padded(std::max<std::int64_t>(end, std::int64_t{allocated} + allocated / 2));
         for (Store& store : stores) store.grow(backend, cells);
         allocated = cells;
+    }
+
+    template <class Format>
+    static void check_units(int layer, const char* name, int dim) {
+        if constexpr (!Element<Format>) {
+            const auto expect_multiple = [&](int n, const char* what) {
+                CELLAR_EXPECTS(dim % n == 0, "shape: layer ", layer, " has a ", name, " of ", dim,
+                               ", expected a multiple of ", n, ", the values of a ", what, " of ", Format::name);
+            };
+            expect_multiple(values_per_unit<Format>, "unit");
+            if constexpr (ScaleOf<Format>::values != whole_head) expect_multiple(ScaleOf<Format>::values, "scale");
+            CELLAR_EXPECTS(dim <= max_encoded_dim, "shape: layer ", layer, " has a ", name, " of ", dim,
+                           ", expected at most ", max_encoded_dim, " in the format ", Format::name);
+        }
     }
 
     void check_shift(int layer) const {

@@ -3,9 +3,10 @@
 
 #include <cellar/backend/backend.hpp>
 #include <cellar/base/ids.hpp>
+#include <cellar/base/plan.hpp>
 #include <cellar/base/trivial_list.hpp>
 #include <cellar/base/view.hpp>
-#include <cellar/element/element.hpp>
+#include <cellar/element/storage_format.hpp>
 #include <cellar/layout/layer_shape.hpp>
 #include <cellar/layout/layout.hpp>
 #include <cellar/layout/mapping.hpp>
@@ -22,29 +23,33 @@
 
 namespace cellar::detail {
 
-/// The keys or the values of one layer, in cells. The constructor allocates all memory; its address changes only in
-/// `grow`, not even when the rows are moved. The backend that they are made with does all work on them.
-template <LayoutMapping TheMapping, Element E, BackendPolicy Backend>
-class RowStore {
+/// One plane of the keys or values of a layer, in cells: a row of units for each cell, which are moved as they are. The
+/// constructor allocates all memory; its address changes only in `grow`, not even when the plane is moved. The backend
+/// that it is made with does all work on it.
+template <LayoutMapping TheMapping, StorageUnit Unit, BackendPolicy Backend>
+class PlaneStore {
 public:
     using Mapping = TheMapping;
-    using Buffer = typename Backend::template Buffer<E>;
-    using element_type = E;
+    using Buffer = typename Backend::template Buffer<Unit>;
+    using element_type = Unit;
 
-    RowStore(Backend& backend, const Mapping& mapping)
-        : mapping_{mapping}, memory_{backend.template allocate<E>(mapping.required_size())} {}
+    PlaneStore(Backend& backend, const Mapping& mapping)
+        : mapping_{mapping}, memory_{backend.template allocate<Unit>(mapping.required_size())} {}
 
     const Mapping& mapping() const { return mapping_; }
     Buffer& memory() { return memory_; }
     const Buffer& memory() const { return memory_; }
-    const E* data() const { return memory_.data(); }
+    const Unit* data() const { return memory_.data(); }
+    Plane<Mapping, Buffer> plane() { return {mapping_, memory_}; }
+    Plane<Mapping, const Buffer> plane() const { return {mapping_, memory_}; }
 
-    std::int64_t bytes() const { return memory_.size() * std::int64_t{sizeof(E)}; }
+    std::int64_t bytes() const { return memory_.size() * std::int64_t{sizeof(Unit)}; }
 
-    /// The elements of one cell's row.
+    /// The units of one cell's row.
     std::int64_t row() const { return std::int64_t{mapping_.heads()} * mapping_.dim(); }
+    std::int64_t row_bytes() const { return row() * std::int64_t{sizeof(Unit)}; }
 
-    /// A range of cells, in place: [range.count, heads, dim], with the layout's strides.
+    /// A range of cells, in place: [range.count, heads, units of a head], with the layout's strides.
     auto view(CellRange range) const { return mapping_.view(memory_.data(), range); }
     auto view(CellRange range) { return mapping_.view(memory_.data(), range); }
 
@@ -52,7 +57,7 @@ public:
     void grow(Backend& backend, std::int64_t cells) {
         if (cells <= mapping_.cells()) return;
         const Mapping larger{cells, mapping_.heads(), mapping_.dim()};
-        auto memory = backend.template allocate<E>(larger.required_size());
+        auto memory = backend.template allocate<Unit>(larger.required_size());
         if (row() != 0) copy_to(backend, larger, memory);
         mapping_ = larger;
         memory_ = std::move(memory);
@@ -61,9 +66,9 @@ public:
 private:
     // All cells, some at a time. Blocks.
     void copy_to(Backend& backend, const Mapping& mapping, Buffer& memory) const {
-        constexpr std::int64_t usual = (std::int64_t{8} << 20) / std::int64_t{sizeof(E)};
+        constexpr std::int64_t usual = (std::int64_t{8} << 20) / std::int64_t{sizeof(Unit)};
         const std::int64_t n = std::clamp<std::int64_t>(usual / row(), 1, mapping_.cells());
-        Buffer rows = backend.template allocate<E>(n * row());
+        Buffer rows = backend.template allocate<Unit>(n * row());
         TrivialList<Cell> cells(static_cast<std::size_t>(n));
         for (std::int64_t first = 0; first < mapping_.cells(); first += n) {
             cells.resize(static_cast<std::size_t>(std::min(n, mapping_.cells() - first)));
@@ -71,7 +76,7 @@ private:
             const auto view = contiguous_view(rows.data(), std::ssize(cells), mapping_.heads(), mapping_.dim());
             const std::span<const Cell> some{cells};
             backend.gather(mapping_, memory_, some, view);
-            backend.scatter(mapping, memory, some, static_cast<StridedView<const E, 3>>(view));
+            backend.scatter(mapping, memory, some, static_cast<StridedView<const Unit, 3>>(view));
         }
         backend.fence(); // before the rows, and what they came from, are destroyed
     }
@@ -80,29 +85,134 @@ private:
     Buffer memory_;
 };
 
+/// Units and scales of a range of cells, in place.
+template <class Units, class Scales>
+struct ScaledUnits {
+    Units units;
+    Scales scales;
+};
+
+/// In place of the plane of scales, where a format has none.
+struct NoScales {
+    template <class Backend, class Mapping>
+    NoScales(Backend&, const Mapping&) {}
+    static constexpr std::int64_t bytes() { return 0; }
+    static constexpr std::int64_t row_bytes() { return 0; }
+    template <class Backend>
+    static void grow(Backend&, std::int64_t) {}
+};
+
+/// The keys or the values of one layer, in cells: the plane of the units of their format, and that of the scales, if it
+/// has any.
+template <LayoutMapping Mapping, StorageFormat TheFormat, BackendPolicy Backend>
+class RowStore : public PlaneStore<Mapping, unit_of<TheFormat>, Backend> {
+    using Units = PlaneStore<Mapping, unit_of<TheFormat>, Backend>;
+
+public:
+    using Format = TheFormat;
+    using Scales =
+        std::conditional_t<has_scale_plane<Format>, PlaneStore<Mapping, scale_of<Format>, Backend>, NoScales>;
+
+    RowStore(Backend& backend, std::int64_t cells, int heads, int dim)
+        : Units{backend, Mapping{cells, heads, dim / values_per_unit<Format>}},
+          scales_{backend, Mapping{cells, heads, scales_in<Format>(dim)}} {}
+
+    Scales& scales() { return scales_; }
+    const Scales& scales() const { return scales_; }
+
+    /// The values of a head.
+    int dim() const { return this->mapping().dim() * values_per_unit<Format>; }
+
+    std::int64_t bytes() const { return Units::bytes() + scales_.bytes(); }
+    std::int64_t row_bytes() const { return Units::row_bytes() + scales_.row_bytes(); }
+
+    auto view(CellRange range) const { return view_of(*this, range); }
+    auto view(CellRange range) { return view_of(*this, range); }
+
+    /// If it throws, the units may have grown; nothing else has changed.
+    void grow(Backend& backend, std::int64_t cells) {
+        Units::grow(backend, cells);
+        scales_.grow(backend, cells);
+    }
+
+    /// Enqueues: writes row i of `rows`, of the stored units or of floats, to cells[i].
+    template <class T>
+    void put(Backend& backend, std::span<const Cell> cells, StridedView<const T, 3> rows) {
+        if constexpr (Element<Format> || std::is_same_v<T, unit_of<Format>>) {
+            backend.scatter(this->mapping(), this->memory(), cells, rows);
+        } else if constexpr (has_scale_plane<Format>) {
+            backend.template encode<Format>(cells, rows, this->plane(), scales_.plane());
+        } else {
+            backend.template encode<Format>(cells, rows, this->plane());
+        }
+    }
+
+    /// Enqueues: reads cells[i] into row i of `rows`, of the stored units or of floats.
+    template <class T>
+    void gather(Backend& backend, std::span<const Cell> cells, StridedView<T, 3> rows) const {
+        if constexpr (Element<Format> || std::is_same_v<T, unit_of<Format>>) {
+            backend.gather(this->mapping(), this->memory(), cells, rows);
+        } else if constexpr (has_scale_plane<Format>) {
+            backend.template decode<Format>(cells, rows, this->plane(), scales_.plane());
+        } else {
+            backend.template decode<Format>(cells, rows, this->plane());
+        }
+    }
+
+    /// Enqueues.
+    template <class Shift>
+    void rotate(Backend& backend, const Shift& shift, int layer, std::span<const KeyRotation> rotations) {
+        if constexpr (Element<Format>) {
+            backend.rotate(this->mapping(), this->memory(), shift, layer, rotations);
+        } else if constexpr (has_scale_plane<Format>) {
+            backend.template rotate_encoded<Format>(shift, layer, rotations, this->plane(), scales_.plane());
+        } else {
+            backend.template rotate_encoded<Format>(shift, layer, rotations, this->plane());
+        }
+    }
+
+private:
+    template <class Store>
+    static auto view_of(Store& store, CellRange range) {
+        std::conditional_t<std::is_const_v<Store>, const Units, Units>& units = store;
+        if constexpr (has_scale_plane<Format>) {
+            return ScaledUnits{units.view(range), store.scales_.view(range)};
+        } else {
+            return units.view(range);
+        }
+    }
+
+    [[no_unique_address]] Scales scales_;
+};
+
+/// The planes of a layer's store, by the members that return them.
+template <auto... Members>
+struct PlaneList {};
+
+/// Calls f(plane) for each.
+template <class Store, auto... Members, class F>
+void for_each_plane(Store& store, PlaneList<Members...>, F f) {
+    (f((store.*Members)()), ...);
+}
+
 /// The keys and values of one layer, in cells.
 template <LayoutPolicy Layout, BackendPolicy Backend>
 class LayerStore {
 public:
-    using Keys = RowStore<typename Layout::key_mapping, typename Layout::key_element, Backend>;
-    using Values = RowStore<typename Layout::value_mapping, typename Layout::value_element, Backend>;
+    using Keys = RowStore<typename Layout::key_mapping, typename Layout::key_format, Backend>;
+    using Values = RowStore<typename Layout::value_mapping, typename Layout::value_format, Backend>;
 
     /// Ignores `shape.shares_layer`.
     LayerStore(Backend& backend, std::int64_t cells, LayerShape shape)
-        : keys_{backend, typename Keys::Mapping{cells, shape.kv_heads, shape.key_dim}},
-          values_{backend, typename Values::Mapping{cells, shape.kv_heads, shape.value_dim}} {}
+        : keys_{backend, cells, shape.kv_heads, shape.key_dim},
+          values_{backend, cells, shape.kv_heads, shape.value_dim} {}
 
-    /// How many cells have memory.
-    std::int64_t cells() const { return std::min(keys_.mapping().cells(), values_.mapping().cells()); }
     std::int64_t bytes() const { return keys_.bytes() + values_.bytes(); }
 
     /// Bytes of the keys and values of one cell.
-    std::int64_t row_bytes() const {
-        return keys_.row() * std::int64_t{sizeof(typename Keys::element_type)}
-               + values_.row() * std::int64_t{sizeof(typename Values::element_type)};
-    }
+    std::int64_t row_bytes() const { return keys_.row_bytes() + values_.row_bytes(); }
 
-    /// See `RowStore`. If it throws, the keys may have grown; nothing else has changed.
+    /// See `PlaneStore`. If it throws, some planes may have grown; nothing else has changed.
     void grow(Backend& backend, std::int64_t cells) {
         keys_.grow(backend, cells);
         values_.grow(backend, cells);
@@ -110,8 +220,26 @@ public:
 
     Keys& all_keys() { return keys_; }
     const Keys& read_keys() const { return keys_; }
+    typename Keys::Scales& key_scales() { return keys_.scales(); }
     Values& all_values() { return values_; }
     const Values& read_values() const { return values_; }
+    typename Values::Scales& value_scales() { return values_.scales(); }
+
+    /// What is moved.
+    static constexpr auto planes() {
+        constexpr bool of_keys = has_scale_plane<typename Layout::key_format>;
+        constexpr bool of_values = has_scale_plane<typename Layout::value_format>;
+        if constexpr (of_keys && of_values) {
+            return PlaneList<&LayerStore::all_keys, &LayerStore::key_scales, &LayerStore::all_values,
+                             &LayerStore::value_scales>{};
+        } else if constexpr (of_keys) {
+            return PlaneList<&LayerStore::all_keys, &LayerStore::key_scales, &LayerStore::all_values>{};
+        } else if constexpr (of_values) {
+            return PlaneList<&LayerStore::all_keys, &LayerStore::all_values, &LayerStore::value_scales>{};
+        } else {
+            return PlaneList<&LayerStore::all_keys, &LayerStore::all_values>{};
+        }
+    }
 
 private:
     Keys keys_;

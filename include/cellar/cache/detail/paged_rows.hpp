@@ -10,6 +10,7 @@
 #include <cellar/base/slot_copy.hpp>
 #include <cellar/base/trivial_list.hpp>
 #include <cellar/base/view.hpp>
+#include <cellar/cache/detail/layer_store.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -23,7 +24,8 @@
 
 namespace cellar::detail {
 
-/// The keys, or the values, of n tokens in all layers, in one block: layer after layer, each [n, heads, dim].
+/// A plane of the keys, or of the values, of n tokens in all layers, in one block: layer after layer, each [n, heads,
+/// units of a head].
 ///
 /// If the backend cannot reach host memory, rows on the host pass through memory of the backend. That takes as many
 /// layers at a time as fit, because long copies to and from the host are faster.
@@ -162,7 +164,7 @@ private:
         return cursor;
     }
 
-    // Elements [first, first + count) of another block; what the backend reaches on both sides is added to `reachable`.
+    // Units [first, first + count) of another block; what the backend reaches on both sides is added to `reachable`.
     void copy(Backend& backend, PagedBlock& from, std::int64_t first, std::int64_t count, std::int64_t to,
               TrivialList<SlotRows>& reachable) {
         if (count == 0) return;
@@ -193,68 +195,74 @@ private:
     }
 
     std::int64_t tokens_;
-    std::int64_t row_; // elements of a token in all layers
+    std::int64_t row_; // units of a token in all layers
     std::int64_t longest_row_ = 0;
     PagedMemory<E, Backend> memory_;
 };
 
-/// The keys and values of the tokens of a snapshot that is paged out: row i has those of token i.
-template <class Store, BackendPolicy Backend>
-class PagedRows final : public PagedData {
+/// The keys and values of the tokens of a snapshot that is paged out, a block for each plane: row i has those of
+/// token i.
+template <class Store, BackendPolicy Backend, class Planes>
+class PagedPlanes;
+template <class Store, BackendPolicy Backend, auto... Members>
+class PagedPlanes<Store, Backend, PlaneList<Members...>> final : public PagedData {
 public:
-    using Keys = PagedBlock<Store, &Store::all_keys, Backend>;
-    using Values = PagedBlock<Store, &Store::all_values, Backend>;
-
-    struct Staging {
-        typename Keys::Staging keys;
-        typename Values::Staging values;
-    };
+    using Staging = std::tuple<typename PagedBlock<Store, Members, Backend>::Staging...>;
 
     /// Both at fixed addresses.
-    PagedRows(Backend& backend, ReservedList<Store>& stores, std::int64_t tokens, PageTo to)
+    PagedPlanes(Backend& backend, ReservedList<Store>& stores, std::int64_t tokens, PageTo to)
         : backend_{backend},
           stores_{stores},
           place_{to},
-          blocks_{Keys{backend, stores, tokens, to}, Values{backend, stores, tokens, to}} {}
+          blocks_{PagedBlock<Store, Members, Backend>{backend, stores, tokens, to}...} {}
 
-    std::int64_t bytes() const override { return std::get<Keys>(blocks_).bytes() + std::get<Values>(blocks_).bytes(); }
+    std::int64_t bytes() const override { return (std::get<Block<Members>>(blocks_).bytes() + ...); }
     void finish_work() noexcept override { backend_.fence(); }
     PageTo place() const { return place_; }
 
     Staging allocate_staging(std::int64_t tokens) const {
-        return {std::get<Keys>(blocks_).allocate_staging(backend_, tokens),
-                std::get<Values>(blocks_).allocate_staging(backend_, tokens)};
+        return {std::get<Block<Members>>(blocks_).allocate_staging(backend_, tokens)...};
     }
 
     void read(std::span<const Cell> cells, Staging staging) {
-        std::get<Keys>(blocks_).read(backend_, stores_, cells, staging.keys);
-        std::get<Values>(blocks_).read(backend_, stores_, cells, staging.values);
+        for_each([&]<std::size_t I>(auto& block) { block.read(backend_, stores_, cells, std::get<I>(staging)); });
     }
     void write(std::span<const Cell> cells, Staging staging) {
-        std::get<Keys>(blocks_).write(backend_, stores_, cells, staging.keys);
-        std::get<Values>(blocks_).write(backend_, stores_, cells, staging.values);
+        for_each([&]<std::size_t I>(auto& block) { block.write(backend_, stores_, cells, std::get<I>(staging)); });
     }
 
     /// Copies n rows of another one, from row `first` on, to those from row `to` on. Enqueues; blocks if one is on the
     /// host and the other is not.
-    void copy_rows(PagedRows& from, std::int64_t first, std::int64_t n, std::int64_t to) {
-        auto& [keys, values] = blocks_;
-        auto& [from_keys, from_values] = from.blocks_;
-        keys.copy_rows(backend_, stores_, from_keys, first, n, to);
-        values.copy_rows(backend_, stores_, from_values, first, n, to);
+    void copy_rows(PagedPlanes& from, std::int64_t first, std::int64_t n, std::int64_t to) {
+        for_each([&]<std::size_t I>(auto& block) {
+            block.copy_rows(backend_, stores_, std::get<I>(from.blocks_), first, n, to);
+        });
     }
 
-    /// `RowsOf`: &Store::all_keys or &Store::all_values.
+    /// `RowsOf`: one of the members of `Store::planes()`.
     template <auto RowsOf>
     auto& block() {
-        return std::get<PagedBlock<Store, RowsOf, Backend>>(blocks_);
+        return std::get<Block<RowsOf>>(blocks_);
     }
 
 private:
+    template <auto RowsOf>
+    using Block = PagedBlock<Store, RowsOf, Backend>;
+
+    template <class F>
+    void for_each(F f) {
+        [&]<std::size_t... I>(std::index_sequence<I...>) {
+            (f.template operator()<I>(std::get<I>(blocks_)), ...);
+        }
+        (std::index_sequence_for<Block<Members>...>{});
+    }
+
     Backend& backend_;
     ReservedList<Store>& stores_;
     PageTo place_;
-    std::tuple<Keys, Values> blocks_;
+    std::tuple<Block<Members>...> blocks_;
 };
+template <class Store, BackendPolicy Backend>
+using PagedRows = PagedPlanes<Store, Backend, decltype(Store::planes())>;
 
 } // namespace cellar::detail

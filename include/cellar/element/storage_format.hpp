@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <cellar/element/convert.hpp>
+#include <cellar/element/element.hpp>
+
+#include <concepts>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <type_traits>
+
+namespace cellar {
+
+/// What is moved as it is, whatever it means: plain data. New memory is zeros, which must be a valid unit.
+template <class U>
+concept StorageUnit = std::is_trivially_copyable_v<U> && std::is_default_constructible_v<U>;
+
+/// For `values_per_scale`: one scale for all values of a head.
+inline constexpr int whole_head = INT32_MAX;
+
+namespace detail {
+
+/// An element as a format: a unit is a value.
+template <Element E>
+struct ElementFormat {
+    using unit = E;
+    static constexpr int values_per_unit = 1;
+    static constexpr std::string_view name = std::same_as<E, float> ? "f32" : std::same_as<E, half> ? "f16" : "bf16";
+
+    static void encode(std::span<const float> values, std::span<E> units) { convert(values, units); }
+    static void decode(std::span<const E> units, std::span<float> values) { convert(units, values); }
+};
+
+template <class F>
+struct FormatOf {
+    using type = F;
+};
+template <Element E>
+struct FormatOf<E> {
+    using type = ElementFormat<E>;
+};
+/// The class that says what a format is: `F`, or that of an element.
+template <class F>
+using format_of = typename FormatOf<F>::type;
+
+template <class F>
+concept has_unit = StorageUnit<typename F::unit>;
+template <class F>
+concept has_values_per_unit = std::integral_constant<bool, (F::values_per_unit >= 1)>::value;
+template <class F>
+concept has_format_name = std::convertible_to<decltype(F::name), std::string_view>;
+template <class F>
+concept has_second_plane = requires {
+    typename F::scale;
+};
+template <class F>
+concept has_scales =
+    !has_second_plane<
+        F> || (StorageUnit<typename F::scale> && std::integral_constant<bool, (F::values_per_scale >= 1)>::value);
+template <class F, class... Planes>
+concept encodes_to = requires(std::span<const float> values, std::span<Planes>... units) {
+    F::encode(values, units...);
+};
+template <class F, class... Planes>
+concept decodes_from = requires(std::span<const Planes>... units, std::span<float> values) {
+    F::decode(units..., values);
+};
+template <class F>
+concept encodes_heads = requires {
+    requires !has_second_plane<F> && encodes_to<F, typename F::unit>;
+}
+|| requires {
+    requires encodes_to<F, typename F::unit, typename F::scale>;
+};
+template <class F>
+concept decodes_heads = requires {
+    requires !has_second_plane<F> && decodes_from<F, typename F::unit>;
+}
+|| requires {
+    requires decodes_from<F, typename F::unit, typename F::scale>;
+};
+
+// clang-format off
+template <class F>
+concept is_format =
+    has_unit<F> && has_values_per_unit<F> && has_format_name<F> && has_scales<F>
+    && encodes_heads<F> && decodes_heads<F>;
+// clang-format on
+
+} // namespace detail
+
+/// How the keys or the values of a head are stored: as units in one plane, and perhaps as scales in a second one. All
+/// but `put`, reads as floats, rotations and attention moves units and scales as they are.
+///
+/// `float`, `half` and `bfloat16` are formats: one value a unit. Any other format is a class with static members:
+/// - `unit`, `values_per_unit`: what is moved, and how many neighbouring values of a head it holds.
+/// - `scale`, `values_per_scale`: only of a format with two planes. `whole_head`: one for each head.
+/// - `name`: the format's name in files and messages, a `std::string_view`.
+/// - `encode(values, units)`, or `encode(values, units, scales)`: stores the values of one head.
+/// - `decode(units, values)`, or `decode(units, scales, values)`: the values of one head.
+///
+/// Law: encoding what was decoded changes no value by more than encoding did. `encode` and `decode` do not throw. A
+/// head has at most 1024 values, a multiple of `values_per_unit` and of `values_per_scale`.
+template <class F>
+concept StorageFormat = detail::is_format<detail::format_of<F>>;
+
+namespace detail {
+
+inline constexpr int max_encoded_dim = 1024;
+
+template <StorageFormat F>
+using unit_of = typename format_of<F>::unit;
+template <StorageFormat F>
+inline constexpr int values_per_unit = format_of<F>::values_per_unit;
+
+/// Two planes.
+template <class F>
+inline constexpr bool has_scale_plane = has_second_plane<format_of<F>>;
+
+template <class F>
+struct ScaleOf {
+    using type = std::byte; // never stored
+    static constexpr int values = whole_head;
+};
+template <class F>
+    requires has_scale_plane<F>
+struct ScaleOf<F> {
+    using type = typename F::scale;
+    static constexpr int values = F::values_per_scale;
+};
+template <StorageFormat F>
+using scale_of = typename ScaleOf<F>::type;
+
+/// The scales of a head of `dim` values.
+template <StorageFormat F>
+constexpr int scales_in(int dim) {
+    return ScaleOf<F>::values != whole_head ? dim / ScaleOf<F>::values : dim == 0 ? 0 : 1;
+}
+
+} // namespace detail
+
+} // namespace cellar

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// error: this backend does not store keys or values in a format of the layout
+#include "../formats.hpp"
+#include <cellar/cellar.hpp>
+
+using namespace cellar;
+
+#ifdef CORRECTED
+using Backend = HostBackend;
+#else
+// Stores elements alone.
+struct Backend : HostBackend {
+    template <Element E>
+    using Buffer = HostBackend::Buffer<E>;
+};
+#endif
+
+int main() {
+    Cache<StandardV<cellar_test::BlocksOf32>, FullCausal, UnrotatedShift, Backend> cache{{1, 1, 32}, {.capacity = 4}};
+}
