@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cellar/base/batch.hpp>
+#include <cellar/base/consecutive.hpp>
 #include <cellar/base/contract.hpp>
 #include <cellar/base/expect_batch.hpp>
 #include <cellar/base/ids.hpp>
@@ -319,30 +320,9 @@ private:
     Result<void> expect_consecutive(const Batch& batch) {
         CELLAR_EXPECTS(batch.stored_tokens() == batch.tokens(), "begin: ", batch.stored_tokens(), " of ",
                        batch.tokens(), " tokens are stored, expected all, or limits with Positions::any");
-        if (++batches_ == 0) { // counted through all numbers
-            for (std::int32_t s = 0; s < size_.sequences; ++s) table_.unchecked({s}).batch = 0;
-            batches_ = 1;
-        }
-        for (std::size_t i = 0; i < batch.positions.size(); ++i) {
-            const Position position = batch.positions[i];
-            SequenceRecord& r = table_.unchecked(batch.sequences[i]);
-            if (r.batch == batches_) { // not the sequence's first token in the batch
-                if (position != r.expected && position + 1 != r.expected)
-                    return not_next(batch.sequences[i], r.expected);
-            } else {
-                const Position expected = next(r);
-                if (position != expected) return not_next(batch.sequences[i], expected);
-                if (!can_resume(batch.sequences[i], position))
-                    return Refusal{.reason = Reason::cannot_resume, .sequence = batch.sequences[i]};
-                r.batch = batches_;
-            }
-            r.expected = position + 1;
-        }
-        return {};
-    }
-
-    [[gnu::cold]] static Refusal not_next(Sequence s, Position expected) {
-        return {.reason = Reason::not_next, .sequence = s, .expected = expected};
+        return consecutive_.check(
+            batch, size_.sequences, [&](Sequence s) -> SequenceRecord& { return table_.unchecked(s); },
+            [](const SequenceRecord& r) { return next(r); }, [&](Sequence s, Position p) { return can_resume(s, p); });
     }
 
     void expect_groups_of_one_sequence(const Batch& batch) {
@@ -492,7 +472,7 @@ private:
     OpenPass pass_;
     Schedules schedules_;
     TrivialList<Sequence> group_sequences_; // scratch memory of expect_groups_of_one_sequence
-    std::uint32_t batches_ = 0;             // counts the calls of expect_consecutive
+    ConsecutiveTokens consecutive_;
 };
 
 } // namespace cellar::detail

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cellar/base/batch.hpp>
+#include <cellar/base/consecutive.hpp>
 #include <cellar/base/contract.hpp>
 #include <cellar/base/digest.hpp>
 #include <cellar/base/ids.hpp>
@@ -35,8 +36,8 @@ struct ContextState {
     /// One sequence.
     struct Entry {
         KeptPositions kept;
-        Position expected{0};    ///< of the next token of batch number `batch`
-        std::uint32_t batch = 0; ///< the last batch that had tokens of the sequence
+        Position expected{0}; ///< these two: see ConsecutiveTokens
+        std::uint32_t batch = 0;
     };
 
     ContextState(const mpi::Communicator& the_comm, Cache the_cache, std::int32_t block_size,
@@ -68,26 +69,16 @@ struct ContextState {
     /// together. The batch was checked.
     Result<void> check(const Batch& batch) {
         if (batch.tokens() > cache.limits().batch) return Reason::batch_too_long;
-        if (++batches == 0) { // counted through all numbers
-            for (Entry& entry : sequences) entry.batch = 0;
-            batches = 1;
-        }
         touched.clear();
-        for (std::size_t i = 0; i < batch.positions.size(); ++i) {
-            const Sequence s = batch.sequences[i];
-            const Position position = batch.positions[i];
-            Entry& entry = sequences[static_cast<std::size_t>(s.value)];
-            const bool is_first = entry.batch != batches;
-            const Position expected = is_first ? entry.kept.end() : entry.expected;
-            if (position != expected && (is_first || position + 1 != expected))
-                return Refusal{.reason = Reason::not_next, .sequence = s, .expected = expected};
-            if (is_first && !can_resume_with(cache.window(), entry.kept, position))
-                return Refusal{.reason = Reason::cannot_resume, .sequence = s};
-            if (is_first) touched.push_back(s);
-            entry.batch = batches;
-            entry.expected = position + 1;
-        }
-        return {};
+        return consecutive.check(
+            batch, cache.sequences(),
+            [&](Sequence s) -> Entry& { return sequences[static_cast<std::size_t>(s.value)]; },
+            [](const Entry& entry) { return entry.kept.end(); },
+            [&](Sequence s, Position p) {
+                if (!can_resume_with(cache.window(), kept(s), p)) return false;
+                touched.push_back(s);
+                return true;
+            });
     }
 
     /// Finds the tokens that this rank stores.
@@ -136,7 +127,7 @@ struct ContextState {
     std::chrono::milliseconds time_limit;
     std::optional<mpi::MpiError> lost; ///< why nothing can be sent any more
     std::vector<Entry> sequences;
-    std::uint32_t batches = 0;       // counts the calls of check
+    ConsecutiveTokens consecutive;
     std::vector<std::uint8_t> flags; // of the batch's tokens: 1 if this rank stores it
     std::vector<std::int32_t> stored;
     std::vector<Sequence> touched; // of the batch
