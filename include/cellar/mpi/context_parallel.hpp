@@ -4,6 +4,7 @@
 #include <cellar/base/batch.hpp>
 #include <cellar/base/contract.hpp>
 #include <cellar/base/expect_batch.hpp>
+#include <cellar/base/guards.hpp>
 #include <cellar/base/ids.hpp>
 #include <cellar/base/named_only.hpp>
 #include <cellar/cache/cache.hpp>
@@ -251,15 +252,10 @@ private:
         return on_all("remove", prepare, [&] { s.kept(sequence).remove(begin, end); });
     }
 
-    void expect_no_pass(const char* operation) const {
-        CELLAR_EXPECTS(!state().pass_open, operation, ": a pass is open, expected it to be committed or dropped first");
-    }
+    void expect_no_pass(const char* operation) const { detail::expect_no_pass(operation, state().pass_open); }
 
     State& state() { return const_cast<State&>(std::as_const(*this).state()); }
-    const State& state() const {
-        CELLAR_EXPECTS(state_ != nullptr, "the memory was moved from, expected one that was not");
-        return *state_;
-    }
+    const State& state() const { return detail::expect_not_moved(state_, "memory"); }
 
     std::unique_ptr<State> state_;
 };

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cellar/base/contract.hpp>
+#include <cellar/base/guards.hpp>
 #include <cellar/memory/memory.hpp>
 #include <cellar/mpi/detail/context_state.hpp>
 
@@ -77,11 +78,7 @@ private:
 
     ContextPass(State& the_state, PassOf<Cache>&& local) : state_{&the_state}, local_{std::move(local)} {}
 
-    State& state() const {
-        CELLAR_EXPECTS(state_ != nullptr,
-                       "the pass is over, expected one that was not committed, dropped or moved from");
-        return *state_;
-    }
+    State& state() const { return detail::expect_open(state_); }
 
     State* state_;
     PassOf<Cache> local_;

@@ -4,6 +4,7 @@
 #include <cellar/base/batch.hpp>
 #include <cellar/base/contract.hpp>
 #include <cellar/base/growth.hpp>
+#include <cellar/base/guards.hpp>
 #include <cellar/base/ids.hpp>
 #include <cellar/base/named_only.hpp>
 #include <cellar/base/result.hpp>
@@ -64,7 +65,7 @@ public:
     /// `MpiFailure`; the pass is then dropped.
     bool commit(const std::source_location& where = std::source_location::current()) {
         const detail::Caller caller{where};
-        CELLAR_EXPECTS(line_ != nullptr, "commit: the pass is over, expected an open one");
+        detail::expect_open(line_);
         MemoryAccess::expect_complete(pass_);
         bool keeps = true;
         try {
@@ -272,10 +273,7 @@ private:
         static_assert(sizeof...(Arguments) > 99,
                       "PipelineStage: snapshots are not sent down the line, expected those of memory() in every stage");
     }
-    const detail::PipelineLine& line() const {
-        CELLAR_EXPECTS(line_ != nullptr, "the stage was moved from, expected one that was not");
-        return *line_;
-    }
+    const detail::PipelineLine& line() const { return detail::expect_not_moved(line_, "stage"); }
     void expect_first(const char* operation) const {
         CELLAR_EXPECTS(is_first(), operation, ": this is stage ", line_->communicator().rank(),
                        ", expected the first one, which decides");

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cellar/base/contract.hpp>
+#include <cellar/base/guards.hpp>
 #include <cellar/base/result.hpp>
 #include <cellar/mpi/communicator.hpp>
 #include <cellar/mpi/detail/mailbox.hpp>
@@ -69,9 +70,7 @@ public:
     void expect_usable() const {
         if (lost_) throw mpi::MpiFailure{*lost_};
     }
-    void expect_no_pass(const char* operation) const {
-        CELLAR_EXPECTS(!has_pass_, operation, ": a pass is open, expected it to be committed or dropped first");
-    }
+    void expect_no_pass(const char* operation) const { detail::expect_no_pass(operation, has_pass_); }
     [[noreturn]] void fail(mpi::MpiError error) {
         lost_ = std::move(error);
         throw mpi::MpiFailure{*lost_};

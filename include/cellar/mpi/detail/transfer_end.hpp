@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cellar/base/contract.hpp>
+#include <cellar/base/guards.hpp>
 #include <cellar/mpi/communicator.hpp>
 #include <cellar/mpi/detail/message.hpp>
 #include <cellar/mpi/detail/mpi_errors.hpp>
@@ -162,10 +163,7 @@ protected:
 
     explicit TransferHandle(std::unique_ptr<End> end) : end_{std::move(end)} {}
 
-    End& end() {
-        CELLAR_EXPECTS(end_ != nullptr, "the transfer was moved from, expected one that was not");
-        return *end_;
-    }
+    End& end() { return expect_not_moved(end_, "transfer"); }
     // Blocks until it is over.
     mpi::MpiResult<void> result() {
         while (!end().progress()) end().yield();
