@@ -48,6 +48,13 @@ tool() {
     return 1
 }
 
+# Lets CMake compile by ccache, if it is installed. Objects do not depend on the folder of the checkout.
+use_ccache() {
+    command -v ccache >/dev/null || return 0
+    export CMAKE_CXX_COMPILER_LAUNCHER=ccache CCACHE_BASEDIR=$project CCACHE_NOHASHDIR=1
+    export CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
+}
+
 # build PRESET [configure option...]: configures and builds.
 build() {
     say "building: preset $1"
