@@ -15,31 +15,32 @@ import sizes
 # A room may include itself and these rooms.
 ROOMS = {
     "base": [],
+    "simd": [],
     "crc": ["base"],
-    "element": ["base"],
+    "element": ["base", "simd"],
     "layout": ["base", "element"],
     "window": ["base"],
     "shift": ["base"],
     "book": ["base", "window"],
     "kernel": ["base", "layout", "shift"],
-    "backend": ["base", "crc", "element", "layout", "shift", "kernel"],
+    "backend": ["base", "simd", "crc", "element", "layout", "shift", "kernel"],
     "memory": ["base", "element"],
-    "cache": ["base", "element", "layout", "window", "shift", "book", "backend", "memory"],
+    "cache": ["base", "simd", "element", "layout", "window", "shift", "book", "backend", "memory"],
     "recurrent": ["base", "element", "backend", "memory"],
     "hybrid": ["base", "memory"],
     "prefix": ["base", "memory"],
-    "attention": ["base", "element", "layout", "book", "backend", "memory"],
+    "attention": ["base", "simd", "element", "layout", "book", "backend", "memory"],
     "models": ["base", "element", "layout", "window", "shift", "backend", "cache", "recurrent", "hybrid"],
     "interop": ["base", "element"],
     "files": ["base", "crc", "element", "memory", "prefix"],
-    "mpi": ["base", "crc", "element", "layout", "window", "backend", "memory", "cache", "prefix", "attention"],
+    "mpi": ["base", "simd", "crc", "element", "layout", "window", "backend", "memory", "cache", "prefix", "attention"],
 }
 
 # Headers outside of any room. They may include every room, and no room includes them.
 HALL = {"cellar.hpp", "fwd.hpp"}
 
 # Everything in these folders, and in every folder `detail`, lies in the namespace cellar::detail.
-INTERNAL = ("crc/", "book/", "kernel/", "backend/host/", "backend/kokkos/")
+INTERNAL = ("simd/", "crc/", "book/", "kernel/", "backend/host/", "backend/kokkos/")
 
 # Folders of tests that belong to no room.
 SUITES = {
@@ -52,7 +53,7 @@ OPT_IN = {"eigen": "Eigen", "kokkos": "Kokkos", "dlpack": "dlpack", "files": "nl
 
 # Headers of an operating system, behind an #if: the whole list.
 PLATFORM = {
-    "attention/detail/matrix_unit.hpp": ["<cpuid.h>", "<sys/syscall.h>", "<unistd.h>"],
+    "simd/amx.hpp": ["<cpuid.h>", "<sys/syscall.h>", "<unistd.h>"],
     "base/huge_pages.hpp": ["<sys/mman.h>"],
     "files/detail/posix_files.hpp": ["<fcntl.h>", "<sys/mman.h>", "<sys/stat.h>", "<unistd.h>"],
 }
@@ -67,7 +68,11 @@ REPEATED = {
     "attention/detail/kernels_for_vector.hpp",
     "attention/detail/softmax_for_vector.hpp",
     "crc/crc32_fold_kernel.hpp",
+    "simd/operations.hpp",
 }
+
+# Only simd/ names a processor's instructions, and crc32_fold*.hpp, whose products without carry nothing else needs.
+INSTRUCTIONS = r"__builtin_(ia32_\w+|cpu_supports|prefetch|nontemporal_store|shufflevector)|gnu::target|\w+intrin\.h|arm_neon\.h"
 
 LICENCE = "// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception"
 MAX_COLUMNS = 120
@@ -118,7 +123,16 @@ def check_sizes(header, text):
         yield f"{header}: {error}, so its functions and classes cannot be measured"
 
 
+def check_instructions(header, code):
+    if header.startswith("simd/") or header.split("/")[-1].startswith("crc32_fold"):
+        return
+    found = re.search(INSTRUCTIONS, code)
+    if found:
+        yield f"{header}: names {found[0]}, which only simd/ may"
+
+
 def check_namespace(header, code):
+    code = re.sub(r"\bnamespace cellar \{\s*(struct \w+;\s*)+\}", "", code)  # declares what another room defines
     if is_internal(header) and re.search(r"\bnamespace cellar \{", code):
         yield f"{header}: is internal, expected everything in namespace cellar::detail"
 
@@ -207,6 +221,7 @@ def check(include_folder, tests_folder):
         yield from check_sizes(header, text)
         yield from check_names(header, code)
         yield from check_namespace(header, code)
+        yield from check_instructions(header, code)
         arrows[header] = []
         for include in includes_of(code):
             if include.startswith("<cellar/"):

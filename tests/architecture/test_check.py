@@ -81,6 +81,16 @@ class Rules(unittest.TestCase):
         for name in ("book/leaf.hpp", "window/detail/leaf.hpp", "backend/host/leaf.hpp"):
             self.expect("expected everything in namespace cellar::detail", name, text)
 
+    def test_declaration_of_a_public_type_in_an_internal_header(self):
+        text = HEAD + "namespace cellar {\nstruct half;\n} // namespace cellar\n"
+        self.assertEqual(broken_rules(**{"simd/leaf.hpp": text}), [])
+        self.expect("expected everything in namespace cellar::detail", "simd/leaf.hpp", text.replace(";", " {};"))
+
+    def test_instructions_outside_of_their_room(self):
+        text = HEAD + "inline void f(const int* p) { __builtin_prefetch(p); }\n"
+        self.assertEqual(broken_rules(**{"simd/leaf.hpp": text}), [])
+        self.expect("names __builtin_prefetch, which only simd/ may", "cache/cache.hpp", text)
+
     def test_tests_mirror_the_rooms(self):
         rooms = [*check.ROOMS]
         self.assertIn("no folder base/", broken_rules(folders=rooms[1:])[0])

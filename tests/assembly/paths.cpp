@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Compiled to assembly, in which check.cmake looks for instructions. Each occurs in one function alone.
-#include <cellar/backend/host/lines.hpp>
 #include <cellar/backend/host/transpose.hpp>
 #include <cellar/element/convert.hpp>
+#include <cellar/simd/lines.hpp>
 
 #include <cstdint>
+#include <utility>
 
 using cellar::bfloat16;
 using cellar::half;
@@ -37,7 +38,7 @@ void prefetch_first(const float* first) {
     cellar::detail::prefetch<cellar::detail::CacheLevel::first>(first, 1);
 }
 void transpose(const half* from, half* to) {
-    cellar::detail::transpose_tile(from, 8, to, 8);
+    cellar::detail::transpose_tile(from, 8, to, 8, std::make_index_sequence<8>{});
 }
 
 } // extern "C"

@@ -17,7 +17,7 @@ using Floats = std::vector<float>;
 /// The sets of instructions that this processor has.
 inline std::vector<cellar::detail::Instructions> instructions() {
     using enum cellar::detail::Instructions;
-    std::vector<cellar::detail::Instructions> found{portable};
+    std::vector<cellar::detail::Instructions> found{baseline};
     if (cellar::detail::best_instructions() >= avx2) found.push_back(avx2);
     if (cellar::detail::best_instructions() >= avx512) found.push_back(avx512);
     if (cellar::detail::best_instructions() >= amx) found.push_back(amx);

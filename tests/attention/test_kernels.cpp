@@ -46,7 +46,7 @@ struct Kernels {
 
 template <class E>
 std::vector<Kernels<E>> all_kernels() {
-    constexpr const char* names[] = {"portable", "avx2", "avx512", "amx"};
+    constexpr const char* names[] = {"baseline", "avx2", "avx512", "amx"};
     static_assert(std::size(names) == static_cast<std::size_t>(Instructions::amx) + 1);
     std::vector<Kernels<E>> found;
     for (const Instructions instructions : attention_test::instructions()) {

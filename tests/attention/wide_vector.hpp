@@ -22,7 +22,7 @@ struct WideVector {
     }
     /// Eight elements, and zeros behind them.
     template <class E>
-    [[gnu::always_inline]] static inline Floats load_half(const E* from) {
+    [[gnu::always_inline]] static inline Floats load_eight(const E* from) {
         return load_some(from, lanes / 2);
     }
     [[gnu::always_inline]] static inline Floats in_register(Floats floats) { return floats; }

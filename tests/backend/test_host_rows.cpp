@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The functions of the host backend that convert, scatter, gather and move rows.
-#include <cellar/backend/host/convert.hpp>
+
 #include <cellar/backend/host/ordered_cells.hpp>
 #include <cellar/backend/host/rows.hpp>
 #include <cellar/backend/host/runs.hpp>
+#include <cellar/element/half.hpp>
 
 #include <doctest/doctest.h>
 
@@ -91,7 +92,7 @@ TEST_CASE("host: halves convert to the same floats many at a time as one at a ti
     const std::vector<half> halves = all_halves();
     for (const std::int64_t offset : {0, 3}) { // 3: the last vector is not full
         std::vector<float> floats(halves.size());
-        detail::convert(halves.data(), floats.data() + offset, std::ssize(halves) - offset);
+        detail::convert_run(halves.data(), floats.data() + offset, std::ssize(halves) - offset);
         for (std::size_t i = 0; i + static_cast<std::size_t>(offset) < halves.size(); ++i)
             REQUIRE(is_same(floats[i + static_cast<std::size_t>(offset)], static_cast<float>(halves[i])));
     }
@@ -108,7 +109,7 @@ TEST_CASE("host: floats convert to the same halves many at a time as one at a ti
         for (const std::uint32_t more : {0xfffU, 0x1000U, 0x1001U}) floats[at++] = std::bit_cast<float>(exact + more);
     }
     std::vector<half> halves(floats.size());
-    detail::convert(floats.data(), halves.data(), std::ssize(floats));
+    detail::convert_run(floats.data(), halves.data(), std::ssize(floats));
     for (std::size_t i = 0; i < floats.size(); ++i) {
         CAPTURE(floats[i]);
         REQUIRE(is_same(static_cast<float>(halves[i]), static_cast<float>(half{floats[i]})));

@@ -33,8 +33,8 @@ template <class From, class To>
 std::vector<Path<From, To>> paths() {
     std::vector<Path<From, To>> all{{"loop", cellar::detail::convert_elements<From, To>},
                                     {"chosen at run time", cellar::detail::convert_run<From, To>}};
-    if constexpr (cellar::detail::VectorConversion::exists) {
-        if (cellar::detail::VectorConversion::is_available())
+    if constexpr (cellar::detail::simd::native::Vector::converts) {
+        if (cellar::detail::simd::is_available())
             all.push_back({"vectors", [](const From* from, To* to, std::int64_t n) {
                                if (n < 16) return cellar::detail::convert_elements(from, to, n);
                                cellar::detail::convert_vectors(from, to, n);

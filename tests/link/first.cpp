@@ -41,7 +41,7 @@ int main() {
         return 1;
     }
     // The third one needs a processor with what it is compiled for.
-    if (cellar::detail::VectorConversion::is_available() && !converts_alike()) {
+    if (cellar::detail::simd::is_available() && !converts_alike()) {
         std::puts("translation units with different flags convert to different bits");
         return 1;
     }

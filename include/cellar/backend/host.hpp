@@ -79,13 +79,13 @@ public:
     template <StorageUnit E>
     void copy_to_host(const Buffer<E>& buffer, std::int64_t first, std::span<E> to) const {
         detail::expect_within(buffer.size(), first, std::ssize(to));
-        detail::convert(buffer.data() + first, to.data(), std::ssize(to));
+        detail::convert_run(buffer.data() + first, to.data(), std::ssize(to));
     }
 
     template <StorageUnit E>
     void copy_from_host(std::span<const E> from, Buffer<E>& buffer, std::int64_t first) const {
         detail::expect_within(buffer.size(), first, std::ssize(from));
-        detail::convert(from.data(), buffer.data() + first, std::ssize(from));
+        detail::convert_run(from.data(), buffer.data() + first, std::ssize(from));
     }
 
     void fence() const {}

@@ -3,9 +3,9 @@
 
 #include <cellar/base/contract.hpp>
 #include <cellar/base/view.hpp>
-#include <cellar/element/detail/vector_conversion.hpp>
 #include <cellar/element/detail/view_conversion.hpp>
 #include <cellar/element/element.hpp>
+#include <cellar/simd/convert.hpp>
 
 #include <concepts>
 #include <iterator>

@@ -1,34 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// The products of attention for one set of instructions. Included once for each, by tile_kernels.hpp, which defines
-//   CELLAR_KERNELS: the namespace,
-//   CELLAR_VECTOR: the vector's type,
-//   CELLAR_TARGET: the attribute that makes the compiler use these instructions, whatever its flags.
-// A template cannot do this: an attribute cannot depend on its arguments. Without these macros the file is empty.
+// The products of attention for one set of instructions. Included once for each, by tile_kernels.hpp, with the macros
+// of simd/operations.hpp. Without these the file is empty.
 #ifdef CELLAR_KERNELS
+
+#include <cellar/simd/operations.hpp>
 
 namespace cellar::detail::CELLAR_KERNELS {
 
 #define CELLAR_INLINE [[CELLAR_TARGET gnu::always_inline]] inline
 #define CELLAR_KERNEL [[CELLAR_TARGET gnu::noinline]] inline
 
-using Vector = CELLAR_VECTOR;
-using Floats = Vector::Floats;
-using Ints = Vector::Ints;
-using Unsigned = std::uint32_t __attribute__((vector_size(sizeof(Ints))));
-inline constexpr int lanes = Vector::lanes;
-using Lanes = std::make_index_sequence<std::size_t{lanes}>;
-
-template <class E>
-CELLAR_INLINE Floats load(const E* from) {
-    return Vector::load(from);
-}
 // The end of a row: rows are multiples of row_unit long.
 template <class E, class V = Vector>
 CELLAR_INLINE Floats load_end(const E* from) {
     if constexpr (V::lanes > row_unit) {
-        static_assert(V::lanes == 2 * row_unit);
-        return V::load_half(from);
+        static_assert(V::lanes == 2 * row_unit && row_unit == 8);
+        return V::load_eight(from);
     } else {
         return load(from);
     }
@@ -37,65 +25,6 @@ template <bool IsWhole, class E>
 CELLAR_INLINE Floats load_row(const E* from) {
     if constexpr (IsWhole) return load(from);
     return load_end(from);
-}
-CELLAR_INLINE void store(float* to, Floats floats) {
-    std::memcpy(to, &floats, sizeof(floats));
-}
-
-template <std::size_t... I>
-CELLAR_INLINE Floats broadcast(float x, std::index_sequence<I...>) {
-    return Floats{(static_cast<void>(I), x)...};
-}
-CELLAR_INLINE Floats broadcast(float x) {
-    return broadcast(x, Lanes{});
-}
-// Lane i of the result is lane I of a, or lane I - lanes of b.
-template <std::size_t... I>
-CELLAR_INLINE Floats shuffle(Floats a, Floats b) {
-#if defined(__CUDACC__) // nvcc does not expand packs among the arguments of the builtin
-    return Floats{(I < std::size_t{lanes} ? a[I % lanes] : b[I % lanes])...};
-#else
-    return __builtin_shufflevector(a, b, static_cast<int>(I)...);
-#endif
-}
-// a0 b0 a1 b1 ..., of the lower or the upper halves.
-template <std::size_t... I>
-CELLAR_INLINE Floats zip_low(Floats a, Floats b, std::index_sequence<I...>) {
-    return shuffle<(I % 2 == 0 ? I / 2 : std::size_t{lanes} + I / 2)...>(a, b);
-}
-template <std::size_t... I>
-CELLAR_INLINE Floats zip_high(Floats a, Floats b, std::index_sequence<I...>) {
-    return shuffle<(I % 2 == 0 ? lanes / 2 + I / 2 : lanes + lanes / 2 + I / 2)...>(a, b);
-}
-// Lane i becomes lane i + By, around.
-template <std::size_t By, std::size_t... I>
-CELLAR_INLINE Floats rotate(Floats v, std::index_sequence<I...>) {
-    return shuffle<((I + By) % lanes)...>(v, v);
-}
-
-// Lanes whose index has bit Half: the sums of two lanes of b that are Half apart; the others: those of a.
-template <std::size_t Half, std::size_t... I>
-CELLAR_INLINE Floats sum_pairs(Floats a, Floats b, std::index_sequence<I...>) {
-    constexpr auto of_b = [](std::size_t i) { return (i & Half) != 0 ? std::size_t{lanes} : 0; };
-    return shuffle<(I + of_b(I))...>(a, b) + shuffle<((I ^ Half) + of_b(I))...>(a, b);
-}
-
-// Lane i of the result in v[0] is the sum of the lanes of v[i].
-template <std::size_t... I>
-CELLAR_INLINE void sum_lanes(Floats* v, std::index_sequence<I...>) {
-    constexpr std::size_t half = sizeof...(I);
-    ((v[I] = sum_pairs<half>(v[I], v[I + half], Lanes{})), ...);
-    if constexpr (half > 1) sum_lanes(v, std::make_index_sequence<half / 2>{});
-}
-
-// Element i of v[j] becomes element j of v[i].
-template <int Rounds, std::size_t... I>
-CELLAR_INLINE void transpose(Floats* v, std::index_sequence<I...> halves) {
-    constexpr std::size_t half = sizeof...(I);
-    Floats next[std::size_t{lanes}];
-    ((next[2 * I] = zip_low(v[I], v[I + half], Lanes{}), next[2 * I + 1] = zip_high(v[I], v[I + half], Lanes{})), ...);
-    ((v[2 * I] = next[2 * I], v[2 * I + 1] = next[2 * I + 1]), ...);
-    if constexpr (Rounds > 2) transpose<Rounds / 2>(v, halves);
 }
 
 template <std::size_t First, std::size_t... C>

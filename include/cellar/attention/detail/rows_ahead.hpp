@@ -2,7 +2,7 @@
 #pragma once
 
 #include <cellar/attention/detail/tile.hpp>
-#include <cellar/backend/host/lines.hpp>
+#include <cellar/simd/lines.hpp>
 
 #include <cstddef>
 #include <cstdint>

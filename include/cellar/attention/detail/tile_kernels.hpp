@@ -4,9 +4,10 @@
 #include <cellar/attention/detail/matrix_unit.hpp>
 #include <cellar/attention/detail/rows_ahead.hpp>
 #include <cellar/attention/detail/tile.hpp>
-#include <cellar/attention/detail/vector.hpp>
 #include <cellar/element/bfloat16.hpp>
 #include <cellar/element/half.hpp>
+#include <cellar/simd/amx.hpp>
+#include <cellar/simd/vector.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -15,8 +16,8 @@
 #include <limits>
 #include <utility>
 
-#define CELLAR_KERNELS portable_kernels
-#define CELLAR_VECTOR PortableVector
+#define CELLAR_KERNELS baseline_kernels
+#define CELLAR_VECTOR BaselineVector
 #define CELLAR_TARGET
 #include <cellar/attention/detail/kernels_for_vector.hpp>
 #include <cellar/attention/detail/softmax_for_vector.hpp>
@@ -28,7 +29,7 @@
 
 #define CELLAR_KERNELS avx2_kernels
 #define CELLAR_VECTOR Avx2Vector
-#define CELLAR_TARGET gnu::target("avx2,fma,f16c"),
+#define CELLAR_TARGET CELLAR_AVX2_FMA,
 #include <cellar/attention/detail/kernels_for_vector.hpp>
 #include <cellar/attention/detail/softmax_for_vector.hpp>
 #undef CELLAR_KERNELS
@@ -37,7 +38,7 @@
 
 #define CELLAR_KERNELS avx512_kernels
 #define CELLAR_VECTOR Avx512Vector
-#define CELLAR_TARGET gnu::target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c"),
+#define CELLAR_TARGET CELLAR_AVX512,
 #include <cellar/attention/detail/kernels_for_vector.hpp>
 #include <cellar/attention/detail/softmax_for_vector.hpp>
 #undef CELLAR_KERNELS
@@ -51,7 +52,7 @@
 #define CELLAR_KERNELS amx_kernels
 #define CELLAR_MATRICES AmxMatrices
 #define CELLAR_VECTORS avx512_kernels
-#define CELLAR_TARGET gnu::target("amx-tile,amx-bf16,avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c"),
+#define CELLAR_TARGET CELLAR_AMX,
 #include <cellar/attention/detail/kernels_for_matrix_unit.hpp>
 #undef CELLAR_KERNELS
 #undef CELLAR_MATRICES
@@ -62,18 +63,18 @@
 
 namespace cellar::detail {
 
-enum class Instructions { portable, avx2, avx512, amx };
+enum class Instructions { baseline, avx2, avx512, amx };
 
 /// The best ones that the processor has.
 inline Instructions best_instructions() {
 #ifdef CELLAR_HAS_X86_VECTORS
-    static const Instructions best = has_matrix_unit()              ? Instructions::amx
-                                     : Avx512Vector::is_available() ? Instructions::avx512
-                                     : Avx2Vector::is_available()   ? Instructions::avx2
-                                                                    : Instructions::portable;
+    static const Instructions best = has_matrix_unit()                     ? Instructions::amx
+                                     : Avx512Vector::is_available()        ? Instructions::avx512
+                                     : Avx2Vector::is_available_with_fma() ? Instructions::avx2
+                                                                           : Instructions::baseline;
     return best;
 #else
-    return Instructions::portable;
+    return Instructions::baseline;
 #endif
 }
 
@@ -120,9 +121,9 @@ RowKernels<E> row_kernels(Instructions instructions) {
                 avx2_kernels::pack_values<E>};
 #endif
     default:
-        if constexpr (PortableVector::loads<E>) {
-            return {portable_kernels::dot<E>, portable_kernels::add_values<E>, portable_kernels::pack_keys<E>,
-                    portable_kernels::pack_values<E>};
+        if constexpr (BaselineVector::loads<E>) {
+            return {baseline_kernels::dot<E>, baseline_kernels::add_values<E>, baseline_kernels::pack_keys<E>,
+                    baseline_kernels::pack_values<E>};
         } else {
             return {};
         }
@@ -140,7 +141,7 @@ inline FloatKernels float_kernels(Instructions instructions) {
         return {rows, avx2_kernels::multiply, avx2_kernels::add_packed_values, avx2_kernels::softmax};
 #endif
     default:
-        return {rows, portable_kernels::multiply, portable_kernels::add_packed_values, portable_kernels::softmax};
+        return {rows, baseline_kernels::multiply, baseline_kernels::add_packed_values, baseline_kernels::softmax};
     }
 }
 

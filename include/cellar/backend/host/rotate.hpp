@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include <cellar/backend/host/convert.hpp>
 #include <cellar/backend/host/runs.hpp>
 #include <cellar/base/plan.hpp>
 #include <cellar/kernel/kernel.hpp>
 #include <cellar/kernel/rotate.hpp>
 #include <cellar/layout/mapping.hpp>
 #include <cellar/shift/shift.hpp>
+#include <cellar/simd/convert.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -66,10 +66,6 @@ struct PairsOfHeads {
     std::int64_t dim;
 };
 
-// nvcc does not know all builtins, and g++ for Windows does not align vectors of more than 128 bits on the stack.
-#if defined(__GNUC__) && !defined(__CUDACC__) && !defined(_WIN32)
-inline constexpr bool has_rotation_of_vectors = VectorConversion::exists;
-
 /// Cosines and sines of n pairs. Neighbours have one for each element, and sines with the sign of their product.
 template <PairPlaces Places>
 struct Angles {
@@ -88,67 +84,32 @@ struct Angles {
     }
 };
 
-/// Converts x[0] to x[7] to `first`, and x[8] to x[15] to `second`.
-template <class Vector = VectorConversion>
-CELLAR_VECTOR_FUNCTION inline void convert_back(const float* x, half* first, half* second) {
-    Vector::run8(x, first);
-    Vector::run8(x + 8, second);
-}
-template <class Vector = VectorConversion>
-CELLAR_VECTOR_FUNCTION inline void convert_back(const float* x, bfloat16* first, bfloat16* second) {
-    bfloat16 converted[16];
-    Vector::run16(x, converted);
-    std::memcpy(first, converted, 8 * sizeof(bfloat16));
-    std::memcpy(second, converted + 8, 8 * sizeof(bfloat16));
-}
-
-/// Rotates the pairs by factors[i], 8 at a time, for n up to max_pairs. Only if the processor has the instructions.
-/// The compilers' vector code for `Rotation::rotate` takes up to three times as long.
-template <PairPlaces Places, class E, class Factor, class Vector = VectorConversion>
-CELLAR_VECTOR_FUNCTION void rotate_vectors(const PairsOfHeads<E>& pairs, const Factor* factors) {
-    using Floats = float __attribute__((vector_size(32)));
-    struct [[gnu::packed, gnu::may_alias]] Unaligned {
-        Floats floats;
-    };
-    const auto at = [](float* from) { return reinterpret_cast<Unaligned*>(from); };
+/// Rotates the pairs by factors[i], for n up to max_pairs. Only if simd::is_available(). The compilers' vector code for
+/// `Rotation::rotate` takes up to three times as long.
+template <PairPlaces Places, class E, class Factor>
+CELLAR_SIMD_FUNCTION void rotate_vectors(const PairsOfHeads<E>& pairs, const Factor* factors) {
+    using namespace simd::native;
     constexpr bool apart = Places == PairPlaces::apart;
-    constexpr bool are_floats = std::is_same_v<E, float>;
-    constexpr std::int64_t each = Angles<Places>::each;
-    Angles<Places> angles{factors, pairs.n};
+    const Angles<Places> angles{factors, pairs.n};
     for (std::int64_t head = 0; head < pairs.heads; ++head) {
-        for (std::int64_t i = 0; i < pairs.n; i += 8) {
-            E* const first = pairs.first + head * pairs.dim + each * i;
-            E* const second = apart ? pairs.second + head * pairs.dim + i : first + 8;
-            float converted[16];
-            if constexpr (!are_floats) {
-                Vector::run8(first, converted);
-                Vector::run8(second, converted + 8);
-            }
-            auto* const x = at(are_floats ? reinterpret_cast<float*>(first) : converted);
-            auto* const y = at(are_floats ? reinterpret_cast<float*>(second) : converted + 8);
-            const Floats a = x->floats;
-            const Floats b = y->floats;
-            const Floats cosine = at(angles.cosines + each * i)->floats;
-            const Floats sine = at(angles.sines + each * i)->floats;
+        for (std::int64_t i = 0; i < pairs.n; i += lanes) {
+            const float* const cosines = angles.cosines + angles.each * i;
+            const float* const sines = angles.sines + angles.each * i;
+            E* const first = pairs.first + head * pairs.dim + angles.each * i;
+            E* const second = apart ? pairs.second + head * pairs.dim + i : first + lanes;
+            const Floats a = load(first);
+            const Floats b = load(second);
             if constexpr (apart) {
-                x->floats = a * cosine - b * sine;
-                y->floats = a * sine + b * cosine;
+                const Floats cosine = load(cosines);
+                const Floats sine = load(sines);
+                Vector::store(first, second, a * cosine - b * sine, a * sine + b * cosine);
             } else {
-                x->floats = a * cosine + __builtin_shufflevector(a, a, 1, 0, 3, 2, 5, 4, 7, 6) * sine;
-                y->floats =
-                    b * at(angles.cosines + each * i + 8)->floats
-                    + __builtin_shufflevector(b, b, 1, 0, 3, 2, 5, 4, 7, 6) * at(angles.sines + each * i + 8)->floats;
+                Vector::store(first, second, a * load(cosines) + swap_neighbours(a, Lanes{}) * load(sines),
+                              b * load(cosines + lanes) + swap_neighbours(b, Lanes{}) * load(sines + lanes));
             }
-            if constexpr (!are_floats) convert_back(converted, first, second);
         }
     }
 }
-#else
-inline constexpr bool has_rotation_of_vectors = false;
-
-template <PairPlaces, class E, class Factor>
-void rotate_vectors(const PairsOfHeads<E>&, const Factor*) {}
-#endif
 
 /// True for a rotation that declares `by_angle`: rotate(a, b, factor) is a rotation by the angle whose cosine and sine
 /// are in the factor.
@@ -168,8 +129,8 @@ template <class E, class Rotation, class Factor>
 void rotate_heads(E* first, std::int64_t heads, int dim, const Rotation& rotation, const Factor* factors, int begin,
                   int end) {
     constexpr int max_dim = 1024;
-    if constexpr (has_rotation_of_vectors && rotates_by_angle<Rotation>) {
-        if (VectorConversion::is_available() && (end - begin) % 8 == 0) {
+    if constexpr (simd::computes && rotates_by_angle<Rotation>) {
+        if (simd::is_available() && (end - begin) % 8 == 0) {
             const PairsOfHeads<E> pairs{first + rotation.first(begin), first + rotation.second(begin), end - begin,
                                         heads, dim};
             const PairPlaces places = pair_places(rotation, begin, end);
@@ -189,9 +150,9 @@ void rotate_heads(E* first, std::int64_t heads, int dim, const Rotation& rotatio
     const CellsHeadsDims some{max_dim / dim, 1, dim};
     for (std::int64_t head = 0; head < heads; head += some.cells()) {
         const auto count = static_cast<std::int32_t>(std::min(some.cells(), heads - head));
-        convert(first + head * dim, floats, std::int64_t{count} * dim);
+        convert_run(first + head * dim, floats, std::int64_t{count} * dim);
         rotate_pairs(some, floats, rotation, factors, {0, count, 0}, begin, end);
-        convert(floats, first + head * dim, std::int64_t{count} * dim);
+        convert_run(floats, first + head * dim, std::int64_t{count} * dim);
     }
 }
 

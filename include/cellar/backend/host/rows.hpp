@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include <cellar/backend/host/convert.hpp>
 #include <cellar/backend/host/lines.hpp>
 #include <cellar/backend/host/ordered_cells.hpp>
 #include <cellar/backend/host/strips.hpp>
@@ -61,7 +60,7 @@ void scatter_rows(const Mapping& mapping, E* memory, std::span<const Cell> cells
         constexpr std::int64_t large = std::int64_t{256} * 1024 / std::int64_t{sizeof(E)};
         const bool is_large = rows.size() >= large;
         visit_pieces(mapping, cells, rows, [=](auto i, auto head, auto offset, auto n) {
-            if (!is_large) return convert(&rows(i, head, 0), memory + offset, n);
+            if (!is_large) return convert_run(&rows(i, head, 0), memory + offset, n);
             stream(&rows(i, head, 0), memory + offset, n);
         });
         if (is_large) streamed();

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include <cellar/backend/host/convert.hpp>
 #include <cellar/backend/host/lines.hpp>
 #include <cellar/backend/host/ordered_cells.hpp>
 #include <cellar/backend/host/transpose.hpp>
@@ -113,7 +112,8 @@ void scatter_strips(const Mapping& mapping, E* memory, std::span<const Cell> cel
     const auto scatter = [&](const StripBlock& block, const StripBlock& next) {
         E block_rows[Shape::cells][Shape::template dims<E>];
         E strips[Shape::template dims<E>][Shape::cells];
-        for (Index i = 0; i < block.n; ++i) convert(row_of(rows, block, block.first + i), block_rows[i], block.dims);
+        for (Index i = 0; i < block.n; ++i)
+            convert_run(row_of(rows, block, block.first + i), block_rows[i], block.dims);
         for (Index i = 0; i < next.n; ++i) prefetch<CacheLevel::second>(row_of(rows, next, next.first + i), next.dims);
         transpose(block_rows, strips, block.n, block.dims);
         const BlockRuns<Shape> runs{cells, block};

@@ -3,8 +3,8 @@
 
 #include <cellar/base/ids.hpp>
 #include <cellar/book/cell_set.hpp>
-#include <cellar/element/convert.hpp>
 #include <cellar/element/half.hpp>
+#include <cellar/simd/vector.hpp>
 
 #include <algorithm>
 #include <array>
@@ -57,31 +57,21 @@ void write_mask_word(Word bits, T* out, std::index_sequence<Byte...>) {
     (std::memcpy(out + 8 * Byte, mask_of_byte<T>[bits >> (8 * Byte) & 0xFF].data(), 8 * sizeof(T)), ...);
 }
 
-// nvcc does not know all builtins, and g++ for Windows does not align vectors of more than 128 bits on the stack.
-#if defined(__GNUC__) && !defined(__CUDACC__) && !defined(_WIN32)
-inline constexpr bool has_mask_vectors = VectorConversion::exists;
-
-/// Writes the mask values for n words, eight floats at a time. Only if the processor has the instructions.
-CELLAR_VECTOR_FUNCTION inline void write_mask_vectors(const Word* words, std::int64_t n, float* out) {
-    struct [[gnu::packed, gnu::may_alias]] Floats {
-        float values __attribute__((vector_size(32)));
-    };
-    const auto* const table = reinterpret_cast<const Floats*>(mask_of_byte<float>.data());
-    auto* to = reinterpret_cast<Floats*>(out);
+/// Writes the mask values for n words, a vector at a time. Only if simd::is_available().
+CELLAR_SIMD_FUNCTION inline void write_mask_vectors(const Word* words, std::int64_t n, float* out) {
+    using namespace simd::native;
     for (std::int64_t i = 0; i < n; ++i)
-        for (int byte = 0; byte < 8; ++byte) *to++ = table[words[i] >> (8 * byte) & 0xFF];
+        for (int byte = 0; byte < 8; ++byte, out += 8) {
+            const float* const values = mask_of_byte<float>[words[i] >> (8 * byte) & 0xFF].data();
+            for (int k = 0; k < 8; k += lanes) store(out + k, load(values + k));
+        }
 }
-#else
-inline constexpr bool has_mask_vectors = false;
-
-inline void write_mask_vectors(const Word*, std::int64_t, float*) {}
-#endif
 
 /// Writes the mask values for whole words of cells.
 template <class T>
 void write_mask_words(const CellSet& visible, CellRange cells, T* row) {
-    if constexpr (has_mask_vectors && std::is_same_v<T, float>) {
-        if (VectorConversion::is_available()) {
+    if constexpr (simd::computes && std::is_same_v<T, float>) {
+        if (simd::is_available()) {
             constexpr std::int32_t max_words = 64;
             Word words[max_words];
             for (std::int32_t done = 0; done < cells.count; done += 64 * max_words) {

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <cellar/base/view.hpp>
-#include <cellar/element/detail/vector_conversion.hpp>
+#include <cellar/simd/convert.hpp>
 
 #include <cstdint>
 #include <utility>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include <cellar/backend/host/lines.hpp>
 #include <cellar/base/contract.hpp>
 #include <cellar/base/ids.hpp>
 #include <cellar/crc/crc32.hpp>
@@ -13,6 +12,7 @@
 #include <cellar/mpi/detail/wire.hpp>
 #include <cellar/mpi/mpi_result.hpp>
 #include <cellar/mpi/transfer_options.hpp>
+#include <cellar/simd/lines.hpp>
 
 #include <algorithm>
 #include <array>

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+// The operations of vectors beside plain loops, for each level of instructions that this processor has; copies past the
+// caches. Conversions of whole runs are in tests/element, the kernels of attention in tests/attention.
+#include <cellar/element/bfloat16.hpp>
+#include <cellar/element/half.hpp>
+#include <cellar/simd/lines.hpp>
+#include <cellar/simd/vector.hpp>
+
+#include <doctest/doctest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace simd_test {
+
+/// Of up to 16 lanes.
+struct Result {
+    float transposed[256], sums[16], swapped[16], rotated[16], broadcast[16], in_register[16];
+};
+
+} // namespace simd_test
+
+#define CELLAR_KERNELS simd_baseline_test
+#define CELLAR_VECTOR BaselineVector
+#define CELLAR_TARGET
+#include "level.hpp"
+#undef CELLAR_KERNELS
+#undef CELLAR_VECTOR
+#undef CELLAR_TARGET
+
+#ifdef CELLAR_HAS_X86_VECTORS
+
+#define CELLAR_KERNELS simd_avx2_test
+#define CELLAR_VECTOR Avx2Vector
+#define CELLAR_TARGET CELLAR_AVX2,
+#include "level.hpp"
+#undef CELLAR_KERNELS
+#undef CELLAR_VECTOR
+#undef CELLAR_TARGET
+
+#define CELLAR_KERNELS simd_avx512_test
+#define CELLAR_VECTOR Avx512Vector
+#define CELLAR_TARGET CELLAR_AVX512,
+#include "level.hpp"
+#undef CELLAR_KERNELS
+#undef CELLAR_VECTOR
+#undef CELLAR_TARGET
+
+#endif
+
+namespace test_simd {
+
+using namespace cellar::detail;
+using cellar::bfloat16;
+using cellar::half;
+
+namespace {
+
+/// The functions of one level. Null: it has none.
+template <class E>
+struct Level {
+    const char* name;
+    int lanes;
+    void (*operate)(const float*, simd_test::Result*);
+    void (*load)(const E*, float*);
+    void (*store)(const float*, E*, E*);
+};
+
+template <class E>
+std::vector<Level<E>> levels() {
+    std::vector<Level<E>> found;
+    if constexpr (BaselineVector::loads<E>) {
+        using namespace simd_baseline_test;
+        found.push_back({"baseline", lanes, operate, load_from<E>, store_to<E>});
+    }
+#ifdef CELLAR_HAS_X86_VECTORS
+    if (Avx2Vector::is_available()) {
+        using namespace simd_avx2_test;
+        found.push_back({"avx2", lanes, operate, load_from<E>, store_to<E>});
+    }
+    if (Avx512Vector::is_available()) {
+        using namespace simd_avx512_test;
+        found.push_back({"avx512", lanes, operate, load_from<E>, nullptr});
+    }
+#endif
+    return found;
+}
+
+/// Small integers that look random, which every element holds.
+std::vector<float> numbers(int n) {
+    std::vector<float> floats;
+    for (int i = 0; i < n; ++i) floats.push_back(static_cast<float>(i * 37 % 101 - 50));
+    return floats;
+}
+
+} // namespace
+
+TEST_CASE("vectors change their lanes as plain loops do") {
+    for (const Level<float>& level : levels<float>()) {
+        CAPTURE(level.name);
+        const int n = level.lanes;
+        const std::vector<float> x = numbers(n * n);
+        const auto at = [&](int row, int i) { return x[static_cast<std::size_t>(row * n + i)]; };
+        simd_test::Result found{};
+        level.operate(x.data(), &found);
+        for (int i = 0; i < n; ++i) {
+            float sum = 0;
+            for (int k = 0; k < n; ++k) {
+                sum += at(i, k);
+                CHECK(found.transposed[i * n + k] == at(k, i));
+            }
+            CHECK(found.sums[i] == sum);
+            CHECK(found.swapped[i] == at(0, i ^ 1));
+            CHECK(found.rotated[i] == at(0, (i + 1) % n));
+            CHECK(found.broadcast[i] == at(0, 1));
+            CHECK(found.in_register[i] == at(0, i));
+        }
+    }
+}
+
+TEST_CASE_TEMPLATE("vectors are loaded from and stored to elements at any address", E, float, half, bfloat16) {
+    for (const Level<E>& level : levels<E>()) {
+        CAPTURE(level.name);
+        const int n = level.lanes;
+        const std::vector<float> x = numbers(2 * n);
+        std::vector<E> elements;
+        for (const float value : x) elements.push_back(E{value});
+        for (int first = 0; first <= n; ++first) {
+            std::vector<float> loaded(static_cast<std::size_t>(n));
+            level.load(elements.data() + first, loaded.data());
+            CHECK(loaded == std::vector<float>(x.begin() + first, x.begin() + first + n));
+        }
+        if (level.store == nullptr) continue;
+        for (const int gap : {1, 3}) { // in front, between and behind
+            std::vector<E> stored(static_cast<std::size_t>(2 * n + 3 * gap), E{99.0F});
+            level.store(x.data(), &stored[static_cast<std::size_t>(gap)],
+                        &stored[static_cast<std::size_t>(2 * gap + n)]);
+            std::vector<float> expected(stored.size(), 99.0F), found;
+            for (int i = 0; i < 2 * n; ++i)
+                expected[static_cast<std::size_t>(i < n ? gap + i : 2 * gap + i)] = x[static_cast<std::size_t>(i)];
+            for (const E& element : stored) found.push_back(static_cast<float>(element));
+            CHECK(found == expected);
+        }
+    }
+}
+
+TEST_CASE_TEMPLATE("copies past the caches are of any length, to any address, and no more", E, float, std::uint16_t) {
+    constexpr int room = 400;
+    std::vector<E> from, ahead(room);
+    for (int i = 0; i < room; ++i) from.push_back(static_cast<E>(i + 1));
+    for (const int n : {0, 1, 15, 16, 31, 32, 33, 63, 64, 65, 100, 300})
+        for (const int first : {0, 1, 7, 40}) {
+            CAPTURE(n);
+            CAPTURE(first);
+            std::vector<E> to(room), expected(room);
+            for (int i = 0; i < n; ++i)
+                expected[static_cast<std::size_t>(first + i)] = from[static_cast<std::size_t>(i)];
+            stream_run(from.data(), to.data() + first, n, n % 2 == 0 ? ahead.data() : nullptr);
+            streamed();
+            CHECK(to == expected);
+        }
+}
+
+} // namespace test_simd
