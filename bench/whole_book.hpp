@@ -23,7 +23,7 @@ public:
     const CacheLimits& limits() const { return limits_; }
 
     Result<void> begin(const Batch& batch) {
-        if (const Result<void> prepared = prepare_open(batch); !prepared) return prepared;
+        if (const Result<bool> prepared = prepare_open(batch); !prepared) return prepared.error();
         open(batch);
         return {};
     }

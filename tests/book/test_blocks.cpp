@@ -330,6 +330,7 @@ TEST_CASE("by blocks, sequences get the cells of the rule, whatever they do") {
                 Model next = model;
                 advance(next, tokens);
                 REQUIRE(book.end_of_next(tokens) > 0); // opens and drops the pass
+                book.table().prepare_tokens(static_cast<Batch>(tokens).sequences);
                 book.open(tokens);
                 for (int each = 0; each < sequences; ++each)
                     REQUIRE(cells_of(book, {each}) == next.sequences[static_cast<std::size_t>(each)]);

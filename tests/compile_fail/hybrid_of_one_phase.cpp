@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // A memory without two phases cannot wait for the other members of a hybrid.
 // error: every member of a hybrid satisfies TwoPhaseMemory
-// error: prepares_begin
+// error: prepares<
+// error: op::Begin>
 #include <cellar/cellar.hpp>
 
 /// A Memory that hides its cache, and with it the two phases.

@@ -244,11 +244,9 @@ namespace {
 /// A cache whose snapshots are neither joined nor divided.
 struct Undivided : Full {
     using Full::Full;
-
-private:
-    friend struct cellar::MemoryAccess;
-    void prepare_merge() {}
-    void prepare_split() {}
+    using Full::prepare;
+    void prepare(const op::Merge<CellSnapshot>&) = delete;
+    void prepare(const op::Split<CellSnapshot>&) = delete;
 };
 static_assert(TwoPhaseSnapshots<Undivided>);
 

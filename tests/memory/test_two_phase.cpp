@@ -38,17 +38,16 @@ public:
         }
         void drop() noexcept { counter_ = nullptr; }
 
-    private:
-        friend class Counter;
-        friend struct cellar::MemoryAccess;
-
-        Pass(Counter* counter, std::int32_t tokens) : counter_{counter}, tokens_{tokens} {}
-
         void expect_complete() const {}
         void finish_commit() noexcept {
             if (counter_ != nullptr) counter_->lengths_ = counter_->next_;
             counter_ = nullptr;
         }
+
+    private:
+        friend class Counter;
+
+        Pass(Counter* counter, std::int32_t tokens) : counter_{counter}, tokens_{tokens} {}
 
         Counter* counter_;
         std::int32_t tokens_;
@@ -60,20 +59,20 @@ public:
         : lengths_(static_cast<std::size_t>(sequences)), next_(lengths_), max_{max} {}
 
     Result<Pass> begin(const Batch& batch) {
-        auto prepared = prepare_begin(batch);
+        auto prepared = prepare(op::Begin{batch});
         if (!prepared) return prepared.error();
         return finish(*std::move(prepared));
     }
     Pass reserve(std::int32_t tokens) { return Pass{nullptr, tokens}; }
     Result<void> copy_prefix(Sequence from, Sequence to, std::int32_t length) {
-        finish(prepare_copy_prefix(from, to, length).value());
+        finish(prepare(op::CopyPrefix{from, to, length}).value());
         return {};
     }
     Position next(Sequence s) const { return {length(s)}; }
     bool can_resume(Sequence s, Position p) const { return resumable_prefix(s, p) == p; }
     Position resumable_prefix(Sequence s, Position p) const { return std::min(p, Position{length(s)}); }
     Result<void> remove(Sequence s, Position begin, Position end) {
-        auto prepared = prepare_remove(s, begin, end);
+        auto prepared = prepare(op::Remove{s, begin, end});
         if (!prepared) return prepared.error();
         finish(*std::move(prepared));
         return {};
@@ -85,38 +84,33 @@ public:
 
     std::int32_t length(Sequence s) const { return lengths_[static_cast<std::size_t>(s.value)]; }
 
-private:
-    friend struct cellar::MemoryAccess;
-
-    struct Begin {
-        std::int32_t tokens;
-    };
+    // [phases]
     struct SetLength {
         Sequence sequence;
         std::int32_t length;
     };
-    struct Shorten : SetLength {};
-
-    Result<Begin> prepare_begin(const Batch& batch) {
+    Result<op::Begin> prepare(const op::Begin& begin) {
         next_ = lengths_;
-        for (const Sequence s : batch.sequences)
+        for (const Sequence s : begin.batch.sequences)
             if (++next_[static_cast<std::size_t>(s.value)] > max_) return Reason::full;
-        return Begin{batch.tokens()};
+        return begin;
     }
-    Pass finish(Begin&& begin) { return Pass{this, begin.tokens}; }
-
-    Result<SetLength> prepare_copy_prefix(Sequence from, Sequence to, std::int32_t length) {
-        return SetLength{to, std::min(this->length(from), length)};
+    Pass finish(op::Begin&& begin) { return Pass{this, begin.batch.tokens()}; }
+    Result<SetLength> prepare(const op::CopyPrefix& copy) {
+        return SetLength{copy.to, std::min(length(copy.from), copy.length)};
     }
-    void finish(SetLength&& copy) noexcept { lengths_[static_cast<std::size_t>(copy.sequence.value)] = copy.length; }
-
-    Result<Shorten> prepare_remove(Sequence s, Position begin, Position end) {
-        if (begin.value % 2 != 0) return Reason::cannot_cut; // so that there is a refusal
-        const std::int32_t removed = std::max(0, std::min(length(s), end.value) - begin.value);
-        return Shorten{{s, length(s) - removed}};
+    Result<SetLength> prepare(const op::Remove& remove) {
+        if (remove.begin.value % 2 != 0) return Reason::cannot_cut; // so that there is a refusal
+        const std::int32_t now = length(remove.sequence);
+        const std::int32_t removed = std::max(0, std::min(now, remove.end.value) - remove.begin.value);
+        return SetLength{remove.sequence, now - removed};
     }
-    void finish(Shorten&& removal) noexcept { finish(static_cast<SetLength&&>(removal)); }
+    void finish(SetLength&& change) noexcept {
+        lengths_[static_cast<std::size_t>(change.sequence.value)] = change.length;
+    }
+    // [/phases]
 
+private:
     std::vector<std::int32_t> lengths_;
     std::vector<std::int32_t> next_;
     std::int32_t max_;

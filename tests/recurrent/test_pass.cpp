@@ -168,9 +168,7 @@ TEST_CASE("pass: refusals name the reason and change nothing") {
 
 TEST_CASE("pass: one that was prepared and never begun leaves nothing to the next one") {
     Folding<> memory{shape(), {.sequences = 3, .batch = 8, .rollback = 1}};
-    const auto prepare = [&] {
-        CHECK(cellar::MemoryAccess::prepare_begin(memory, batch_of(text(0, 0, 3) + text(1, 0, 3, 40))));
-    };
+    const auto prepare = [&] { CHECK(memory.prepare(cellar::op::Begin{batch_of(text(0, 0, 3) + text(1, 0, 3, 40))})); };
     prepare();
     REQUIRE(feed(memory, text(2, 0, 5)));
     CHECK(memory.statistics().used == 2);

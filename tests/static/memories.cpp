@@ -42,32 +42,30 @@ struct MemoryOf {
     int layers() const;
     std::int32_t sequences() const;
 
-    // What the first phase of each operation returns.
-    struct Begin {};
-    struct Copy {};
-    struct Removal {};
-    Result<Begin> prepare_begin(const Batch&);
-    Result<Copy> prepare_copy_prefix(Sequence, Sequence, std::int32_t);
-    Result<Removal> prepare_remove(Sequence, Position, Position);
-    P finish(Begin);
-    void finish(Copy) noexcept;
-    void finish(Removal) noexcept;
+    // The first phase of each operation returns the operation itself, wrapped.
+    template <class Operation>
+    struct Prepared {};
+    Result<Prepared<op::Begin>> prepare(op::Begin);
+    Result<Prepared<op::CopyPrefix>> prepare(op::CopyPrefix);
+    Result<Prepared<op::Remove>> prepare(op::Remove);
+    P finish(Prepared<op::Begin>);
+    void finish(Prepared<op::CopyPrefix>) noexcept;
+    void finish(Prepared<op::Remove>) noexcept;
 
     struct Snapshot {};
-    struct NewSnapshot {};
-    struct Restoration {};
-    struct PageOut {};
-    struct PageIn {};
+    using Restore = op::Restore<Snapshot>;
+    using PageOut = op::PageOut<Snapshot>;
+    using PageIn = op::PageIn<Snapshot>;
     Result<Snapshot> snapshot(Sequence, Position, Position);
-    Result<NewSnapshot> prepare_snapshot(Sequence, Position, Position);
-    Result<Restoration> prepare_restore(Sequence, const Snapshot&, Position);
-    Result<Removal> prepare_rewind(Sequence, Position);
-    PageOut prepare_page_out(Snapshot&, PageTo);
-    Result<PageIn> prepare_page_in(Snapshot&);
-    Snapshot finish(NewSnapshot) noexcept;
-    void finish(Restoration) noexcept;
-    void finish(PageOut) noexcept;
-    void finish(PageIn) noexcept;
+    Result<Prepared<op::Snapshot>> prepare(op::Snapshot);
+    Result<Prepared<Restore>> prepare(Restore);
+    Result<Prepared<op::Remove>> prepare(op::Rewind);
+    Result<Prepared<PageOut>> prepare(PageOut);
+    Result<Prepared<PageIn>> prepare(PageIn);
+    Snapshot finish(Prepared<op::Snapshot>) noexcept;
+    void finish(Prepared<Restore>) noexcept;
+    void finish(Prepared<PageOut>) noexcept;
+    void finish(Prepared<PageIn>) noexcept;
 };
 using Complete = MemoryOf<Pass>;
 
@@ -78,13 +76,22 @@ using Complete = MemoryOf<Pass>;
     };                                                                                                                 \
     static_assert(!Concept<Base##_without_##member>)
 
-// The second phase of an operation must not fail.
-#define CELLAR_THROWS(Operation, Result, Concept)                                                                      \
-    struct Throws_##Operation : Complete {                                                                             \
-        using Complete::finish;                                                                                        \
-        Result finish(Operation);                                                                                      \
-    };                                                                                                                 \
-    static_assert(!Concept<Throws_##Operation>)
+// Without the first phase of an operation, or with one that is no `Result`; with a second phase that may fail.
+template <class Operation>
+struct Unprepared : Complete {
+    using Complete::prepare;
+    void prepare(Operation) = delete;
+};
+template <class Operation>
+struct Unrefused : Complete {
+    using Complete::prepare;
+    Prepared<Operation> prepare(Operation);
+};
+template <class Operation, class Result>
+struct Throwing : Complete {
+    using Complete::finish;
+    Result finish(Prepared<Operation>);
+};
 
 struct DerivedPass : Pass {};
 struct CopiedPass : Pass {
@@ -129,28 +136,32 @@ template <class P>
 concept TwoPhasePass = TwoPhaseMemory<MemoryOf<P>>;
 struct OtherPass : Complete {
     using Complete::finish;
-    void finish(Begin);
+    void finish(Prepared<op::Begin>);
 };
 static_assert(TwoPhasePass<DerivedPass> && Memory<OtherPass> && !TwoPhaseMemory<OtherPass>);
-CELLAR_WITHOUT(Complete, prepare_begin, TwoPhaseMemory);
-CELLAR_WITHOUT(Complete, prepare_copy_prefix, TwoPhaseMemory);
-CELLAR_WITHOUT(Complete, prepare_remove, TwoPhaseMemory);
+static_assert(!TwoPhaseMemory<Unprepared<op::Begin>> && !TwoPhaseMemory<Unrefused<op::Begin>>);
+static_assert(!TwoPhaseMemory<Unprepared<op::CopyPrefix>> && !TwoPhaseMemory<Unrefused<op::CopyPrefix>>);
+static_assert(!TwoPhaseMemory<Unprepared<op::Remove>> && !TwoPhaseMemory<Unrefused<op::Remove>>);
+static_assert(TwoPhaseMemory<Throwing<op::Begin, Pass>> && !TwoPhaseMemory<Throwing<op::CopyPrefix, void>>);
+static_assert(!TwoPhaseMemory<Throwing<op::Remove, void>>);
+CELLAR_WITHOUT(Complete, prepare, TwoPhaseMemory);
 CELLAR_WITHOUT(Complete, finish, TwoPhaseMemory);
-CELLAR_THROWS(Copy, void, TwoPhaseMemory);
-CELLAR_THROWS(Removal, void, TwoPhaseMemory);
 CELLAR_WITHOUT(Pass, expect_complete, TwoPhasePass);
 CELLAR_WITHOUT(Pass, finish_commit, TwoPhasePass);
 
 CELLAR_WITHOUT(Complete, snapshot, HasSnapshots);
-CELLAR_WITHOUT(Complete, prepare_snapshot, TwoPhaseSnapshots);
-CELLAR_WITHOUT(Complete, prepare_restore, TwoPhaseSnapshots);
-CELLAR_WITHOUT(Complete, prepare_rewind, TwoPhaseSnapshots);
-CELLAR_WITHOUT(Complete, prepare_page_out, TwoPhaseSnapshots);
-CELLAR_WITHOUT(Complete, prepare_page_in, TwoPhaseSnapshots);
-CELLAR_THROWS(NewSnapshot, Snapshot, TwoPhaseSnapshots);
-CELLAR_THROWS(Restoration, void, TwoPhaseSnapshots);
-CELLAR_THROWS(PageOut, void, TwoPhaseSnapshots);
-CELLAR_THROWS(PageIn, void, TwoPhaseSnapshots);
+static_assert(!TwoPhaseSnapshots<Unprepared<op::Snapshot>> && !TwoPhaseSnapshots<Unprepared<op::Rewind>>);
+static_assert(!TwoPhaseSnapshots<Unprepared<Complete::Restore>> && !TwoPhaseSnapshots<Unprepared<Complete::PageOut>>);
+static_assert(!TwoPhaseSnapshots<Unprepared<Complete::PageIn>> && !TwoPhaseSnapshots<Unrefused<Complete::PageOut>>);
+static_assert(!TwoPhaseSnapshots<Throwing<op::Snapshot, Complete::Snapshot>>);
+static_assert(!TwoPhaseSnapshots<Throwing<Complete::Restore, void>>);
+static_assert(!TwoPhaseSnapshots<Throwing<Complete::PageOut, void>>);
+static_assert(!TwoPhaseSnapshots<Throwing<Complete::PageIn, void>>);
+struct OtherSnapshot : Complete {
+    using Complete::finish;
+    void finish(Prepared<op::Snapshot>) noexcept;
+};
+static_assert(HasSnapshots<OtherSnapshot> && !TwoPhaseSnapshots<OtherSnapshot>);
 
 // What files and transfers need beyond that.
 struct Saved : Complete {

@@ -103,12 +103,12 @@ public:
                                   kept.is_window ? window_.oldest_kept(kept.to - 1) : gap);
     }
 
-    /// Reserves room for a position of s at which a snapshot is wanted.
-    void prepare_schedule(Sequence s, Position p) {
+    /// Reserves room for a position of s at which a snapshot is wanted. Returns true if it allocated.
+    bool prepare_schedule(Sequence s, Position p) {
         const Position expected = next(s);
         CELLAR_EXPECTS(p > expected && p < to_end, "schedule: position ", p, ", expected more than ", expected,
                        ", the position of the next token, and less than to_end");
-        if (forgets()) schedules_.reserve(s, size_.sequences);
+        return forgets() && schedules_.reserve(s, size_.sequences);
     }
     /// From now on, s does not forget what a pass that ends with the token at p - 1 keeps.
     void finish_schedule(Sequence s, Position p) noexcept {
@@ -116,9 +116,9 @@ public:
     }
 
     /// The opposite: s forgets at once what nothing else keeps.
-    void prepare_unschedule(Sequence s, Position p) {
+    bool prepare_unschedule(Sequence s, Position p) {
         SequenceRecord& r = table_.record(s);
-        if (schedules_.has(s, p)) CellTable::prepare_forget(r);
+        return schedules_.has(s, p) && CellTable::prepare_forget(r);
     }
     void finish_unschedule(Sequence s, Position p) noexcept {
         if (schedules_.remove(s, p, p)) forget_old(s);
@@ -187,13 +187,14 @@ public:
     /// The position after the last token of s, or where s was cut, if the window had forgotten what lies before.
     Position next(Sequence s) const { return next(table_.record(s)); }
 
-    /// Checks whether a pass can be opened for this batch, and reserves room for it. O(n).
-    Result<void> prepare_open(const Batch& batch) {
-        if (const Result<void> prepared = prepare_look(batch); !prepared) return prepared;
+    /// Checks whether a pass can be opened for this batch, and reserves room for it. Returns true if it allocated,
+    /// which it does not do before it refuses. O(n).
+    Result<bool> prepare_open(const Batch& batch) {
+        if (const Result<void> can = check(batch); !can) return can.error();
         if (size_.positions == Positions::consecutive)
-            if (const Result<void> expected = expect_consecutive(batch); !expected) return expected;
+            if (const Result<void> expected = expect_consecutive(batch); !expected) return expected.error();
         if (batch.stored_tokens() > table_.free().count()) return Reason::full;
-        return {};
+        return table_.prepare_tokens(batch.sequences);
     }
 
     /// Opens the pass that was prepared: the batch's tokens get cells, and belong to their sequences until `commit` or
@@ -205,7 +206,8 @@ public:
         enter_tokens(size_.choice == Choice::blocks);
     }
 
-    /// A cell behind all that `open` will take for this prepared batch. Afterwards it is prepared again. May throw.
+    /// A cell behind all that `open` will take for this prepared batch. The room that was reserved for it may be gone
+    /// then; `CellTable::prepare_tokens` reserves it again.
     Cell end_of_next(const Batch& batch) {
         const std::int32_t n = batch.stored_tokens();
         if (n == 0) return 0;
@@ -213,17 +215,13 @@ public:
         open(batch);
         const Cell end = *std::max_element(pass_.cells.begin(), pass_.cells.end()) + 1;
         drop();
-        table_.prepare_tokens(batch.sequences);
         return end;
     }
 
-    /// Checks whether a read-only pass can be opened for this batch. Its tokens get no cells.
-    Result<void> prepare_look(const Batch& batch) {
-        expect_batch(batch, size_.sequences);
-        if (batch.tokens() > size_.batch) return Reason::batch_too_long;
-        if (!batch.groups.empty()) expect_groups_of_one_sequence(batch);
-        table_.prepare_tokens(batch.sequences);
-        return {};
+    /// The same for a read-only pass. Its tokens get no cells.
+    Result<bool> prepare_look(const Batch& batch) {
+        if (const Result<void> can = check(batch); !can) return can.error();
+        return table_.prepare_tokens(batch.sequences);
     }
 
     /// Opens the read-only pass that was prepared. `drop` ends it.
@@ -315,6 +313,13 @@ private:
     }
 
     void unschedule_all(Sequence s) noexcept { schedules_.remove(s, {0}, to_end); }
+
+    Result<void> check(const Batch& batch) {
+        expect_batch(batch, size_.sequences);
+        if (batch.tokens() > size_.batch) return Reason::batch_too_long;
+        if (!batch.groups.empty()) expect_groups_of_one_sequence(batch);
+        return {};
+    }
 
     // Each sequence goes on from its last token, and what its next token sees is kept.
     Result<void> expect_consecutive(const Batch& batch) {

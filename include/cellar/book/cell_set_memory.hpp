@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include <cellar/base/growth.hpp>
 #include <cellar/base/zeroed.hpp>
 #include <cellar/book/words.hpp>
 
@@ -36,10 +35,13 @@ public:
     Node& operator[](std::uint32_t node) { return nodes_[node]; }
     const Node& operator[](std::uint32_t node) const { return nodes_[node]; }
 
-    /// Afterwards, `take` can be called `more` times. Throws `std::bad_alloc`, with nothing changed.
-    void reserve(std::int64_t more) {
+    /// Afterwards, `take` can be called `more` times. Returns true if it allocated. Throws `std::bad_alloc`, with
+    /// nothing changed.
+    bool reserve(std::int64_t more) {
         const std::int64_t left = nodes_.size() - used_ + given_;
-        if (more > left) grow(more - left);
+        if (more <= left) return false;
+        grow(more - left);
+        return true;
     }
 
     /// An empty node.
@@ -67,7 +69,6 @@ public:
 
 private:
     [[gnu::noinline, gnu::cold]] void grow(std::int64_t more) {
-        note_growth();
         ZeroedArray<Node> larger{std::max(nodes_.size() + more, 2 * nodes_.size())};
         std::memcpy(static_cast<void*>(larger.data()), nodes_.data(), static_cast<std::size_t>(used_) * sizeof(Node));
         nodes_ = std::move(larger);

@@ -3,7 +3,6 @@
 
 #include <cellar/base/batch.hpp>
 #include <cellar/base/contract.hpp>
-#include <cellar/base/growth.hpp>
 #include <cellar/base/plan.hpp>
 #include <cellar/base/reserved_list.hpp>
 #include <cellar/base/result.hpp>
@@ -49,7 +48,7 @@ static_assert(sizeof(SequenceRecord) <= 128);
 /// `CacheBook` does.
 ///
 /// Only operations that begin with `prepare` allocate. They change nothing visible, and `finish` cannot fail as long as
-/// the table was not changed in between.
+/// the table was not changed in between. Those that return a bool do not always allocate, and say whether they did.
 class CellTable {
 public:
     /// `planned_runs`: the runs that each sequence has room for from the start; `sinks`: first positions that are
@@ -91,15 +90,15 @@ public:
     }
 
     /// Reserves room for tokens of these sequences, one for each mention, and for any query of them. O(n).
-    void prepare_tokens(IdSpan<Sequence> sequences) {
+    bool prepare_tokens(IdSpan<Sequence> sequences) {
         const auto n = static_cast<std::int64_t>(sequences.size());
         bool has_room = sets_->is_complete();
         for (const Sequence s : sequences) has_room = has_room && unchecked(s).runs.has_room(runs_for(n));
-        if (!has_room) reserve_each(sequences, nullptr);
+        return !has_room && reserve_each(sequences, nullptr);
     }
 
     /// Reserves room for forgetting what lies between cells that are kept.
-    static void prepare_forget(SequenceRecord& r) { r.runs.reserve(1); }
+    static bool prepare_forget(SequenceRecord& r) { return r.runs.reserve(1); }
 
     /// Takes n free cells; see `CellPool`. `enter` names their owner.
     void take_lowest(std::int32_t n, ReservedList<Cell>& taken) { pool_.take_lowest(n, taken); }
@@ -155,15 +154,16 @@ public:
     bool is_too_scattered_for(std::int32_t n) { return n > 1 && n <= free().count() && pool_.find_run(n) < 0; }
 
     /// Checks the arguments and reserves room.
-    void prepare_copy_prefix(Sequence from, Sequence to, std::int32_t length) {
+    bool prepare_copy_prefix(Sequence from, Sequence to, std::int32_t length) {
         CELLAR_EXPECTS(length >= 0, "copy_prefix: the length is ", length, ", expected 0 or more");
         const SequenceRecord& source = record(from);
         SequenceRecord& target = record(to);
-        if (from == to) return;
-        target.runs.reserve(source.runs.runs() - target.runs.runs() + 2);
-        if (sets_->is_complete()) return;
-        sets_->blocks().reserve(source.visible.cells().block_count());
-        sets_->branches().reserve(source.visible.cells().block_count());
+        if (from == to) return false;
+        bool allocated = target.runs.reserve(source.runs.runs() - target.runs.runs() + 2);
+        if (sets_->is_complete()) return allocated;
+        allocated |= sets_->blocks().reserve(source.visible.cells().block_count());
+        allocated |= sets_->branches().reserve(source.visible.cells().block_count());
+        return allocated;
     }
 
     /// `to` gives up its own cells and shares those of `from` below position `length`. No data moves. Nothing happens
@@ -243,7 +243,7 @@ public:
         if (removal.end == begin) return removal;
         if (runs.last() < end) {
             removal.end = to_end;
-            runs.reserve(1);
+            removal.allocated = runs.reserve(1);
         }
         return removal;
     }
@@ -263,7 +263,7 @@ public:
             if (removal.copies > free().count() + dropped) return Reason::full;
         }
         const std::int64_t most = runs.runs() + 2 * std::int64_t{removal.copies} + 1;
-        note_growth(); // also for the room that the backend needs for the plan
+        removal.allocated = true; // also for the room that the backend needs for the plan
         removal.reserve(most);
         runs.reserve((removal.copies == 0 ? 1 : most) + 1); // one more for what a schedule kept
         return {};
@@ -320,7 +320,7 @@ private:
 
     // The same as prepare_tokens, with no more room for a sequence than its own tokens need. `before`: null, or the
     // moves that are carried out first.
-    void reserve_each(IdSpan<Sequence> sequences, const Defragmentation* before) {
+    bool reserve_each(IdSpan<Sequence> sequences, const Defragmentation* before) {
         const struct Count {
             ~Count() { // also if there is no memory
                 for (const Sequence s : sequences) tokens[s.value] = 0;
@@ -330,20 +330,22 @@ private:
         } count{sequences, tokens_in_batch_};
         auto blocks = static_cast<std::int64_t>(sequences.size());
         std::int64_t branches = blocks;
+        bool allocated = false;
         for (const Sequence s : sequences) ++tokens_in_batch_[s.value];
         for (const Sequence s : sequences) {
             const std::int32_t tokens = std::exchange(tokens_in_batch_[s.value], 0);
             if (tokens == 0) continue; // not its first mention
             SequenceRecord& r = unchecked(s);
             const std::int64_t more = before == nullptr ? 0 : before->splits(r.runs);
-            r.runs.reserve(runs_for(tokens) + more);
+            allocated |= r.runs.reserve(runs_for(tokens) + more);
             const CellSet& set = r.visible.cells();
             blocks += sets_->max_blocks(r.runs.tokens(), r.runs.runs() + more) - set.block_count();
             branches += sets_->max_branches(r.runs.tokens(), r.runs.runs() + more);
         }
-        if (sets_->is_complete()) return;
-        sets_->blocks().reserve(blocks);
-        sets_->branches().reserve(branches);
+        if (sets_->is_complete()) return allocated;
+        allocated |= sets_->blocks().reserve(blocks);
+        allocated |= sets_->branches().reserve(branches);
+        return allocated;
     }
 
     // Not inlined, because equal positions are rare.

@@ -47,8 +47,8 @@ public:
     /// True if `more` runs can be added.
     bool has_room(std::int64_t more) const { return runs_.has_room(more); }
 
-    /// Makes room for `more` runs. Allocates only if that is more than was planned for.
-    void reserve(std::int64_t more) { runs_.reserve(more); }
+    /// Makes room for `more` runs. Allocates only if that is more than was planned for, and then returns true.
+    bool reserve(std::int64_t more) { return runs_.reserve(more); }
 
     /// True if the position directly follows the last one, so that `append` can take it.
     bool ends_before(Position position) const {

@@ -44,6 +44,7 @@ struct Removal {
     std::int32_t delta = 0;   ///< of the rotations
     std::int32_t copies = 0;  ///< shared cells to copy
     std::int32_t rotated = 0; ///< keys to rotate
+    bool allocated = false;   ///< in the first phase
     Plan plan{};
     TrivialList<Piece> later{}; ///< where the tokens behind the gap lie, if some were copied
 };

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include <cellar/base/growth.hpp>
 #include <cellar/base/ids.hpp>
 
 #include <algorithm>
@@ -49,12 +48,17 @@ public:
     /// True if `more` runs can be added.
     bool has_room(std::int64_t more) const { return more <= limit_ - end_; }
 
-    /// Makes room for `more` runs. Allocates only if that is more than was planned for.
-    void reserve(std::int64_t more) {
-        if (has_room(more)) return;
-        if (size() + more > planned()) return reallocate(2 * (size() + more));
-        std::copy(begin_, end_, storage_.get());
-        stand_at(storage_.get(), size());
+    /// Makes room for `more` runs. Allocates only if that is more than was planned for, and then returns true.
+    bool reserve(std::int64_t more) {
+        if (has_room(more)) return false;
+        const bool allocates = size() + more > planned();
+        if (allocates) {
+            reallocate(2 * (size() + more));
+        } else {
+            std::copy(begin_, end_, storage_.get());
+            stand_at(storage_.get(), size());
+        }
+        return allocates;
     }
 
     /// The first run for which `before` is false. Passes look near the ends: there the search touches one cache line,
@@ -100,7 +104,6 @@ private:
     }
 
     [[gnu::noinline]] void reallocate(std::int64_t room) {
-        note_growth();
         // Not initialised, so that memory is committed only for sequences in use.
         std::unique_ptr<Run[]> larger{new Run[static_cast<std::size_t>(room)]};
         if (!empty()) std::copy(begin_, end_, larger.get());

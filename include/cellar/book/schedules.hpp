@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include <cellar/base/growth.hpp>
 #include <cellar/base/ids.hpp>
 #include <cellar/base/trivial_list.hpp>
 
@@ -28,16 +27,13 @@ public:
     }
     bool has(Sequence s, Position p) const { return std::binary_search(of(s).begin(), of(s).end(), p); }
 
-    /// Room for one more of s, one of `sequences`.
-    void reserve(Sequence s, std::int32_t sequences) {
-        if (lists_.empty()) {
-            note_growth();
-            lists_.resize(static_cast<std::size_t>(sequences));
-        }
+    /// Room for one more of s, one of `sequences`. Returns true if it allocated.
+    bool reserve(Sequence s, std::int32_t sequences) {
+        if (lists_.empty()) lists_.resize(static_cast<std::size_t>(sequences));
         TrivialList<Position>& own = list(s);
-        if (own.size() < own.capacity()) return;
-        note_growth();
+        if (own.size() < own.capacity()) return false;
         own.reserve(2 * own.size() + 1);
+        return true;
     }
     /// Needs room.
     void add(Sequence s, Position p) noexcept {

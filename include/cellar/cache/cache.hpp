@@ -4,7 +4,6 @@
 #include <cellar/backend/host.hpp>
 #include <cellar/base/batch.hpp>
 #include <cellar/base/contract.hpp>
-#include <cellar/base/growth.hpp>
 #include <cellar/base/ids.hpp>
 #include <cellar/base/page_to.hpp>
 #include <cellar/base/result.hpp>
@@ -53,6 +52,11 @@ class Cache {
     using Pass = CachePass<Cache>;
     using Where = std::source_location;
 
+    struct Opening {
+        Batch batch;
+        std::unique_ptr<const detail::Defragmentation> defragmentation{}; ///< to make room before the pass opens
+    };
+
 public:
     using layout_type = Layout;
     using window_type = Window;
@@ -72,10 +76,7 @@ public:
     /// free run is long enough. With `initial_cells`, may move all keys and values to larger memory. Throws
     /// `std::bad_alloc`, with no pass open.
     Result<Pass> begin(const Batch& batch, Where where = Where::current()) {
-        const detail::Caller caller{where};
-        auto prepared = prepare_begin(batch);
-        if (!prepared) return prepared.error();
-        return detail::Made{[&] { return finish(*std::move(prepared)); }};
+        return detail::perform(*this, op::Begin{batch}, where);
     }
 
     /// A pass of `tokens` tokens that sees all cells that have memory and stores nothing, for sizing buffers and
@@ -107,8 +108,7 @@ public:
     /// of both + 64-cell words they span + cells / 8192), where a run is neighbouring positions in neighbouring cells.
     /// Throws `std::bad_alloc`, with nothing changed, if there is no memory for the runs of `to`.
     Result<void> copy_prefix(Sequence from, Sequence to, std::int32_t length, Where where = Where::current()) {
-        const detail::Caller caller{where};
-        return MemoryAccess::finish_if(*this, prepare_copy_prefix(from, to, length));
+        return detail::perform(*this, op::CopyPrefix{from, to, length}, where);
     }
 
     /// The position of the next token of s: after its last one, or where `remove`, `copy_prefix` or `restore` cut it,
@@ -141,8 +141,7 @@ public:
     /// O(64-cell words of the removed and the moved tokens + cells / 8192); at worst, O(tokens + cells / 8192). Copies
     /// also need cells, as a batch in `begin` does. In each layer, every key is rotated or copied once at most.
     Result<void> remove(Sequence s, Position begin, Position end, Where where = Where::current()) {
-        const detail::Caller caller{where};
-        return MemoryAccess::finish_if(*this, prepare_remove(s, begin, end));
+        return detail::perform(*this, op::Remove{s, begin, end}, where);
     }
 
     /// The same for models whose rotary positions are not the order of their tokens (M-RoPE: the tokens of an image
@@ -150,8 +149,7 @@ public:
     /// of end - begin.
     Result<void> remove(Sequence s, Position begin, Position end, RotateBy rotate_by,
                         Where where = Where::current()) requires(rotates_keys<Shift>) {
-        const detail::Caller caller{where};
-        return MemoryAccess::finish_if(*this, prepare_remove(s, begin, end, rotate_by));
+        return detail::perform(*this, op::Remove{s, begin, end, rotate_by}, where);
     }
 
     /// The tokens of s at positions [from, to), to be kept whatever happens to s: the snapshot shares its cells. No
@@ -161,10 +159,7 @@ public:
     /// resume at `to`, and, unless positions may have gaps, if `to` is more than next(s).
     Result<CellSnapshot> snapshot(Sequence s, Position from = {0}, Position to = to_end,
                                   Where where = Where::current()) {
-        const detail::Caller caller{where};
-        auto prepared = prepare_snapshot(s, from, to);
-        if (!prepared) return prepared.error();
-        return detail::Made{[&] { return finish(*std::move(prepared)); }};
+        return detail::perform(*this, op::Snapshot{s, from, to}, where);
     }
 
     /// Asks for a snapshot ahead of time, at a position that passes will reach or go past: p must be greater than
@@ -178,17 +173,12 @@ public:
     /// Never refuses. Does nothing if the window forgets nothing. Each scheduled position whose window has begun adds
     /// O(log positions) to the commits of s.
     Result<void> schedule(Sequence s, Position p, Where where = Where::current()) {
-        const detail::Caller caller{where};
-        if (const Result<void> prepared = prepare_schedule(s, p); !prepared) return prepared;
-        finish_schedule(s, p);
-        return {};
+        return detail::perform(*this, op::Schedule{s, p}, where);
     }
     /// Ends a schedule before it is used. Does nothing if there is none for s at p. Throws `std::bad_alloc`, with
     /// nothing changed, if there is no memory for the runs of s.
     void unschedule(Sequence s, Position p, Where where = Where::current()) {
-        const detail::Caller caller{where};
-        prepare_unschedule(s, p);
-        finish_unschedule(s, p);
+        detail::perform(*this, op::Unschedule{s, p}, where).value();
     }
 
     /// s gives up its tokens from position `snapshot.from()` on, and shares those of the snapshot below position `to`,
@@ -201,8 +191,7 @@ public:
     /// A snapshot that is paged out stays so: its rows are copied to cells that s alone owns (enqueued; see
     /// `page_out`; costs as `page_in`). Refuses with `full` if too few cells are free, those that s gives up included.
     Result<void> restore(Sequence s, const CellSnapshot& snapshot, Position to, Where where = Where::current()) {
-        const detail::Caller caller{where};
-        return MemoryAccess::finish_if(*this, prepare_restore(s, snapshot, to));
+        return detail::perform(*this, op::Restore<CellSnapshot>{s, snapshot, to}, where);
     }
     /// The same, up to the snapshot's end.
     Result<void> restore(Sequence s, const CellSnapshot& snapshot, Where where = Where::current()) {
@@ -212,8 +201,7 @@ public:
     /// Without a snapshot: s gives up its tokens from position `to` on, and goes on there. Refuses with `cannot_resume`
     /// as `snapshot` does.
     Result<void> restore(Sequence s, Position to, Where where = Where::current()) {
-        const detail::Caller caller{where};
-        return MemoryAccess::finish_if(*this, prepare_rewind(s, to));
+        return detail::perform(*this, op::Rewind{s, to}, where);
     }
 
     /// `parent` grows by `child`, which begins where `parent` ends and is then as if moved from. If it begins at 0 (it
@@ -225,8 +213,7 @@ public:
     /// of the same kind (`PageTo`), and the old is given up afterwards. Blocks. A `child` that takes the place of
     /// `parent` stays where it is.
     Result<void> merge(CellSnapshot& parent, CellSnapshot&& child, Where where = Where::current()) {
-        const detail::Caller caller{where};
-        return MemoryAccess::finish_if(*this, prepare_merge(parent, child));
+        return detail::perform(*this, op::Merge<CellSnapshot>{parent, child}, where);
     }
 
     /// Divides a snapshot: it keeps positions below `at`, and the result has those from `at` on. O(runs); allocates the
@@ -236,10 +223,7 @@ public:
     /// A snapshot that is paged out stays so. Its rows are copied to new memory of the same kind (`PageTo`) for the two
     /// parts, and the old is given up afterwards. Blocks.
     Result<CellSnapshot> split(CellSnapshot& snapshot, Position at, Where where = Where::current()) {
-        const detail::Caller caller{where};
-        auto prepared = prepare_split(snapshot, at);
-        if (!prepared) return prepared.error();
-        return detail::Made{[&] { return finish(*std::move(prepared)); }};
+        return detail::perform(*this, op::Split<CellSnapshot>{snapshot, at}, where);
     }
 
     /// Moves the keys and values of the snapshot to memory of its own, and gives up its cells. The memory is one block
@@ -247,24 +231,19 @@ public:
     /// Does nothing if the snapshot is paged out already. Enqueues; blocks if the data goes to memory of the host that
     /// the backend's work cannot reach. O(runs + tokens); each row is copied once, by way of a buffer if it blocks.
     void page_out(CellSnapshot& snapshot, PageTo to = PageTo::host, Where where = Where::current()) {
-        const detail::Caller caller{where};
-        finish(prepare_page_out(snapshot, to));
+        detail::perform(*this, op::PageOut<CellSnapshot>{snapshot, to}, where).value();
     }
 
     /// Brings a snapshot that is paged out back into cells, which any number of sequences may share. Does nothing if it
     /// is in place already. Blocks. Refuses with `full` if there are too few free cells. O(runs + tokens), and what
     /// `begin` needs to find cells; each row is copied once, as by `page_out`.
     Result<void> page_in(CellSnapshot& snapshot, Where where = Where::current()) {
-        const detail::Caller caller{where};
-        return MemoryAccess::finish_if(*this, prepare_page_in(snapshot));
+        return detail::perform(*this, op::PageIn<CellSnapshot>{snapshot}, where);
     }
 
     /// Moves the cells in use to [0, n) with the fewest moves possible (enqueued). Never needed to avoid `full`; it
     /// makes histories shorter and batches contiguous. If a backend throws, the cache is as it was.
-    void defragment(Where where = Where::current()) {
-        const detail::Caller caller{where};
-        finish_defragment(prepare_defragment());
-    }
+    void defragment(Where where = Where::current()) { detail::perform(*this, op::Defragment{}, where).value(); }
 
     /// Blocks until all enqueued work is done.
     void fence(Where where = Where::current()) { state(where).backend.fence(); }
@@ -312,109 +291,82 @@ public:
         return detail::statistics_of(s.book.table(), s.allocated, s.bytes());
     }
 
-private:
-    friend struct MemoryAccess;
-    static constexpr bool notes_growth = true;
-
-    struct Begin {
-        Batch batch;
-        std::unique_ptr<const detail::Defragmentation> defragmentation{}; ///< to make room before the pass opens
-    };
-    struct CopyPrefix {
-        Sequence from;
-        Sequence to;
-        std::int32_t length;
-    };
-
-    Result<Begin> prepare_begin(const Batch& batch);
-    // With room for another run of each of these sequences. Not inlined into every call of `begin`.
-    template <class... Sequences>
-    [[gnu::noinline]] detail::Defragmentation prepare_defragment(const Sequences&... sequences) {
-        state().expect_no_pass("defragment");
-        detail::note_growth();
-        detail::Defragmentation defragmentation = state().book.table().prepare_defragment(sequences...);
-        state().reserve_plan(defragmentation.cells(), 0);
-        return defragmentation;
-    }
+    /// The two phases of these operations; see `Performs`.
+    Attempt<Opening> prepare(const op::Begin& begin);
     // A backend may throw while it moves cells.
-    [[gnu::noinline]] void finish_defragment(const detail::Defragmentation& defragmentation) {
-        state().carry_out(defragmentation.plan());
-        state().book.table().finish_defragment(defragmentation);
-    }
-    Pass finish(Begin&& begin);
-
-    Result<CopyPrefix> prepare_copy_prefix(Sequence from, Sequence to, std::int32_t length) {
+    Pass finish(Opening&& opening);
+    Attempt<op::CopyPrefix> prepare(const op::CopyPrefix& copy) {
         state().expect_no_pass("copy_prefix");
-        state().book.table().prepare_copy_prefix(from, to, length);
-        return CopyPrefix{from, to, length};
+        return {copy, state().book.table().prepare_copy_prefix(copy.from, copy.to, copy.length)};
     }
-    void finish(CopyPrefix&& copy) noexcept;
-
-    Result<detail::Removal> prepare_remove(Sequence s, Position begin, Position end) {
-        using enum detail::MovedKeys;
-        state().expect_no_pass("remove");
-        constexpr detail::MovedKeys keys = !Shift::possible ? refused : rotates_keys<Shift> ? rotated : kept;
-        return prepare_remove(s, begin, end, keys, 0);
-    }
-    Result<detail::Removal> prepare_remove(Sequence s, Position begin, Position end,
-                                           RotateBy rotate_by) requires(rotates_keys<Shift>) {
-        using enum detail::MovedKeys;
-        state().expect_no_pass("remove");
-        CELLAR_EXPECTS(rotate_by.positions >= 0, "remove: rotate by ", rotate_by.positions, ", expected 0 or more");
-        const detail::MovedKeys keys = rotate_by.positions == 0 ? kept : rotated;
-        return prepare_remove(s, begin, end, keys, -rotate_by.positions);
-    }
-    Result<detail::Removal> prepare_remove(Sequence s, Position begin, Position end, detail::MovedKeys keys,
-                                           std::int32_t delta);
-    void finish(detail::Removal&& removal) noexcept;
-
-    Result<void> prepare_schedule(Sequence s, Position p) {
-        state().expect_no_pass("schedule");
-        state().book.prepare_schedule(s, p);
-        return {};
-    }
-    void finish_schedule(Sequence s, Position p) noexcept { state().book.finish_schedule(s, p); }
-    void prepare_unschedule(Sequence s, Position p) {
-        state().expect_no_pass("unschedule");
-        CELLAR_EXPECTS(p.value >= 0, "unschedule: position ", p, ", expected 0 or more");
-        state().book.prepare_unschedule(s, p);
-    }
-    void finish_unschedule(Sequence s, Position p) noexcept { state().book.finish_unschedule(s, p); }
-
-    auto prepare_snapshot(Sequence s, Position from, Position to, auto... options) {
-        return snapshots().prepare_keep(s, from, to, options...);
-    }
-    auto prepare_restore(Sequence s, const CellSnapshot& snapshot, Position to,
-                         detail::Resuming resuming = detail::Resuming::checked) {
-        return snapshots().prepare_restore(s, snapshot, to, resuming);
-    }
-    Result<detail::Removal> prepare_rewind(Sequence s, Position to) {
+    void finish(op::CopyPrefix&& copy) noexcept;
+    Attempt<detail::Removal> prepare(const op::Remove& remove);
+    Attempt<detail::Removal> prepare(const op::Rewind& rewind) {
         state().expect_no_pass("restore");
-        CELLAR_EXPECTS(to.value >= 0, "restore: position ", to, ", expected 0 or more");
-        if (!state().book.can_rewind(s, to)) return Refusal{.reason = Reason::cannot_resume, .sequence = s};
-        return prepare_remove(s, to, to_end);
+        CELLAR_EXPECTS(rewind.to.value >= 0, "restore: position ", rewind.to, ", expected 0 or more");
+        if (!state().holds_inputs && !state().book.can_rewind(rewind.sequence, rewind.to))
+            return Refusal{.reason = Reason::cannot_resume, .sequence = rewind.sequence};
+        return prepare(op::Remove{rewind.sequence, rewind.to, to_end});
     }
-    auto prepare_page_out(CellSnapshot& snapshot, PageTo to) { return snapshots().prepare_page_out(snapshot, to); }
-    auto prepare_page_in(CellSnapshot& snapshot) { return snapshots().prepare_page_in(snapshot); }
-    auto prepare_merge(CellSnapshot& parent, CellSnapshot& child) { return snapshots().prepare_merge(parent, child); }
-    auto prepare_split(CellSnapshot& snapshot, Position at) { return snapshots().prepare_split(snapshot, at); }
-    void save(const CellSnapshot& snapshot, const std::string& prefix, detail::StoredSnapshot& stored,
-              detail::Resuming resuming = detail::Resuming::checked) {
-        snapshots().save(snapshot, prefix, stored, resuming);
+    void finish(detail::Removal&& removal) noexcept;
+    Attempt<op::Schedule> prepare(const op::Schedule& schedule) {
+        state().expect_no_pass("schedule");
+        return {schedule, state().book.prepare_schedule(schedule.sequence, schedule.position)};
     }
-    void save_ahead(Sequence s, Position to, const std::string& prefix, detail::StoredSnapshot& stored) {
-        snapshots().save_ahead(s, to, prefix, stored, detail::Resuming::checked);
+    void finish(op::Schedule&& schedule) noexcept {
+        state().book.finish_schedule(schedule.sequence, schedule.position);
     }
-    auto prepare_load(detail::StoredSource& source, const std::string& prefix, std::vector<detail::StoredArray>& arrays,
-                      detail::LoadTo to = detail::LoadTo::host, detail::Resuming resuming = detail::Resuming::checked) {
-        return snapshots().prepare_load(source, prefix, arrays, to, resuming);
+    Attempt<op::Unschedule> prepare(const op::Unschedule& schedule) {
+        state().expect_no_pass("unschedule");
+        CELLAR_EXPECTS(schedule.position.value >= 0, "unschedule: position ", schedule.position,
+                       ", expected 0 or more");
+        return {schedule, state().book.prepare_unschedule(schedule.sequence, schedule.position)};
+    }
+    void finish(op::Unschedule&& schedule) noexcept {
+        state().book.finish_unschedule(schedule.sequence, schedule.position);
+    }
+    Result<detail::Defragmentation> prepare(const op::Defragment&) { return prepare_defragment(); }
+    // A backend may throw, as for a pass.
+    void finish(detail::Defragmentation&& defragmentation) { carry_out(defragmentation); }
+    auto prepare(const op::Snapshot& snapshot) { return snapshots().prepare(snapshot); }
+    template <template <class> class Operation>
+    auto prepare(const Operation<CellSnapshot>& operation) {
+        return snapshots().prepare(operation);
     }
     template <class Prepared>
     auto finish(Prepared&& prepared) noexcept {
         return snapshots().finish(std::forward<Prepared>(prepared));
     }
 
+protected:
+    friend struct MemoryAccess;
+
+    // With room for another run of each of these sequences. Neither is inlined into every call of `begin`.
+    template <class... Sequences>
+    [[gnu::noinline]] detail::Defragmentation prepare_defragment(const Sequences&... sequences) {
+        state().expect_no_pass("defragment");
+        detail::Defragmentation defragmentation = state().book.table().prepare_defragment(sequences...);
+        state().reserve_plan(defragmentation.cells(), 0);
+        return defragmentation;
+    }
+    [[gnu::noinline]] void carry_out(const detail::Defragmentation& defragmentation) {
+        state().carry_out(defragmentation.plan());
+        state().book.table().finish_defragment(defragmentation);
+    }
+
+    void save(const CellSnapshot& snapshot, const std::string& prefix, detail::StoredSnapshot& stored) {
+        snapshots().save(snapshot, prefix, stored);
+    }
+    void save_ahead(Sequence s, Position to, const std::string& prefix, detail::StoredSnapshot& stored) {
+        snapshots().save_ahead(s, to, prefix, stored);
+    }
+    auto prepare_load(detail::StoredSource& source, const std::string& prefix, std::vector<detail::StoredArray>& arrays,
+                      detail::LoadTo to = detail::LoadTo::host) {
+        return snapshots().prepare_load(source, prefix, arrays, to);
+    }
+
     bool can_restore(const CellSnapshot& snapshot, Position to) const {
+        if (state().holds_inputs) return snapshot.from() <= to && to <= snapshot.to();
         return state().book.can_restore(MemoryAccess::kept_in(snapshot, table().snapshots(), "restore"), to);
     }
     bool frees_cells(const CellSnapshot& snapshot) const {
@@ -451,29 +403,42 @@ Cache<Layout, Window, Shift, Backend>::Cache(CacheShape shape, const CacheLimits
       }()} {}
 
 template <LayoutPolicy Layout, WindowPolicy Window, ShiftPolicy Shift, BackendPolicy Backend>
-auto Cache<Layout, Window, Shift, Backend>::prepare_begin(const Batch& batch) -> Result<Begin> {
+auto Cache<Layout, Window, Shift, Backend>::prepare(const op::Begin& begin) -> Attempt<Opening> {
+    const Batch& batch = begin.batch;
     state().expect_no_pass("begin");
-    if (const Result<void> prepared = state().book.prepare_open(batch); !prepared) return prepared.error();
-    state().allocate_for(batch);
-    Begin begin{batch};
-    if (limits().placement == Placement::contiguous && state().book.is_too_scattered_for(batch))
-        begin.defragmentation = std::make_unique<const detail::Defragmentation>(prepare_defragment(batch.sequences));
-    return begin;
+    const Result<bool> prepared = state().book.prepare_open(batch);
+    if (!prepared) return prepared.error();
+    bool allocated = *prepared;
+    allocated |= state().allocate_for(batch);
+    Opening opening{batch};
+    if (limits().placement == Placement::contiguous && state().book.is_too_scattered_for(batch)) {
+        allocated = true;
+        opening.defragmentation = std::make_unique<const detail::Defragmentation>(prepare_defragment(batch.sequences));
+    }
+    return {std::move(opening), allocated};
 }
 
 template <LayoutPolicy Layout, WindowPolicy Window, ShiftPolicy Shift, BackendPolicy Backend>
-auto Cache<Layout, Window, Shift, Backend>::finish(Begin&& begin) -> Pass {
+auto Cache<Layout, Window, Shift, Backend>::finish(Opening&& opening) -> Pass {
     auto& book = state().book;
-    if (begin.defragmentation) finish_defragment(*begin.defragmentation);
-    book.open(begin.batch);
-    return MemoryAccess::make<Pass>(state(), begin.batch.tokens(), book.pass().history, false);
+    if (opening.defragmentation) carry_out(*opening.defragmentation);
+    book.open(opening.batch);
+    return MemoryAccess::make<Pass>(state(), opening.batch.tokens(), book.pass().history, false);
 }
 
 template <LayoutPolicy Layout, WindowPolicy Window, ShiftPolicy Shift, BackendPolicy Backend>
-auto Cache<Layout, Window, Shift, Backend>::prepare_remove(Sequence s, Position begin, Position end,
-                                                           detail::MovedKeys keys, std::int32_t delta)
-    -> Result<detail::Removal> {
-    detail::Removal removal = state().book.prepare_remove(s, begin, end, keys, delta);
+auto Cache<Layout, Window, Shift, Backend>::prepare(const op::Remove& remove) -> Attempt<detail::Removal> {
+    using enum detail::MovedKeys;
+    state().expect_no_pass("remove");
+    detail::MovedKeys keys = !Shift::possible ? refused : rotates_keys<Shift> ? rotated : kept;
+    std::int32_t delta = 0;
+    if (rotates_keys<Shift> && remove.rotate_by) {
+        const std::int32_t by = remove.rotate_by->positions;
+        CELLAR_EXPECTS(by >= 0, "remove: rotate by ", by, ", expected 0 or more");
+        keys = by == 0 ? kept : rotated;
+        delta = -by;
+    }
+    detail::Removal removal = state().book.prepare_remove(remove.sequence, remove.begin, remove.end, keys, delta);
     if (removal.closes_gap()) {
         if constexpr (Shift::possible) {
             if (const Result<void> can = state().book.table().prepare_gap(removal); !can) return can.error();
@@ -483,7 +448,8 @@ auto Cache<Layout, Window, Shift, Backend>::prepare_remove(Sequence s, Position 
             return Reason::cannot_shift;
         }
     }
-    return removal;
+    const bool allocated = removal.allocated;
+    return {std::move(removal), allocated};
 }
 
 template <LayoutPolicy Layout, WindowPolicy Window, ShiftPolicy Shift, BackendPolicy Backend>
@@ -496,7 +462,7 @@ void Cache<Layout, Window, Shift, Backend>::finish(detail::Removal&& removal) no
 }
 
 template <LayoutPolicy Layout, WindowPolicy Window, ShiftPolicy Shift, BackendPolicy Backend>
-void Cache<Layout, Window, Shift, Backend>::finish(CopyPrefix&& copy) noexcept {
+void Cache<Layout, Window, Shift, Backend>::finish(op::CopyPrefix&& copy) noexcept {
     state().book.finish_copy_prefix(copy.from, copy.to, copy.length);
 }
 

@@ -130,6 +130,14 @@ public:
     /// Undoes the pass, as the destructor does.
     void drop() noexcept;
 
+    /// The two phases of `commit`: see `TwoPhaseMemory`.
+    void expect_complete() const {
+        const int missing = first_missing();
+        CELLAR_EXPECTS(missing < 0, "commit: ", Base::name()(missing), " was not put, expected a put of every layer");
+        CELLAR_EXPECTS(!state().attention.branches, "commit: the tokens have branches, expected a pass of one branch");
+    }
+    void finish_commit() noexcept;
+
 private:
     friend struct MemoryAccess;
 
@@ -143,12 +151,6 @@ private:
         const std::size_t missing = s.put.first_missing();
         return missing == s.stores.size() ? -1 : s.owners[missing];
     }
-    void expect_complete() const {
-        const int missing = first_missing();
-        CELLAR_EXPECTS(missing < 0, "commit: ", Base::name()(missing), " was not put, expected a put of every layer");
-        CELLAR_EXPECTS(!state().attention.branches, "commit: the tokens have branches, expected a pass of one branch");
-    }
-    void finish_commit() noexcept;
 
     void expect_own_memory(const char* call, int layer) const {
         const int owner = state().shape[layer].shares_layer;

@@ -49,17 +49,18 @@ public:
         if (!Base::is_over()) finish_commit();
     }
 
-private:
-    friend struct MemoryAccess;
-
-    EncoderPass(State& the_state, std::int32_t count, CellRange history, bool reserved)
-        : Base{the_state, count, history, reserved, false} {}
-
+    /// The two phases of `commit`: see `TwoPhaseMemory`.
     void expect_complete() const { state(); }
     void finish_commit() noexcept {
         if (!state().pass_reserved) state().book.drop();
         Base::close();
     }
+
+private:
+    friend struct MemoryAccess;
+
+    EncoderPass(State& the_state, std::int32_t count, CellRange history, bool reserved)
+        : Base{the_state, count, history, reserved, false} {}
 };
 
 } // namespace cellar

@@ -42,7 +42,7 @@ template <detail::SavesSnapshots M>
 FileResult<void> save(const std::filesystem::path& path, M& memory, Sequence s, const SaveOptions& options = {},
                       const std::source_location& where = std::source_location::current()) {
     const detail::Caller caller{where};
-    const auto snapshot = MemoryAccess::snapshot_beside_schedules(memory, s, {0}, to_end);
+    const auto snapshot = detail::snapshot_keeping_schedule(memory, s, {0}, to_end);
     if (!snapshot) return detail::refused(path, snapshot.error());
     return save(path, memory, *snapshot, options, where);
 }

@@ -52,6 +52,8 @@ class Hybrid {
     using Snapshot = HybridSnapshot<Members...>;
     using Where = std::source_location;
     static constexpr bool at_run_time = std::is_same_v<Pattern, RunTimePattern>;
+    template <class Operation>
+    using Prepared = detail::PreparedByAll<Operation, Members...>;
 
 public:
     /// The memory of a model with `layers` layers. Each member has as many layers as the pattern gives it, and all have
@@ -89,10 +91,7 @@ public:
 
     /// Opens a pass in all members. If one refuses, none is opened. Costs what it costs the members.
     Result<Pass> begin(const Batch& batch, Where where = Where::current()) {
-        const detail::Caller caller{where};
-        auto prepared = prepare_begin(batch);
-        if (!prepared) return prepared.error();
-        return detail::Made{[&] { return finish(*std::move(prepared)); }};
+        return detail::perform(*this, op::Begin{batch}, where);
     }
 
     /// A pass of `tokens` tokens in all members that stores nothing, for sizing buffers and capturing graphs.
@@ -109,8 +108,7 @@ public:
     /// on, also inputs that wait for the next token. No data moves. Refuses with `cannot_rewind` if a recurrent member
     /// keeps no state there.
     Result<void> copy_prefix(Sequence from, Sequence to, std::int32_t length, Where where = Where::current()) {
-        const detail::Caller caller{where};
-        return MemoryAccess::finish_if(*this, prepare_copy_prefix(from, to, length));
+        return detail::perform(*this, op::CopyPrefix{from, to, length}, where);
     }
 
     /// The position of the next token of s: the largest of what the members answer.
@@ -139,33 +137,27 @@ public:
     /// except that inputs always go if `begin` is 0, so that another user can have s. Refuses as the members do: a
     /// recurrent one only goes back, to a position where it keeps a state.
     Result<void> remove(Sequence s, Position begin, Position end, Where where = Where::current()) {
-        const detail::Caller caller{where};
-        return MemoryAccess::finish_if(*this, prepare_remove(s, begin, end));
+        return detail::perform(*this, op::Remove{s, begin, end}, where);
     }
 
     /// The same, and members that rotate keys rotate those of later tokens back by `rotate_by` positions; see
     /// `Cache::remove`.
     Result<void> remove(Sequence s, Position begin, Position end, RotateBy rotate_by, Where where = Where::current()) {
-        const detail::Caller caller{where};
-        return MemoryAccess::finish_if(*this, prepare_remove(s, begin, end, rotate_by));
+        return detail::perform(*this, op::Remove{s, begin, end, rotate_by}, where);
     }
 
     /// What all members store for s at positions [from, to), to be kept whatever happens to s. `to_end`: up to the next
     /// token of s, with the inputs that wait for it. No data moves. Refuses and costs as the members do, all or none.
     Result<Snapshot> snapshot(Sequence s, Position from = {0}, Position to = to_end,
                               Where where = Where::current()) requires(TwoPhaseSnapshots<Members>&&...) {
-        const detail::Caller caller{where};
-        auto prepared = prepare_snapshot(s, from, to);
-        if (!prepared) return prepared.error();
-        return finish(*std::move(prepared));
+        return detail::perform(*this, op::Snapshot{s, from, to}, where);
     }
 
     /// s takes up the snapshot, up to position `to`, in all members, or in none. Refuses as the members do: a recurrent
     /// one accepts nothing but the snapshot's end.
     Result<void> restore(Sequence s, const Snapshot& snapshot, Position to,
                          Where where = Where::current()) requires(TwoPhaseSnapshots<Members>&&...) {
-        const detail::Caller caller{where};
-        return MemoryAccess::finish_if(*this, prepare_restore(s, snapshot, to));
+        return detail::perform(*this, op::Restore<Snapshot>{s, snapshot, to}, where);
     }
     /// The same, up to the snapshot's end, with the inputs that wait there.
     Result<void> restore(Sequence s, const Snapshot& snapshot,
@@ -176,8 +168,7 @@ public:
     /// Without a snapshot: s goes back to position `to` in all members, or in none. Going to `next(s)` changes nothing.
     Result<void> restore(Sequence s, Position to,
                          Where where = Where::current()) requires(TwoPhaseSnapshots<Members>&&...) {
-        const detail::Caller caller{where};
-        return MemoryAccess::finish_if(*this, prepare_rewind(s, to));
+        return detail::perform(*this, op::Rewind{s, to}, where);
     }
 
     /// `parent` grows by `child`, which begins where `parent` ends, in all members, or in none; `child` is then as if
@@ -185,54 +176,40 @@ public:
     /// as the members do, and costs what it costs them.
     Result<void> merge(Snapshot& parent, Snapshot&& child,
                        Where where = Where::current()) requires(detail::merges<Members>&&...) {
-        const detail::Caller caller{where};
-        return MemoryAccess::finish_if(*this, prepare_merge(parent, child));
+        return detail::perform(*this, op::Merge<Snapshot>{parent, child}, where);
     }
 
     /// Divides a snapshot in all members, or in none: it keeps positions below `at`, and the result has those from `at`
     /// on. Refuses as the members do: a recurrent one always, one with a window that had moved on as well.
     Result<Snapshot> split(Snapshot& snapshot, Position at,
                            Where where = Where::current()) requires(detail::splits<Members>&&...) {
-        const detail::Caller caller{where};
-        auto prepared = prepare_split(snapshot, at);
-        if (!prepared) return prepared.error();
-        return finish(*std::move(prepared));
+        return detail::perform(*this, op::Split<Snapshot>{snapshot, at}, where);
     }
 
     /// Asks for a snapshot ahead of time, in all members that forget: see `Cache::schedule` and
     /// `RecurrentMemory::schedule`. Other members have nothing to do. Refuses as the members do, with nothing changed.
     Result<void> schedule(Sequence s, Position p, Where where = Where::current()) {
-        const detail::Caller caller{where};
-        if (const Result<void> prepared = prepare_schedule(s, p); !prepared) return prepared;
-        finish_schedule(s, p);
-        return {};
+        return detail::perform(*this, op::Schedule{s, p}, where);
     }
     /// Ends a schedule in all members. Does nothing in those that have none for s at p.
     void unschedule(Sequence s, Position p, Where where = Where::current()) {
-        const detail::Caller caller{where};
-        prepare_unschedule(s, p);
-        finish_unschedule(s, p);
+        detail::perform(*this, op::Unschedule{s, p}, where).value();
     }
 
     /// Moves what the snapshot owns out of the members, to memory of its own. Throws `std::bad_alloc`, with nothing
     /// changed, if there is no memory for it.
     void page_out(Snapshot& snapshot, PageTo to = PageTo::host,
                   Where where = Where::current()) requires(TwoPhaseSnapshots<Members>&&...) {
-        const detail::Caller caller{where};
-        finish(prepare_page_out(snapshot, to));
+        detail::perform(*this, op::PageOut<Snapshot>{snapshot, to}, where).value();
     }
 
     /// Brings a snapshot that is paged out back into cells and slots of all members. Blocks. Refuses as they do.
     Result<void> page_in(Snapshot& snapshot, Where where = Where::current()) requires(TwoPhaseSnapshots<Members>&&...) {
-        const detail::Caller caller{where};
-        return MemoryAccess::finish_if(*this, prepare_page_in(snapshot));
+        return detail::perform(*this, op::PageIn<Snapshot>{snapshot}, where);
     }
 
     /// Defragments all members that have cells, or none if one has no memory for it.
-    void defragment(Where where = Where::current()) {
-        const detail::Caller caller{where};
-        members_.finish_defragment(members_.prepare_defragment());
-    }
+    void defragment(Where where = Where::current()) { detail::perform(*this, op::Defragment{}, where).value(); }
 
     /// Blocks until all enqueued work of all members is done.
     void fence(Where where = Where::current()) {
@@ -273,28 +250,36 @@ public:
         return member<index_of<M>()>(where);
     }
 
-private:
-    friend struct MemoryAccess;
-    static constexpr bool notes_growth = (MemoryAccess::notes_growth<Members>() && ...);
-
-    template <template <class> class PreparedOf>
-    using Prepared = typename detail::HybridMembers<Members...>::template Prepared<PreparedOf>;
-    using Begin = Prepared<detail::PreparedBegin>;
-    using CopyPrefix = Prepared<detail::PreparedCopyPrefix>;
-    using Remove = Prepared<detail::PreparedRemove>;
-    using Keep = Prepared<detail::PreparedSnapshot>;
-    using Restore = Prepared<detail::PreparedRestore>;
-    using PageOut = Prepared<detail::PreparedPageOut>;
-    using PageIn = Prepared<detail::PreparedPageIn>;
-    using Merge = Prepared<detail::PreparedMerge>;
-    using Split = Prepared<detail::PreparedSplit>;
-
-    Result<Begin> prepare_begin(const Batch& batch) {
-        auto prepared =
-            members_.template prepare<Begin>([&](auto& m, auto) { return MemoryAccess::prepare_begin(m, batch); });
-        if (prepared) prepared->tokens = batch.tokens();
+    /// The two phases of an operation: those of all members, or of none. See `Performs`.
+    template <class Operation>
+        requires(detail::takes_part<Members, Operation>&&...)
+    auto prepare(const Operation& operation) {
+        expect_valid(operation);
+        auto prepared = members_.prepare(operation);
+        if constexpr (std::same_as<Operation, op::Begin>)
+            if (prepared) prepared->tokens = operation.batch.tokens();
         return prepared;
     }
+    template <class Operation>
+    void finish(Prepared<Operation>&& prepared) noexcept(!detail::may_fail<Operation>) {
+        members_.template finish<Operation>(std::move(prepared));
+    }
+    Pass finish(Prepared<op::Begin>&& begin) { return open(std::move(begin), std::index_sequence_for<Members...>{}); }
+    template <class Operation>
+        requires detail::makes_snapshot<Operation> Snapshot finish(Prepared<Operation>&& made)
+    noexcept { return members_.template finish_snapshot<Operation>(std::move(made)); }
+
+private:
+    friend struct MemoryAccess;
+
+    static void expect_valid(const auto&) {}
+    static void expect_valid(const op::Split<Snapshot>& split) {
+        const Position from = split.snapshot.from();
+        const Position to = split.snapshot.to();
+        CELLAR_EXPECTS(from <= split.at && split.at <= to, "split: position ", split.at, ", expected ", from, " to ",
+                       to);
+    }
+
     void save(const Snapshot& snapshot, const std::string& prefix,
               detail::StoredSnapshot& stored) requires(detail::SavesSnapshots<Members>&&...) {
         members_.for_each_indexed([&](auto& m, auto i) {
@@ -307,11 +292,9 @@ private:
             [&](auto& m, auto i) { MemoryAccess::save_ahead(m, s, to, detail::member_prefix(prefix, i), stored); });
     }
 
-    using Load = Prepared<detail::PreparedLoad>;
-    detail::LoadResult<Load> prepare_load(detail::StoredSource& source, const std::string& prefix,
-                                          std::vector<detail::StoredArray>& arrays,
-                                          detail::LoadTo to = {}) requires(detail::SavesSnapshots<Members>&&...) {
-        return members_.template prepare_load<Load>(source, prefix, arrays, to);
+    auto prepare_load(detail::StoredSource& source, const std::string& prefix, std::vector<detail::StoredArray>& arrays,
+                      detail::LoadTo to = {}) requires(detail::SavesSnapshots<Members>&&...) {
+        return members_.prepare_load(source, prefix, arrays, to);
     }
 
     bool counts_tokens() const { return members_.counts_tokens(); }
@@ -336,91 +319,11 @@ private:
         return bytes;
     }
 
-    Pass finish(Begin&& begin) { return open(std::move(begin), std::index_sequence_for<Members...>{}); }
-
-    Result<CopyPrefix> prepare_copy_prefix(Sequence from, Sequence to, std::int32_t length) {
-        return members_.template prepare<CopyPrefix>([&](auto& m, auto) {
-            const Position end = members_.wait_in(m, from, {length}) ? to_end : Position{length};
-            return MemoryAccess::prepare_copy_prefix(m, from, to, end.value);
-        });
-    }
-    void finish(CopyPrefix&& copy) noexcept { members_.finish(std::move(copy)); }
-
-    Result<void> prepare_schedule(Sequence s, Position p) { return members_.prepare_schedule(s, p); }
-    void finish_schedule(Sequence s, Position p) noexcept { members_.finish_schedule(s, p); }
-    void prepare_unschedule(Sequence s, Position p) { members_.prepare_unschedule(s, p); }
-    void finish_unschedule(Sequence s, Position p) noexcept { members_.finish_unschedule(s, p); }
-
-    auto prepare_defragment() { return members_.prepare_defragment(); }
-    void finish_defragment(const auto& prepared) { members_.finish_defragment(prepared); }
-
-    Result<Remove> prepare_remove(Sequence s, Position begin, Position end, std::same_as<RotateBy> auto... rotate_by) {
-        return members_.template prepare<Remove>([&](auto& m, auto) {
-            const bool nothing = begin > Position{0} && members_.wait_in(m, s, begin);
-            return MemoryAccess::prepare_remove(m, s, nothing ? end : begin, end, rotate_by...);
-        });
-    }
-    void finish(Remove&& removal) noexcept { members_.finish(std::move(removal)); }
-
-    auto prepare_snapshot(Sequence s, Position from, Position to,
-                          detail::AtSchedule at_schedule = {}) requires(TwoPhaseSnapshots<Members>&&...) {
-        return members_.template prepare<Keep>([&](auto& m, auto) {
-            const Position end = to == to_end ? members_.end_in(m, s) : to;
-            return MemoryAccess::prepare_snapshot(m, s, from, end, at_schedule);
-        });
-    }
-    auto prepare_restore(Sequence s, const Snapshot& snapshot, Position to) requires(TwoPhaseSnapshots<Members>&&...) {
-        const bool whole = to == snapshot.to();
-        return members_.template prepare<Restore>([&](auto& m, auto member) {
-            const auto& of_member = snapshot.template of<decltype(member)::value>();
-            return MemoryAccess::prepare_restore(m, s, of_member, whole ? of_member.to() : to);
-        });
-    }
-    Result<Remove> prepare_rewind(Sequence s, Position to) requires(TwoPhaseSnapshots<Members>&&...) {
-        return members_.template prepare<Remove>([&](auto& m, auto) {
-            return MemoryAccess::prepare_rewind(m, s, members_.wait_in(m, s, to) ? to_end : to);
-        });
-    }
-    auto prepare_merge(Snapshot& parent, Snapshot& child) requires(detail::merges<Members>&&...) {
-        return members_.template prepare<Merge>([&](auto& m, auto member) {
-            constexpr int i = decltype(member)::value;
-            return MemoryAccess::prepare_merge(m, MemoryAccess::member<i>(parent), MemoryAccess::member<i>(child));
-        });
-    }
-    auto prepare_split(Snapshot& snapshot, Position at) requires(detail::splits<Members>&&...) {
-        CELLAR_EXPECTS(snapshot.from() <= at && at <= snapshot.to(), "split: position ", at, ", expected ",
-                       snapshot.from(), " to ", snapshot.to());
-        return members_.template prepare<Split>([&](auto& m, auto member) {
-            return MemoryAccess::prepare_split(m, MemoryAccess::member<decltype(member)::value>(snapshot), at);
-        });
-    }
-    auto prepare_page_out(Snapshot& snapshot, PageTo to) requires(TwoPhaseSnapshots<Members>&&...) {
-        return *members_.template prepare<PageOut>([&](auto& m, auto member) {
-            auto& of_member = MemoryAccess::member<decltype(member)::value>(snapshot);
-            return Result{MemoryAccess::prepare_page_out(m, of_member, to)};
-        });
-    }
-    auto prepare_page_in(Snapshot& snapshot) requires(TwoPhaseSnapshots<Members>&&...) {
-        return members_.template prepare<PageIn>([&](auto& m, auto member) {
-            return MemoryAccess::prepare_page_in(m, MemoryAccess::member<decltype(member)::value>(snapshot));
-        });
-    }
-
-    // Templates, because members that have no snapshots have none of these.
-    template <class P>
-        requires(std::same_as<P, Keep> || std::same_as<P, Split> || std::same_as<P, Load>)
-    Snapshot finish(P&& made)
-    noexcept { return members_.template finish_snapshot<Snapshot>(std::forward<P>(made)); }
-    template <class P>
-        requires(
-            std::same_as<P, Restore> || std::same_as<P, Merge> || std::same_as<P, PageOut> || std::same_as<P, PageIn>)
-    void finish(P&& prepared) noexcept { members_.finish(std::forward<P>(prepared)); }
-
     // If one throws, the passes that are open are dropped.
     template <std::size_t... I>
-    Pass open(Begin&& begin, std::index_sequence<I...>) {
+    Pass open(Prepared<op::Begin>&& begin, std::index_sequence<I...>) {
         const auto open = [](auto& m, auto& prepared) {
-            return detail::pass_of(m, [&m, &prepared] { return MemoryAccess::finish(*m, *std::move(prepared)); });
+            return detail::pass_of(m, [&m, &prepared] { return m->finish(*std::move(prepared)); });
         };
         return make_pass(begin.tokens, open(members_.template get<int{I}>(), std::get<I>(begin.members))...);
     }

@@ -67,6 +67,17 @@ public:
         for_each([](auto& pass) { pass.drop(); });
     }
 
+    /// The two phases of `commit`: see `TwoPhaseMemory`.
+    void expect_complete() const {
+        const auto check = [](const auto& pass) {
+            if (pass) pass->expect_complete();
+        };
+        std::apply([&](const auto&... pass) { (check(pass), ...); }, passes_);
+    }
+    void finish_commit() noexcept {
+        for_each([](auto& pass) { pass.finish_commit(); });
+    }
+
 private:
     friend struct MemoryAccess;
 
@@ -80,12 +91,6 @@ private:
         std::apply([&](auto&... pass) { (name_member(pass, member++), ...); }, passes_);
     }
 
-    void expect_complete() const {
-        const auto check = [](const auto& pass) {
-            if (pass) MemoryAccess::expect_complete(*pass);
-        };
-        std::apply([&](const auto&... pass) { (check(pass), ...); }, passes_);
-    }
     // The pass then knows that it is not to be committed alone.
     template <class Pass>
     static void name_member(std::optional<Pass>& pass, int member) {
@@ -106,10 +111,6 @@ private:
         };
         (name(std::get<I>(passes_), static_cast<int>(I)), ...);
     }
-    void finish_commit() noexcept {
-        for_each([](auto& pass) { MemoryAccess::finish_commit(pass); });
-    }
-
     template <class F>
     void for_each(F f) {
         const auto call = [&](auto& pass) {

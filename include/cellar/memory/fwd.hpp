@@ -3,8 +3,7 @@
 
 namespace cellar {
 
-/// Reaches what memories and passes do not offer in public: the two phases of their operations. A memory or pass whose
-/// phases are private declares `friend struct MemoryAccess;`.
+/// For cellar itself: reaches what memories and passes do not offer to programs, their state above all.
 struct MemoryAccess;
 
 } // namespace cellar

@@ -12,6 +12,15 @@
 
 namespace cellar::detail {
 
+/// The operation that makes a snapshot from a file or a transfer.
+struct Load {};
+
+template <class M>
+using PreparedLoad =
+    typename decltype(MemoryAccess::prepare_load(std::declval<M&>(), std::declval<StoredSource&>(), std::string{},
+                                                 std::declval<std::vector<StoredArray>&>())
+                          .prepared)::value_type;
+
 template <class M>
 concept saves = requires(M& m, const SnapshotOf<M>& snapshot, const std::string& prefix, StoredSnapshot& stored) {
     MemoryAccess::save(m, snapshot, prefix, stored);

@@ -1,28 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include <cellar/base/batch.hpp>
+#include <cellar/base/contract.hpp>
 #include <cellar/base/ids.hpp>
 #include <cellar/base/result.hpp>
 #include <cellar/memory/detail/memory_access.hpp>
 #include <cellar/memory/memory.hpp>
-#include <cellar/memory/stored_snapshot.hpp>
+#include <cellar/memory/operations.hpp>
 
 #include <concepts>
-#include <cstdint>
-#include <string>
+#include <source_location>
 #include <type_traits>
 #include <utility>
-#include <vector>
 
 namespace cellar {
 
 namespace detail {
-
-template <class M>
-concept prepares_defragment = requires(M& m) {
-    MemoryAccess::prepare_defragment(m);
-};
 
 template <class R>
 concept is_result = requires(R& result) {
@@ -31,59 +24,175 @@ concept is_result = requires(R& result) {
     *result;
 };
 template <class R>
+concept tells_allocation = requires(const R& result) {
+    { result.allocated } -> std::convertible_to<bool>;
+};
+template <class R>
 using ValueOf = std::remove_cvref_t<decltype(*std::declval<R&>())>;
 
-template <class M>
-concept prepares_begin = requires(M& m, const Batch& batch) {
-    { MemoryAccess::prepare_begin(m, batch) } -> is_result;
-};
-template <class M>
-concept prepares_copy_prefix = requires(M& m, Sequence s, std::int32_t length) {
-    { MemoryAccess::prepare_copy_prefix(m, s, s, length) } -> is_result;
-};
-template <class M>
-concept prepares_remove = requires(M& m, Sequence s, Position p) {
-    { MemoryAccess::prepare_remove(m, s, p, p) } -> is_result;
-};
-
-/// What the first phase of each operation returns.
-template <class M>
-using PreparedBegin = ValueOf<decltype(MemoryAccess::prepare_begin(std::declval<M&>(), std::declval<const Batch&>()))>;
-template <class M>
-using PreparedCopyPrefix =
-    ValueOf<decltype(MemoryAccess::prepare_copy_prefix(std::declval<M&>(), Sequence{}, Sequence{}, 0))>;
-template <class M>
-using PreparedRemove =
-    ValueOf<decltype(MemoryAccess::prepare_remove(std::declval<M&>(), Sequence{}, Position{}, Position{}))>;
-
-template <class M>
-concept finishes_begin = requires(M& m, PreparedBegin<M> prepared) {
-    { MemoryAccess::finish(m, std::move(prepared)) } -> std::same_as<PassOf<M>>;
-};
-template <class M>
-concept finishes_copy_prefix = requires(M& m, PreparedCopyPrefix<M> prepared) {
-    { MemoryAccess::finish(m, std::move(prepared)) }
-    noexcept;
-};
-template <class M>
-concept finishes_remove = requires(M& m, PreparedRemove<M> prepared) {
-    { MemoryAccess::finish(m, std::move(prepared)) }
-    noexcept;
-};
-template <class P>
-concept has_expect_complete = requires(const P& pass) {
-    MemoryAccess::expect_complete(pass);
-};
-template <class P>
-concept has_finish_commit = requires(P& pass) {
-    MemoryAccess::finish_commit(pass);
-};
-
 } // namespace detail
+
+/// What the first phase of an operation returns if it does not always allocate: a `Result`, and whether it had to. That
+/// follows from the bookkeeping alone, so memories on several ranks that did the same operations answer alike.
+template <class T>
+class [[nodiscard]] Attempt : public Result<T> {
+public:
+    Attempt(T&& value, bool allocates) : Result<T>{std::move(value)}, allocated{allocates} {}
+    Attempt(const T& value, bool allocates) requires(std::copy_constructible<T>)
+        : Result<T>{value}, allocated{allocates} {}
+    Attempt(Refusal refusal, bool allocates = false) : Result<T>{refusal}, allocated{allocates} {}
+    Attempt(Reason reason) : Attempt{Refusal{reason}} {}
+
+    bool allocated;
+};
 
 /// The snapshots of a memory that has any.
 template <class M>
 using SnapshotOf = detail::ValueOf<decltype(std::declval<M&>().snapshot(Sequence{}, Position{}, Position{}))>;
+
+/// What the first phase of an operation returns, if it does not refuse.
+template <class M, class Operation>
+using Prepared = detail::ValueOf<decltype(std::declval<M&>().prepare(std::declval<const Operation&>()))>;
+
+namespace detail {
+
+/// What the second phase of an operation returns.
+template <class M, class Operation>
+using Finished = decltype(std::declval<M&>().finish(std::declval<Prepared<M, Operation>>()));
+
+/// Backends work in the second phase of these, and may throw.
+template <class Operation>
+inline constexpr bool may_fail = std::same_as<Operation, op::Begin> || std::same_as<Operation, op::Defragment>;
+
+template <class M, class Operation>
+struct Results { // of what returns nothing
+    static constexpr bool match = true;
+};
+template <class M>
+struct Results<M, op::Begin> {
+    static constexpr bool match = std::same_as<Finished<M, op::Begin>, PassOf<M>>;
+};
+template <class M>
+struct Results<M, op::Snapshot> {
+    static constexpr bool match = std::same_as<Finished<M, op::Snapshot>, SnapshotOf<M>>;
+};
+template <class M, class Snapshot>
+struct Results<M, op::Split<Snapshot>> {
+    static constexpr bool match = std::same_as<Finished<M, op::Split<Snapshot>>, Snapshot>;
+};
+
+template <class M, class Operation>
+concept prepares = requires(M& m, const Operation& operation) {
+    { m.prepare(operation) } -> is_result;
+};
+template <class M, class Operation>
+concept finishes = requires(M& m, Prepared<M, Operation> prepared) {
+    m.finish(std::move(prepared));
+};
+template <class M, class Operation>
+concept finishes_without_fail = may_fail<Operation> || requires(M& m, Prepared<M, Operation> prepared) {
+    { m.finish(std::move(prepared)) }
+    noexcept;
+};
+template <class M, class Operation>
+concept returns_what_it_makes = Results<M, Operation>::match;
+
+} // namespace detail
+
+/// A memory that has an operation (`op::Begin`, `op::Remove`, ...) in two phases, so that several memories can do it
+/// together, all or none:
+///
+/// - `prepare(operation)` decides, reserves what the second phase needs, and may refuse or throw. It changes nothing
+///   that can be observed. Returns a `Result` whose value may simply be thrown away; it is of another type for each
+///   operation that `finish` has to tell apart. An `Attempt` also says whether it allocated, so that several ranks
+///   (`mpi::LockstepMemory`) need not always ask each other.
+/// - `finish(value)` consumes that value. It returns the pass for `op::Begin`, the snapshot for `op::Snapshot` and
+///   `op::Split`. It is noexcept, except for `op::Begin` and `op::Defragment`. Between the phases, nothing else may
+///   change the memory.
+// clang-format off
+template <class M, class Operation>
+concept Performs =
+    detail::prepares<M, Operation> && detail::finishes<M, Operation>
+    && detail::finishes_without_fail<M, Operation> && detail::returns_what_it_makes<M, Operation>;
+// clang-format on
+
+namespace detail {
+
+/// The second phase, unless the first one has refused: a `Result` of what `finish(value)` returns.
+template <class FirstPhase, class Finish>
+auto finish_if(FirstPhase prepared, Finish finish) {
+    using Done = decltype(finish(*std::move(prepared)));
+    if (!prepared) return Result<Done>{prepared.error()};
+    if constexpr (std::is_void_v<Done>) {
+        finish(*std::move(prepared));
+        return Result<void>{};
+    } else {
+        return Result<Done>{Made{[&] { return finish(*std::move(prepared)); }}};
+    }
+}
+
+/// Both phases, for the line of a caller.
+template <class M, class Operation>
+auto perform(M& memory, const Operation& operation, const std::source_location& where) {
+    const Caller caller{where};
+    auto prepared = memory.prepare(operation);
+    using Done = decltype(memory.finish(*std::move(prepared)));
+    if (!prepared) return Result<Done>{prepared.error()};
+    if constexpr (std::is_void_v<Done>) {
+        memory.finish(*std::move(prepared));
+        return Result<void>{};
+    } else {
+        return Result<Done>{Made{[&] { return memory.finish(*std::move(prepared)); }}};
+    }
+}
+
+/// True for what concerns only memories that have schedules, or cells to defragment. Others leave it out.
+template <class Operation>
+inline constexpr bool may_leave_out =
+    std::same_as<Operation,
+                 op::Schedule> || std::same_as<Operation, op::Unschedule> || std::same_as<Operation, op::Defragment>;
+
+/// What a memory that leaves an operation out prepares.
+struct LeftOut {};
+
+/// The two phases, for any memory.
+template <class M, class Operation>
+auto prepare_any(M& memory, const Operation& operation) {
+    if constexpr (may_leave_out<Operation> && !prepares<M, Operation>) {
+        return Attempt<LeftOut>{LeftOut{}, false};
+    } else {
+        return memory.prepare(operation);
+    }
+}
+template <class Operation, class M, class Value>
+auto finish_any(M& memory, Value&& prepared) noexcept(!may_fail<Operation>) {
+    if constexpr (!std::same_as<std::remove_cvref_t<Value>, LeftOut>) {
+        return memory.finish(std::forward<Value>(prepared));
+    } else if constexpr (std::same_as<Operation, op::Defragment> && requires { memory.defragment(); }) {
+        memory.defragment(); // in one phase
+    }
+}
+
+/// A snapshot that ends no schedule, if the memory has such an option: for snapshots that are not the program's own.
+template <class M>
+auto snapshot_keeping_schedule(M& memory, Sequence s, Position from, Position to) {
+    if constexpr (Performs<M, op::Snapshot>) {
+        return perform(memory, op::Snapshot{s, from, to, true}, current_caller);
+    } else {
+        return memory.snapshot(s, from, to);
+    }
+}
+
+template <class P>
+concept has_expect_complete = requires(const P& pass) {
+    pass.expect_complete();
+};
+template <class P>
+concept has_finish_commit = requires(P& pass) {
+    pass.finish_commit();
+};
+
+} // namespace detail
 
 /// A memory that has snapshots: one of cellar's own, a hybrid of these, or a class of your own. Files and transfers do
 /// not take the latter, because they also call internal functions.
@@ -92,121 +201,36 @@ concept HasSnapshots = Memory<M> && requires {
     typename SnapshotOf<M>;
 };
 
-/// A memory whose operations have two phases, so that several memories can do an operation together, all or none. Every
-/// member of a `Hybrid` is one.
+/// A memory whose operations have two phases. Every member of a `Hybrid` is one.
 ///
-/// - `prepare_begin(batch)`, `prepare_copy_prefix(from, to, length)`, `prepare_remove(s, begin, end)`: the first phase.
-///   It decides, reserves what the second phase needs, and may refuse or throw. It changes nothing that can be
-///   observed. Returns a `Result` whose value describes the operation, and may simply be thrown away.
-/// - `finish(value)`: the second phase; consumes that value. For `prepare_begin` it returns the pass, and may throw.
-///   For the other two it is noexcept. Between the phases, nothing else may change the memory.
-/// - A pass commits in two phases too: `expect_complete()` is a violation if the pass must not be committed yet;
-///   `finish_commit()` commits, and cannot fail.
-///
-/// These functions may be private: see `MemoryAccess`.
+/// A pass commits in two phases too: `expect_complete()` is a violation if the pass must not be committed yet;
+/// `finish_commit()` commits, and cannot fail.
 // clang-format off
 template <class M>
 concept TwoPhaseMemory =
     Memory<M>
-    && detail::prepares_begin<M> && detail::finishes_begin<M>
-    && detail::prepares_copy_prefix<M> && detail::finishes_copy_prefix<M>
-    && detail::prepares_remove<M> && detail::finishes_remove<M>
+    && Performs<M, op::Begin> && Performs<M, op::CopyPrefix> && Performs<M, op::Remove>
     && detail::has_expect_complete<PassOf<M>> && detail::has_finish_commit<PassOf<M>>;
+
+/// A `TwoPhaseMemory` that has snapshots, whose operations have two phases, too. A hybrid whose members all satisfy it
+/// has snapshots.
+///
+/// `op::Merge` and `op::Split` are optional: a hybrid has `merge`, or `split`, if all of its members have it. So are
+/// `op::Schedule`, `op::Unschedule` and `op::Defragment`, which members without them ignore.
+template <class M>
+concept TwoPhaseSnapshots =
+    TwoPhaseMemory<M> && HasSnapshots<M>
+    && Performs<M, op::Snapshot> && Performs<M, op::Restore<SnapshotOf<M>>> && Performs<M, op::Rewind>
+    && Performs<M, op::PageOut<SnapshotOf<M>>> && Performs<M, op::PageIn<SnapshotOf<M>>>;
 // clang-format on
 
 namespace detail {
 
 template <class M>
-using PreparedSnapshot =
-    ValueOf<decltype(MemoryAccess::prepare_snapshot(std::declval<M&>(), Sequence{}, Position{}, Position{}))>;
+concept merges = Performs<M, op::Merge<SnapshotOf<M>>>;
 template <class M>
-using PreparedRestore = ValueOf<decltype(MemoryAccess::prepare_restore(
-    std::declval<M&>(), Sequence{}, std::declval<const SnapshotOf<M>&>(), Position{}))>;
-
-template <class M>
-concept prepares_snapshot = requires(M& m, Sequence s, Position p) {
-    { MemoryAccess::prepare_snapshot(m, s, p, p) } -> is_result;
-};
-template <class M>
-concept prepares_restore = requires(M& m, Sequence s, Position p, const SnapshotOf<M>& snapshot) {
-    { MemoryAccess::prepare_restore(m, s, snapshot, p) } -> is_result;
-};
-template <class M>
-concept finishes_snapshot = requires(M& m, PreparedSnapshot<M> prepared) {
-    { MemoryAccess::finish(m, std::move(prepared)) }
-    noexcept->std::same_as<SnapshotOf<M>>;
-};
-template <class M>
-concept finishes_restore = requires(M& m, PreparedRestore<M> prepared) {
-    { MemoryAccess::finish(m, std::move(prepared)) }
-    noexcept;
-};
-
-template <class M>
-using PreparedPageOut =
-    decltype(MemoryAccess::prepare_page_out(std::declval<M&>(), std::declval<SnapshotOf<M>&>(), PageTo::host));
-template <class M>
-using PreparedPageIn =
-    ValueOf<decltype(MemoryAccess::prepare_page_in(std::declval<M&>(), std::declval<SnapshotOf<M>&>()))>;
-
-template <class M>
-using PreparedMerge = ValueOf<decltype(MemoryAccess::prepare_merge(std::declval<M&>(), std::declval<SnapshotOf<M>&>(),
-                                                                   std::declval<SnapshotOf<M>&>()))>;
-template <class M>
-using PreparedSplit =
-    ValueOf<decltype(MemoryAccess::prepare_split(std::declval<M&>(), std::declval<SnapshotOf<M>&>(), Position{}))>;
-
-template <class M>
-using PreparedLoad =
-    typename decltype(MemoryAccess::prepare_load(std::declval<M&>(), std::declval<StoredSource&>(), std::string{},
-                                                 std::declval<std::vector<StoredArray>&>())
-                          .prepared)::value_type;
-
-template <class M>
-concept rewinds = requires(M& m, Sequence s, Position p) {
-    { MemoryAccess::prepare_rewind(m, s, p) } -> std::same_as<Result<PreparedRemove<M>>>;
-};
-template <class M>
-concept pages_out = requires(M& m, SnapshotOf<M>& snapshot, PreparedPageOut<M> prepared) {
-    { MemoryAccess::finish(m, std::move(prepared)) }
-    noexcept;
-};
-template <class M>
-concept pages_in = requires(M& m, SnapshotOf<M>& snapshot, PreparedPageIn<M> prepared) {
-    { MemoryAccess::prepare_page_in(m, snapshot) } -> is_result;
-    { MemoryAccess::finish(m, std::move(prepared)) }
-    noexcept;
-};
-template <class M>
-concept merges = requires(M& m, SnapshotOf<M>& snapshot, PreparedMerge<M> prepared) {
-    { MemoryAccess::prepare_merge(m, snapshot, snapshot) } -> is_result;
-    { MemoryAccess::finish(m, std::move(prepared)) }
-    noexcept;
-};
-template <class M>
-concept splits = requires(M& m, SnapshotOf<M>& snapshot, PreparedSplit<M> prepared) {
-    { MemoryAccess::prepare_split(m, snapshot, Position{}) } -> is_result;
-    { MemoryAccess::finish(m, std::move(prepared)) }
-    noexcept->std::same_as<SnapshotOf<M>>;
-};
+concept splits = Performs<M, op::Split<SnapshotOf<M>>>;
 
 } // namespace detail
-
-/// A `TwoPhaseMemory` that has snapshots, whose operations have two phases, too. A hybrid whose members all satisfy it
-/// has snapshots.
-///
-/// - `prepare_snapshot(s, from, to)`: its `finish` returns the snapshot.
-/// - `prepare_restore(s, snapshot, to)`, and `prepare_rewind(s, to)` without a snapshot, which prepares a removal.
-/// - `prepare_page_out(snapshot, place)`, which is no `Result`, and `prepare_page_in(snapshot)`.
-/// - `prepare_merge(parent, child)`, and `prepare_split(snapshot, at)`, whose `finish` returns the rest: optional. A
-///   hybrid has `merge`, or `split`, if all of its members have it.
-// clang-format off
-template <class M>
-concept TwoPhaseSnapshots =
-    TwoPhaseMemory<M>
-    && detail::prepares_snapshot<M> && detail::finishes_snapshot<M>
-    && detail::prepares_restore<M> && detail::finishes_restore<M> && detail::rewinds<M>
-    && detail::pages_out<M> && detail::pages_in<M>;
-// clang-format on
 
 } // namespace cellar

@@ -73,13 +73,13 @@ public:
         detail::expect_batch(batch, s.cache.sequences());
         CELLAR_EXPECTS(batch.stored.empty(), "begin: a list of stored tokens, expected none: the positions decide");
         s.note(batch);
-        auto prepared = prepare_on_all("begin", [&]() -> decltype(MemoryAccess::prepare_begin(s.cache, batch)) {
+        auto prepared = prepare_on_all("begin", [&]() -> decltype(s.cache.prepare(op::Begin{batch})) {
             if (const Result<void> can = s.check(batch); !can) return can.error();
-            return MemoryAccess::prepare_begin(s.cache, s.divide(batch));
+            return s.cache.prepare(op::Begin{s.divide(batch)});
         });
         if (!prepared) return prepared.error();
         s.pass_open = true;
-        return MemoryAccess::make<Pass>(s, MemoryAccess::finish(s.cache, *std::move(prepared)));
+        return MemoryAccess::make<Pass>(s, s.cache.finish(*std::move(prepared)));
     }
 
     /// `to` gives up its own tokens and shares those of `from` below position `length`, on each rank. No data moves.
@@ -91,8 +91,7 @@ public:
         s.note(Call::copy_prefix);
         s.note(from, {length});
         s.note(to, {0});
-        const auto prepare = [&] { return MemoryAccess::prepare_copy_prefix(s.cache, from, to, length); };
-        return on_all("copy_prefix", prepare, [&] {
+        return on_all("copy_prefix", op::CopyPrefix{from, to, length}, [&] {
             if (from == to) return;
             s.kept(to) = s.kept(from);
             s.kept(to).remove({length}, to_end);
@@ -107,7 +106,7 @@ public:
         const detail::Caller caller{where};
         expect_no_pass("remove");
         state().note(Call::remove);
-        return remove_with(s, begin, end, [&] { return MemoryAccess::prepare_remove(state().cache, s, begin, end); });
+        return remove_on_all({s, begin, end});
     }
     /// The same, where later keys are rotated back by `rotate_by` positions; see `Cache::remove`.
     MpiResult<void> remove(Sequence s, Position begin, Position end, RotateBy rotate_by,
@@ -119,8 +118,7 @@ public:
         expect_no_pass("remove");
         state().note(Call::rotate);
         state().note(s, {rotate_by.positions});
-        return remove_with(s, begin, end,
-                           [&] { return MemoryAccess::prepare_remove(state().cache, s, begin, end, rotate_by); });
+        return remove_on_all({s, begin, end, rotate_by});
     }
 
     /// What a sequence has, on all ranks. No data moves. Refuses with `cannot_resume` if the sequence cannot go on from
@@ -133,13 +131,13 @@ public:
         const detail::KeptPositions& kept = s.kept(sequence);
         s.note(Call::snapshot);
         s.note(sequence, kept.end());
-        auto prepared = prepare_on_all("snapshot", [&]() -> decltype(s.prepare_snapshot(sequence)) {
+        auto prepared = prepare_on_all("snapshot", [&]() -> decltype(s.cache.prepare(op::Snapshot{})) {
             if (!detail::can_resume_with(s.cache.window(), kept, kept.end()))
                 return Refusal{.reason = Reason::cannot_resume, .sequence = sequence};
-            return s.prepare_snapshot(sequence);
+            return s.cache.prepare(op::Snapshot{.sequence = sequence, .to = kept.end(), .unchecked = true});
         });
         if (!prepared) return prepared.error();
-        return ContextSnapshot{MemoryAccess::finish(s.cache, *std::move(prepared)), kept, ++s.snapshots};
+        return ContextSnapshot{s.cache.finish(*std::move(prepared)), kept, ++s.snapshots};
     }
 
     /// The sequence gives up its tokens, and shares those of a snapshot of this memory, on all ranks.
@@ -152,11 +150,8 @@ public:
         s.note(Call::restore);
         s.note(sequence, snapshot.to());
         s.calls.add(snapshot.number_);
-        const auto prepare = [&] {
-            return MemoryAccess::prepare_restore(s.cache, sequence, snapshot.local_, snapshot.to(),
-                                                 detail::Resuming::anywhere);
-        };
-        return on_all("restore", prepare, [&] { s.kept(sequence) = snapshot.kept_; });
+        const op::Restore<CellSnapshot> restore{sequence, snapshot.local_, snapshot.to(), true};
+        return on_all("restore", restore, [&] { s.kept(sequence) = snapshot.kept_; });
     }
 
     /// The position of the next token of s: after its last one, on whichever rank that is, or where it was cut.
@@ -235,21 +230,20 @@ private:
     }
 
     // Both phases. `then` follows the second one.
-    template <class Prepare, class Then>
-    MpiResult<void> on_all(const char* operation, Prepare prepare, Then then) {
-        auto prepared = prepare_on_all(operation, prepare);
+    template <class Operation, class Then>
+    MpiResult<void> on_all(const char* name, const Operation& operation, Then then) {
+        auto prepared = prepare_on_all(name, [&] { return state().cache.prepare(operation); });
         if (!prepared) return prepared.error();
-        MemoryAccess::finish(state().cache, *std::move(prepared));
+        state().cache.finish(*std::move(prepared));
         then();
         return {};
     }
 
-    template <class Prepare>
-    MpiResult<void> remove_with(Sequence sequence, Position begin, Position end, Prepare&& prepare) {
+    MpiResult<void> remove_on_all(const op::Remove& remove) {
         State& s = state();
-        s.note(sequence, begin);
-        s.note(sequence, end);
-        return on_all("remove", prepare, [&] { s.kept(sequence).remove(begin, end); });
+        s.note(remove.sequence, remove.begin);
+        s.note(remove.sequence, remove.end);
+        return on_all("remove", remove, [&] { s.kept(remove.sequence).remove(remove.begin, remove.end); });
     }
 
     void expect_no_pass(const char* operation) const { detail::expect_no_pass(operation, state().pass_open); }

@@ -29,16 +29,15 @@ namespace cellar::mpi {
 /// allocated, and if one cannot, `std::bad_alloc` is thrown on all, with nothing changed on any. Which operations
 /// allocate follows from the bookkeeping, so all ranks know it. A pass within the planned room, as in decode steps,
 /// sends nothing. `commit` and `drop` never do. Operations with a snapshot, `reserve` and `defragment` always ask. Once
-/// an operation was short of memory somewhere, every operation asks the other ranks. A memory of your own type always
-/// asks.
+/// an operation was short of memory somewhere, every operation asks the other ranks. A memory of your own type asks
+/// unless its `prepare` returns an `Attempt`, which tells whether it allocated.
 ///
 /// Operations of a pass (masks, `attend`) can fail on one rank alone. A backend that throws while it carries out an
-/// operation ends the process. If a rank is dead or silent for `LockstepOptions::time_limit`, an `MpiFailure` is
+/// operation ends the process. One that throws anything but `std::bad_alloc` while it allocates, on one rank alone,
+/// leaves the others waiting. If a rank is dead or silent for `LockstepOptions::time_limit`, an `MpiFailure` is
 /// thrown; from then on every operation throws it, and `release` returns the memory, which is whole.
 template <TwoPhaseMemory M>
 class LockstepMemory {
-    using Operation = detail::JointOperation;
-
 public:
     using memory_type = M;
 
@@ -69,18 +68,13 @@ public:
 
     /// Opens a pass on all ranks. Collective, as the memory's own. Asks the other ranks if it allocates.
     Result<PassOf<M>> begin(const Batch& batch, const std::source_location& where = std::source_location::current()) {
-        const detail::Caller caller{where};
-        auto prepared = lockstep_.prepare(
-            memory_, [&] { return detail::call_of(batch); },
-            [&] { return MemoryAccess::prepare_begin(memory_, batch); });
-        if (!prepared) return prepared.error();
-        return detail::Made{[&]() noexcept { return MemoryAccess::finish(memory_, *std::move(prepared)); }};
+        return perform(op::Begin{batch}, where);
     }
 
     /// Collective, as the memory's own. Always asks the other ranks.
     PassOf<M> reserve(std::int32_t tokens, const std::source_location& where = std::source_location::current()) {
         const detail::Caller caller{where};
-        return *lockstep_.prepare_always(memory_, call(Operation::reserve, tokens), [&] {
+        return *lockstep_.make(memory_, detail::joint_call(detail::JointOperation::reserve, tokens), [&] {
             return Result<PassOf<M>>{detail::Made{[&] { return memory_.reserve(tokens); }}};
         });
     }
@@ -88,25 +82,18 @@ public:
     /// Collective, as the memory's own. Asks the other ranks if it allocates.
     Result<void> copy_prefix(Sequence from, Sequence to, std::int32_t length,
                              const std::source_location& where = std::source_location::current()) {
-        const detail::Caller caller{where};
-        return finish(lockstep_.prepare(memory_, call(Operation::copy_prefix, from.value, to.value, length),
-                                        [&] { return MemoryAccess::prepare_copy_prefix(memory_, from, to, length); }));
+        return perform(op::CopyPrefix{from, to, length}, where);
     }
 
     /// Collective, as the memory's own. Asks the other ranks if it allocates.
     Result<void> remove(Sequence s, Position begin, Position end,
                         const std::source_location& where = std::source_location::current()) {
-        const detail::Caller caller{where};
-        return finish(lockstep_.prepare(memory_, call(Operation::remove, s.value, begin.value, end.value),
-                                        [&] { return MemoryAccess::prepare_remove(memory_, s, begin, end); }));
+        return perform(op::Remove{s, begin, end}, where);
     }
     /// The same, rotating keys by another number of positions; ignored by a memory that rotates no keys.
     Result<void> remove(Sequence s, Position begin, Position end, RotateBy rotate_by,
                         const std::source_location& where = std::source_location::current()) {
-        const detail::Caller caller{where};
-        return finish(
-            lockstep_.prepare(memory_, call(Operation::remove, s.value, begin.value, end.value, rotate_by.positions),
-                              [&] { return MemoryAccess::prepare_remove(memory_, s, begin, end, rotate_by); }));
+        return perform(op::Remove{s, begin, end, rotate_by}, where);
     }
 
     /// Not collective, as the next two: answers from this rank's bookkeeping, which is that of all ranks.
@@ -128,10 +115,7 @@ public:
     /// other ranks. Destroying it sends nothing.
     auto snapshot(Sequence s, Position from = {0}, Position to = to_end,
                   const std::source_location& where = std::source_location::current()) requires(TwoPhaseSnapshots<M>) {
-        const detail::Caller caller{where};
-        auto prepared = lockstep_.prepare_always(memory_, call(Operation::snapshot, s.value, from.value, to.value),
-                                                 [&] { return MemoryAccess::prepare_snapshot(memory_, s, from, to); });
-        return finish_snapshot(std::move(prepared));
+        return perform(op::Snapshot{s, from, to}, where);
     }
 
     /// Collective, as the memory's own; `snapshot` is that of this rank. Always asks the other ranks.
@@ -139,10 +123,7 @@ public:
     Result<void>
     restore(Sequence s, const Snapshot& snapshot, Position to,
             const std::source_location& where = std::source_location::current()) requires(TwoPhaseSnapshots<M>) {
-        const detail::Caller caller{where};
-        return finish(lockstep_.prepare_always(
-            memory_, call(Operation::restore, s.value, snapshot.from().value, snapshot.to().value, to.value),
-            [&] { return MemoryAccess::prepare_restore(memory_, s, snapshot, to); }));
+        return perform(op::Restore<Snapshot>{s, snapshot, to}, where);
     }
     /// The same, up to the snapshot's end.
     template <class Snapshot>
@@ -154,9 +135,7 @@ public:
     Result<void>
     restore(Sequence s, Position to,
             const std::source_location& where = std::source_location::current()) requires(TwoPhaseSnapshots<M>) {
-        const detail::Caller caller{where};
-        return finish(lockstep_.prepare(memory_, call(Operation::restore, s.value, to.value),
-                                        [&] { return MemoryAccess::prepare_rewind(memory_, s, to); }));
+        return perform(op::Rewind{s, to}, where);
     }
 
     /// Collective, as the memory's own, with snapshots of this rank. Always asks the other ranks.
@@ -164,67 +143,43 @@ public:
     Result<void>
     merge(Snapshot& parent, Snapshot&& child,
           const std::source_location& where = std::source_location::current()) requires(detail::merges<M>) {
-        const detail::Caller caller{where};
-        return finish(lockstep_.prepare_always(memory_, call_of(Operation::merge, parent, child),
-                                               [&] { return MemoryAccess::prepare_merge(memory_, parent, child); }));
+        return perform(op::Merge<Snapshot>{parent, child}, where);
     }
     /// Collective. Always asks the other ranks.
     template <class Snapshot>
     auto split(Snapshot& snapshot, Position at,
                const std::source_location& where = std::source_location::current()) requires(detail::splits<M>) {
-        const detail::Caller caller{where};
-        return finish_snapshot(lockstep_.prepare_always(
-            memory_, call(Operation::split, snapshot.from().value, snapshot.to().value, at.value),
-            [&] { return MemoryAccess::prepare_split(memory_, snapshot, at); }));
+        return perform(op::Split<Snapshot>{snapshot, at}, where);
     }
 
     /// Collective, as the memory's own. Asks the other ranks if it allocates.
     Result<void> schedule(Sequence s, Position p, const std::source_location& where = std::source_location::current()) {
-        const detail::Caller caller{where};
-        const Result<void> prepared = lockstep_.prepare(memory_, call(Operation::schedule, s.value, p.value),
-                                                        [&] { return MemoryAccess::prepare_schedule(memory_, s, p); });
-        if (prepared) MemoryAccess::finish_schedule(memory_, s, p);
-        return prepared;
+        return perform(op::Schedule{s, p}, where);
     }
     /// The same.
     void unschedule(Sequence s, Position p, const std::source_location& where = std::source_location::current()) {
-        const detail::Caller caller{where};
-        static_cast<void>(lockstep_.prepare(memory_, call(Operation::unschedule, s.value, p.value), [&] {
-            MemoryAccess::prepare_unschedule(memory_, s, p);
-            return Result<void>{};
-        }));
-        MemoryAccess::finish_unschedule(memory_, s, p);
+        perform(op::Unschedule{s, p}, where).value();
     }
 
     /// Collective. Always asks the other ranks.
     template <class Snapshot>
     void page_out(Snapshot& snapshot, PageTo to = PageTo::host,
                   const std::source_location& where = std::source_location::current()) requires(TwoPhaseSnapshots<M>) {
-        const detail::Caller caller{where};
-        const auto to_where = static_cast<std::int32_t>(to);
-        static_cast<void>(finish(lockstep_.prepare_always(
-            memory_, call(Operation::page_out, snapshot.from().value, snapshot.to().value, to_where),
-            [&] { return Result{MemoryAccess::prepare_page_out(memory_, snapshot, to)}; })));
+        perform(op::PageOut<Snapshot>{snapshot, to}, where).value();
     }
     /// Collective. Always asks the other ranks.
     template <class Snapshot>
     Result<void>
     page_in(Snapshot& snapshot,
             const std::source_location& where = std::source_location::current()) requires(TwoPhaseSnapshots<M>) {
-        const detail::Caller caller{where};
-        return finish(lockstep_.prepare_always(memory_,
-                                               call(Operation::page_in, snapshot.from().value, snapshot.to().value),
-                                               [&] { return MemoryAccess::prepare_page_in(memory_, snapshot); }));
+        return perform(op::PageIn<Snapshot>{snapshot}, where);
     }
 
     /// Collective, as the memory's own. Always asks the other ranks. A member of your own type that does not prepare it
     /// must not throw.
     void defragment(const std::source_location& where = std::source_location::current()) requires(
-        detail::prepares_defragment<M>) {
-        const detail::Caller caller{where};
-        const auto prepared = lockstep_.prepare_always(
-            memory_, call(Operation::defragment), [&] { return Result{MemoryAccess::prepare_defragment(memory_)}; });
-        [&]() noexcept { MemoryAccess::finish_defragment(memory_, *prepared); }();
+        Performs<M, op::Defragment>) {
+        perform(op::Defragment{}, where).value();
     }
 
     /// Blocks until all enqueued work of this rank is done.
@@ -251,23 +206,13 @@ private:
         return MemoryAccess::occupied_bytes(memory_, snapshot);
     }
 
-    template <class... Arguments>
-    static auto call(Operation operation, Arguments... arguments) {
-        return [=] { return detail::JointCall{operation, std::int32_t{sizeof...(arguments)}, {arguments...}, 0}; };
-    }
-    template <class Snapshot>
-    static auto call_of(Operation operation, const Snapshot& first, const Snapshot& second) {
-        return call(operation, first.from().value, first.to().value, second.from().value, second.to().value);
-    }
-
-    template <class Prepared>
-    Result<void> finish(Result<Prepared> prepared) {
-        return MemoryAccess::finish_if(memory_, std::move(prepared));
-    }
-    template <class Prepared>
-    Result<SnapshotOf<M>> finish_snapshot(Result<Prepared> prepared) {
-        if (!prepared) return prepared.error();
-        return detail::Made{[&] { return MemoryAccess::finish(memory_, *std::move(prepared)); }};
+    // A backend that throws in the second phase ends the process.
+    template <class Operation>
+    auto perform(const Operation& operation, const std::source_location& where) {
+        const detail::Caller caller{where};
+        return detail::finish_if(lockstep_.prepare(memory_, operation), [&](auto&& prepared) noexcept {
+            return detail::finish_any<Operation>(memory_, std::move(prepared));
+        });
     }
 
     M memory_;

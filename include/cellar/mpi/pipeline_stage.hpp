@@ -3,7 +3,6 @@
 
 #include <cellar/base/batch.hpp>
 #include <cellar/base/contract.hpp>
-#include <cellar/base/growth.hpp>
 #include <cellar/base/guards.hpp>
 #include <cellar/base/ids.hpp>
 #include <cellar/base/named_only.hpp>
@@ -66,7 +65,7 @@ public:
     bool commit(const std::source_location& where = std::source_location::current()) {
         const detail::Caller caller{where};
         detail::expect_open(line_);
-        MemoryAccess::expect_complete(pass_);
+        pass_.expect_complete();
         bool keeps = true;
         try {
             line_->is_first() ? line_->word(true) : static_cast<void>(keeps = line_->receive_word());
@@ -76,7 +75,7 @@ public:
             throw;
         }
         line_ = nullptr;
-        keeps ? MemoryAccess::finish_commit(pass_) : pass_.drop();
+        keeps ? pass_.finish_commit() : pass_.drop();
         return keeps;
     }
 
@@ -128,7 +127,7 @@ public:
                   const std::source_location& where = std::source_location::current())
         : memory_{std::move(memory)},
           line_{std::make_unique<detail::PipelineLine>(comm, options.time_limit, where)},
-          asks_always_{options.asks_always || !MemoryAccess::notes_growth<M>()},
+          asks_always_{options.asks_always},
           shared_{0} {
         CELLAR_EXPECTS_AT(where, options.time_limit.count() >= 0, "pipeline: a time limit of ",
                           options.time_limit.count(), " ms, expected 0 or more");
@@ -148,12 +147,11 @@ public:
                        const std::source_location& where = std::source_location::current()) {
         const detail::Caller caller{where};
         expect_first("begin");
-        const auto prepare = [&] { return MemoryAccess::prepare_begin(memory_, batch); };
-        const auto message = [&] {
+        const op::Begin operation{batch};
+        auto prepared = decide(operation, [&] {
             shared_.assign(batch, ids);
             return Message{.kind = Kind::begin, .rest = shared_.message()};
-        };
-        auto prepared = decide(prepare, message);
+        });
         if (!prepared) return prepared.error();
         return detail::Made{[&] { return open(*std::move(prepared)); }};
     }
@@ -161,39 +159,25 @@ public:
     /// First stage only. As the memory's own.
     Result<void> copy_prefix(Sequence from, Sequence to, std::int32_t length,
                              const std::source_location& where = std::source_location::current()) {
-        const detail::Caller caller{where};
-        expect_first("copy_prefix");
-        return finish(decide(copy_of(from, to, length), message(Kind::copy_prefix, from.value, to.value, length)));
+        return perform("copy_prefix", op::CopyPrefix{from, to, length}, where);
     }
     /// First stage only. As the memory's own.
     Result<void> remove(Sequence s, Position begin, Position end,
                         const std::source_location& where = std::source_location::current()) {
-        const detail::Caller caller{where};
-        expect_first("remove");
-        return finish(decide(removal_of(s, begin, end), message(Kind::remove, s.value, begin.value, end.value)));
+        return perform("remove", op::Remove{s, begin, end}, where);
     }
     /// First stage only. As the memory's own; a memory that rotates no keys ignores `by`.
     Result<void> remove(Sequence s, Position begin, Position end, RotateBy by,
                         const std::source_location& where = std::source_location::current()) {
-        const detail::Caller caller{where};
-        expect_first("remove");
-        return finish(decide(removal_of(s, begin, end, by),
-                             message(Kind::rotated_remove, s.value, begin.value, end.value, by.positions)));
+        return perform("remove", op::Remove{s, begin, end, by}, where);
     }
     /// First stage only. As the memory's own.
     Result<void> schedule(Sequence s, Position p, const std::source_location& where = std::source_location::current()) {
-        const detail::Caller caller{where};
-        expect_first("schedule");
-        const Result<void> prepared = decide(schedule_of(s, p), message(Kind::schedule, s.value, p.value));
-        if (prepared) MemoryAccess::finish_schedule(memory_, s, p);
-        return prepared;
+        return perform("schedule", op::Schedule{s, p}, where);
     }
     /// First stage only. As the memory's own.
     void unschedule(Sequence s, Position p, const std::source_location& where = std::source_location::current()) {
-        const detail::Caller caller{where};
-        expect_first("unschedule");
-        if (decide(unschedule_of(s, p), message(Kind::unschedule, s.value, p.value)))
-            MemoryAccess::finish_unschedule(memory_, s, p);
+        static_cast<void>(perform("unschedule", op::Unschedule{s, p}, where));
     }
 
     /// Does not compile. The other stages carry operations out in `begin_received`, and have no place for a snapshot
@@ -227,25 +211,23 @@ public:
             switch (received.kind) {
             case Kind::begin: {
                 if (!shared_.assign_message(received.rest)) line_->fail_malformed();
-                const Batch batch = shared_;
-                const auto prepare = [&] { return MemoryAccess::prepare_begin(memory_, batch); };
-                if (auto prepared = follow(received, prepare)) return open(**std::move(prepared));
+                if (auto prepared = follow(received, op::Begin{shared_})) return open(**std::move(prepared));
                 break;
             }
             case Kind::copy_prefix:
-                finish_some(follow(received, copy_of({a}, {b}, c)));
+                carry_out(received, op::CopyPrefix{{a}, {b}, c});
                 break;
             case Kind::remove:
-                finish_some(follow(received, removal_of({a}, {b}, {c})));
+                carry_out(received, op::Remove{{a}, {b}, {c}});
                 break;
             case Kind::rotated_remove:
-                finish_some(follow(received, removal_of({a}, {b}, {c}, RotateBy{d})));
+                carry_out(received, op::Remove{{a}, {b}, {c}, RotateBy{d}});
                 break;
             case Kind::schedule:
-                if (follow(received, schedule_of({a}, {b}))) MemoryAccess::finish_schedule(memory_, {a}, {b});
+                carry_out(received, op::Schedule{{a}, {b}});
                 break;
             case Kind::unschedule:
-                if (follow(received, unschedule_of({a}, {b}))) MemoryAccess::finish_unschedule(memory_, {a}, {b});
+                carry_out(received, op::Unschedule{{a}, {b}});
                 break;
             case Kind::end:
                 return std::nullopt;
@@ -280,36 +262,51 @@ private:
         line_->expect_usable();
     }
 
-    template <class... Arguments>
-    static auto message(Kind kind, Arguments... arguments) {
-        return [=] { return Message{.kind = kind, .arguments = {arguments...}}; };
+    static Message message_of(const op::CopyPrefix& copy) {
+        return {.kind = Kind::copy_prefix, .arguments = {copy.from.value, copy.to.value, copy.length}};
     }
-    auto copy_of(Sequence from, Sequence to, std::int32_t length) {
-        return [=, this] { return MemoryAccess::prepare_copy_prefix(memory_, from, to, length); };
+    static Message message_of(const op::Remove& remove) {
+        const auto& [s, begin, end, by] = remove;
+        return {.kind = by ? Kind::rotated_remove : Kind::remove,
+                .arguments = {s.value, begin.value, end.value, by ? by->positions : 0}};
     }
-    template <class... By>
-    auto removal_of(Sequence s, Position begin, Position end, By... by) {
-        return [=, this] { return MemoryAccess::prepare_remove(memory_, s, begin, end, by...); };
+    static Message message_of(const op::Schedule& schedule) {
+        return {.kind = Kind::schedule, .arguments = {schedule.sequence.value, schedule.position.value}};
     }
-    auto schedule_of(Sequence s, Position p) {
-        return [=, this] { return MemoryAccess::prepare_schedule(memory_, s, p); };
+    static Message message_of(const op::Unschedule& schedule) {
+        return {.kind = Kind::unschedule, .arguments = {schedule.sequence.value, schedule.position.value}};
     }
-    auto unschedule_of(Sequence s, Position p) {
-        return [=, this] {
-            MemoryAccess::prepare_unschedule(memory_, s, p);
-            return Result<void>{};
-        };
+
+    // An operation of the first stage, and the same in the others.
+    template <class Operation>
+    Result<void> perform(const char* name, const Operation& operation, const std::source_location& where) {
+        const detail::Caller caller{where};
+        expect_first(name);
+        return finish<Operation>(decide(operation, [&] { return message_of(operation); }));
+    }
+    template <class Operation>
+    void carry_out(const Message& received, const Operation& operation) {
+        if (auto prepared = follow(received, operation)) static_cast<void>(finish<Operation>(*std::move(prepared)));
+    }
+    template <class Operation, class FirstPhase>
+    Result<void> finish(FirstPhase prepared) {
+        return detail::finish_if(std::move(prepared), [&](auto&& value) {
+            return detail::finish_any<Operation>(memory_, std::move(value));
+        });
     }
 
     // The first stage. What it refuses without having allocated is sent to nobody.
-    template <class Prepare, class MakeMessage>
-    auto decide(const Prepare& prepare, const MakeMessage& make_message) -> std::invoke_result_t<const Prepare&> {
+    template <class Operation, class MakeMessage>
+    auto decide(const Operation& operation, const MakeMessage& make_message) {
         bool asks = asks_always_;
         auto prepared = [&] {
             try {
-                const std::uint64_t before = detail::growths;
-                auto found = prepare();
-                asks = asks || detail::growths != before;
+                auto found = detail::prepare_any(memory_, operation);
+                if constexpr (detail::tells_allocation<decltype(found)>) {
+                    asks |= found.allocated;
+                } else {
+                    asks = true;
+                }
                 if (!asks && !found) return found;
                 Message message = make_message();
                 message.asks = asks;
@@ -326,18 +323,17 @@ private:
         asks_always_ = asks_always_ || answer.no_memory;
         if (!prepared) return prepared;
         if (answer.no_memory) throw std::bad_alloc{};
-        if (answer.refusal) return *answer.refusal;
+        if (answer.refusal) return decltype(prepared){*answer.refusal};
         return prepared;
     }
 
     // Another stage. Empty if the operation is not to be carried out.
-    template <class Prepare>
-    auto follow(const Message& received, const Prepare& prepare)
-        -> std::optional<std::invoke_result_t<const Prepare&>> {
-        std::optional<std::invoke_result_t<const Prepare&>> prepared;
+    template <class Operation>
+    auto follow(const Message& received, const Operation& operation) {
+        std::optional<decltype(detail::prepare_any(memory_, operation))> prepared;
         detail::Vote answer;
         try {
-            prepared.emplace(prepare());
+            prepared.emplace(detail::prepare_any(memory_, operation));
             if (!*prepared) answer.refusal = prepared->error();
         } catch (const std::bad_alloc&) {
             answer.no_memory = true;
@@ -353,17 +349,7 @@ private:
 
     template <class Prepared>
     Pass open(Prepared prepared) {
-        return MemoryAccess::make<Pass>(*line_,
-                                        [&]() noexcept { return MemoryAccess::finish(memory_, std::move(prepared)); });
-    }
-
-    template <class Prepared>
-    Result<void> finish(Result<Prepared> prepared) {
-        return MemoryAccess::finish_if(memory_, std::move(prepared));
-    }
-    template <class Prepared>
-    void finish_some(std::optional<Prepared> prepared) {
-        if (prepared) static_cast<void>(finish(*std::move(prepared)));
+        return MemoryAccess::make<Pass>(*line_, [&]() noexcept { return memory_.finish(std::move(prepared)); });
     }
 
     M memory_;

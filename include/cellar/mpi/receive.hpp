@@ -58,7 +58,7 @@ public:
         auto loaded = MemoryAccess::prepare_load_to(LoadTo::cells, memory_, source, std::string{}, arrays);
         if (!loaded.prepared) return {std::move(loaded.problem), loaded.refusal};
         snapshot_.emplace(MemoryAccess::finish(memory_, *std::move(loaded.prepared)));
-        const auto restore = MemoryAccess::prepare_restore(memory_, sequence_, *snapshot_, snapshot_->to());
+        const auto restore = memory_.prepare(op::Restore<SnapshotOf<M>>{sequence_, *snapshot_, snapshot_->to()});
         return restore ? Answer{} : Answer{"", restore.error()}; // rather now than when everything is there
     }
     Result<void> finish() override {

@@ -89,7 +89,7 @@ template <detail::SavesSnapshots M>
 Sending send(const Communicator& comm, int rank, M& memory, Sequence s, const SendOptions& options = {},
              const std::source_location& where = std::source_location::current()) {
     const detail::Caller caller{where};
-    auto snapshot = MemoryAccess::snapshot_beside_schedules(memory, s, {0}, to_end);
+    auto snapshot = detail::snapshot_keeping_schedule(memory, s, {0}, to_end);
     auto sender = detail::make_sender(comm, rank, options, where);
     if (!snapshot) {
         sender->withdraw({MpiReason::refused, comm.rank(), "send: the memory refuses: " + to_string(snapshot.error()),

@@ -78,10 +78,7 @@ public:
     /// allowed within a batch, not across batches); and, under `Unequal::refuse`, with `unequal_batch`. Throws
     /// `std::bad_alloc`, with nothing changed. O(tokens + layers), amortised.
     Result<Pass> begin(const Batch& batch, Where where = Where::current()) {
-        const detail::Caller caller{where};
-        auto prepared = prepare_begin(batch);
-        if (!prepared) return prepared.error();
-        return detail::Made{[&] { return finish(*std::move(prepared)); }};
+        return detail::perform(*this, op::Begin{batch}, where);
     }
 
     /// A pass of `tokens` tokens, spread over all sequences, for sizing buffers and capturing graphs. It reads and
@@ -99,8 +96,7 @@ public:
     /// happens if both are the same sequence. Refuses with `cannot_rewind` if `from` is longer than `length` and keeps
     /// no state there. O(states kept).
     Result<void> copy_prefix(Sequence from, Sequence to, std::int32_t length, Where where = Where::current()) {
-        const detail::Caller caller{where};
-        return MemoryAccess::finish_if(*this, prepare_copy_prefix(from, to, length));
+        return detail::perform(*this, op::CopyPrefix{from, to, length}, where);
     }
 
     /// True if a state is kept that has seen exactly the tokens below p; always true for 0.
@@ -120,8 +116,7 @@ public:
     /// (`resumable_prefix` says where one is). Otherwise refuses with `cannot_cut`: a state cannot lose its first
     /// tokens or tokens from its middle. O(states kept).
     Result<void> remove(Sequence s, Position begin, Position end, Where where = Where::current()) {
-        const detail::Caller caller{where};
-        return MemoryAccess::finish_if(*this, prepare_remove(s, begin, end));
+        return detail::perform(*this, op::Remove{s, begin, end}, where);
     }
 
     /// The state of s after the tokens below `to`, to be kept whatever happens to s: the snapshot shares its slot. No
@@ -131,10 +126,7 @@ public:
     /// nothing changed. O(log states kept); allocates.
     Result<StateSnapshot> snapshot(Sequence s, Position from = {0}, Position to = to_end,
                                    Where where = Where::current()) {
-        const detail::Caller caller{where};
-        auto prepared = prepare_snapshot(s, from, to);
-        if (!prepared) return prepared.error();
-        return finish(*std::move(prepared));
+        return detail::perform(*this, op::Snapshot{s, from, to}, where);
     }
 
     /// s gives up its states, and shares that of the snapshot: its next token has position `to`. No data moves. Refuses
@@ -142,8 +134,7 @@ public:
     /// copied to a slot that s alone owns (enqueued; see `page_out`). Throws `std::bad_alloc`, with nothing changed.
     /// O(states given up), and O(layers) for the copy.
     Result<void> restore(Sequence s, const StateSnapshot& snapshot, Position to, Where where = Where::current()) {
-        const detail::Caller caller{where};
-        return MemoryAccess::finish_if(*this, prepare_restore(s, snapshot, to));
+        return detail::perform(*this, op::Restore<StateSnapshot>{s, snapshot, to}, where);
     }
     Result<void> restore(Sequence s, const StateSnapshot& snapshot, Where where = Where::current()) {
         return restore(s, snapshot, snapshot.to(where), where);
@@ -152,16 +143,13 @@ public:
     /// Without a snapshot: s goes back to position `to`. Refuses with `cannot_rewind` if no state is kept there.
     /// O(states kept).
     Result<void> restore(Sequence s, Position to, Where where = Where::current()) {
-        const detail::Caller caller{where};
-        return MemoryAccess::finish_if(*this, prepare_rewind(s, to));
+        return detail::perform(*this, op::Rewind{s, to}, where);
     }
 
     /// `child`, which does not end before `parent`, takes the place of `parent`, and is then as if moved from. It stays
     /// in place or paged out, as it is. Never refuses. O(1); blocks if the parent is paged out.
     Result<void> merge(StateSnapshot& parent, StateSnapshot&& child, Where where = Where::current()) {
-        const detail::Caller caller{where};
-        finish(*prepare_merge(parent, child));
-        return {};
+        return detail::perform(*this, op::Merge<StateSnapshot>{parent, child}, where);
     }
 
     /// Moves what the snapshot owns out of its slot, which it gives up, to memory of its own. Throws `std::bad_alloc`,
@@ -169,22 +157,19 @@ public:
     /// blocks if the data goes to memory of the host that the backend's work cannot reach. O(layers); each tensor is
     /// copied once, by way of a buffer if it blocks.
     void page_out(StateSnapshot& snapshot, PageTo to = PageTo::host, Where where = Where::current()) {
-        const detail::Caller caller{where};
-        finish(prepare_page_out(snapshot, to));
+        detail::perform(*this, op::PageOut<StateSnapshot>{snapshot, to}, where).value();
     }
 
     /// Brings a snapshot that is paged out back into a slot, which any number of sequences may share. Does nothing if
     /// it is in place already. Blocks. Refuses with `too_many_snapshots` if `StateLimits::snapshots` are in place.
     /// Throws `std::bad_alloc`, with nothing changed. Costs as much as `page_out`.
     Result<void> page_in(StateSnapshot& snapshot, Where where = Where::current()) {
-        const detail::Caller caller{where};
-        return MemoryAccess::finish_if(*this, prepare_page_in(snapshot));
+        return detail::perform(*this, op::PageIn<StateSnapshot>{snapshot}, where);
     }
 
     /// Always refuses, with `cannot_split`: a state is that of all tokens before it.
     Result<StateSnapshot> split(StateSnapshot& snapshot, Position at, Where where = Where::current()) {
-        const detail::Caller caller{where};
-        return prepare_split(snapshot, at);
+        return detail::perform(*this, op::Split<StateSnapshot>{snapshot, at}, where);
     }
 
     /// Keeps the current state of s as a checkpoint. When there are more than `StateLimits::checkpoints`, the policy
@@ -201,17 +186,12 @@ public:
     /// empty, a copy of another sequence, or is restored from a snapshot. Refuses with `no_checkpoints` if the limits
     /// allow none. O(schedules of s). Throws `std::bad_alloc`, with nothing changed.
     Result<void> schedule(Sequence s, Position p, Where where = Where::current()) {
-        const detail::Caller caller{where};
-        if (const Result<void> prepared = prepare_schedule(s, p); !prepared) return prepared;
-        finish_schedule(s, p);
-        return {};
+        return detail::perform(*this, op::Schedule{s, p}, where);
     }
     /// Ends a schedule before it is used. Does nothing if there is none for s at p, or s has reached p. O(schedules of
     /// s).
     void unschedule(Sequence s, Position p, Where where = Where::current()) {
-        const detail::Caller caller{where};
-        prepare_unschedule(s, p);
-        finish_unschedule(s, p);
+        detail::perform(*this, op::Unschedule{s, p}, where).value();
     }
 
     /// Sequences that have no state yet start from these values, instead of zeros, in one tensor of a layer:
@@ -301,87 +281,78 @@ public:
         return found;
     }
 
-private:
-    friend struct MemoryAccess;
-    static constexpr bool notes_growth = true;
-
-    struct Begin {
-        std::int32_t tokens;
-    };
-    struct CopyPrefix {
-        Sequence from;
-        Sequence to;
-        std::int32_t length;
-    };
-    struct Remove {
-        Sequence sequence;
-        Position begin;
-        Position end;
-    };
-
-    Result<Begin> prepare_begin(const Batch& batch) {
+    /// The two phases of these operations; see `Performs`.
+    Attempt<op::Begin> prepare(const op::Begin& begin) {
         state().expect_no_pass("begin");
-        if (const Result<void> prepared = state().book.prepare_open(batch); !prepared) return prepared.error();
-        return Begin{batch.tokens()};
+        const Result<bool> can = state().book.prepare_open(begin.batch);
+        if (!can) return can.error();
+        return {begin, *can};
     }
     // A backend may throw while it fills slots.
-    Pass finish(Begin&& begin) {
+    Pass finish(op::Begin&& begin) {
         state().book.open();
-        Pass pass = MemoryAccess::make<Pass>(state(), begin.tokens, false);
+        Pass pass = MemoryAccess::make<Pass>(state(), begin.batch.tokens(), false);
         if (const auto starts = state().book.starts(); !starts.empty()) state().store.start(state().backend, starts);
         return pass;
     }
-
-    Result<CopyPrefix> prepare_copy_prefix(Sequence from, Sequence to, std::int32_t length) {
+    Attempt<op::CopyPrefix> prepare(const op::CopyPrefix& copy) {
         state().expect_no_pass("copy_prefix");
-        const Result<void> prepared = state().book.table().prepare_copy_prefix(from, to, length);
-        if (!prepared) return prepared.error();
-        return CopyPrefix{from, to, length};
+        const Result<bool> can = state().book.table().prepare_copy_prefix(copy.from, copy.to, copy.length);
+        if (!can) return can.error();
+        return {copy, *can};
     }
-    void finish(CopyPrefix&& copy) noexcept {
+    void finish(op::CopyPrefix&& copy) noexcept {
         state().book.table().finish_copy_prefix(copy.from, copy.to, copy.length);
     }
-
-    Result<Remove> prepare_remove(Sequence s, Position begin, Position end) {
+    Attempt<op::Remove> prepare(const op::Remove& remove) {
         state().expect_no_pass("remove");
-        const Result<void> prepared = state().book.table().prepare_remove(s, begin, end);
-        if (!prepared) return prepared.error();
-        return Remove{s, begin, end};
+        const Result<void> can = table().prepare_remove(remove.sequence, remove.begin, remove.end);
+        if (!can) return can.error();
+        return {remove, false};
     }
-    void finish(Remove&& removal) noexcept {
-        state().book.table().finish_remove(removal.sequence, removal.begin, removal.end);
-    }
-
-    Result<void> prepare_schedule(Sequence s, Position p) {
-        state().expect_no_pass("schedule");
-        return state().book.table().prepare_schedule(s, p);
-    }
-    void finish_schedule(Sequence s, Position p) noexcept { state().book.table().finish_schedule(s, p); }
-    void prepare_unschedule(Sequence s, Position p) {
-        state().expect_no_pass("unschedule");
-        CELLAR_EXPECTS(p.value >= 0, "unschedule: position ", p, ", expected 0 or more");
-        static_cast<void>(table().states(s)); // checks s
-    }
-    void finish_unschedule(Sequence s, Position p) noexcept { state().book.table().unschedule(s, p); }
-
-    auto prepare_snapshot(Sequence s, Position from, Position to) { return snapshots().prepare_snapshot(s, from, to); }
-    auto prepare_restore(Sequence s, const StateSnapshot& snapshot, Position to) {
-        return snapshots().prepare_restore(s, snapshot, to);
-    }
-    Result<Remove> prepare_rewind(Sequence s, Position to) {
+    Attempt<op::Remove> prepare(const op::Rewind& rewind) {
         state().expect_no_pass("restore");
-        CELLAR_EXPECTS(to.value >= 0, "restore: position ", to, ", expected 0 or more");
-        if (!table().can_resume(s, to)) return Reason::cannot_rewind;
-        return prepare_remove(s, to, to_end);
+        CELLAR_EXPECTS(rewind.to.value >= 0, "restore: position ", rewind.to, ", expected 0 or more");
+        if (!table().can_resume(rewind.sequence, rewind.to)) return Reason::cannot_rewind;
+        return prepare(op::Remove{rewind.sequence, rewind.to, to_end});
     }
+    void finish(op::Remove&& remove) noexcept {
+        state().book.table().finish_remove(remove.sequence, remove.begin, remove.end);
+    }
+    Attempt<op::Schedule> prepare(const op::Schedule& schedule) {
+        state().expect_no_pass("schedule");
+        const Result<bool> can = state().book.table().prepare_schedule(schedule.sequence, schedule.position);
+        if (!can) return can.error();
+        return {schedule, *can};
+    }
+    void finish(op::Schedule&& schedule) noexcept {
+        state().book.table().finish_schedule(schedule.sequence, schedule.position);
+    }
+    Attempt<op::Unschedule> prepare(const op::Unschedule& schedule) {
+        state().expect_no_pass("unschedule");
+        CELLAR_EXPECTS(schedule.position.value >= 0, "unschedule: position ", schedule.position,
+                       ", expected 0 or more");
+        static_cast<void>(table().states(schedule.sequence)); // checks the sequence
+        return {schedule, false};
+    }
+    void finish(op::Unschedule&& schedule) noexcept {
+        state().book.table().unschedule(schedule.sequence, schedule.position);
+    }
+    auto prepare(const op::Snapshot& snapshot) { return snapshots().prepare(snapshot); }
+    template <template <class> class Operation>
+    auto prepare(const Operation<StateSnapshot>& operation) {
+        return snapshots().prepare(operation);
+    }
+    template <class Prepared>
+    auto finish(Prepared&& prepared) noexcept {
+        return snapshots().finish(std::forward<Prepared>(prepared));
+    }
+
+private:
+    friend struct MemoryAccess;
     std::int64_t occupied_bytes(const StateSnapshot& snapshot) const {
         return snapshot.is_paged_out() ? snapshot.bytes() : bytes_per_sequence(shape());
     }
-
-    auto prepare_page_out(StateSnapshot& snapshot, PageTo to) { return snapshots().prepare_page_out(snapshot, to); }
-    auto prepare_page_in(StateSnapshot& snapshot) { return snapshots().prepare_page_in(snapshot); }
-    auto prepare_merge(StateSnapshot& parent, StateSnapshot& child) { return snapshots().prepare_merge(parent, child); }
-    auto prepare_split(StateSnapshot& snapshot, Position) { return snapshots().prepare_split(snapshot); }
     void save(const StateSnapshot& snapshot, const std::string& prefix, detail::StoredSnapshot& stored) {
         snapshots().save(snapshot, prefix, stored);
     }
@@ -391,10 +362,6 @@ private:
     auto prepare_load(detail::StoredSource& source, const std::string& prefix,
                       std::vector<detail::StoredArray>& arrays) {
         return snapshots().prepare_load(source, prefix, arrays);
-    }
-    template <class Prepared>
-    auto finish(Prepared&& prepared) noexcept {
-        return snapshots().finish(std::forward<Prepared>(prepared));
     }
 
     template <class... Parts>

@@ -131,6 +131,18 @@ public:
         close();
     }
 
+    /// The two phases of `commit`: see `TwoPhaseMemory`.
+    void expect_complete() const {
+        const int missing = first_missing();
+        CELLAR_EXPECTS(missing < 0, "commit: ", state().done_in_layer[static_cast<std::size_t>(missing)],
+                       " micro-batches of ", name()(missing), " were put, expected ", micro_batches().size());
+    }
+    void finish_commit() noexcept {
+        if (state_->pass_reserved) return drop();
+        state_->book.commit();
+        close();
+    }
+
 private:
     friend struct MemoryAccess;
 
@@ -153,16 +165,6 @@ private:
         if (s.pass_reserved || s.done == std::int64_t{s.shape.layers()} * expected) return -1;
         const auto missing = std::find_if(done.begin(), done.end(), [=](std::int32_t n) { return n != expected; });
         return static_cast<int>(missing - done.begin());
-    }
-    void expect_complete() const {
-        const int missing = first_missing();
-        CELLAR_EXPECTS(missing < 0, "commit: ", state().done_in_layer[static_cast<std::size_t>(missing)],
-                       " micro-batches of ", name()(missing), " were put, expected ", micro_batches().size());
-    }
-    void finish_commit() noexcept {
-        if (state_->pass_reserved) return drop();
-        state_->book.commit();
-        close();
     }
 
     void close() noexcept {

@@ -130,21 +130,21 @@ TEST_CASE_TEMPLATE("phases: what finishes on a device neither allocates nor wait
         Both<Layout> both{{.sequences = 2, .capacity = 60, .batch = 40}};
         fill(both);
         {
-            auto prepared = MemoryAccess::prepare_remove(both.device, {0}, {3}, {8}); // of shared cells
+            auto prepared = both.device.prepare(op::Remove{{0}, {3}, {8}}); // of shared cells
             REQUIRE(prepared);
-            CHECK(costs_of(counted, [&] { MemoryAccess::finish(both.device, *std::move(prepared)); }) == Costs{});
+            CHECK(costs_of(counted, [&] { both.device.finish(*std::move(prepared)); }) == Costs{});
             REQUIRE(both.host.remove({0}, {3}, {8}));
         }
         {
-            auto prepared = MemoryAccess::prepare_remove(both.device, {0}, {20}, {21}); // of its own, now
+            auto prepared = both.device.prepare(op::Remove{{0}, {20}, {21}}); // of its own, now
             REQUIRE(prepared);
-            CHECK(costs_of(counted, [&] { MemoryAccess::finish(both.device, *std::move(prepared)); }) == Costs{});
+            CHECK(costs_of(counted, [&] { both.device.finish(*std::move(prepared)); }) == Costs{});
             REQUIRE(both.host.remove({0}, {20}, {21}));
         }
         {
-            auto prepared = MemoryAccess::prepare_copy_prefix(both.device, {0}, {1}, 11);
+            auto prepared = both.device.prepare(op::CopyPrefix{{0}, {1}, 11});
             REQUIRE(prepared);
-            CHECK(costs_of(counted, [&] { MemoryAccess::finish(both.device, *std::move(prepared)); }) == Costs{});
+            CHECK(costs_of(counted, [&] { both.device.finish(*std::move(prepared)); }) == Costs{});
             REQUIRE(both.host.copy_prefix({0}, {1}, 11));
         }
         CHECK(both.are_same());
@@ -161,13 +161,11 @@ TEST_CASE_TEMPLATE("phases: a pass that defragments first opens without an alloc
         const std::vector<Position> positions{{0}, {1}, {2}, {3}, {4}, {5}, {6}, {7}};
         const std::vector<Sequence> sequences(8, Sequence{1});
         {
-            auto prepared = MemoryAccess::prepare_begin(both.device, {positions, sequences});
+            auto prepared = both.device.prepare(op::Begin{{positions, sequences}});
             REQUIRE(prepared);
-            using Pass = decltype(MemoryAccess::finish(both.device, *std::move(prepared)));
+            using Pass = decltype(both.device.finish(*std::move(prepared)));
             std::optional<Pass> pass;
-            CHECK(costs_of(
-                      counted,
-                      [&] { static_cast<void>(pass.emplace(MemoryAccess::finish(both.device, *std::move(prepared)))); })
+            CHECK(costs_of(counted, [&] { static_cast<void>(pass.emplace(both.device.finish(*std::move(prepared)))); })
                   == Costs{});
             CHECK(pass->cells().front() == 6);
             CHECK(pass->cells().back() == 13);
@@ -189,12 +187,11 @@ TEST_CASE("phases: a pass over new states opens without an allocation") {
         RecurrentMemory<States<Tail>, LateDevice> memory{StateShape{layers, {{5}}}, {.sequences = 3, .batch = 3}};
         const std::vector<Position> positions(3);
         const std::vector<Sequence> sequences{{0}, {1}, {2}};
-        auto prepared = MemoryAccess::prepare_begin(memory, {positions, sequences});
+        auto prepared = memory.prepare(op::Begin{{positions, sequences}});
         REQUIRE(prepared);
-        using Pass = decltype(MemoryAccess::finish(memory, *std::move(prepared)));
+        using Pass = decltype(memory.finish(*std::move(prepared)));
         std::optional<Pass> pass;
-        CHECK(costs_of(counted,
-                       [&] { static_cast<void>(pass.emplace(MemoryAccess::finish(memory, *std::move(prepared)))); })
+        CHECK(costs_of(counted, [&] { static_cast<void>(pass.emplace(memory.finish(*std::move(prepared)))); })
               == Costs{});
         CHECK(memory.backend().space().queue().launches > 0);
         pass->drop();

@@ -4,7 +4,6 @@
 #include <cellar/backend/backend.hpp>
 #include <cellar/base/batch.hpp>
 #include <cellar/base/contract.hpp>
-#include <cellar/base/growth.hpp>
 #include <cellar/base/plan.hpp>
 #include <cellar/base/reserved_list.hpp>
 #include <cellar/base/scratch.hpp>
@@ -218,17 +217,19 @@ struct CacheState {
     }
 
     /// Memory for the cells that the next n tokens will take, if they can behind cell `behind`. Blocks if it has to
-    /// grow. May throw, with nothing but addresses changed. O(1) if all cells have memory; else as
-    /// `CellPool::end_of_next` and, amortised, O(n).
-    void allocate_for(std::int32_t n, Cell behind = -1) {
-        if (allocated == book.table().cells() || n == 0) return;
-        allocate_up_to(book.table().end_of_next(n, behind));
+    /// grow, and then returns true. May throw, with nothing but addresses changed. O(1) if all cells have memory; else
+    /// as `CellPool::end_of_next` and, amortised, O(n).
+    bool allocate_for(std::int32_t n, Cell behind = -1) {
+        if (allocated == book.table().cells() || n == 0) return false;
+        return allocate_up_to(book.table().end_of_next(n, behind));
     }
     /// The same for the tokens of a batch that the book has prepared. Under `Placement::blocks`, opens and drops the
     /// pass to see which cells it takes.
-    void allocate_for(const Batch& batch) {
-        if (allocated == book.table().cells() || batch.tokens() == 0) return;
-        allocate_up_to(book.end_of_next(batch));
+    bool allocate_for(const Batch& batch) {
+        if (allocated == book.table().cells() || batch.tokens() == 0) return false;
+        const Cell end = book.end_of_next(batch);
+        const bool again = book.table().prepare_tokens(batch.sequences);
+        return allocate_up_to(end) || again;
     }
 
     /// Room for what the backend needs for passes of `tokens` tokens that see all cells.
@@ -258,6 +259,7 @@ struct CacheState {
     ReservedList<int> owners;           // the indices of those layers
     ReservedList<std::size_t> store_of; // layer -> index into stores
     MaskBuffer<Backend> mask;
+    bool holds_inputs = false; // of an encoder: a sequence can resume anywhere, and a snapshot has any of its inputs
     // Of the open pass. They are not in the pass, so that moving it is cheap.
     bool pass_open = false;
     bool pass_reserved = false;
@@ -309,12 +311,12 @@ private:
         return static_cast<Cell>(std::min(all, (cells + limits.padding - 1) / limits.padding * limits.padding));
     }
 
-    [[gnu::noinline]] void allocate_up_to(Cell end) {
-        if (end <= allocated) return;
-        note_growth();
+    [[gnu::noinline]] bool allocate_up_to(Cell end) {
+        if (end <= allocated) return false;
         const Cell cells = padded(std::max<std::int64_t>(end, std::int64_t{allocated} + allocated / 2));
         for (Store& store : stores) store.grow(backend, cells);
         allocated = cells;
+        return true;
     }
 
     template <class Format>

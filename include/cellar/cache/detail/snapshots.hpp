@@ -37,24 +37,23 @@ public:
     struct Keep {
         Sequence sequence;
         KeptCellsPointer kept;
-        AtSchedule at_schedule;
+        bool keeps_schedule;
     };
-    Result<Keep> prepare_keep(Sequence s, Position from, Position to, AtSchedule at_schedule) {
-        return prepare_keep(s, from, to, Resuming::checked, at_schedule);
-    }
-    Result<Keep> prepare_keep(Sequence s, Position from, Position to, Resuming resuming = Resuming::checked,
-                              AtSchedule at_schedule = AtSchedule::ends) {
+    Result<Keep> prepare(const op::Snapshot& snapshot) {
+        const Sequence s = snapshot.sequence;
+        const Position from = snapshot.from;
         state_.expect_no_pass("snapshot");
-        if (to == to_end && resuming == Resuming::checked) to = state_.book.next(s);
+        const Resuming can = resuming(snapshot.unchecked);
+        const Position to = snapshot.to == to_end && can == Resuming::checked ? state_.book.next(s) : snapshot.to;
         CELLAR_EXPECTS(from.value >= 0 && from <= to, "snapshot: positions [", from, ", ", to, ") of sequence ", s,
                        ", expected 0 <= from <= to");
-        auto kept = state_.book.prepare_keep(s, from, to, resuming);
+        auto kept = state_.book.prepare_keep(s, from, to, can);
         if (!kept) return kept.error();
-        return Keep{s, *std::move(kept), at_schedule};
+        return Keep{s, *std::move(kept), snapshot.keeps_schedule};
     }
     CellSnapshot finish(Keep&& keep) noexcept {
         state_.book.finish_keep(keep.sequence, *keep.kept);
-        if (keep.at_schedule == AtSchedule::ends) state_.book.finish_unschedule(keep.sequence, keep.kept->to);
+        if (!keep.keeps_schedule) state_.book.finish_unschedule(keep.sequence, keep.kept->to);
         return MemoryAccess::make<CellSnapshot>(std::move(keep.kept));
     }
 
@@ -65,12 +64,15 @@ public:
         TrivialList<Cell> cells{}; ///< if it is paged out: room for those of the rows
         typename Rows::Staging staging{};
     };
-    Result<Restore> prepare_restore(Sequence s, const CellSnapshot& snapshot, Position to, Resuming resuming) {
+    Result<Restore> prepare(const op::Restore<CellSnapshot>& operation) {
+        const Sequence s = operation.sequence;
+        const Position to = operation.to;
         state_.expect_no_pass("restore");
-        const KeptCells& kept = kept_of(snapshot, "restore");
+        const KeptCells& kept = kept_of(operation.snapshot, "restore");
         CELLAR_EXPECTS(kept.from <= to && to <= kept.to, "restore: position ", to, ", expected ", kept.from, " to ",
                        kept.to, ", within the snapshot");
-        if (const Result<void> can = state_.book.check_restore(s, kept, to, resuming); !can) return can.error();
+        const Result<void> can = state_.book.check_restore(s, kept, to, resuming(operation.unchecked));
+        if (!can) return can.error();
         Restore restore{s, &kept, to};
         if (!kept.is_paged_out()) {
             state_.book.table().prepare_restore(s, kept);
@@ -97,11 +99,11 @@ public:
         PositionRuns runs;
         UnownedData<Rows> rows; ///< null if it is paged out already
     };
-    PageOut prepare_page_out(CellSnapshot& snapshot, PageTo to) {
+    Result<PageOut> prepare(const op::PageOut<CellSnapshot>& operation) {
         state_.expect_no_pass("page_out");
-        KeptCells& kept = kept_of(snapshot, "page_out");
-        if (kept.is_paged_out()) return {&kept, PositionRuns{1}, nullptr};
-        PageOut page{&kept, table().prepare_page_out(kept), make_rows(kept.runs.tokens(), to)};
+        KeptCells& kept = kept_of(operation.snapshot, "page_out");
+        if (kept.is_paged_out()) return PageOut{&kept, PositionRuns{1}, nullptr};
+        PageOut page{&kept, table().prepare_page_out(kept), make_rows(kept.runs.tokens(), operation.to)};
         TrivialList<Cell> cells;
         cells.reserve(static_cast<std::size_t>(kept.runs.tokens()));
         kept.runs.for_each(kept.from, kept.to, [&](Position, Cell cell, std::int32_t n) {
@@ -120,9 +122,9 @@ public:
         KeptTable::Intake intake;
         typename Rows::Staging staging{};
     };
-    Result<PageIn> prepare_page_in(CellSnapshot& snapshot) {
+    Result<PageIn> prepare(const op::PageIn<CellSnapshot>& operation) {
         state_.expect_no_pass("page_in");
-        KeptCells& kept = kept_of(snapshot, "page_in");
+        KeptCells& kept = kept_of(operation.snapshot, "page_in");
         if (!kept.is_paged_out()) return PageIn{&kept, {{}, PositionRuns{1}}};
         auto intake = table().prepare_page_in(kept);
         if (!intake) return intake.error();
@@ -138,14 +140,14 @@ public:
         kept.data = nullptr;
     }
 
-    void save(const CellSnapshot& snapshot, const std::string& prefix, StoredSnapshot& stored, Resuming resuming) {
+    void save(const CellSnapshot& snapshot, const std::string& prefix, StoredSnapshot& stored) {
         state_.expect_no_pass("save");
-        StoredCells<State>{state_, resuming}.save(kept_of(snapshot, "save"), prefix, stored);
+        StoredCells<State>{state_, resuming()}.save(kept_of(snapshot, "save"), prefix, stored);
     }
 
-    void save_ahead(Sequence s, Position to, const std::string& prefix, StoredSnapshot& stored, Resuming resuming) {
+    void save_ahead(Sequence s, Position to, const std::string& prefix, StoredSnapshot& stored) {
         state_.expect_no_pass("send_ahead");
-        StoredCells<State>{state_, resuming}.save_ahead(s, to, prefix, stored);
+        StoredCells<State>{state_, resuming()}.save_ahead(s, to, prefix, stored);
     }
 
     struct Load {
@@ -154,12 +156,12 @@ public:
         std::optional<KeptTable::Intake> intake{};
     };
     LoadResult<Load> prepare_load(StoredSource& source, const std::string& prefix, std::vector<StoredArray>& arrays,
-                                  LoadTo to, Resuming resuming) {
+                                  LoadTo to) {
         state_.expect_no_pass("load");
         Load load;
-        StoredCells<State> cells{state_, resuming};
+        StoredCells<State> cells{state_, resuming()};
         std::string problem = cells.prepare_load(source, prefix, to, load.kept, load.rows, arrays);
-        if (problem.empty() && resuming == Resuming::checked && !state_.book.can_restore(*load.kept, load.kept->to))
+        if (problem.empty() && resuming() == Resuming::checked && !state_.book.can_restore(*load.kept, load.kept->to))
             problem = "its snapshot lacks positions that the window of this cache sees";
         if (!problem.empty()) return {std::nullopt, std::move(problem)};
         if (to == LoadTo::host) {
@@ -193,7 +195,8 @@ public:
         KeptCellsPointer dropped{}; ///< what a parent without an end has from where the child begins
         UnownedData<Rows> no_rows{};
     };
-    Result<Merge> prepare_merge(CellSnapshot& parent, CellSnapshot& child) {
+    Result<Merge> prepare(const op::Merge<CellSnapshot>& operation) {
+        auto& [parent, child] = operation;
         state_.expect_no_pass("merge");
         KeptCells& first = kept_of(parent, "merge");
         KeptCells& second = kept_of(child, "merge");
@@ -231,9 +234,10 @@ public:
         UnownedData<Rows> rows_of_head{}; ///< null if it is in place
         UnownedData<Rows> rows_of_tail{};
     };
-    Result<Split> prepare_split(CellSnapshot& snapshot, Position at) {
+    Result<Split> prepare(const op::Split<CellSnapshot>& operation) {
+        const Position at = operation.at;
         state_.expect_no_pass("split");
-        KeptCells& kept = kept_of(snapshot, "split");
+        KeptCells& kept = kept_of(operation.snapshot, "split");
         CELLAR_EXPECTS(kept.from <= at && at <= kept.to, "split: position ", at, ", expected ", kept.from, " to ",
                        kept.to);
         if (kept.is_window) return Reason::cannot_split;
@@ -256,6 +260,10 @@ public:
     }
 
 private:
+    Resuming resuming(bool unchecked = false) const {
+        return unchecked || state_.holds_inputs ? Resuming::anywhere : Resuming::checked;
+    }
+
     KeptTable& table() { return state_.book.table().snapshots(); }
 
     KeptCells& kept_of(const CellSnapshot& snapshot, const char* operation) {
@@ -290,7 +298,8 @@ private:
         KeptCells& second = *merge.second;
         Rows& own = rows_of(first);
         table().prepare_join(first, second.runs.runs());
-        if (!second.is_paged_out()) merge.page_out.emplace(prepare_page_out(*merge.child, own.place()));
+        if (!second.is_paged_out())
+            merge.page_out.emplace(*prepare(op::PageOut<CellSnapshot>{*merge.child, own.place()}));
         Rows& others = merge.page_out ? *merge.page_out->rows : rows_of(second);
         const std::int32_t below = KeptTable::tokens_below(first, second.from);
         merge.rows = make_rows(std::int64_t{below} + second.runs.tokens(), own.place());
@@ -307,7 +316,7 @@ private:
             table().prepare_join(*merge.first, second.runs.runs());
             return {};
         }
-        auto page = prepare_page_in(*merge.child);
+        auto page = prepare(op::PageIn<CellSnapshot>{*merge.child});
         if (!page) return page.error();
         table().prepare_join(*merge.first, table().pieces_of(second, second.runs.tokens()));
         merge.page_in.emplace(*std::move(page));

@@ -37,15 +37,14 @@ public:
     const std::vector<std::int32_t>& last_parts() const { return last_; }
 
     Result<SnapshotOf<M>> snapshot(const Part& part) const {
-        return MemoryAccess::snapshot_beside_schedules(memory_, part.owner, part.begin,
-                                                       has_waiting(part) ? to_end : part.end);
+        return snapshot_keeping_schedule(memory_, part.owner, part.begin, has_waiting(part) ? to_end : part.end);
     }
 
     /// Refuses as `snapshot` does. O(sequences before * runs).
     Result<void> add(Sequence s) {
         Position end;
         {
-            const auto whole = MemoryAccess::snapshot_beside_schedules(memory_, s, {0}, to_end);
+            const auto whole = snapshot_keeping_schedule(memory_, s, {0}, to_end);
             if (!whole) return whole.error();
             end = whole->to();
         }

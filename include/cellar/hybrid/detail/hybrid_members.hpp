@@ -3,10 +3,13 @@
 
 #include <cellar/base/ids.hpp>
 #include <cellar/base/result.hpp>
+#include <cellar/hybrid/hybrid_snapshot.hpp>
+#include <cellar/memory/saves_snapshots.hpp>
 #include <cellar/memory/stored_snapshot.hpp>
 #include <cellar/memory/two_phase.hpp>
 
 #include <algorithm>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -42,16 +45,56 @@ auto pass_of(const std::optional<M>& m, F open) {
     }};
 }
 
+/// What an operation on a hybrid is for one of its members: the same, with the member's snapshots.
+template <class M, class Operation>
+struct ForMember {
+    using type = Operation;
+};
+template <class M, template <class> class Operation, class Snapshot>
+    requires HasSnapshots<M>
+struct ForMember<M, Operation<Snapshot>> {
+    using type = Operation<SnapshotOf<M>>;
+};
+template <class M, class Operation>
+using OperationFor = typename ForMember<M, Operation>::type;
+
+template <class M, class Operation>
+concept takes_part = may_leave_out<Operation> || Performs<M, OperationFor<M, Operation>>;
+
+/// What the first phase of a member returns.
+template <class M, class Operation>
+using FirstPhase = decltype(prepare_any(std::declval<M&>(), std::declval<const OperationFor<M, Operation>&>()));
+
+template <class M, class Operation>
+struct PreparedBy {
+    using type = ValueOf<FirstPhase<M, Operation>>;
+};
+template <class M>
+struct PreparedBy<M, Load> {
+    using type = PreparedLoad<M>;
+};
+
+/// True if the second phase returns a snapshot.
+template <class Operation>
+inline constexpr bool makes_snapshot = std::same_as<Operation, op::Snapshot> || std::same_as<Operation, Load>;
+template <class Snapshot>
+inline constexpr bool makes_snapshot<op::Split<Snapshot>> = true;
+
+/// What the members of a hybrid prepared, in their order.
+template <class Operation, class... Members>
+struct PreparedByAll {
+    std::tuple<std::optional<typename PreparedBy<Members, Operation>::type>...> members;
+    std::int32_t tokens = 0; ///< of a pass
+};
+
 /// The members of a hybrid, some of which may be missing, and the two phases of what they do together: all or none.
 template <class... Members>
 class HybridMembers {
 public:
-    /// What the members prepared, in their order. Each operation has its own type.
-    template <template <class> class PreparedOf>
-    struct Prepared {
-        std::tuple<std::optional<PreparedOf<Members>>...> members;
-        std::int32_t tokens = 0;
-    };
+    using Snapshot = HybridSnapshot<Members...>;
+
+    template <class Operation>
+    using Prepared = PreparedByAll<Operation, Members...>;
 
     explicit HybridMembers(std::optional<Members>... members) : members_{std::move(members)...} {}
 
@@ -110,24 +153,28 @@ public:
     bool wait_in(const M& m, Sequence s, Position p) const {
         return !MemoryAccess::counts_tokens(m) && counts_tokens() && p >= next(s);
     }
-    /// Where the snapshot of all that m has of s ends. Members that may have inputs know it themselves.
-    template <class M>
-    Position end_in(const M&, Sequence s) const {
-        return MemoryAccess::may_have_inputs<M>() ? to_end : next(s);
-    }
-
-    /// The first phase of an operation: asks f(member, index) in turn, up to the first member that refuses.
-    template <class AllPrepared, class F>
-    Result<AllPrepared> prepare(F f) {
-        return prepare<AllPrepared>(f, indices);
+    /// The first phase of an operation: asks the members in turn, up to the first one that refuses.
+    /// Tells whether one has allocated, if all of them do.
+    template <class Operation>
+    auto prepare(const Operation& operation) {
+        const auto prepare_one = [&](auto& m, auto member) {
+            return prepare_any(m, for_member<decltype(member)::value>(m, operation));
+        };
+        bool allocated = false;
+        auto prepared = prepare<Operation>(prepare_one, allocated, indices);
+        if constexpr ((tells_allocation<FirstPhase<Members, Operation>> && ...)) {
+            using All = Attempt<Prepared<Operation>>;
+            return prepared ? All{*std::move(prepared), allocated} : All{prepared.error(), allocated};
+        } else {
+            return prepared;
+        }
     }
     /// The first phase of loading a snapshot, which ends at the same position in all members.
-    template <class Load>
-    LoadResult<Load> prepare_load(StoredSource& source, const std::string& prefix, std::vector<StoredArray>& arrays,
-                                  LoadTo to) {
+    LoadResult<Prepared<Load>> prepare_load(StoredSource& source, const std::string& prefix,
+                                            std::vector<StoredArray>& arrays, LoadTo to) {
         std::string problem;
         std::optional<std::int64_t> end;
-        auto prepared = prepare<Load>([&](auto& m, auto i) {
+        const auto prepare_one = [&](auto& m, auto i) {
             const std::string own = member_prefix(prefix, i);
             auto loaded = MemoryAccess::prepare_load_to(to, m, source, own, arrays);
             using One = typename decltype(loaded.prepared)::value_type;
@@ -138,69 +185,73 @@ public:
             if (loaded.refusal) return Result<One>{*loaded.refusal};
             problem = "member " + std::to_string(int{i}) + ": " + loaded.problem;
             return Result<One>{Reason::full}; // only the problem counts
-        });
+        };
+        bool allocated = true;
+        auto prepared = prepare<Load>(prepare_one, allocated, indices);
         if (prepared) return {*std::move(prepared), ""};
         return {std::nullopt, problem, problem.empty() ? std::optional{prepared.error()} : std::nullopt};
     }
 
     /// The second phase.
-    template <class AllPrepared>
-    void finish(AllPrepared all) noexcept {
+    template <class Operation>
+    void finish(Prepared<Operation> all) noexcept(!may_fail<Operation>) {
         finish(all, indices);
     }
     /// The second phase of an operation that returns a snapshot.
-    template <class Snapshot, class AllPrepared>
-    Snapshot finish_snapshot(AllPrepared all) noexcept {
-        return finish_snapshot<Snapshot>(all, indices);
-    }
-
-    /// The phases of schedules, which members without any ignore.
-    Result<void> prepare_schedule(Sequence s, Position p) {
-        const auto prepared = prepare<Prepared<Nothing>>([&](auto& m, auto) {
-            const Result<void> one = MemoryAccess::prepare_schedule(m, s, p);
-            return one ? Result<int>{0} : Result<int>{one.error()};
-        });
-        if (!prepared) return prepared.error();
-        return {};
-    }
-    void finish_schedule(Sequence s, Position p) noexcept {
-        for_each([&](auto& m) { MemoryAccess::finish_schedule(m, s, p); });
-    }
-    void prepare_unschedule(Sequence s, Position p) {
-        for_each([&](auto& m) { MemoryAccess::prepare_unschedule(m, s, p); });
-    }
-    void finish_unschedule(Sequence s, Position p) noexcept {
-        for_each([&](auto& m) { MemoryAccess::finish_unschedule(m, s, p); });
-    }
-
-    /// The phases of `defragment`, which members without cells ignore. One that has no phases does all in the second.
-    auto prepare_defragment() {
-        const auto prepare_one = [](auto& m) {
-            if constexpr (prepares_defragment<decltype(*m)>) {
-                return m ? std::optional{MemoryAccess::prepare_defragment(*m)} : std::nullopt;
-            } else {
-                return 0;
-            }
-        };
-        // Braces keep the order.
-        return std::apply([&](auto&... m) { return std::tuple{prepare_one(m)...}; }, members_);
-    }
-    template <class AllPrepared>
-    void finish_defragment(const AllPrepared& all) {
-        for_each_indexed([&](auto& m, auto member) {
-            if constexpr (prepares_defragment<decltype(m)>) {
-                MemoryAccess::finish_defragment(m, *std::get<decltype(member)::value>(all));
-            } else if constexpr (requires { m.defragment(); }) {
-                m.defragment();
-            }
-        });
+    template <class Operation>
+    Snapshot finish_snapshot(Prepared<Operation> all) noexcept {
+        return finish_snapshot(all, indices);
     }
 
 private:
     static constexpr std::index_sequence_for<Members...> indices{};
 
-    template <class>
-    using Nothing = int;
+    // What the operation is for a member.
+    template <int I, class M, class Operation>
+    Operation for_member(const M&, const Operation& operation) const {
+        return operation;
+    }
+    template <int I, class M>
+    op::CopyPrefix for_member(const M& m, const op::CopyPrefix& copy) const {
+        return {copy.from, copy.to, wait_in(m, copy.from, {copy.length}) ? to_end.value : copy.length};
+    }
+    template <int I, class M>
+    op::Remove for_member(const M& m, const op::Remove& remove) const {
+        const bool nothing = remove.begin > Position{0} && wait_in(m, remove.sequence, remove.begin);
+        return {remove.sequence, nothing ? remove.end : remove.begin, remove.end, remove.rotate_by};
+    }
+    template <int I, class M>
+    op::Rewind for_member(const M& m, const op::Rewind& rewind) const {
+        return {rewind.sequence, wait_in(m, rewind.sequence, rewind.to) ? to_end : rewind.to};
+    }
+    // Members that may have inputs know themselves where the snapshot of all that they have ends.
+    template <int I, class M>
+    op::Snapshot for_member(const M&, op::Snapshot snapshot) const {
+        if (snapshot.to == to_end && !MemoryAccess::may_have_inputs<M>()) snapshot.to = next(snapshot.sequence);
+        return snapshot;
+    }
+    template <int I, class M>
+    op::Restore<SnapshotOf<M>> for_member(const M&, const op::Restore<Snapshot>& restore) const {
+        const auto& own = restore.snapshot.template of<I>();
+        const bool whole = restore.to == restore.snapshot.to();
+        return {restore.sequence, own, whole ? own.to() : restore.to, restore.unchecked};
+    }
+    template <int I, class M>
+    op::Merge<SnapshotOf<M>> for_member(const M&, const op::Merge<Snapshot>& merge) const {
+        return {MemoryAccess::member<I>(merge.parent), MemoryAccess::member<I>(merge.child)};
+    }
+    template <int I, class M>
+    op::Split<SnapshotOf<M>> for_member(const M&, const op::Split<Snapshot>& split) const {
+        return {MemoryAccess::member<I>(split.snapshot), split.at};
+    }
+    template <int I, class M>
+    op::PageOut<SnapshotOf<M>> for_member(const M&, const op::PageOut<Snapshot>& page) const {
+        return {MemoryAccess::member<I>(page.snapshot), page.to};
+    }
+    template <int I, class M>
+    op::PageIn<SnapshotOf<M>> for_member(const M&, const op::PageIn<Snapshot>& page) const {
+        return {MemoryAccess::member<I>(page.snapshot)};
+    }
 
     template <class F, std::size_t... I>
     void for_each_indexed(F f, std::index_sequence<I...>) {
@@ -216,13 +267,14 @@ private:
         return (holds(std::get<I>(members_), std::integral_constant<int, int{I}>{}) && ...);
     }
 
-    template <class AllPrepared, class F, std::size_t... I>
-    Result<AllPrepared> prepare(F f, std::index_sequence<I...>) {
-        AllPrepared all;
+    template <class Operation, class F, std::size_t... I>
+    Result<Prepared<Operation>> prepare(F f, bool& allocated, std::index_sequence<I...>) {
+        Prepared<Operation> all;
         Refusal refusal;
         const auto agrees = [&](auto& m, auto& prepared, auto member) {
             if (!m) return true;
             auto result = f(*m, member);
+            if constexpr (tells_allocation<decltype(result)>) allocated |= result.allocated;
             if (result) {
                 prepared.emplace(*std::move(result));
             } else {
@@ -236,21 +288,21 @@ private:
         return refusal;
     }
 
-    template <class AllPrepared, std::size_t... I>
-    void finish(AllPrepared& all, std::index_sequence<I...>) noexcept {
+    template <class Operation, std::size_t... I>
+    void finish(Prepared<Operation>& all, std::index_sequence<I...>) noexcept(!may_fail<Operation>) {
         const auto finish_one = [](auto& m, auto& prepared) {
-            if (m) MemoryAccess::finish(*m, *std::move(prepared));
+            if (m) finish_any<Operation>(*m, *std::move(prepared));
         };
         (finish_one(std::get<I>(members_), std::get<I>(all.members)), ...);
     }
 
-    template <class Snapshot, class AllPrepared, std::size_t... I>
-    Snapshot finish_snapshot(AllPrepared& keep, std::index_sequence<I...>) noexcept {
+    template <class Operation, std::size_t... I>
+    Snapshot finish_snapshot(Prepared<Operation>& all, std::index_sequence<I...>) noexcept {
         const auto finish_one = []<class M>(std::optional<M>& m, auto& prepared) -> std::optional<SnapshotOf<M>> {
             if (!m) return std::nullopt;
-            return MemoryAccess::finish(*m, *std::move(prepared));
+            return m->finish(*std::move(prepared));
         };
-        return MemoryAccess::make<Snapshot>(finish_one(std::get<I>(members_), std::get<I>(keep.members))...);
+        return MemoryAccess::make<Snapshot>(finish_one(std::get<I>(members_), std::get<I>(all.members))...);
     }
 
     std::tuple<std::optional<Members>...> members_;

@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include <cellar/base/batch.hpp>
 #include <cellar/base/digest.hpp>
 #include <cellar/base/ids.hpp>
-#include <cellar/base/page_to.hpp>
-#include <cellar/base/result.hpp>
 #include <cellar/memory/fwd.hpp>
 #include <cellar/memory/stored_snapshot.hpp>
 
@@ -14,72 +11,8 @@
 #include <utility>
 #include <vector>
 
-namespace cellar::detail {
-
-/// What becomes of a schedule for the end of a snapshot.
-enum class AtSchedule { ends, goes_on };
-
-} // namespace cellar::detail
-
 // Memories of other authors name it as their friend, so its name, but nothing more, is public.
 struct cellar::MemoryAccess {
-    // Each function exists only for memories that have what it calls. The concepts of memories depend on that.
-    template <class M>
-    static auto prepare_begin(M& m, const Batch& batch) -> decltype(m.prepare_begin(batch)) {
-        return m.prepare_begin(batch);
-    }
-    template <class M>
-    static auto prepare_copy_prefix(M& m, Sequence from, Sequence to, std::int32_t length)
-        -> decltype(m.prepare_copy_prefix(from, to, length)) {
-        return m.prepare_copy_prefix(from, to, length);
-    }
-    template <class M>
-    static auto prepare_remove(M& m, Sequence s, Position begin, Position end)
-        -> decltype(m.prepare_remove(s, begin, end)) {
-        return m.prepare_remove(s, begin, end);
-    }
-    /// Ignores `rotate_by` if the memory rotates no keys.
-    template <class M>
-    static auto prepare_remove(M& m, Sequence s, Position begin, Position end, RotateBy rotate_by) {
-        if constexpr (requires { m.prepare_remove(s, begin, end, rotate_by); }) {
-            return m.prepare_remove(s, begin, end, rotate_by);
-        } else {
-            return m.prepare_remove(s, begin, end);
-        }
-    }
-    /// Only cellar's own memories take `options`.
-    template <class M, class... Options>
-    static auto prepare_snapshot(M& m, Sequence s, Position from, Position to, Options... options)
-        -> decltype(m.prepare_snapshot(s, from, to, options...)) {
-        return m.prepare_snapshot(s, from, to, options...);
-    }
-    /// The same. A memory without schedules, or whose snapshots never end one, ignores the last argument.
-    template <class M>
-    static auto prepare_snapshot(M& m, Sequence s, Position from, Position to, detail::AtSchedule at_schedule) {
-        if constexpr (requires { m.prepare_snapshot(s, from, to, at_schedule); }) {
-            return m.prepare_snapshot(s, from, to, at_schedule);
-        } else {
-            return m.prepare_snapshot(s, from, to);
-        }
-    }
-    /// A snapshot that ends no schedule. If the memory has no such option, the snapshot ends the same schedules as an
-    /// ordinary one.
-    template <class M>
-    static auto snapshot_beside_schedules(M& m, Sequence s, Position from, Position to) {
-        if constexpr (requires { m.prepare_snapshot(s, from, to, detail::AtSchedule::goes_on); }) {
-            using Kept = decltype(m.snapshot(s, from, to));
-            auto prepared = m.prepare_snapshot(s, from, to, detail::AtSchedule::goes_on);
-            if (!prepared) return Kept{prepared.error()};
-            return Kept{m.finish(*std::move(prepared))};
-        } else {
-            return m.snapshot(s, from, to);
-        }
-    }
-    template <class M, class Snapshot, class... Options>
-    static auto prepare_restore(M& m, Sequence s, const Snapshot& snapshot, Position to, Options... options)
-        -> decltype(m.prepare_restore(s, snapshot, to, options...)) {
-        return m.prepare_restore(s, snapshot, to, options...);
-    }
     /// False if `restore` would refuse this snapshot up to position `to` even for a sequence that has all tokens below
     /// it. Optional; without it, only the snapshot's end is accepted.
     template <class M, class Snapshot>
@@ -125,54 +58,6 @@ struct cellar::MemoryAccess {
             m.counts_tokens();
         };
     }
-    /// The two phases of `schedule` and `unschedule`. Optional; they do nothing for a memory without them.
-    template <class M>
-    static Result<void> prepare_schedule(M& m, Sequence s, Position p) {
-        if constexpr (requires { m.prepare_schedule(s, p); }) return m.prepare_schedule(s, p);
-        return {};
-    }
-    template <class M>
-    static void finish_schedule(M& m, Sequence s, Position p) noexcept {
-        if constexpr (requires { m.finish_schedule(s, p); }) m.finish_schedule(s, p);
-    }
-    template <class M>
-    static void prepare_unschedule(M& m, Sequence s, Position p) {
-        if constexpr (requires { m.prepare_unschedule(s, p); }) m.prepare_unschedule(s, p);
-    }
-    template <class M>
-    static void finish_unschedule(M& m, Sequence s, Position p) noexcept {
-        if constexpr (requires { m.finish_unschedule(s, p); }) m.finish_unschedule(s, p);
-    }
-    /// Exists only if the memory has it. In the second phase, a backend may throw.
-    template <class M>
-    static auto prepare_defragment(M& m) -> decltype(m.prepare_defragment()) {
-        return m.prepare_defragment();
-    }
-    template <class M, class Prepared>
-    static void finish_defragment(M& m, const Prepared& prepared) {
-        m.finish_defragment(prepared);
-    }
-    template <class M>
-    static auto prepare_rewind(M& m, Sequence s, Position to) -> decltype(m.prepare_rewind(s, to)) {
-        return m.prepare_rewind(s, to);
-    }
-    template <class M, class Snapshot>
-    static auto prepare_page_out(M& m, Snapshot& snapshot, PageTo to) -> decltype(m.prepare_page_out(snapshot, to)) {
-        return m.prepare_page_out(snapshot, to);
-    }
-    template <class M, class Snapshot>
-    static auto prepare_page_in(M& m, Snapshot& snapshot) -> decltype(m.prepare_page_in(snapshot)) {
-        return m.prepare_page_in(snapshot);
-    }
-    /// Exists only if the memory has it, as `prepare_split` does.
-    template <class M, class Snapshot>
-    static auto prepare_merge(M& m, Snapshot& parent, Snapshot& child) -> decltype(m.prepare_merge(parent, child)) {
-        return m.prepare_merge(parent, child);
-    }
-    template <class M, class Snapshot>
-    static auto prepare_split(M& m, Snapshot& snapshot, Position at) -> decltype(m.prepare_split(snapshot, at)) {
-        return m.prepare_split(snapshot, at);
-    }
     /// For files: adds what a snapshot consists of, under names that begin with `prefix`.
     template <class M, class Snapshot, class... Options>
     static auto save(M& m, const Snapshot& snapshot, const std::string& prefix, detail::StoredSnapshot& stored,
@@ -208,23 +93,6 @@ struct cellar::MemoryAccess {
         -> decltype(m.finish(std::forward<Prepared>(prepared))) {
         return m.finish(std::forward<Prepared>(prepared));
     }
-    /// For operations that return nothing: finishes what was prepared, or passes the refusal on.
-    template <class M, class Prepared>
-    static Result<void> finish_if(M& m, Result<Prepared> prepared) {
-        if (!prepared) return prepared.error();
-        m.finish(*std::move(prepared));
-        return {};
-    }
-
-    template <class Pass>
-    static auto expect_complete(const Pass& pass) -> decltype(pass.expect_complete()) {
-        return pass.expect_complete();
-    }
-    template <class Pass>
-    static auto finish_commit(Pass& pass) noexcept -> decltype(pass.finish_commit()) {
-        return pass.finish_commit();
-    }
-
     /// For messages about the passes of cellar's own memories: the first layer that was not put, or -1.
     template <class Pass>
         requires requires(const Pass& pass) {
@@ -259,13 +127,6 @@ struct cellar::MemoryAccess {
         return snapshot.kept_in(table, operation);
     }
 
-    /// True if the first phases of passes, removals, copies and schedules count their allocations as `base/growth.hpp`
-    /// says.
-    template <class M>
-    static consteval bool notes_growth() {
-        if constexpr (requires { M::notes_growth; }) return M::notes_growth;
-        return false;
-    }
     /// For several ranks: a hash of the bookkeeping: which positions are kept, and where. For a memory that is not one
     /// of cellar's own, a hash of `next` of its sequences. O(runs).
     template <class M>

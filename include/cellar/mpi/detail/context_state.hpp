@@ -105,11 +105,6 @@ struct ContextState {
     }
     void drop() noexcept { close(Call::drop); }
 
-    /// All that s has on this rank, which may have gaps where other ranks store.
-    auto prepare_snapshot(Sequence s) {
-        return MemoryAccess::prepare_snapshot(cache, s, Position{0}, kept(s).end(), Resuming::anywhere);
-    }
-
     enum class Call : std::uint64_t { begin = 1, commit, drop, copy_prefix, remove, rotate, snapshot, restore, attend };
 
     void note(Call call) { calls.add(static_cast<std::uint64_t>(call)); }

@@ -4,7 +4,6 @@
 #include <cellar/base/batch.hpp>
 #include <cellar/base/contract.hpp>
 #include <cellar/base/digest.hpp>
-#include <cellar/base/growth.hpp>
 #include <cellar/base/ids.hpp>
 #include <cellar/base/result.hpp>
 #include <cellar/memory/two_phase.hpp>
@@ -16,6 +15,7 @@
 #include <cellar/mpi/mpi_result.hpp>
 
 #include <algorithm>
+#include <concepts>
 #include <cstdint>
 #include <new>
 #include <optional>
@@ -26,14 +26,68 @@
 
 namespace cellar::detail {
 
+// What an operation is called, and with which numbers.
+
+template <class... Arguments>
+JointCall joint_call(JointOperation operation, Arguments... arguments) {
+    return {operation, std::int32_t{sizeof...(arguments)}, {arguments...}, 0};
+}
 /// O(tokens).
-inline JointCall call_of(const Batch& batch) {
+inline JointCall call_of(const op::Begin& begin) {
+    const Batch& batch = begin.batch;
     Digest digest;
     for (const Position p : batch.positions) digest.add(p);
     for (const Sequence s : batch.sequences) digest.add(s);
     for (const std::int32_t group : batch.groups) digest.add(group);
     for (const std::int32_t is_stored : batch.stored) digest.add(is_stored);
     return {JointOperation::begin, 1, {batch.tokens()}, digest.value()};
+}
+inline JointCall call_of(const op::CopyPrefix& copy) {
+    return joint_call(JointOperation::copy_prefix, copy.from.value, copy.to.value, copy.length);
+}
+inline JointCall call_of(const op::Remove& remove) {
+    const auto& [s, begin, end, rotate_by] = remove;
+    return rotate_by ? joint_call(JointOperation::remove, s.value, begin.value, end.value, rotate_by->positions)
+                     : joint_call(JointOperation::remove, s.value, begin.value, end.value);
+}
+inline JointCall call_of(const op::Rewind& rewind) {
+    return joint_call(JointOperation::restore, rewind.sequence.value, rewind.to.value);
+}
+inline JointCall call_of(const op::Snapshot& snapshot) {
+    return joint_call(JointOperation::snapshot, snapshot.sequence.value, snapshot.from.value, snapshot.to.value);
+}
+template <class S>
+JointCall call_of(const op::Restore<S>& restore) {
+    const S& snapshot = restore.snapshot;
+    return joint_call(JointOperation::restore, restore.sequence.value, snapshot.from().value, snapshot.to().value,
+                      restore.to.value);
+}
+template <class S>
+JointCall call_of(const op::Merge<S>& merge) {
+    return joint_call(JointOperation::merge, merge.parent.from().value, merge.parent.to().value,
+                      merge.child.from().value, merge.child.to().value);
+}
+template <class S>
+JointCall call_of(const op::Split<S>& split) {
+    return joint_call(JointOperation::split, split.snapshot.from().value, split.snapshot.to().value, split.at.value);
+}
+template <class S>
+JointCall call_of(const op::PageOut<S>& page) {
+    return joint_call(JointOperation::page_out, page.snapshot.from().value, page.snapshot.to().value,
+                      static_cast<std::int32_t>(page.to));
+}
+template <class S>
+JointCall call_of(const op::PageIn<S>& page) {
+    return joint_call(JointOperation::page_in, page.snapshot.from().value, page.snapshot.to().value);
+}
+inline JointCall call_of(const op::Schedule& schedule) {
+    return joint_call(JointOperation::schedule, schedule.sequence.value, schedule.position.value);
+}
+inline JointCall call_of(const op::Unschedule& schedule) {
+    return joint_call(JointOperation::unschedule, schedule.sequence.value, schedule.position.value);
+}
+inline JointCall call_of(const op::Defragment&) {
+    return joint_call(JointOperation::defragment);
 }
 
 /// Lets the ranks of a communicator do operations together: all or none. See `mpi::LockstepMemory`.
@@ -59,16 +113,18 @@ public:
                           ", expected the same on all ranks");
     }
 
-    /// The first phase of an operation. `prepare` returns a `Result`. If it had to allocate, all ranks wait for each
-    /// other; if it failed on one, it has failed on all. `call` says what is done, for messages.
-    template <class M, class Call, class Prepare>
-    auto prepare(const M& memory, Call call, Prepare prepare) -> std::invoke_result_t<Prepare&> {
-        return attempt(memory, call, prepare, !MemoryAccess::notes_growth<M>());
+    /// The first phase of an operation. If it had to allocate, or does not tell, all ranks wait for each other; if
+    /// memory was short on one, it has failed on all. (If it does not tell, also if it failed otherwise.)
+    template <class M, class Operation>
+    auto prepare(M& memory, const Operation& operation) {
+        return attempt(
+            memory, [&] { return call_of(operation); }, [&] { return prepare_any(memory, operation); });
     }
-    /// The same for an operation that always allocates.
-    template <class M, class Call, class Prepare>
-    auto prepare_always(const M& memory, Call call, Prepare prepare) -> std::invoke_result_t<Prepare&> {
-        return attempt(memory, call, prepare, true);
+    /// The same for a call without phases. `make` returns a `Result`.
+    template <class M, class Make>
+    auto make(const M& memory, const JointCall& call, Make make) {
+        return attempt(
+            memory, [&] { return call; }, make);
     }
 
     template <class M>
@@ -83,12 +139,13 @@ public:
     }
 
 private:
+    // `call` says what is done, for messages.
     template <class M, class Call, class Prepare>
-    auto attempt(const M& memory, Call& call, Prepare& prepare, bool always) -> std::invoke_result_t<Prepare&> {
+    auto attempt(const M& memory, Call call, Prepare prepare) -> std::invoke_result_t<Prepare&> {
+        constexpr bool tells = tells_allocation<std::invoke_result_t<Prepare&>>;
         if (lost_) throw mpi::MpiFailure{*lost_};
         ++number_;
-        const std::uint64_t before = growths;
-        const bool asks = always || asks_always_ || options_.compares;
+        bool asks = !tells || asks_always_ || options_.compares;
         bool asked = false;
         const auto ask = [&](bool failed) {
             asked = true;
@@ -96,13 +153,14 @@ private:
         };
         try {
             auto prepared = prepare();
-            if (asks || growths != before) ask(false);
+            if constexpr (tells) asks |= prepared.allocated;
+            if (asks) ask(false);
             return prepared;
         } catch (const std::bad_alloc&) {
             if (!asked) ask(true);
             throw;
         } catch (...) {
-            if (!asked && (asks || growths != before)) ask(true);
+            if (!asked && asks) ask(true);
             throw;
         }
     }

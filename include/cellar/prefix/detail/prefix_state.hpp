@@ -356,8 +356,7 @@ private:
     void refresh(Sequence s, const Walk& walk) {
         for (Node* node = nearest_kept(walk.last); node != nullptr; node = node->base) {
             if (!node->is_paged_out) continue;
-            auto snapshot =
-                MemoryAccess::snapshot_beside_schedules(memory_, s, node->snapshot->from(), Position{node->end});
+            auto snapshot = snapshot_keeping_schedule(memory_, s, node->snapshot->from(), Position{node->end});
             if (!snapshot || snapshot->from() != node->snapshot->from()) return;
             *node->snapshot = *std::move(snapshot);
             move(*node, false);
@@ -409,14 +408,14 @@ private:
         nodes_.reserve(2);
         auto upper = first_part(walk);
         auto leaf = nodes_.make(tokens.subspan(walk.verified));
-        auto first = MemoryAccess::snapshot_beside_schedules(memory_, s, end_of(walk), end_of(tokens));
+        auto first = snapshot_keeping_schedule(memory_, s, end_of(walk), end_of(tokens));
         if (!first) return first.error();
-        MemoryAccess::prepare_unschedule(memory_, s, end_of(tokens)); // it takes the place of a schedule at the end
+        auto unscheduled = prepare_any(memory_, op::Unschedule{s, end_of(tokens)}); // it takes the place of a schedule
         Parts parts = parts_of(walk, s);
         const auto finish = [&](Snapshot kept) {
             Node& parent = divide(*walk.below, std::move(upper), std::move(parts));
             keep(nodes_.add(std::move(leaf), parent), std::move(kept));
-            MemoryAccess::finish_unschedule(memory_, s, end_of(tokens));
+            finish_any<op::Unschedule>(memory_, *std::move(unscheduled));
             return Result<void>{};
         };
         if (parts.head || parts.tail || first->from() != end_of(walk)) return finish(*std::move(first));
@@ -446,7 +445,7 @@ private:
         Parts parts;
         const bool is_paged_out = walk.below->is_paged_out;
         if (!is_paged_out && split(walk, parts.tail)) return parts;
-        auto head = MemoryAccess::snapshot_beside_schedules(memory_, s, begin_below(walk.last), end_of(walk));
+        auto head = snapshot_keeping_schedule(memory_, s, begin_below(walk.last), end_of(walk));
         if (head) {
             parts.head.emplace(*std::move(head));
         } else {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include <cellar/base/growth.hpp>
 #include <cellar/base/ids.hpp>
 #include <cellar/base/trivial_list.hpp>
 #include <cellar/recurrent/detail/slot_table.hpp>
@@ -37,20 +36,22 @@ public:
     /// The slot of the state at position `next`, which must be kept.
     Slot slot_at(Position next) const { return (end_up_to(next) - 1)->slot; }
 
-    /// Room for `more` states. Amortised O(more): n states move only if n / 2 were forgotten or are new.
-    void reserve(std::size_t more) {
-        if (states_.size() + more <= states_.capacity()) return;
+    /// Room for `more` states. Returns true if it allocated. Amortised O(more): n states move only if n / 2 were
+    /// forgotten or are new.
+    bool reserve(std::size_t more) {
+        if (states_.size() + more <= states_.capacity()) return false;
         const std::size_t kept = all().size();
-        if (kept + std::max(kept / 2, more) <= states_.capacity()) {
+        const bool allocates = kept + std::max(kept / 2, more) > states_.capacity();
+        if (!allocates) {
             states_.erase(states_.begin(), begin());
         } else {
-            note_growth();
             TrivialList<KeptState> larger;
             larger.reserve(2 * (kept + more));
             larger.append(begin(), states_.end());
             states_.swap(larger);
         }
         first_ = 0;
+        return allocates;
     }
 
     void append(KeptState state, SlotTable& slots) {

@@ -63,22 +63,24 @@ public:
     void set_start_source(Slot source) { start_source_ = source; }
 
     /// Checks whether a pass can be opened for this batch, chooses the states that it will keep, and reserves room for
-    /// them. What it leaves without `open` does not count, as after a refusal.
-    Result<void> prepare_open(const Batch& batch) {
+    /// them. Returns true if it allocated, which it does not do before it refuses. What it leaves without `open` does
+    /// not count, as after a refusal.
+    Result<bool> prepare_open(const Batch& batch) {
         expect_batch(batch, limits().sequences);
         CELLAR_EXPECTS(batch.stored_tokens() == batch.tokens(), "begin: ", batch.stored_tokens(), " of ",
                        batch.tokens(), " tokens are stored, expected all, because a state depends on each");
         if (batch.tokens() > limits().batch) return Reason::batch_too_long;
         kept_points_.clear();
         const auto next = [&](Sequence s) { return table_.states(s).next(); };
-        if (const Result<void> grouped = batch_sequences_.group(batch, next); !grouped) return grouped;
+        if (const Result<void> grouped = batch_sequences_.group(batch, next); !grouped) return grouped.error();
         if (limits().unequal == Unequal::refuse && !is_equal()) return Reason::unequal_batch;
         choose_checkpoints();
+        bool allocated = false;
         for (BatchSequence& s : batch_sequences_.all()) {
             add_kept_points(s);
-            table_.reserve(s.sequence, s.kept_points);
+            allocated |= table_.reserve(s.sequence, s.kept_points);
         }
-        return {};
+        return allocated;
     }
 
     /// Opens the pass that was prepared, with a fresh slot for each state that it will keep.

@@ -49,14 +49,12 @@ public:
         KeptSlot* kept;
         typename Paged::Transfer transfer{};
     };
-    struct Merge {
-        StateSnapshot* parent;
-        StateSnapshot* child;
-    };
 
-    Result<Keep> prepare_snapshot(Sequence s, Position from, Position to) {
+    Result<Keep> prepare(const op::Snapshot& snapshot) {
+        const Sequence s = snapshot.sequence;
+        const Position from = snapshot.from;
         state_.expect_no_pass("snapshot");
-        if (to == to_end) to = table().states(s).next();
+        const Position to = snapshot.to == to_end ? table().states(s).next() : snapshot.to;
         CELLAR_EXPECTS(from.value >= 0 && from <= to, "snapshot: positions [", from, ", ", to, ") of sequence ", s,
                        ", expected 0 <= from <= to");
         auto kept = table().prepare_snapshot(s, to);
@@ -68,9 +66,11 @@ public:
         return MemoryAccess::make<StateSnapshot>(std::move(keep.kept));
     }
 
-    Result<Restore> prepare_restore(Sequence s, const StateSnapshot& snapshot, Position to) {
+    Result<Restore> prepare(const op::Restore<StateSnapshot>& operation) {
+        const Sequence s = operation.sequence;
+        const Position to = operation.to;
         state_.expect_no_pass("restore");
-        const auto& kept = MemoryAccess::kept_in(snapshot, table(), "restore");
+        const auto& kept = MemoryAccess::kept_in(operation.snapshot, table(), "restore");
         CELLAR_EXPECTS(table().has(s), "sequence ", s, ", expected 0 to ", table().limits().sequences - 1);
         CELLAR_EXPECTS(to.value >= 0 && to <= kept.to, "restore: position ", to, ", expected 0 to ", kept.to,
                        ", within the snapshot");
@@ -83,13 +83,14 @@ public:
         if (restore.kept->is_paged_out()) paged(*restore.kept).write(slot, std::move(restore.transfer));
     }
 
-    PageOut prepare_page_out(StateSnapshot& snapshot, PageTo to) {
+    Result<PageOut> prepare(const op::PageOut<StateSnapshot>& operation) {
         state_.expect_no_pass("page_out");
-        auto& kept = MemoryAccess::kept_in(snapshot, table(), "page_out");
-        if (kept.is_paged_out()) return {&kept, nullptr};
+        auto& kept = MemoryAccess::kept_in(operation.snapshot, table(), "page_out");
+        if (kept.is_paged_out()) return PageOut{&kept, nullptr};
         table().prepare_page_out();
         const bool is_empty = kept.to == Position{0};
-        PageOut page{&kept, UnownedData<Paged>{new Paged{state_.backend, state_.store, state_.shape, to, is_empty}}};
+        PageOut page{&kept,
+                     UnownedData<Paged>{new Paged{state_.backend, state_.store, state_.shape, operation.to, is_empty}}};
         page.data->read(kept.slot, page.data->prepare(true));
         return page;
     }
@@ -99,9 +100,9 @@ public:
         table().finish_page_out(*page.kept, std::move(data));
     }
 
-    Result<PageIn> prepare_page_in(StateSnapshot& snapshot) {
+    Result<PageIn> prepare(const op::PageIn<StateSnapshot>& operation) {
         state_.expect_no_pass("page_in");
-        auto& kept = MemoryAccess::kept_in(snapshot, table(), "page_in");
+        auto& kept = MemoryAccess::kept_in(operation.snapshot, table(), "page_in");
         if (!kept.is_paged_out()) return PageIn{&kept};
         if (const Result<void> prepared = table().prepare_page_in(); !prepared) return prepared.error();
         return PageIn{&kept, prepare_write(kept)};
@@ -115,23 +116,23 @@ public:
         kept.data = nullptr;
     }
 
-    Result<Merge> prepare_merge(StateSnapshot& parent, StateSnapshot& child) {
+    Result<op::Merge<StateSnapshot>> prepare(const op::Merge<StateSnapshot>& merge) {
         state_.expect_no_pass("merge");
-        const auto& first = MemoryAccess::kept_in(parent, table(), "merge");
-        const auto& second = MemoryAccess::kept_in(child, table(), "merge");
+        const auto& first = MemoryAccess::kept_in(merge.parent, table(), "merge");
+        const auto& second = MemoryAccess::kept_in(merge.child, table(), "merge");
         CELLAR_EXPECTS(&first != &second, "merge: the snapshots are one and the same, expected two");
         CELLAR_EXPECTS(second.to >= first.to, "merge: the child ends at position ", second.to, ", expected at least ",
                        first.to, ", where the parent ends");
-        return Merge{&parent, &child};
+        return merge;
     }
-    void finish(Merge&& merge) noexcept { *merge.parent = std::move(*merge.child); }
+    void finish(op::Merge<StateSnapshot>&& merge) noexcept { merge.parent = std::move(merge.child); }
 
-    Result<StateSnapshot> prepare_split(const StateSnapshot& snapshot) {
+    Result<StateSnapshot> prepare(const op::Split<StateSnapshot>& split) {
         state_.expect_no_pass("split");
-        static_cast<void>(MemoryAccess::kept_in(snapshot, table(), "split"));
+        static_cast<void>(MemoryAccess::kept_in(split.snapshot, table(), "split"));
         return Reason::cannot_split;
     }
-    StateSnapshot finish(StateSnapshot&& rest) noexcept { return std::move(rest); } // never called: see prepare_split
+    StateSnapshot finish(StateSnapshot&& rest) noexcept { return std::move(rest); } // never called: nothing is split
 
     // In place, or paged out to memory that the host cannot reach, it is copied to the host first.
     void save(const StateSnapshot& snapshot, const std::string& prefix, StoredSnapshot& stored) {

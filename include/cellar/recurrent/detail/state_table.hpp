@@ -3,7 +3,6 @@
 
 #include <cellar/base/contract.hpp>
 #include <cellar/base/digest.hpp>
-#include <cellar/base/growth.hpp>
 #include <cellar/base/ids.hpp>
 #include <cellar/base/kept.hpp>
 #include <cellar/base/reserved_list.hpp>
@@ -26,7 +25,8 @@
 namespace cellar::detail {
 
 /// Which states each sequence keeps, and in which slots. It does not know passes; `StateBook` does. Only `schedule`,
-/// `reserve` and the `prepare` functions allocate, before they change anything visible.
+/// `reserve` and the `prepare` functions allocate, before they change anything visible. Those that return a bool do not
+/// always allocate, and say whether they did; not before they refuse.
 class StateTable {
 public:
     /// The slots for checkpoints: those that are kept, and room for those that a pass writes.
@@ -87,14 +87,13 @@ public:
     }
 
     /// Checks whether `to` can share the states of `from` up to position `length`, and reserves room for them.
-    Result<void> prepare_copy_prefix(Sequence from, Sequence to, std::int32_t length) {
+    Result<bool> prepare_copy_prefix(Sequence from, Sequence to, std::int32_t length) {
         CELLAR_EXPECTS(length >= 0, "copy_prefix: the length is ", length, ", expected 0 or more");
         const KeptStates& source = states(from);
         KeptStates& target = record(to).states;
-        if (from == to) return {};
+        if (from == to) return false;
         if (source.next() > Position{length} && !can_resume(from, {length})) return Reason::cannot_rewind;
-        target.reserve(source.all().size());
-        return {};
+        return target.reserve(source.all().size());
     }
 
     void finish_copy_prefix(Sequence from, Sequence to, std::int32_t length) noexcept {
@@ -184,15 +183,14 @@ public:
     }
 
     /// The pass that brings s to position p, or past it, keeps a checkpoint there.
-    Result<void> prepare_schedule(Sequence s, Position p) {
+    Result<bool> prepare_schedule(Sequence s, Position p) {
         Record& r = record(s);
         CELLAR_EXPECTS(p > r.states.next() && p < to_end, "schedule: position ", p, ", expected more than ",
                        r.states.next(), ", the position of the next token, and less than to_end");
         if (limits_.checkpoints == 0) return Reason::no_checkpoints;
-        if (r.scheduled.size() < r.scheduled.capacity()) return {};
-        note_growth();
+        if (r.scheduled.size() < r.scheduled.capacity()) return false;
         r.scheduled.reserve(2 * r.scheduled.size() + 1);
-        return {};
+        return true;
     }
     void finish_schedule(Sequence s, Position p) noexcept {
         TrivialList<Position>& scheduled = record(s).scheduled;
@@ -215,7 +213,7 @@ public:
     }
 
     /// Reserves room for `more` states of s.
-    void reserve(Sequence s, std::int32_t more) { record(s).states.reserve(static_cast<std::size_t>(more)); }
+    bool reserve(Sequence s, std::int32_t more) { return record(s).states.reserve(static_cast<std::size_t>(more)); }
 
     /// Keeps the states of a pass, in room that was reserved, and forgets those that fell out of the rollback. O(tokens
     /// of s), O(min(rollback, n) + log n) if s keeps n checkpoints older than the rollback, and O(schedules of s) if a

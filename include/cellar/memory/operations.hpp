@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <cellar/base/batch.hpp>
+#include <cellar/base/ids.hpp>
+#include <cellar/base/page_to.hpp>
+
+#include <cstdint>
+#include <optional>
+
+/// The operations of memories, as values: what a member function does, and its arguments. `memory.prepare(operation)`
+/// decides and reserves, `memory.finish(prepared)` carries it out; see `Performs`. `Snapshot` is that of the memory.
+///
+/// An operation refers to its batch or its snapshots, and keeps nothing.
+namespace cellar::op {
+
+/// Opens a pass.
+struct Begin {
+    Batch batch;
+};
+
+/// `to` shares what is kept of `from` below position `length`.
+struct CopyPrefix {
+    Sequence from;
+    Sequence to;
+    std::int32_t length;
+};
+
+/// Removes positions [begin, end). A memory that rotates no keys ignores `rotate_by`.
+struct Remove {
+    Sequence sequence;
+    Position begin;
+    Position end;
+    std::optional<RotateBy> rotate_by = {};
+};
+
+/// `restore` without a snapshot: the sequence goes back to position `to`.
+struct Rewind {
+    Sequence sequence;
+    Position to;
+};
+
+/// Keeps positions [from, to) of a sequence as a snapshot.
+struct Snapshot {
+    Sequence sequence;
+    Position from = {0};
+    Position to = to_end;
+    bool keeps_schedule = false; ///< a schedule for its end goes on; else it ends. Ignored by memories without any
+    bool unchecked = false;      ///< also if the next token would not find all that it sees, as in one of several ranks
+};
+
+/// The sequence takes up the snapshot, up to position `to`.
+template <class Snapshot>
+struct Restore {
+    Sequence sequence;
+    const Snapshot& snapshot;
+    Position to;
+    bool unchecked = false; ///< see `Snapshot`
+};
+
+/// `parent` grows by `child`, which is empty afterwards.
+template <class Snapshot>
+struct Merge {
+    Snapshot& parent;
+    Snapshot& child;
+};
+
+/// The snapshot keeps positions below `at`; `finish` returns the rest.
+template <class Snapshot>
+struct Split {
+    Snapshot& snapshot;
+    Position at;
+};
+
+/// Moves a snapshot's data out of the memory. Never refuses.
+template <class Snapshot>
+struct PageOut {
+    Snapshot& snapshot;
+    PageTo to = PageTo::host;
+};
+
+/// Brings it back.
+template <class Snapshot>
+struct PageIn {
+    Snapshot& snapshot;
+};
+
+/// Asks for a snapshot ahead of time, at a position that the sequence will reach.
+struct Schedule {
+    Sequence sequence;
+    Position position;
+};
+
+/// Ends a schedule. Never refuses.
+struct Unschedule {
+    Sequence sequence;
+    Position position;
+};
+
+/// Moves the cells in use together. Never refuses.
+struct Defragment {};
+
+} // namespace cellar::op
