@@ -239,6 +239,15 @@ concept PinsHostMemory = requires(B& b, std::int64_t n) {
     { b.template allocate_pinned<bfloat16>(n) } -> std::same_as<typename B::template PinnedBuffer<bfloat16>>;
 };
 
+/// A backend that works in memory of a program's own, too. `borrow(data, n)`: a buffer of n elements from `data` on,
+/// which it sets to zeros and never frees.
+template <class B>
+concept BorrowsMemory = requires(B& b, float* floats, half* halves, bfloat16* others, std::int64_t n) {
+    { b.borrow(floats, n) } -> std::same_as<typename B::template Buffer<float>>;
+    { b.borrow(halves, n) } -> std::same_as<typename B::template Buffer<half>>;
+    { b.borrow(others, n) } -> std::same_as<typename B::template Buffer<bfloat16>>;
+};
+
 /// A backend that needs memory of its own to carry out plans. A cache reserves it while an operation may still refuse.
 ///
 /// - `reserve_moves(cells)`, `reserve_rotations(shift, layer, cells)`: may block, and may throw with nothing changed.

@@ -31,6 +31,12 @@ public:
         return Buffer<E>{n};
     }
 
+    /// See `BorrowsMemory`.
+    template <Element E>
+    Buffer<E> borrow(E* data, std::int64_t n) const {
+        return Buffer<E>::borrow(data, n);
+    }
+
     template <LayoutMapping Mapping, Element E, class T>
     void scatter(const Mapping& mapping, Buffer<E>& buffer, std::span<const Cell> cells,
                  StridedView<const T, 3> rows) const {

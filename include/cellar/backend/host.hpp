@@ -32,6 +32,12 @@ public:
         return Buffer<E>{n};
     }
 
+    /// See `BorrowsMemory`.
+    template <StorageUnit E>
+    Buffer<E> borrow(E* data, std::int64_t n) const {
+        return Buffer<E>::borrow(data, n);
+    }
+
     /// With contiguous rows, a run of neighbouring cells is one copy or one conversion.
     template <LayoutMapping Mapping, StorageUnit E, class T>
     void scatter(const Mapping& mapping, Buffer<E>& buffer, std::span<const Cell> cells,

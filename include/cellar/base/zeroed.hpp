@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <cstring>
 #include <new>
 #include <type_traits>
 #include <utility>
@@ -50,6 +51,15 @@ public:
         const detail::ZeroedBlock block = detail::zeroed_block(static_cast<std::uint64_t>(size), sizeof(T), alignment);
         block_ = block.memory;
         data_ = static_cast<T*>(block.first);
+    }
+
+    /// On memory of a program's own, which is set to zeros and never freed.
+    static ZeroedArray borrow(T* data, std::int64_t size) {
+        ZeroedArray array;
+        array.data_ = data;
+        array.size_ = size;
+        if (size != 0) std::memset(static_cast<void*>(data), 0, static_cast<std::size_t>(size) * sizeof(T));
+        return array;
     }
 
     ZeroedArray(ZeroedArray&& other) noexcept

@@ -17,6 +17,7 @@
 #include <cellar/cache/detail/cache_state.hpp>
 #include <cellar/cache/detail/snapshots.hpp>
 #include <cellar/cache/fwd.hpp>
+#include <cellar/cache/layer_memory.hpp>
 #include <cellar/cache/statistics.hpp>
 #include <cellar/memory/two_phase.hpp>
 #include <cellar/shift/disabled_shift.hpp>
@@ -27,6 +28,7 @@
 #include <memory>
 #include <optional>
 #include <source_location>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -68,6 +70,19 @@ public:
     /// into `key_dim`; frequencies for each of another number of layers.
     Cache(CacheShape shape, const CacheLimits& limits, const Window& window = Window{}, Shift shift = Shift{},
           Backend backend = Backend{}, Where where = Where::current());
+
+    /// The same in memory of a program's own, which must outlive the cache: `memory[i]` of layer i, that of layers that
+    /// share another's memory is ignored. It is set to zeros. Violations: memory that is too small, not aligned, or of
+    /// other strides than the layout's; `initial_cells`.
+    Cache(CacheShape shape, const CacheLimits& limits, std::span<const LayerMemory> memory,
+          const Window& window = Window{}, Shift shift = Shift{}, Backend backend = Backend{},
+          Where where = Where::current()) requires(BorrowsMemory<Backend>)
+        : state_{[&] {
+              const detail::Caller caller{where};
+              CELLAR_EXPECTS(!memory.empty(), "memory: of 0 layers, expected of all ", shape.layers());
+              return std::make_unique<State>(std::move(shape), limits, window, std::move(shift), std::move(backend),
+                                             memory);
+          }()} {}
 
     /// Opens a pass and gives every stored token a cell. Refuses with `full` or `batch_too_long`, and under
     /// `Positions::consecutive` with `not_next` or `cannot_resume`. O(tokens * log cells), and O(cells / 2048) to find

@@ -15,13 +15,16 @@
 #include <cellar/cache/detail/list_memory.hpp>
 #include <cellar/cache/detail/mask_buffer.hpp>
 #include <cellar/cache/fwd.hpp>
+#include <cellar/cache/layer_memory.hpp>
 #include <cellar/memory/layer_name.hpp>
 
 #include <algorithm>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <memory>
+#include <span>
 #include <utility>
 
 namespace cellar::detail {
@@ -102,13 +105,15 @@ struct CacheState {
     using Book = CacheBook<Window>;
     using Store = LayerStore<Layout, Backend>;
 
+    /// `memory`: a program's own for each layer; empty: the backend allocates it.
     CacheState(CacheShape the_shape, const CacheLimits& the_limits, const Window& window, Shift the_shift,
-               Backend the_backend)
+               Backend the_backend, std::span<const LayerMemory> memory = {})
         : CacheState{std::move(the_shape),
                      in_whole_blocks<Layout>(expect_valid(the_limits)),
                      resolved_window(the_limits, window),
                      std::move(the_shift),
                      std::move(the_backend),
+                     memory,
                      Resolved{}} {}
 
     CacheState(const CacheState&) = delete;
@@ -276,7 +281,7 @@ private:
     struct Resolved {};
 
     CacheState(CacheShape the_shape, const CacheLimits& the_limits, const Window& window, Shift the_shift,
-               Backend the_backend, Resolved)
+               Backend the_backend, std::span<const LayerMemory> memory, Resolved)
         : shape{std::move(the_shape)},
           limits{the_limits},
           shift{std::move(the_shift)},
@@ -290,6 +295,7 @@ private:
           put{static_cast<std::size_t>(shape.layers())},
           visible{{}, ReservedList<std::size_t>{static_cast<std::size_t>(limits.batch)}},
           attention{} {
+        check_memory(memory);
         for (int layer = 0; layer < shape.layers(); ++layer) {
             const LayerShape& own = shape[layer];
             if (own.shares_layer < 0) {
@@ -297,7 +303,8 @@ private:
                 check_units<typename Layout::key_format>(layer, "key_dim", own.key_dim);
                 check_units<typename Layout::value_format>(layer, "value_dim", own.value_dim);
                 owners.push_back(layer);
-                stores.emplace_back(backend, allocated, own);
+                stores.emplace_back(backend, allocated, own,
+                                    memory.empty() ? nullptr : &memory[static_cast<std::size_t>(layer)], layer);
             }
             store_of.push_back(own.shares_layer < 0 ? stores.size() - 1
                                                     : store_of[static_cast<std::size_t>(own.shares_layer)]);
@@ -317,6 +324,14 @@ private:
         for (Store& store : stores) store.grow(backend, cells);
         allocated = cells;
         return true;
+    }
+
+    void check_memory(std::span<const LayerMemory> memory) const {
+        if (memory.empty()) return;
+        CELLAR_EXPECTS(std::ssize(memory) == shape.layers(), "memory: of ", memory.size(), " layers, expected of all ",
+                       shape.layers());
+        CELLAR_EXPECTS(limits.initial_cells == 0, "memory: CacheLimits::initial_cells is ", limits.initial_cells,
+                       ", expected 0, because memory that is given does not grow");
     }
 
     template <class Format>

@@ -2,16 +2,19 @@
 #pragma once
 
 #include <cellar/backend/backend.hpp>
+#include <cellar/base/contract.hpp>
 #include <cellar/base/ids.hpp>
 #include <cellar/base/plan.hpp>
 #include <cellar/base/trivial_list.hpp>
 #include <cellar/base/view.hpp>
+#include <cellar/cache/layer_memory.hpp>
 #include <cellar/element/storage_format.hpp>
 #include <cellar/layout/layer_shape.hpp>
 #include <cellar/layout/layout.hpp>
 #include <cellar/layout/mapping.hpp>
 
 #include <algorithm>
+#include <array>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -23,6 +26,12 @@
 
 namespace cellar::detail {
 
+/// A plane in messages.
+struct RowsName {
+    const char* rows = "rows";
+    int layer = 0;
+};
+
 /// One plane of the keys or values of a layer, in cells: a row of units for each cell, which are moved as they are. The
 /// constructor allocates all memory; its address changes only in `grow`, not even when the plane is moved. The backend
 /// that it is made with does all work on it.
@@ -33,8 +42,8 @@ public:
     using Buffer = typename Backend::template Buffer<Unit>;
     using element_type = Unit;
 
-    PlaneStore(Backend& backend, const Mapping& mapping)
-        : mapping_{mapping}, memory_{backend.template allocate<Unit>(mapping.required_size())} {}
+    PlaneStore(Backend& backend, const Mapping& mapping, const RowsMemory* given = nullptr, RowsName name = {})
+        : mapping_{mapping}, memory_{make(backend, mapping, given, name)} {}
 
     const Mapping& mapping() const { return mapping_; }
     Buffer& memory() { return memory_; }
@@ -64,6 +73,39 @@ public:
     }
 
 private:
+    static Buffer make(Backend& backend, const Mapping& mapping, const RowsMemory* given, const RowsName& name) {
+        const std::int64_t n = mapping.required_size();
+        if constexpr (BorrowsMemory<Backend>)
+            if (given != nullptr && n != 0) {
+                auto* const data = static_cast<Unit*>(given->data);
+                const std::int64_t bytes = n * std::int64_t{sizeof(Unit)};
+                CELLAR_EXPECTS(data != nullptr, "memory: the ", name.rows, " of layer ", name.layer,
+                               " are a null pointer, expected ", bytes, " bytes");
+                CELLAR_EXPECTS(given->bytes >= bytes, "memory: the ", name.rows, " of layer ", name.layer, " have ",
+                               given->bytes, " bytes, expected at least ", bytes, " for ", mapping.cells(), " cells");
+                CELLAR_EXPECTS(reinterpret_cast<std::uintptr_t>(data) % alignof(Unit) == 0, "memory: the ", name.rows,
+                               " of layer ", name.layer, " are not aligned, expected an address that is a multiple of ",
+                               alignof(Unit));
+                expect_strides(mapping, given->strides, name);
+                return backend.borrow(data, n);
+            }
+        return backend.template allocate<Unit>(n);
+    }
+
+    static void expect_strides(const Mapping& mapping, const std::array<std::int64_t, 3>& given, const RowsName& name) {
+        if (given == std::array<std::int64_t, 3>{}) return;
+        const auto view = mapping.view(static_cast<Unit*>(nullptr), {0, 0});
+        if constexpr (strided<decltype(view)>) {
+            CELLAR_EXPECTS(given[0] == view.stride(0) && given[1] == view.stride(1) && given[2] == view.stride(2),
+                           "memory: the ", name.rows, " of layer ", name.layer, " have strides [", given[0], ", ",
+                           given[1], ", ", given[2], "], expected [", view.stride(0), ", ", view.stride(1), ", ",
+                           view.stride(2), "], those of the layout");
+        } else {
+            CELLAR_EXPECTS(false, "memory: the ", name.rows, " of layer ", name.layer,
+                           " have strides, expected none for a layout without strides");
+        }
+    }
+
     // All cells, some at a time. Blocks.
     void copy_to(Backend& backend, const Mapping& mapping, Buffer& memory) const {
         constexpr std::int64_t usual = (std::int64_t{8} << 20) / std::int64_t{sizeof(Unit)};
@@ -94,8 +136,8 @@ struct ScaledUnits {
 
 /// In place of the plane of scales, where a format has none.
 struct NoScales {
-    template <class Backend, class Mapping>
-    NoScales(Backend&, const Mapping&) {}
+    template <class... Arguments>
+    explicit NoScales(const Arguments&...) {}
     static constexpr std::int64_t bytes() { return 0; }
     static constexpr std::int64_t row_bytes() { return 0; }
     template <class Backend>
@@ -113,9 +155,13 @@ public:
     using Scales =
         std::conditional_t<has_scale_plane<Format>, PlaneStore<Mapping, scale_of<Format>, Backend>, NoScales>;
 
-    RowStore(Backend& backend, std::int64_t cells, int heads, int dim)
-        : Units{backend, Mapping{cells, heads, dim / values_per_unit<Format>}},
-          scales_{backend, Mapping{cells, heads, scales_in<Format>(dim)}} {}
+    /// `units`, `scales`: memory of a program's own, or null.
+    RowStore(Backend& backend, const Mapping& values, const RowsMemory* units, RowsName of_units,
+             const RowsMemory* scales, RowsName of_scales)
+        : Units{backend, Mapping{values.cells(), values.heads(), values.dim() / values_per_unit<Format>}, units,
+                of_units},
+          scales_{backend, Mapping{values.cells(), values.heads(), scales_in<Format>(values.dim())}, scales,
+                  of_scales} {}
 
     Scales& scales() { return scales_; }
     const Scales& scales() const { return scales_; }
@@ -202,10 +248,21 @@ public:
     using Keys = RowStore<typename Layout::key_mapping, typename Layout::key_format, Backend>;
     using Values = RowStore<typename Layout::value_mapping, typename Layout::value_format, Backend>;
 
-    /// Ignores `shape.shares_layer`.
-    LayerStore(Backend& backend, std::int64_t cells, LayerShape shape)
-        : keys_{backend, cells, shape.kv_heads, shape.key_dim},
-          values_{backend, cells, shape.kv_heads, shape.value_dim} {}
+    /// Ignores `shape.shares_layer`. `memory`: a program's own, or null. `layer`: for messages.
+    LayerStore(Backend& backend, std::int64_t cells, LayerShape shape, const LayerMemory* memory = nullptr,
+               int layer = 0)
+        : keys_{backend,
+                typename Keys::Mapping{cells, shape.kv_heads, shape.key_dim},
+                memory == nullptr ? nullptr : &memory->keys,
+                {"keys", layer},
+                memory == nullptr ? nullptr : &memory->key_scales,
+                {"scales of the keys", layer}},
+          values_{backend,
+                  typename Values::Mapping{cells, shape.kv_heads, shape.value_dim},
+                  memory == nullptr ? nullptr : &memory->values,
+                  {"values", layer},
+                  memory == nullptr ? nullptr : &memory->value_scales,
+                  {"scales of the values", layer}} {}
 
     std::int64_t bytes() const { return keys_.bytes() + values_.bytes(); }
 

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "formats.hpp"
+#include "violations.hpp"
+#include <cellar/backend/eigen.hpp>
+#include <cellar/cache/sizes.hpp>
+#include <cellar/cellar.hpp>
+
+#include <doctest/doctest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+// Keys and values in memory that the program owns.
+
+namespace test_memory {
+
+using namespace cellar;
+using cellar_test::BlocksOf32;
+using cellar_test::ScaledHeads;
+
+namespace {
+
+constexpr int cells = 64;
+constexpr CacheLimits small{.sequences = 2, .cells = cells, .batch = 8};
+
+template <class T>
+RowsMemory rows_in(std::vector<T>& memory) {
+    return {memory.data(), std::ssize(memory) * std::int64_t{sizeof(T)}};
+}
+
+/// Keys [cells, 2, 4] and values [2, 4, cells], full of what is no zero.
+struct Own {
+    std::vector<half> keys = std::vector<half>(cells * 8, half{5.0F});
+    std::vector<float> values = std::vector<float>(cells * 8, 6.0F);
+
+    LayerMemory memory() { return {.keys = rows_in(keys), .values = rows_in(values)}; }
+};
+
+using Layout = PermutedV<half, float>;
+template <class Backend>
+using CacheOn = Cache<Layout, FullCausal, RopeShift<Neox>, Backend>;
+
+template <class Backend = HostBackend>
+CacheOn<Backend> cache_in(const std::vector<LayerMemory>& memory, CacheLimits limits = small) {
+    return {CacheShape{{{2, 4, 4}, {2, 4, 4, 0}}}, limits, memory, {}, RopeShift<Neox>{rope_frequencies(4)}};
+}
+
+template <class Cache>
+void feed(Cache& cache, Sequence s, int tokens) {
+    auto pass = cache.begin(Tokens{s, cache.next(s), tokens}).value();
+    std::vector<float> rows(static_cast<std::size_t>(tokens) * 8, 1.0F);
+    for (std::size_t i = 0; i < rows.size(); ++i) rows[i] = static_cast<float>(i % 8 + i / 8 + 1);
+    pass.put(0, rows, rows);
+    pass.commit();
+}
+
+} // namespace
+
+TEST_CASE_TEMPLATE("a cache works in memory that it is given", Backend, HostBackend, EigenBackend) {
+    Own own;
+    {
+        auto cache = cache_in<Backend>({own.memory(), {}});
+        CHECK(static_cast<float>(own.keys[0]) == 0);
+        CHECK(own.values[cells * 8 - 1] == 0);
+        CHECK(cache.bytes() == cells * 8 * 2 + cells * 8 * 4);
+        feed(cache, {0}, 4);
+        {
+            const auto pass = cache.reserve(1);
+            CHECK(pass.keys(1).data_handle() == own.keys.data());
+        }
+        CHECK(static_cast<float>(own.keys[3 * 8 + 2]) == 6); // token 3, element 2
+        CHECK(own.values[2 * cells + 3] == 6);
+        REQUIRE(cache.copy_prefix({0}, {1}, 2));
+        REQUIRE(cache.remove({0}, {1}, {2}));
+        auto snapshot = cache.snapshot({0}).value();
+        cache.page_out(snapshot);
+        REQUIRE(cache.remove({0}, {0}, to_end));
+        REQUIRE(cache.page_in(snapshot));
+        REQUIRE(cache.restore({0}, snapshot));
+        cache.defragment();
+        CHECK(cache.tokens({0}) == 3);
+        CHECK(cache.tokens({1}) == 2);
+        auto moved = std::move(cache);
+        const auto pass = moved.reserve(1);
+        CHECK(pass.values(0).data_handle() == own.values.data());
+    }
+    CHECK(own.values[2 * cells] == 3); // it is not freed, and as it was left
+}
+
+TEST_CASE("units and scales lie in memory that the cache is given") {
+    std::vector<ScaledHeads::unit> keys(cells * 64, 1);
+    std::vector<ScaledHeads::scale> scales(cells, 1);
+    std::vector<BlocksOf32::unit> values(cells * 2);
+    const LayerMemory memory{.keys = rows_in(keys), .values = rows_in(values), .key_scales = rows_in(scales)};
+    using Formats = StandardV<ScaledHeads, BlocksOf32>;
+    CHECK(memory.keys.bytes + memory.values.bytes + memory.key_scales.bytes
+          == layer_bytes<Formats>({1, 64, 64}, cells));
+    Cache<Formats, FullCausal, UnrotatedShift> cache{{1, 1, 64}, {.cells = cells}, {&memory, 1}};
+    auto pass = cache.begin(Tokens{Sequence{0}, Position{0}}).value();
+    const std::vector<float> row(64, 254);
+    pass.put(0, row, row);
+    const auto cell = static_cast<std::size_t>(pass.cells()[0]);
+    CHECK(keys[64 * cell] == 127);
+    CHECK(scales[cell] == 2);
+    CHECK(static_cast<float>(values[2 * cell].scale) == 2);
+    pass.commit();
+}
+
+TEST_CASE("memory that does not fit is a violation") {
+    Own own;
+    const auto make = [&](LayerMemory first, CacheLimits limits = small) {
+        return violation_of([&] { cache_in({first, {}}, limits); });
+    };
+    CHECK(make(own.memory()) == "none");
+    LayerMemory memory = own.memory();
+    memory.keys.bytes -= 1;
+    CHECK(make(memory) == "memory: the keys of layer 0 have 1023 bytes, expected at least 1024 for 64 cells");
+    memory = own.memory();
+    memory.values.data = nullptr;
+    CHECK(make(memory) == "memory: the values of layer 0 are a null pointer, expected 2048 bytes");
+    memory = own.memory();
+    memory.values.data = reinterpret_cast<std::byte*>(own.values.data()) + 2;
+    CHECK(make(memory) == "memory: the values of layer 0 are not aligned, expected an address that is a multiple of 4");
+    memory = own.memory();
+    memory.keys.strides = {8, 4, 1};
+    memory.values.strides = {1, 4 * cells, cells};
+    CHECK(make(memory) == "none");
+    memory.values.strides = {8, 4, 1};
+    CHECK(make(memory)
+          == "memory: the values of layer 0 have strides [8, 4, 1], expected [1, 256, 64], those of the layout");
+    CHECK(make(own.memory(), {.cells = cells, .initial_cells = 1, .batch = 8})
+          == "memory: CacheLimits::initial_cells is 1, expected 0, because memory that is given does not grow");
+    CHECK(violation_of([&] { cache_in({own.memory()}); }) == "memory: of 1 layers, expected of all 2");
+    CHECK(violation_of([&] { cache_in({}); }) == "memory: of 0 layers, expected of all 2");
+}
+
+} // namespace test_memory
