@@ -11,6 +11,7 @@
 #include <cellar/mpi/context_pass.hpp>
 #include <cellar/mpi/detail/attention_exchange.hpp>
 #include <cellar/mpi/detail/context_state.hpp>
+#include <cellar/mpi/detail/joint_call.hpp>
 #include <cellar/mpi/mpi_result.hpp>
 
 #include <chrono>
@@ -93,8 +94,7 @@ MpiResult<void> attend(ContextPass<Cache>& pass, int layer, const Queries& q, Ou
         if (state.lost) return *state.lost;
     }
     // Last, because a call that runs out of memory is repeated.
-    state.note(detail::ContextState<Cache>::Call::attend);
-    state.calls.add(layer);
+    state.note(detail::joint_call(detail::JointOperation::attend, layer));
     return {};
 }
 

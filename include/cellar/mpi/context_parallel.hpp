@@ -13,6 +13,7 @@
 #include <cellar/mpi/context_pass.hpp>
 #include <cellar/mpi/context_snapshot.hpp>
 #include <cellar/mpi/detail/context_state.hpp>
+#include <cellar/mpi/detail/joint_call.hpp>
 #include <cellar/mpi/mpi_result.hpp>
 #include <cellar/window/resume.hpp>
 
@@ -53,7 +54,6 @@ struct ContextOptions {
 template <class Cache>
 class ContextParallel {
     using State = detail::ContextState<Cache>;
-    using Call = typename State::Call;
     using Pass = ContextPass<Cache>;
 
 public:
@@ -72,8 +72,8 @@ public:
         expect_no_pass("begin");
         detail::expect_batch(batch, s.cache.sequences());
         CELLAR_EXPECTS(batch.stored.empty(), "begin: a list of stored tokens, expected none: the positions decide");
-        s.note(batch);
-        auto prepared = prepare_on_all("begin", [&]() -> decltype(s.cache.prepare(op::Begin{batch})) {
+        const detail::JointCall call = detail::call_of(op::Begin{batch});
+        auto prepared = prepare_on_all(call, [&]() -> decltype(s.cache.prepare(op::Begin{batch})) {
             if (const Result<void> can = s.check(batch); !can) return can.error();
             return s.cache.prepare(op::Begin{s.divide(batch)});
         });
@@ -88,10 +88,7 @@ public:
         const detail::Caller caller{where};
         State& s = state();
         expect_no_pass("copy_prefix");
-        s.note(Call::copy_prefix);
-        s.note(from, {length});
-        s.note(to, {0});
-        return on_all("copy_prefix", op::CopyPrefix{from, to, length}, [&] {
+        return on_all(op::CopyPrefix{from, to, length}, [&] {
             if (from == to) return;
             s.kept(to) = s.kept(from);
             s.kept(to).remove({length}, to_end);
@@ -104,8 +101,6 @@ public:
     MpiResult<void> remove(Sequence s, Position begin, Position end,
                            const std::source_location& where = std::source_location::current()) {
         const detail::Caller caller{where};
-        expect_no_pass("remove");
-        state().note(Call::remove);
         return remove_on_all({s, begin, end});
     }
     /// The same, where later keys are rotated back by `rotate_by` positions; see `Cache::remove`.
@@ -115,9 +110,6 @@ public:
             requires(Cache & c) { c.remove(s, begin, end, rotate_by); },
             "remove: the shift of this cache rotates no keys");
         const detail::Caller caller{where};
-        expect_no_pass("remove");
-        state().note(Call::rotate);
-        state().note(s, {rotate_by.positions});
         return remove_on_all({s, begin, end, rotate_by});
     }
 
@@ -129,12 +121,11 @@ public:
         State& s = state();
         expect_no_pass("snapshot");
         const detail::KeptPositions& kept = s.kept(sequence);
-        s.note(Call::snapshot);
-        s.note(sequence, kept.end());
-        auto prepared = prepare_on_all("snapshot", [&]() -> decltype(s.cache.prepare(op::Snapshot{})) {
+        const op::Snapshot operation{.sequence = sequence, .to = kept.end(), .unchecked = true};
+        auto prepared = prepare_on_all(detail::call_of(operation), [&]() -> decltype(s.cache.prepare(operation)) {
             if (!detail::can_resume_with(s.cache.window(), kept, kept.end()))
                 return Refusal{.reason = Reason::cannot_resume, .sequence = sequence};
-            return s.cache.prepare(op::Snapshot{.sequence = sequence, .to = kept.end(), .unchecked = true});
+            return s.cache.prepare(operation);
         });
         if (!prepared) return prepared.error();
         return ContextSnapshot{s.cache.finish(*std::move(prepared)), kept, ++s.snapshots};
@@ -147,11 +138,9 @@ public:
         State& s = state();
         expect_no_pass("restore");
         static_cast<void>(s.kept(sequence)); // checks it
-        s.note(Call::restore);
-        s.note(sequence, snapshot.to());
         s.calls.add(snapshot.number_);
         const op::Restore<CellSnapshot> restore{sequence, snapshot.local_, snapshot.to(), true};
-        return on_all("restore", restore, [&] { s.kept(sequence) = snapshot.kept_; });
+        return on_all(restore, [&] { s.kept(sequence) = snapshot.kept_; });
     }
 
     /// The position of the next token of s: after its last one, on whichever rank that is, or where it was cut.
@@ -209,8 +198,11 @@ private:
     // The first phase of an operation. Collective: what was prepared, if every rank could; else nothing has changed on
     // any.
     template <class Prepare>
-    auto prepare_on_all(const char* operation, Prepare prepare) -> MpiResult<detail::ValueOf<decltype(prepare())>> {
+    auto prepare_on_all(const detail::JointCall& call, Prepare prepare)
+        -> MpiResult<detail::ValueOf<decltype(prepare())>> {
         State& s = state();
+        const char* const operation = detail::name_of(call.operation);
+        s.note(call);
         if (s.lost) return *s.lost;
         detail::Vote vote{.calls = s.calls.value()};
         std::optional<detail::ValueOf<decltype(prepare())>> prepared;
@@ -231,8 +223,8 @@ private:
 
     // Both phases. `then` follows the second one.
     template <class Operation, class Then>
-    MpiResult<void> on_all(const char* name, const Operation& operation, Then then) {
-        auto prepared = prepare_on_all(name, [&] { return state().cache.prepare(operation); });
+    MpiResult<void> on_all(const Operation& operation, Then then) {
+        auto prepared = prepare_on_all(detail::call_of(operation), [&] { return state().cache.prepare(operation); });
         if (!prepared) return prepared.error();
         state().cache.finish(*std::move(prepared));
         then();
@@ -240,10 +232,8 @@ private:
     }
 
     MpiResult<void> remove_on_all(const op::Remove& remove) {
-        State& s = state();
-        s.note(remove.sequence, remove.begin);
-        s.note(remove.sequence, remove.end);
-        return on_all("remove", remove, [&] { s.kept(remove.sequence).remove(remove.begin, remove.end); });
+        expect_no_pass("remove");
+        return on_all(remove, [&] { state().kept(remove.sequence).remove(remove.begin, remove.end); });
     }
 
     void expect_no_pass(const char* operation) const { detail::expect_no_pass(operation, state().pass_open); }

@@ -9,8 +9,8 @@
 #include <cellar/memory/memory.hpp>
 #include <cellar/memory/two_phase.hpp>
 #include <cellar/mpi/communicator.hpp>
+#include <cellar/mpi/detail/joint_call.hpp>
 #include <cellar/mpi/detail/lockstep.hpp>
-#include <cellar/mpi/detail/rank_reports.hpp>
 #include <cellar/mpi/lockstep_options.hpp>
 #include <cellar/mpi/mpi_result.hpp>
 

@@ -10,6 +10,7 @@
 #include <cellar/memory/two_phase.hpp>
 #include <cellar/mpi/broadcast.hpp>
 #include <cellar/mpi/communicator.hpp>
+#include <cellar/mpi/detail/joint_call.hpp>
 #include <cellar/mpi/detail/pipeline_line.hpp>
 #include <cellar/mpi/mpi_result.hpp>
 
@@ -115,7 +116,7 @@ private:
 /// blocking: the first stage may wait for the others in any operation.
 template <TwoPhaseMemory M>
 class PipelineStage {
-    using Kind = detail::LineKind;
+    using Operation = detail::JointOperation;
     using Message = detail::LineMessage;
 
 public:
@@ -150,7 +151,7 @@ public:
         const op::Begin operation{batch};
         auto prepared = decide(operation, [&] {
             shared_.assign(batch, ids);
-            return Message{.kind = Kind::begin, .rest = shared_.message()};
+            return Message{.call = detail::joint_call(Operation::begin), .rest = shared_.message()};
         });
         if (!prepared) return prepared.error();
         return detail::Made{[&] { return open(*std::move(prepared)); }};
@@ -196,7 +197,7 @@ public:
         const detail::Caller caller{where};
         expect_first("end");
         line_->expect_no_pass("end");
-        line_->start({.kind = Kind::end});
+        line_->start({.call = detail::joint_call(Operation::end)});
     }
 
     /// In the other stages: carries out what the first stage did, up to its next pass, which it opens. Blocks until
@@ -207,32 +208,29 @@ public:
         line_->expect_no_pass("begin_received");
         while (true) {
             const Message received = line_->receive([&](std::size_t rest) { shared_.reserve_message(rest); });
-            const auto& [a, b, c, d] = received.arguments;
-            switch (received.kind) {
-            case Kind::begin: {
+            const auto& [a, b, c, d] = received.call.arguments;
+            switch (received.call.operation) {
+            case Operation::begin: {
                 if (!shared_.assign_message(received.rest)) line_->fail_malformed();
                 if (auto prepared = follow(received, op::Begin{shared_})) return open(**std::move(prepared));
                 break;
             }
-            case Kind::copy_prefix:
+            case Operation::copy_prefix:
                 carry_out(received, op::CopyPrefix{{a}, {b}, c});
                 break;
-            case Kind::remove:
-                carry_out(received, op::Remove{{a}, {b}, {c}});
+            case Operation::remove:
+                carry_out(received, received.call.count == 3 ? op::Remove{{a}, {b}, {c}}
+                                                             : op::Remove{{a}, {b}, {c}, RotateBy{d}});
                 break;
-            case Kind::rotated_remove:
-                carry_out(received, op::Remove{{a}, {b}, {c}, RotateBy{d}});
-                break;
-            case Kind::schedule:
+            case Operation::schedule:
                 carry_out(received, op::Schedule{{a}, {b}});
                 break;
-            case Kind::unschedule:
+            case Operation::unschedule:
                 carry_out(received, op::Unschedule{{a}, {b}});
                 break;
-            case Kind::end:
+            case Operation::end:
                 return std::nullopt;
-            case Kind::commit:
-            case Kind::drop:
+            default:
                 line_->fail_malformed();
             }
         }
@@ -262,27 +260,12 @@ private:
         line_->expect_usable();
     }
 
-    static Message message_of(const op::CopyPrefix& copy) {
-        return {.kind = Kind::copy_prefix, .arguments = {copy.from.value, copy.to.value, copy.length}};
-    }
-    static Message message_of(const op::Remove& remove) {
-        const auto& [s, begin, end, by] = remove;
-        return {.kind = by ? Kind::rotated_remove : Kind::remove,
-                .arguments = {s.value, begin.value, end.value, by ? by->positions : 0}};
-    }
-    static Message message_of(const op::Schedule& schedule) {
-        return {.kind = Kind::schedule, .arguments = {schedule.sequence.value, schedule.position.value}};
-    }
-    static Message message_of(const op::Unschedule& schedule) {
-        return {.kind = Kind::unschedule, .arguments = {schedule.sequence.value, schedule.position.value}};
-    }
-
     // An operation of the first stage, and the same in the others.
     template <class Operation>
     Result<void> perform(const char* name, const Operation& operation, const std::source_location& where) {
         const detail::Caller caller{where};
         expect_first(name);
-        return finish<Operation>(decide(operation, [&] { return message_of(operation); }));
+        return finish<Operation>(decide(operation, [&] { return Message{.call = detail::call_of(operation)}; }));
     }
     template <class Operation>
     void carry_out(const Message& received, const Operation& operation) {

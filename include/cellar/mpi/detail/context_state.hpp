@@ -13,6 +13,7 @@
 #include <cellar/mpi/communicator.hpp>
 #include <cellar/mpi/detail/attention_exchange.hpp>
 #include <cellar/mpi/detail/exchange.hpp>
+#include <cellar/mpi/detail/joint_call.hpp>
 #include <cellar/mpi/detail/kept_positions.hpp>
 #include <cellar/mpi/detail/vote.hpp>
 #include <cellar/mpi/mpi_result.hpp>
@@ -101,19 +102,13 @@ struct ContextState {
             entry.kept.extend(entry.expected);
             entry.kept.forget({cache.window().sinks()}, cache.window().oldest_kept(entry.expected - 1));
         }
-        close(Call::commit);
+        close(JointOperation::commit);
     }
-    void drop() noexcept { close(Call::drop); }
+    void drop() noexcept { close(JointOperation::drop); }
 
-    enum class Call : std::uint64_t { begin = 1, commit, drop, copy_prefix, remove, rotate, snapshot, restore, attend };
-
-    void note(Call call) { calls.add(static_cast<std::uint64_t>(call)); }
-    void note(Sequence s, Position p) { calls.add(s).add(p); }
-    void note(const Batch& batch) {
-        note(Call::begin);
-        calls.add(batch.tokens());
-        for (std::size_t i = 0; i < batch.positions.size(); ++i) note(batch.sequences[i], batch.positions[i]);
-        for (const std::int32_t group : batch.groups) calls.add(group);
+    void note(const JointCall& call) {
+        calls.add(static_cast<std::int32_t>(call.operation)).add(call.count).add(call.batch);
+        for (const std::int32_t argument : call.arguments) calls.add(argument);
     }
 
     mpi::Communicator comm;
@@ -133,8 +128,8 @@ struct ContextState {
     AttentionExchange exchange;
 
 private:
-    void close(Call call) noexcept {
-        note(call);
+    void close(JointOperation operation) noexcept {
+        note(joint_call(operation));
         pass_open = false;
     }
 

@@ -1,21 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include <cellar/base/batch.hpp>
 #include <cellar/base/contract.hpp>
-#include <cellar/base/digest.hpp>
-#include <cellar/base/ids.hpp>
 #include <cellar/base/result.hpp>
 #include <cellar/memory/two_phase.hpp>
 #include <cellar/mpi/communicator.hpp>
 #include <cellar/mpi/detail/exchange.hpp>
-#include <cellar/mpi/detail/rank_reports.hpp>
+#include <cellar/mpi/detail/joint_call.hpp>
 #include <cellar/mpi/detail/vote.hpp>
 #include <cellar/mpi/lockstep_options.hpp>
 #include <cellar/mpi/mpi_result.hpp>
 
 #include <algorithm>
-#include <concepts>
 #include <cstdint>
 #include <new>
 #include <optional>
@@ -26,69 +22,15 @@
 
 namespace cellar::detail {
 
-// What an operation is called, and with which numbers.
-
-template <class... Arguments>
-JointCall joint_call(JointOperation operation, Arguments... arguments) {
-    return {operation, std::int32_t{sizeof...(arguments)}, {arguments...}, 0};
-}
-/// O(tokens).
-inline JointCall call_of(const op::Begin& begin) {
-    const Batch& batch = begin.batch;
-    Digest digest;
-    for (const Position p : batch.positions) digest.add(p);
-    for (const Sequence s : batch.sequences) digest.add(s);
-    for (const std::int32_t group : batch.groups) digest.add(group);
-    for (const std::int32_t is_stored : batch.stored) digest.add(is_stored);
-    return {JointOperation::begin, 1, {batch.tokens()}, digest.value()};
-}
-inline JointCall call_of(const op::CopyPrefix& copy) {
-    return joint_call(JointOperation::copy_prefix, copy.from.value, copy.to.value, copy.length);
-}
-inline JointCall call_of(const op::Remove& remove) {
-    const auto& [s, begin, end, rotate_by] = remove;
-    return rotate_by ? joint_call(JointOperation::remove, s.value, begin.value, end.value, rotate_by->positions)
-                     : joint_call(JointOperation::remove, s.value, begin.value, end.value);
-}
-inline JointCall call_of(const op::Rewind& rewind) {
-    return joint_call(JointOperation::restore, rewind.sequence.value, rewind.to.value);
-}
-inline JointCall call_of(const op::Snapshot& snapshot) {
-    return joint_call(JointOperation::snapshot, snapshot.sequence.value, snapshot.from.value, snapshot.to.value);
-}
-template <class S>
-JointCall call_of(const op::Restore<S>& restore) {
-    const S& snapshot = restore.snapshot;
-    return joint_call(JointOperation::restore, restore.sequence.value, snapshot.from().value, snapshot.to().value,
-                      restore.to.value);
-}
-template <class S>
-JointCall call_of(const op::Merge<S>& merge) {
-    return joint_call(JointOperation::merge, merge.parent.from().value, merge.parent.to().value,
-                      merge.child.from().value, merge.child.to().value);
-}
-template <class S>
-JointCall call_of(const op::Split<S>& split) {
-    return joint_call(JointOperation::split, split.snapshot.from().value, split.snapshot.to().value, split.at.value);
-}
-template <class S>
-JointCall call_of(const op::PageOut<S>& page) {
-    return joint_call(JointOperation::page_out, page.snapshot.from().value, page.snapshot.to().value,
-                      static_cast<std::int32_t>(page.to));
-}
-template <class S>
-JointCall call_of(const op::PageIn<S>& page) {
-    return joint_call(JointOperation::page_in, page.snapshot.from().value, page.snapshot.to().value);
-}
-inline JointCall call_of(const op::Schedule& schedule) {
-    return joint_call(JointOperation::schedule, schedule.sequence.value, schedule.position.value);
-}
-inline JointCall call_of(const op::Unschedule& schedule) {
-    return joint_call(JointOperation::unschedule, schedule.sequence.value, schedule.position.value);
-}
-inline JointCall call_of(const op::Defragment&) {
-    return joint_call(JointOperation::defragment);
-}
+/// What a rank tells the others about itself.
+struct RankReport {
+    std::int64_t number = 0; ///< of the operation; the first is 1
+    JointCall call{};
+    JointCall last{};       ///< the operation before
+    std::uint64_t book = 0; ///< the hash of the bookkeeping before the operation; 0 if it is not compared
+    std::int32_t failed = 0;
+    std::int32_t unused = 0;
+};
 
 /// Lets the ranks of a communicator do operations together: all or none. See `mpi::LockstepMemory`.
 class Lockstep {

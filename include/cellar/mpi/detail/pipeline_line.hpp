@@ -5,6 +5,7 @@
 #include <cellar/base/guards.hpp>
 #include <cellar/base/result.hpp>
 #include <cellar/mpi/communicator.hpp>
+#include <cellar/mpi/detail/joint_call.hpp>
 #include <cellar/mpi/detail/mailbox.hpp>
 #include <cellar/mpi/detail/message.hpp>
 #include <cellar/mpi/detail/mpi_errors.hpp>
@@ -13,7 +14,6 @@
 #include <cellar/mpi/mpi_result.hpp>
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -28,24 +28,10 @@
 
 namespace cellar::detail {
 
-/// What the first stage sends down the line.
-enum class LineKind : std::int32_t {
-    begin,
-    commit,
-    drop,
-    copy_prefix,
-    remove,
-    rotated_remove,
-    schedule,
-    unschedule,
-    end
-};
-
-/// An operation on its way: a head, and the numbers of a batch.
+/// An operation on its way down the line, and the numbers of a batch.
 struct LineMessage {
-    LineKind kind{};
+    JointCall call{};
     bool asks = false; ///< every stage answers the first one, and waits for its verdict
-    std::array<std::int32_t, 4> arguments{};
     std::span<const std::int32_t> rest{};
 };
 
@@ -84,15 +70,15 @@ public:
         ++number_;
         if (is_last()) return;
         expect_usable();
-        send_on({.kind = keeps ? LineKind::commit : LineKind::drop});
+        send_on({.call = joint_call(keeps ? JointOperation::commit : JointOperation::drop)});
     }
 
     /// For another stage than the first: whether its pass is kept. Passed on. Allocates nothing.
     bool receive_word() {
-        const LineMessage message = receive_operation([](std::int64_t) {});
-        if (message.kind != LineKind::commit && message.kind != LineKind::drop) fail_malformed();
+        const JointOperation word = receive_operation([](std::int64_t) {}).call.operation;
+        if (word != JointOperation::commit && word != JointOperation::drop) fail_malformed();
         has_pass_ = false;
-        return message.kind == LineKind::commit;
+        return word == JointOperation::commit;
     }
     /// For another stage, which has dropped its pass: the word on it is received before the next operation.
     void leave() {
@@ -124,7 +110,7 @@ public:
     /// Sends a message of the first stage to the next one. `std::bad_alloc` changes nothing.
     void start(const LineMessage& message) {
         // For it, for the verdicts on it, and for the word on a pass.
-        const bool has_word = has_pass_ || message.kind == LineKind::begin;
+        const bool has_word = has_pass_ || message.call.operation == JointOperation::begin;
         reserve(1 + (message.asks ? comm_.size() - 1 : 0) + (has_word ? 1 : 0), std::ssize(message.rest));
         ++number_;
         if (is_last()) return;
@@ -166,9 +152,8 @@ public:
 private:
     /// The beginning of an operation; the numbers of a batch may follow.
     struct LineHead {
-        LineKind kind{};
-        std::int32_t asks = 0;
-        std::array<std::int32_t, 4> arguments{};
+        JointCall call{};
+        std::int64_t asks = 0;
     };
     static constexpr int tag = 0x1b02;
 
@@ -195,7 +180,7 @@ private:
         if (code != MPI_SUCCESS) fail(error_of_code("pipeline", to, code));
     }
     void send_on(const LineMessage& message) {
-        const LineHead head{message.kind, message.asks ? 1 : 0, message.arguments};
+        const LineHead head{message.call, message.asks ? 1 : 0};
         send(comm_.rank() + 1, MessageKind::operation, bytes_of(head), std::as_bytes(message.rest));
     }
 
@@ -209,12 +194,9 @@ private:
             });
         ++number_;
         const auto head = value_of<LineHead>(from, body);
-        if (head.kind < LineKind::begin || head.kind > LineKind::end) fail_malformed();
         const auto rest = body.subspan(sizeof(head));
-        const LineMessage message{head.kind,
-                                  head.asks != 0,
-                                  head.arguments,
-                                  {reinterpret_cast<const std::int32_t*>(rest.data()), rest.size() / 4}};
+        const LineMessage message{
+            head.call, head.asks != 0, {reinterpret_cast<const std::int32_t*>(rest.data()), rest.size() / 4}};
         if (!is_last()) send_on(message);
         return message;
     }

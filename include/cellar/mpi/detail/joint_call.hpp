@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <cellar/base/batch.hpp>
+#include <cellar/base/digest.hpp>
+#include <cellar/base/ids.hpp>
+#include <cellar/memory/operations.hpp>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+namespace cellar::detail {
+
+/// What ranks do together.
+enum class JointOperation : std::int32_t {
+    none,
+    begin,
+    reserve,
+    copy_prefix,
+    remove,
+    snapshot,
+    restore,
+    merge,
+    split,
+    schedule,
+    unschedule,
+    page_out,
+    page_in,
+    defragment,
+    compare,
+    commit,
+    drop,
+    attend,
+    end
+};
+
+inline const char* name_of(JointOperation operation) {
+    constexpr const char* names[] = {"nothing",    "begin",    "reserve", "copy_prefix", "remove",
+                                     "snapshot",   "restore",  "merge",   "split",       "schedule",
+                                     "unschedule", "page_out", "page_in", "defragment",  "compare",
+                                     "commit",     "drop",     "attend",  "end"};
+    return names[static_cast<std::size_t>(operation)];
+}
+
+/// One call: what is done, and with which numbers.
+struct JointCall {
+    JointOperation operation = JointOperation::none;
+    std::int32_t count = 0; ///< of the arguments
+    std::array<std::int32_t, 4> arguments{};
+    std::uint64_t batch = 0; ///< its hash
+
+    bool operator==(const JointCall&) const = default;
+};
+
+/// `remove(0, 3, 5)`.
+inline std::string text_of(const JointCall& call) {
+    std::string text = name_of(call.operation);
+    if (call.operation == JointOperation::none) return text;
+    for (std::int32_t i = 0; i < call.count && i < 4; ++i)
+        text += (i == 0 ? "(" : ", ") + std::to_string(call.arguments[static_cast<std::size_t>(i)]);
+    if (call.count == 0) text += "(";
+    return text + (call.operation == JointOperation::begin ? " tokens)" : ")");
+}
+
+template <class... Arguments>
+JointCall joint_call(JointOperation operation, Arguments... arguments) {
+    return {operation, std::int32_t{sizeof...(arguments)}, {arguments...}, 0};
+}
+/// O(tokens).
+inline JointCall call_of(const op::Begin& begin) {
+    const Batch& batch = begin.batch;
+    Digest digest;
+    for (const Position p : batch.positions) digest.add(p);
+    for (const Sequence s : batch.sequences) digest.add(s);
+    for (const std::int32_t group : batch.groups) digest.add(group);
+    for (const std::int32_t is_stored : batch.stored) digest.add(is_stored);
+    return {JointOperation::begin, 1, {batch.tokens()}, digest.value()};
+}
+inline JointCall call_of(const op::CopyPrefix& copy) {
+    return joint_call(JointOperation::copy_prefix, copy.from.value, copy.to.value, copy.length);
+}
+inline JointCall call_of(const op::Remove& remove) {
+    const auto& [s, begin, end, rotate_by] = remove;
+    return rotate_by ? joint_call(JointOperation::remove, s.value, begin.value, end.value, rotate_by->positions)
+                     : joint_call(JointOperation::remove, s.value, begin.value, end.value);
+}
+inline JointCall call_of(const op::Rewind& rewind) {
+    return joint_call(JointOperation::restore, rewind.sequence.value, rewind.to.value);
+}
+inline JointCall call_of(const op::Snapshot& snapshot) {
+    return joint_call(JointOperation::snapshot, snapshot.sequence.value, snapshot.from.value, snapshot.to.value);
+}
+template <class S>
+JointCall call_of(const op::Restore<S>& restore) {
+    const S& snapshot = restore.snapshot;
+    return joint_call(JointOperation::restore, restore.sequence.value, snapshot.from().value, snapshot.to().value,
+                      restore.to.value);
+}
+template <class S>
+JointCall call_of(const op::Merge<S>& merge) {
+    return joint_call(JointOperation::merge, merge.parent.from().value, merge.parent.to().value,
+                      merge.child.from().value, merge.child.to().value);
+}
+template <class S>
+JointCall call_of(const op::Split<S>& split) {
+    return joint_call(JointOperation::split, split.snapshot.from().value, split.snapshot.to().value, split.at.value);
+}
+template <class S>
+JointCall call_of(const op::PageOut<S>& page) {
+    return joint_call(JointOperation::page_out, page.snapshot.from().value, page.snapshot.to().value,
+                      static_cast<std::int32_t>(page.to));
+}
+template <class S>
+JointCall call_of(const op::PageIn<S>& page) {
+    return joint_call(JointOperation::page_in, page.snapshot.from().value, page.snapshot.to().value);
+}
+inline JointCall call_of(const op::Schedule& schedule) {
+    return joint_call(JointOperation::schedule, schedule.sequence.value, schedule.position.value);
+}
+inline JointCall call_of(const op::Unschedule& schedule) {
+    return joint_call(JointOperation::unschedule, schedule.sequence.value, schedule.position.value);
+}
+inline JointCall call_of(const op::Defragment&) {
+    return joint_call(JointOperation::defragment);
+}
+
+} // namespace cellar::detail
