@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cellar/base/contract.hpp>
+#include <cellar/base/guards.hpp>
 #include <cellar/base/trivial_list.hpp>
 
 #include <cstddef>
@@ -90,7 +91,7 @@ using KeptPointer = std::unique_ptr<Kept, ReleaseKept>;
 /// What a snapshot owns, for use.
 template <class Kept>
 Kept& expect_kept(const KeptPointer<Kept>& kept, const std::source_location& where) {
-    CELLAR_EXPECTS_AT(where, kept != nullptr, "the snapshot was moved from, expected one that was not");
+    expect_not_moved(kept, "snapshot", where);
     CELLAR_EXPECTS_AT(where, kept->table != nullptr,
                       "the snapshot's memory was destroyed, expected it to live as long as its snapshots are used");
     return *kept;

@@ -4,6 +4,7 @@
 #include <cellar/backend/host.hpp>
 #include <cellar/base/batch.hpp>
 #include <cellar/base/contract.hpp>
+#include <cellar/base/guards.hpp>
 #include <cellar/base/ids.hpp>
 #include <cellar/base/page_to.hpp>
 #include <cellar/base/result.hpp>
@@ -394,8 +395,7 @@ protected:
 
     State& state(Where where = Where::current()) { return const_cast<State&>(std::as_const(*this).state(where)); }
     const State& state(Where where = Where::current()) const {
-        CELLAR_EXPECTS_AT(where, state_ != nullptr, "the cache was moved from, expected one that was not");
-        return *state_;
+        return detail::expect_not_moved(state_, "cache", where);
     }
     const detail::CellTable& table(Where where = Where::current()) const { return state(where).book.table(); }
     detail::Snapshots<State> snapshots() { return detail::Snapshots<State>{state()}; }

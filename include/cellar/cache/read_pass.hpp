@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cellar/base/contract.hpp>
+#include <cellar/base/guards.hpp>
 #include <cellar/base/ids.hpp>
 #include <cellar/base/result.hpp>
 #include <cellar/base/view.hpp>
@@ -188,11 +189,7 @@ protected:
         : state_{std::exchange(other.state_, nullptr)}, tokens_{other.tokens_}, history_{other.history_} {}
     ~ReadPass() = default;
 
-    State& state() const {
-        CELLAR_EXPECTS(state_ != nullptr,
-                       "the pass is over, expected one that was not committed, dropped or moved from");
-        return *state_;
-    }
+    State& state() const { return detail::expect_open(state_); }
 
     bool is_over() const { return state_ == nullptr; }
 

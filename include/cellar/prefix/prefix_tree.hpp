@@ -3,6 +3,7 @@
 
 #include <cellar/base/batch.hpp>
 #include <cellar/base/contract.hpp>
+#include <cellar/base/guards.hpp>
 #include <cellar/base/ids.hpp>
 #include <cellar/base/result.hpp>
 #include <cellar/memory/two_phase.hpp>
@@ -180,10 +181,7 @@ private:
     }
 
     State& state() { return const_cast<State&>(std::as_const(*this).state()); }
-    const State& state() const {
-        CELLAR_EXPECTS(state_ != nullptr, "the tree was moved from, expected one that was not");
-        return *state_;
-    }
+    const State& state() const { return detail::expect_not_moved(state_, "tree"); }
 
     std::unique_ptr<State> state_;
 };

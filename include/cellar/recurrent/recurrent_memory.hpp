@@ -4,6 +4,7 @@
 #include <cellar/backend/host.hpp>
 #include <cellar/base/batch.hpp>
 #include <cellar/base/contract.hpp>
+#include <cellar/base/guards.hpp>
 #include <cellar/base/ids.hpp>
 #include <cellar/base/page_to.hpp>
 #include <cellar/base/result.hpp>
@@ -372,8 +373,7 @@ private:
 
     State& state(Where where = Where::current()) { return const_cast<State&>(std::as_const(*this).state(where)); }
     const State& state(Where where = Where::current()) const {
-        CELLAR_EXPECTS_AT(where, state_ != nullptr, "the memory was moved from, expected one that was not");
-        return *state_;
+        return detail::expect_not_moved(state_, "memory", where);
     }
     detail::StateSnapshots<State> snapshots() { return detail::StateSnapshots<State>{state()}; }
     const detail::StateTable& table(Where where = Where::current()) const { return state(where).book.table(); }

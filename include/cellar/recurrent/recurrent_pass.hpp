@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cellar/base/contract.hpp>
+#include <cellar/base/guards.hpp>
 #include <cellar/memory/layer_name.hpp>
 #include <cellar/recurrent/detail/memory_state.hpp>
 #include <cellar/recurrent/micro_batch.hpp>
@@ -150,11 +151,7 @@ private:
         state.begin_pass(reserved);
     }
 
-    State& state() const {
-        CELLAR_EXPECTS(state_ != nullptr,
-                       "the pass is over, expected one that was not committed, dropped or moved from");
-        return *state_;
-    }
+    State& state() const { return detail::expect_open(state_); }
 
     detail::LayerName& name() const { return state().layer_name; }
 

@@ -4,6 +4,7 @@
 #include <cellar/backend/backend.hpp>
 #include <cellar/base/batch.hpp>
 #include <cellar/base/contract.hpp>
+#include <cellar/base/guards.hpp>
 #include <cellar/base/plan.hpp>
 #include <cellar/base/reserved_list.hpp>
 #include <cellar/base/scratch.hpp>
@@ -193,9 +194,7 @@ struct CacheState {
         return memory;
     }
 
-    void expect_no_pass(const char* operation) const {
-        CELLAR_EXPECTS(!pass_open, operation, ": a pass is open, expected it to be committed or dropped first");
-    }
+    void expect_no_pass(const char* operation) const { detail::expect_no_pass(operation, pass_open); }
 
     /// Room for what the backend needs to move and to rotate that many cells in every layer. May throw, with nothing
     /// changed.

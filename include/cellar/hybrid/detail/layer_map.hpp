@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cellar/base/contract.hpp>
+#include <cellar/base/guards.hpp>
 #include <cellar/base/type_list.hpp>
 #include <cellar/hybrid/pattern.hpp>
 
@@ -191,10 +192,7 @@ public:
         explicit Reference(const Table* table) : table_{table} {}
         const Table* table_;
     };
-    Reference reference() const {
-        CELLAR_EXPECTS(table_ != nullptr, "the hybrid was moved from, expected one that was not");
-        return Reference{table_.get()};
-    }
+    Reference reference() const { return Reference{&expect_not_moved(table_, "hybrid")}; }
 
 private:
     std::unique_ptr<const Table> table_; // at a fixed address, because passes point to it

@@ -3,6 +3,7 @@
 
 #include <cellar/backend/backend.hpp>
 #include <cellar/base/contract.hpp>
+#include <cellar/base/guards.hpp>
 #include <cellar/memory/layer_name.hpp>
 #include <cellar/recurrent/detail/state_book.hpp>
 #include <cellar/recurrent/detail/state_store.hpp>
@@ -51,9 +52,7 @@ struct RecurrentMemoryState {
         layer_name = {};
     }
 
-    void expect_no_pass(const char* operation) const {
-        CELLAR_EXPECTS(!pass_open, operation, ": a pass is open, expected it to be committed or dropped first");
-    }
+    void expect_no_pass(const char* operation) const { detail::expect_no_pass(operation, pass_open); }
 
     void expect_layer(const char* operation, int layer) const {
         CELLAR_EXPECTS(layer >= 0 && layer < shape.layers(), operation, ": layer ", layer, ", expected 0 to ",
