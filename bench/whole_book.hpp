@@ -28,22 +28,18 @@ public:
         return {};
     }
     void copy_prefix(Sequence from, Sequence to, std::int32_t length) {
-        table().prepare_copy_prefix(from, to, length);
-        table().finish_copy_prefix(from, to, length);
+        prepare_copy_prefix(from, to, length);
+        finish_copy_prefix(from, to, length);
     }
     Result<Plan> remove(Sequence s, Position begin, Position end, detail::MovedKeys keys) {
-        detail::Removal removal = table().prepare_remove(s, begin, end, keys, begin - end);
-        if (removal.closes_gap()) {
-            if (const Result<void> can = table().prepare_gap(removal); !can) return can.error();
-            table().finish_gap(removal);
-        } else {
-            table().finish_remove(removal);
-        }
-        return std::move(removal.plan);
+        auto removal = prepare_remove(s, begin, end, keys, begin - end);
+        if (!removal) return removal.error();
+        finish_remove(*removal);
+        return std::move(removal->plan);
     }
     Plan defragment() {
-        const detail::Defragmentation defragmentation = table().prepare_defragment();
-        table().finish_defragment(defragmentation);
+        const detail::Defragmentation defragmentation = prepare_defragment();
+        finish_defragment(defragmentation);
         return defragmentation.plan();
     }
 

@@ -306,20 +306,21 @@ TEST_CASE("by blocks, sequences get the cells of the rule, whatever they do") {
             if (choice == 0) {
                 const Sequence to{random(0, sequences - 1)};
                 const int shared = random(0, 1) == 0 ? length : random(0, length);
-                book.table().prepare_copy_prefix(s, to, shared);
+                book.prepare_copy_prefix(s, to, shared);
                 book.finish_copy_prefix(s, to, shared);
                 const std::vector<Cell> prefix{own.begin(), own.begin() + shared};
                 if (s != to) model.sequences[static_cast<std::size_t>(to.value)] = prefix;
             } else if (choice <= 3) {
                 const int begin = choice == 1 ? 0 : random(0, length);
                 const int end = random(0, 2) != 0 ? length : random(begin, length);
-                Removal removal = book.table().prepare_remove(s, {begin}, {end}, MovedKeys::rotated, begin - end);
-                if (!removal.closes_gap()) {
-                    book.finish_remove(removal);
-                    own.erase(own.begin() + begin, own.begin() + end);
-                } else if (book.table().prepare_gap(removal)) {
-                    book.finish_gap(removal);
-                    model.close_gap(own, begin, end);
+                auto removal = book.prepare_remove(s, {begin}, {end}, MovedKeys::rotated, begin - end);
+                if (removal) {
+                    book.finish_remove(*removal);
+                    if (removal->closes_gap()) {
+                        model.close_gap(own, begin, end);
+                    } else {
+                        own.erase(own.begin() + begin, own.begin() + end);
+                    }
                 }
             } else {
                 const Tokens tokens = draw_batch(model, random);
@@ -330,7 +331,7 @@ TEST_CASE("by blocks, sequences get the cells of the rule, whatever they do") {
                 Model next = model;
                 advance(next, tokens);
                 REQUIRE(book.end_of_next(tokens) > 0); // opens and drops the pass
-                book.table().prepare_tokens(static_cast<Batch>(tokens).sequences);
+                book.prepare_tokens(tokens);
                 book.open(tokens);
                 for (int each = 0; each < sequences; ++each)
                     REQUIRE(cells_of(book, {each}) == next.sequences[static_cast<std::size_t>(each)]);

@@ -85,19 +85,15 @@ TEST_CASE("a book that planned no memory agrees with one that planned all of it"
                 const Sequence to{random(0, sequences - 1)};
                 const int length = random(0, complete.next(s).value);
                 both([&](Book& b) {
-                    b.table().prepare_copy_prefix(s, to, length);
+                    b.prepare_copy_prefix(s, to, length);
                     b.finish_copy_prefix(s, to, length);
                 });
             } else if (choice == 1) {
                 const int begin = random(0, complete.next(s).value);
                 const int end = random(0, 1) == 0 ? INT32_MAX : random(begin, complete.next(s).value);
                 both([&](Book& b) {
-                    Removal removal = b.table().prepare_remove(s, {begin}, {end}, MovedKeys::rotated, begin - end);
-                    if (!removal.closes_gap()) {
-                        b.finish_remove(removal);
-                    } else if (b.table().prepare_gap(removal)) {
-                        b.finish_gap(removal);
-                    }
+                    auto removal = b.prepare_remove(s, {begin}, {end}, MovedKeys::rotated, begin - end);
+                    if (removal) b.finish_remove(*removal);
                 });
             } else if (choice == 3 && random(0, 1) == 0) {
                 const Position p = complete.next(s) + random(1, 60);
@@ -115,8 +111,8 @@ TEST_CASE("a book that planned no memory agrees with one that planned all of it"
                 scheduled.erase(scheduled.begin() + static_cast<std::ptrdiff_t>(chosen));
             } else if (choice == 2 && random(0, 5) == 0) {
                 both([&](Book& b) {
-                    const Defragmentation moves = b.table().prepare_defragment();
-                    b.table().finish_defragment(moves);
+                    const Defragmentation moves = b.prepare_defragment();
+                    b.finish_defragment(moves);
                 });
             } else {
                 const Tokens tokens = random_batch(complete, random);
@@ -157,15 +153,17 @@ TEST_CASE("a defragmentation prepares room for the runs that it divides a snapsh
     add(Tokens{{2}, {0}, n});
     const KeptCellsPointer kept = book.prepare_keep({2}, {0}, {n}, Resuming::checked).value();
     book.finish_keep({2}, *kept);
-    for (const Sequence s : {Sequence{1}, Sequence{2}}) // leaves a hole behind each cell of sequence 0
-        book.finish_remove(book.table().prepare_remove(s, {0}, to_end, MovedKeys::rotated, 0));
-    const Defragmentation moves = book.table().prepare_defragment();
+    for (const Sequence s : {Sequence{1}, Sequence{2}}) { // leaves a hole behind each cell of sequence 0
+        auto removal = book.prepare_remove(s, {0}, to_end, MovedKeys::rotated, 0);
+        book.finish_remove(*removal);
+    }
+    const Defragmentation moves = book.prepare_defragment();
     REQUIRE(kept->runs.runs() == 1);
     CHECK(moves.splits(kept->runs) == n - 1);
     CHECK(moves.splits(stays->runs) == 0);
     REQUIRE(kept->runs.has_room(n - 1));
     CHECK_FALSE(stays->runs.has_room(n - 1)); // none of its cells moves
-    book.table().finish_defragment(moves);
+    book.finish_defragment(moves);
     CHECK(kept->runs.runs() == n);
     CHECK(audit(book.table()).empty());
 }

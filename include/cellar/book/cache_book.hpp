@@ -64,7 +64,13 @@ public:
 
     const Window& window() const { return window_; }
     const CellTable& table() const { return table_; }
-    CellTable& table() { return table_; }
+    /// Which cells the snapshots own that are in place.
+    KeptTable& snapshots() { return table_.snapshots(); }
+    Cell cells() const { return table_.cells(); }
+    const PositionRuns& runs(Sequence s) const { return table_.record(s).runs; }
+    void track_changes() { table_.track_changes(); }
+    /// Of a sequence of the open pass, since they were tracked.
+    RunChanges& changes(Sequence s) { return *table_.changes(table_.unchecked(s)); }
     const OpenPass& pass() const { return pass_; }
     std::uint64_t hash() const { return book_hash(table_, schedules_) + rules_hash(size_, window_); }
 
@@ -124,6 +130,9 @@ public:
         if (schedules_.remove(s, p, p)) forget_old(s);
     }
 
+    bool prepare_copy_prefix(Sequence from, Sequence to, std::int32_t length) {
+        return table_.prepare_copy_prefix(from, to, length);
+    }
     /// `to` gives up its schedules, too.
     void finish_copy_prefix(Sequence from, Sequence to, std::int32_t length) noexcept {
         if (from == to) return;
@@ -135,41 +144,56 @@ public:
     }
 
     /// See `CellTable::prepare_remove`.
-    Removal prepare_remove(Sequence s, Position begin, Position end, MovedKeys keys, std::int32_t delta) {
-        Removal removal = table_.prepare_remove(s, begin, end, keys, delta);
+    Result<Removal> prepare_remove(Sequence s, Position begin, Position end, MovedKeys keys, std::int32_t delta) {
+        Result<Removal> removal = table_.prepare_remove(s, begin, end, keys, delta);
+        if (!removal) return removal;
         const Position before = next(s);
-        removal.next = before <= begin ? before : before <= end ? begin : before - (end - begin);
+        removal->next = before <= begin ? before : before <= end ? begin : before - (end - begin);
         return removal;
     }
-    /// A removal without a gap. Schedules at positions that s loses end.
-    void finish_remove(const Removal& removal) noexcept {
+    /// Schedules at positions that s loses end, and those after a gap, because their positions are then those of other
+    /// tokens.
+    void finish_remove(Removal& removal) noexcept {
+        if (removal.closes_gap()) return finish_gap(removal);
         if (removal.empties) unschedule_all(removal.sequence);
         if (removal.begin != removal.end)
             schedules_.remove(removal.sequence, removal.begin + 1, next(removal.sequence));
         table_.finish_remove(removal);
         cut(removal.sequence, removal.next);
     }
-    /// The same with a gap. Schedules behind the gap end, because their positions are then those of other tokens.
-    void finish_gap(Removal& removal) noexcept {
-        table_.finish_gap(removal);
-        cut(removal.sequence, removal.next);
-        if (schedules_.remove(removal.sequence, removal.begin + 1, to_end)) forget_old(removal.sequence);
+    /// Decides whether s can be restored at p, which lies within the snapshot, and reserves room for it. If the
+    /// snapshot is paged out, the result has room for the cells of its rows. Refuses with `cannot_resume`,
+    /// `cannot_share` and `full`.
+    Result<TrivialList<Cell>> prepare_restore(Sequence s, const KeptCells& kept, Position p, Resuming resuming) {
+        if (const Result<void> can = check_restore(s, kept, p, resuming); !can) return can.error();
+        if (!kept.is_paged_out()) {
+            table_.prepare_restore(s, kept);
+            return TrivialList<Cell>{};
+        }
+        auto cells = table_.prepare_restore_rows(s, kept, p);
+        if (!cells) return Refusal{.reason = cells.error().reason, .sequence = s};
+        return cells;
     }
-
-    /// s, which is restored, keeps no schedules, and goes on at p, whatever it has below.
-    void start_restore(Sequence s, Position p) noexcept {
+    /// s keeps no schedules, and goes on at p, whatever it has below. If the snapshot is paged out, fills in the cells.
+    void finish_restore(Sequence s, const KeptCells& kept, Position p, TrivialList<Cell>& cells) noexcept {
         unschedule_all(s);
         cut(s, p);
+        if (!kept.is_paged_out()) return table_.finish_restore(s, kept, p);
+        table_.finish_restore_rows(s, kept, p, cells);
     }
 
-    /// Checks whether s, with the kept tokens from `kept.from` on, can resume at p, which lies within the snapshot.
-    Result<void> check_restore(Sequence s, const KeptCells& kept, Position p, Resuming resuming) {
-        const PositionRuns& runs = table_.record(s).runs;
-        if (resuming == Resuming::checked && !resumes_with(runs, kept, p))
-            return Refusal{.reason = Reason::cannot_resume, .sequence = s};
-        if (!kept.is_paged_out() && table_.would_repeat_cells(runs, kept, p))
-            return Refusal{.reason = Reason::cannot_share, .sequence = s};
-        return {};
+    /// See `CellTable::would_repeat_cells`.
+    bool would_repeat_cells(const KeptCells& parent, const KeptCells& child) const {
+        return table_.would_repeat_cells(parent.runs, child, child.to);
+    }
+
+    /// See `CellTable::prepare_defragment`.
+    template <class... Sequences>
+    Defragmentation prepare_defragment(const Sequences&... sequences) {
+        return table_.prepare_defragment(sequences...);
+    }
+    void finish_defragment(const Defragmentation& defragmentation) noexcept {
+        table_.finish_defragment(defragmentation);
     }
 
     /// True if a sequence that has all tokens below `kept.from` could resume at p with the kept ones. O(log m).
@@ -207,7 +231,7 @@ public:
     }
 
     /// A cell behind all that `open` will take for this prepared batch. The room that was reserved for it may be gone
-    /// then; `CellTable::prepare_tokens` reserves it again.
+    /// then; `prepare_tokens` reserves it again.
     Cell end_of_next(const Batch& batch) {
         const std::int32_t n = batch.stored_tokens();
         if (n == 0) return 0;
@@ -218,7 +242,11 @@ public:
         return end;
     }
 
-    /// The same for a read-only pass. Its tokens get no cells.
+    bool prepare_tokens(const Batch& batch) { return table_.prepare_tokens(batch.sequences); }
+    /// The same for the next n tokens of a sequence whose last one is in cell `behind`, or for any n if that is -1.
+    Cell end_of_next(std::int32_t n, Cell behind) { return table_.end_of_next(n, behind); }
+
+    /// `prepare_open` for a read-only pass. Its tokens get no cells.
     Result<bool> prepare_look(const Batch& batch) {
         if (const Result<void> can = check(batch); !can) return can.error();
         return table_.prepare_tokens(batch.sequences);
@@ -310,6 +338,22 @@ private:
     // Where positions may have gaps, a sequence goes on after its last token.
     void cut(Sequence s, Position next) noexcept {
         if (size_.positions == Positions::consecutive) table_.unchecked(s).cut = next;
+    }
+
+    void finish_gap(Removal& removal) noexcept {
+        table_.finish_remove(removal);
+        cut(removal.sequence, removal.next);
+        if (schedules_.remove(removal.sequence, removal.begin + 1, to_end)) forget_old(removal.sequence);
+    }
+
+    // Whether s, with the kept tokens from `kept.from` on, can resume at p.
+    Result<void> check_restore(Sequence s, const KeptCells& kept, Position p, Resuming resuming) {
+        const PositionRuns& runs = table_.record(s).runs;
+        if (resuming == Resuming::checked && !resumes_with(runs, kept, p))
+            return Refusal{.reason = Reason::cannot_resume, .sequence = s};
+        if (!kept.is_paged_out() && table_.would_repeat_cells(runs, kept, p))
+            return Refusal{.reason = Reason::cannot_share, .sequence = s};
+        return {};
     }
 
     void unschedule_all(Sequence s) noexcept { schedules_.remove(s, {0}, to_end); }

@@ -91,8 +91,7 @@ public:
         }
         const Position sinks{book.window().sinks()};
         for (const Sequence s : pass.distinct_sequences) {
-            const auto& record = book.table().unchecked(s);
-            update(s, record.runs, *book.table().changes(record), sinks);
+            update(s, book.runs(s), book.changes(s), sinks);
         }
         for (const Sequence s : pass.distinct_sequences) { // the array moves if a row outgrows it
             const std::size_t r = sequences_.size();

@@ -229,9 +229,10 @@ public:
         });
     }
 
-    /// Checks positions [begin, end) of s, which are to be removed. `delta`: by how many positions keys are rotated if
-    /// there is a gap to close; 0: by its length. Then `prepare_gap` follows.
-    Removal prepare_remove(Sequence s, Position begin, Position end, MovedKeys keys, std::int32_t delta) {
+    /// Checks positions [begin, end) of s, which are to be removed, decides whether the gap can be closed, if there is
+    /// one, and reserves room for it. `delta`: by how many positions keys are then rotated; 0: by the gap's length.
+    /// Refuses with `cannot_shift` and `full`.
+    Result<Removal> prepare_remove(Sequence s, Position begin, Position end, MovedKeys keys, std::int32_t delta) {
         CELLAR_EXPECTS(begin.value >= 0 && begin <= end, "remove: positions [", begin, ", ", end,
                        "), expected 0 <= begin <= end");
         PositionRuns& runs = record(s).runs;
@@ -245,36 +246,15 @@ public:
             removal.end = to_end;
             removal.allocated = runs.reserve(1);
         }
+        if (removal.closes_gap())
+            if (const Result<void> can = prepare_gap(removal); !can) return can.error();
         return removal;
     }
-
-    /// Decides whether the gap can be closed, and reserves room for it.
-    Result<void> prepare_gap(Removal& removal) {
-        PositionRuns& runs = unchecked(removal.sequence).runs;
-        const Position begin = removal.begin;
-        const Position end = removal.end;
-        if (removal.keys == MovedKeys::refused) return Reason::cannot_shift;
-        if (removal.keys == MovedKeys::rotated) {
-            removal.copies = count_shared(runs, end, to_end);
-            removal.rotated = runs.count(end, to_end);
-        }
-        if (removal.copies > free().count()) { // removed cells without another owner become free in time
-            const std::int32_t dropped = runs.count(begin, end) - count_shared(runs, begin, end);
-            if (removal.copies > free().count() + dropped) return Reason::full;
-        }
-        const std::int64_t most = runs.runs() + 2 * std::int64_t{removal.copies} + 1;
-        removal.allocated = true; // also for the room that the backend needs for the plan
-        removal.reserve(most);
-        runs.reserve((removal.copies == 0 ? 1 : most) + 1); // one more for what a schedule kept
-        return {};
-    }
-
-    /// Without a gap.
-    void finish_remove(const Removal& removal) noexcept {
+    /// Fills in the removal's plan, if it closes a gap: the cells to copy and the keys to rotate.
+    void finish_remove(Removal& removal) noexcept {
+        if (removal.closes_gap()) return close_gap(unchecked(removal.sequence), removal);
         if (removal.begin != removal.end) forget(unchecked(removal.sequence), removal.begin, to_end);
     }
-    /// Fills in the removal's plan: the cells to copy and the keys to rotate.
-    void finish_gap(Removal& removal) noexcept { close_gap(unchecked(removal.sequence), removal); }
 
     /// The fewest moves that bring the n cells in use to [0, n). All targets are free cells, so until `finish` the
     /// moves may be carried out partly, or more than once, without harm.
@@ -305,6 +285,26 @@ public:
     }
 
 private:
+    Result<void> prepare_gap(Removal& removal) {
+        PositionRuns& runs = unchecked(removal.sequence).runs;
+        const Position begin = removal.begin;
+        const Position end = removal.end;
+        if (removal.keys == MovedKeys::refused) return Reason::cannot_shift;
+        if (removal.keys == MovedKeys::rotated) {
+            removal.copies = count_shared(runs, end, to_end);
+            removal.rotated = runs.count(end, to_end);
+        }
+        if (removal.copies > free().count()) { // removed cells without another owner become free in time
+            const std::int32_t dropped = runs.count(begin, end) - count_shared(runs, begin, end);
+            if (removal.copies > free().count() + dropped) return Reason::full;
+        }
+        const std::int64_t most = runs.runs() + 2 * std::int64_t{removal.copies} + 1;
+        removal.allocated = true; // also for the room that the backend needs for the plan
+        removal.reserve(most);
+        runs.reserve((removal.copies == 0 ? 1 : most) + 1); // one more for what a schedule kept
+        return {};
+    }
+
     // Room for n more tokens of s, in `runs` runs, once some of its own are forgotten.
     void reserve(Sequence s, std::int32_t n, std::int64_t runs) {
         SequenceRecord& r = record(s);

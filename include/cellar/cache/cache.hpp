@@ -313,7 +313,7 @@ public:
     Pass finish(Opening&& opening);
     Attempt<op::CopyPrefix> prepare(const op::CopyPrefix& copy) {
         state().expect_no_pass("copy_prefix");
-        return {copy, state().book.table().prepare_copy_prefix(copy.from, copy.to, copy.length)};
+        return {copy, state().book.prepare_copy_prefix(copy.from, copy.to, copy.length)};
     }
     void finish(op::CopyPrefix&& copy) noexcept;
     Attempt<detail::Removal> prepare(const op::Remove& remove);
@@ -361,13 +361,13 @@ protected:
     template <class... Sequences>
     [[gnu::noinline]] detail::Defragmentation prepare_defragment(const Sequences&... sequences) {
         state().expect_no_pass("defragment");
-        detail::Defragmentation defragmentation = state().book.table().prepare_defragment(sequences...);
+        detail::Defragmentation defragmentation = state().book.prepare_defragment(sequences...);
         state().reserve_plan(defragmentation.cells(), 0);
         return defragmentation;
     }
     [[gnu::noinline]] void carry_out(const detail::Defragmentation& defragmentation) {
         state().carry_out(defragmentation.plan());
-        state().book.table().finish_defragment(defragmentation);
+        state().book.finish_defragment(defragmentation);
     }
 
     void save(const CellSnapshot& snapshot, const std::string& prefix, detail::StoredSnapshot& stored) {
@@ -453,27 +453,18 @@ auto Cache<Layout, Window, Shift, Backend>::prepare(const op::Remove& remove) ->
         keys = by == 0 ? kept : rotated;
         delta = -by;
     }
-    detail::Removal removal = state().book.prepare_remove(remove.sequence, remove.begin, remove.end, keys, delta);
-    if (removal.closes_gap()) {
-        if constexpr (Shift::possible) {
-            if (const Result<void> can = state().book.table().prepare_gap(removal); !can) return can.error();
-            state().allocate_for(removal.copies);
-            state().reserve_plan(removal.copies, removal.rotated);
-        } else {
-            return Reason::cannot_shift;
-        }
-    }
-    const bool allocated = removal.allocated;
-    return {std::move(removal), allocated};
+    auto removal = state().book.prepare_remove(remove.sequence, remove.begin, remove.end, keys, delta);
+    if (!removal) return removal.error();
+    state().allocate_for(removal->copies);
+    state().reserve_plan(removal->copies, removal->rotated);
+    const bool allocated = removal->allocated;
+    return {*std::move(removal), allocated};
 }
 
 template <LayoutPolicy Layout, WindowPolicy Window, ShiftPolicy Shift, BackendPolicy Backend>
 void Cache<Layout, Window, Shift, Backend>::finish(detail::Removal&& removal) noexcept {
-    if (!removal.closes_gap()) return state().book.finish_remove(removal);
-    if constexpr (Shift::possible) {
-        state().book.finish_gap(removal);
-        state().carry_out(removal.plan);
-    }
+    state().book.finish_remove(removal);
+    if constexpr (Shift::possible) state().carry_out(removal.plan);
 }
 
 template <LayoutPolicy Layout, WindowPolicy Window, ShiftPolicy Shift, BackendPolicy Backend>

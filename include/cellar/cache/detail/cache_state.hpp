@@ -162,7 +162,7 @@ struct CacheState {
     /// The lists, and their pages if a page size is given. May throw; all rows stay right.
     Lists& prepare_lists(std::int32_t page_size) {
         const std::int32_t batch = std::min(limits.batch, limits.sequences);
-        book.table().track_changes();
+        book.track_changes();
         if (lists == nullptr) lists = std::make_unique<Lists>(backend, limits.sequences, batch);
         auto& pages = lists->pages;
         if (page_size == 0 || (pages != nullptr && pages->rows.page_size() == page_size)) return *lists;
@@ -224,21 +224,21 @@ struct CacheState {
     /// grow, and then returns true. May throw, with nothing but addresses changed. O(1) if all cells have memory; else
     /// as `CellPool::end_of_next` and, amortised, O(n).
     bool allocate_for(std::int32_t n, Cell behind = -1) {
-        if (allocated == book.table().cells() || n == 0) return false;
-        return allocate_up_to(book.table().end_of_next(n, behind));
+        if (allocated == book.cells() || n == 0) return false;
+        return allocate_up_to(book.end_of_next(n, behind));
     }
     /// The same for the tokens of a batch that the book has prepared. Under `Placement::blocks`, opens and drops the
     /// pass to see which cells it takes.
     bool allocate_for(const Batch& batch) {
-        if (allocated == book.table().cells() || batch.tokens() == 0) return false;
+        if (allocated == book.cells() || batch.tokens() == 0) return false;
         const Cell end = book.end_of_next(batch);
-        const bool again = book.table().prepare_tokens(batch.sequences);
+        const bool again = book.prepare_tokens(batch);
         return allocate_up_to(end) || again;
     }
 
     /// Room for what the backend needs for passes of `tokens` tokens that see all cells.
     void reserve(std::int64_t tokens) {
-        if constexpr (ReservesPasses<Backend>) backend.reserve(tokens, book.table().cells());
+        if constexpr (ReservesPasses<Backend>) backend.reserve(tokens, book.cells());
     }
 
     std::int64_t bytes() const {
@@ -286,7 +286,7 @@ private:
           shift{std::move(the_shift)},
           backend{std::move(the_backend)},
           book{book_size(limits, window), window},
-          allocated{limits.initial_cells == 0 ? book.table().cells() : padded(limits.initial_cells)},
+          allocated{limits.initial_cells == 0 ? book.cells() : padded(limits.initial_cells)},
           stores{static_cast<std::size_t>(shape.layers())},
           owners{static_cast<std::size_t>(shape.layers())},
           store_of{static_cast<std::size_t>(shape.layers())},
@@ -313,7 +313,7 @@ private:
 
     // As many cells or a few more, but not more than there are.
     Cell padded(std::int64_t cells) const {
-        const std::int64_t all = book.table().cells();
+        const std::int64_t all = book.cells();
         return static_cast<Cell>(std::min(all, (cells + limits.padding - 1) / limits.padding * limits.padding));
     }
 

@@ -71,27 +71,19 @@ public:
         const KeptCells& kept = kept_of(operation.snapshot, "restore");
         CELLAR_EXPECTS(kept.from <= to && to <= kept.to, "restore: position ", to, ", expected ", kept.from, " to ",
                        kept.to, ", within the snapshot");
-        const Result<void> can = state_.book.check_restore(s, kept, to, resuming(operation.unchecked));
-        if (!can) return can.error();
-        Restore restore{s, &kept, to};
-        if (!kept.is_paged_out()) {
-            state_.book.table().prepare_restore(s, kept);
-            return restore;
-        }
-        auto cells = state_.book.table().prepare_restore_rows(s, kept, to);
-        if (!cells) return Refusal{.reason = cells.error().reason, .sequence = s};
-        restore.cells = *std::move(cells);
+        auto cells = state_.book.prepare_restore(s, kept, to, resuming(operation.unchecked));
+        if (!cells) return cells.error();
+        Restore restore{s, &kept, to, *std::move(cells)};
+        if (!kept.is_paged_out()) return restore;
         state_.allocate_for(static_cast<std::int32_t>(restore.cells.capacity()),
-                            state_.book.table().record(s).runs.last_cell_before(kept.from));
+                            state_.book.runs(s).last_cell_before(kept.from));
         restore.staging = prepare_write(kept, static_cast<std::int64_t>(restore.cells.capacity()));
         return restore;
     }
     void finish(Restore&& restore) noexcept {
         const KeptCells& kept = *restore.kept;
-        state_.book.start_restore(restore.sequence, restore.to);
-        if (!kept.is_paged_out()) return state_.book.table().finish_restore(restore.sequence, kept, restore.to);
-        state_.book.table().finish_restore_rows(restore.sequence, kept, restore.to, restore.cells);
-        rows_of(kept).write(restore.cells, std::move(restore.staging));
+        state_.book.finish_restore(restore.sequence, kept, restore.to, restore.cells);
+        if (kept.is_paged_out()) rows_of(kept).write(restore.cells, std::move(restore.staging));
     }
 
     struct PageOut {
@@ -264,7 +256,7 @@ private:
         return unchecked || state_.holds_inputs ? Resuming::anywhere : Resuming::checked;
     }
 
-    KeptTable& table() { return state_.book.table().snapshots(); }
+    KeptTable& table() { return state_.book.snapshots(); }
 
     KeptCells& kept_of(const CellSnapshot& snapshot, const char* operation) {
         return MemoryAccess::kept_in(snapshot, table(), operation);
@@ -311,8 +303,7 @@ private:
     Result<void> prepare_joined_cells(Merge& merge) {
         const KeptCells& second = *merge.second;
         if (!second.is_paged_out()) {
-            if (state_.book.table().would_repeat_cells(merge.first->runs, second, second.to))
-                return Reason::cannot_share;
+            if (state_.book.would_repeat_cells(*merge.first, second)) return Reason::cannot_share;
             table().prepare_join(*merge.first, second.runs.runs());
             return {};
         }

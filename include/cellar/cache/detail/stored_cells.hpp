@@ -53,7 +53,7 @@ public:
     /// Adds what a snapshot of s up to position `to` will consist of, once s has got there. Arrays can be read as far
     /// as s has their rows, for as long as s only grows. Inputs are those that s has: no more may come below `to`.
     void save_ahead(Sequence s, Position to, const std::string& prefix, StoredSnapshot& stored) {
-        const PositionRuns& runs = state_.book.table().record(s).runs;
+        const PositionRuns& runs = state_.book.runs(s);
         const auto& window = state_.book.window();
         const Position oldest = to == Position{0} ? to : window.oldest_kept(to - 1);
         auto positions = std::make_shared<Numbers>();
