@@ -67,6 +67,7 @@ REPEATED = {
     "attention/detail/kernels_for_matrix_unit.hpp",
     "attention/detail/kernels_for_vector.hpp",
     "attention/detail/softmax_for_vector.hpp",
+    "base/score_of.hpp",
     "crc/crc32_fold_kernel.hpp",
     "simd/operations.hpp",
 }

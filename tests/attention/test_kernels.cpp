@@ -193,6 +193,7 @@ TEST_CASE("the softmax of a tile equals its definition") {
     constexpr int rows = 5, dim = 16;
     const std::uint64_t visible[rows] = {~std::uint64_t{0}, 0x5555555555555555, 1, 0, ~std::uint64_t{2}};
     const float slopes[rows] = {0, 0.5F, -0.25F, 1, 0.125F};
+    const cellar::HeadRule of_rows[rows] = {{slopes[0]}, {slopes[1]}, {slopes[2]}, {slopes[3]}, {slopes[4]}};
     std::int32_t positions[tile_cells], queries[rows];
     for (int c = 0; c < tile_cells; ++c) positions[c] = 3 * c;
     for (int r = 0; r < rows; ++r) queries[r] = 100 + r;
@@ -215,9 +216,8 @@ TEST_CASE("the softmax of a tile equals its definition") {
                                             .rows = rows,
                                             .cells = cells,
                                             .visible = visible,
-                                            .scale = 0.5F,
-                                            .soft_cap = cap,
-                                            .slopes = biased ? slopes : nullptr,
+                                            .rule = {0.5F, cap, biased ? slopes : nullptr, nullptr},
+                                            .of_rows = of_rows,
                                             .positions = positions,
                                             .queries = queries,
                                             .largest = largest.data(),

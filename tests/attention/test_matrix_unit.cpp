@@ -377,8 +377,8 @@ namespace {
 // The products of one tile, with the unit in memory.
 template <class Key, class Value>
 struct PackedTile {
-    using Keys = RowSource<cellar::CellsHeadsDims, Key>;
-    using Values = RowSource<cellar::CellsHeadsDims, Value>;
+    using Keys = cellar::StoredRows<cellar::CellsHeadsDims, Key>;
+    using Values = cellar::StoredRows<cellar::CellsHeadsDims, Value>;
     using Products = PackedProducts<float, Keys, Values>;
     static constexpr int cells = 40;
     int rows;

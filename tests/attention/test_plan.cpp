@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include <cellar/attention/detail/attend_on_host.hpp>
 #include <cellar/attention/detail/attention_plan.hpp>
-#include <cellar/attention/detail/sight.hpp>
+#include <cellar/attention/detail/pass_tokens.hpp>
+#include <cellar/base/scratch.hpp>
 #include <cellar/book/position_runs.hpp>
 
 #include <doctest/doctest.h>
@@ -30,21 +30,24 @@ std::vector<PositionRuns> sequences(const std::vector<Cell>& first, Cell step) {
     return runs;
 }
 
-/// The last token of each sequence, which sees all of it.
-std::vector<Sight> last_tokens(const std::vector<PositionRuns>& runs) {
-    std::vector<Sight> sights;
-    for (const PositionRuns& of_sequence : runs)
-        sights.push_back({&of_sequence, static_cast<std::int32_t>(sights.size()), 0, {length - 1}, {0}, {length}});
-    return sights;
-}
-
-/// The sequence and the part of each item, in the order in which they are worked on.
+/// The sequence and the part of each item, in the order in which they are worked on. The batch has the last token of
+/// each sequence, which sees all of it.
 std::vector<std::vector<std::int64_t>> items_in_order(const std::vector<PositionRuns>& runs) {
-    std::vector<Sight> sights = last_tokens(runs);
-    std::vector<TokenBlock> blocks(static_cast<std::size_t>(AttentionPlan::max_blocks(std::ssize(sights))));
-    AttentionPlan plan{{static_cast<std::int32_t>(sights.size()), 8, 2, 64, 64}, sights.data(), blocks.data(), false};
-    std::vector<std::byte> memory(static_cast<std::size_t>(plan.bytes_of_order()));
-    plan.order_items(memory.data());
+    const auto n = static_cast<std::int32_t>(runs.size());
+    ScratchArrays counted;
+    PassTokens{n, counted};
+    Scratch memory;
+    ScratchArrays arrays{memory.reserve(counted.bytes())};
+    PassTokens tokens{n, arrays};
+    for (const PositionRuns& of_sequence : runs) {
+        const std::int32_t i = tokens.count++;
+        tokens.ranges[i] = {i, length - 1, 0, length};
+        tokens.sequences[i] = {&of_sequence, i, 1, length - 1};
+    }
+    std::vector<TokenBlock> blocks(static_cast<std::size_t>(AttentionPlan::max_blocks(n)));
+    AttentionPlan plan{{n, 8, 2, 64, 64}, tokens, blocks.data(), false};
+    Scratch order;
+    plan.order_items(order);
     std::vector<std::vector<std::int64_t>> items;
     for (std::int64_t i = 0; i < plan.items(); ++i) {
         const TokenBlock& block = plan.block_of(plan.item(i));

@@ -129,12 +129,14 @@ template void launch_masks<bool>();
 
 template <class Mapping, class Element, class T>
 void launch_attention(Mapping mapping, const Element* memory) {
-    using Rows = cellar::detail::kernel::StoredRows<Mapping, Element>;
-    const Rows rows{mapping, memory, 8, true};
+    using Stored = cellar::StoredRows<Mapping, Element>;
+    using Rows = cellar::detail::kernel::PackedRows<Stored>;
+    const Rows rows{Stored{mapping, memory, 8}, true};
     const cellar::detail::kernel::Divisor heads{2};
-    run_team<<<1, 1>>>(cellar::detail::kernel::AttendTiles<Rows, Rows, T, T, Team>{
-        rows, rows, {}, {}, {}, {}, nullptr, nullptr, nullptr, {}, 0, 0, {8, 8, 1}, heads, heads});
-    run_team<<<1, 1>>>(cellar::detail::kernel::JoinParts<T, Team>{{}, {}, nullptr, nullptr, 0, 8, 1, heads, heads});
+    const cellar::detail::kernel::AttentionCall<T> call{{}, {}, {}, {}, nullptr, nullptr, 0, 8, heads, heads};
+    run_team<<<1, 1>>>(
+        cellar::detail::kernel::AttendTiles<Rows, Rows, T, T, Team>{rows, rows, {}, call, nullptr, {}, 0, {8, 8, 1}});
+    run_team<<<1, 1>>>(cellar::detail::kernel::JoinParts<T, Team>{call, 1});
 }
 
 template <class Mapping, class Element>

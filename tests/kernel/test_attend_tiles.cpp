@@ -2,7 +2,7 @@
 
 // The kernels of attention for devices, with teams of threads of the host, compared with a plain computation in double.
 #include <cellar/backend/kokkos/device_plan.hpp>
-#include <cellar/backend/kokkos/seen_lists.hpp>
+#include <cellar/base/attention_work.hpp>
 #include <cellar/kernel/attend_tiles.hpp>
 #include <cellar/kernel/join_parts.hpp>
 #include <cellar/layout/layout.hpp>
@@ -93,7 +93,7 @@ public:
           free_(cells) {
         for (int i = 0; i < cells; ++i) free_[static_cast<std::size_t>(i)] = i;
         if (draw(0, 1) == 1) std::shuffle(free_.begin(), free_.end(), random_);
-        seen_.sinks = draw(0, 1) * 3;
+        sinks_ = draw(0, 1) * 3;
     }
 
     /// `window`: 0 for none. `tree`: the batch's tokens are a tree.
@@ -113,30 +113,31 @@ public:
         }
         std::stable_sort(known.begin(), known.end(),
                          [](const Known& a, const Known& b) { return a.position < b.position; });
-        seen_.add_sequence();
         std::int32_t from = INT32_MAX;
-        for (std::size_t i = static_cast<std::size_t>(first); i < tokens_.size(); ++i) {
-            seen_.add_token(tokens_[i]);
+        for (std::size_t i = static_cast<std::size_t>(first); i < tokens_.size(); ++i)
             from = std::min(from, tokens_[i].from);
-        }
+        AttentionLists::Sequence listed{first, tokens, static_cast<std::int32_t>(runs_.size()), 0, 0};
         for (std::size_t i = 0; i < known.size();) {
             std::size_t end = i + 1;
             while (end < known.size() && known[end].cell == known[end - 1].cell + 1
                    && known[end].position == known[end - 1].position + 1
                    && (known[end].position >= from) == (known[i].position >= from)
-                   && (known[end].position < seen_.sinks) == (known[i].position < seen_.sinks))
+                   && (known[end].position < sinks_) == (known[i].position < sinks_))
                 ++end;
-            if (known[i].position >= from || known[i].position < seen_.sinks)
-                seen_.add_run(known[i].position, known[i].cell, static_cast<std::int32_t>(end - i));
+            if (known[i].position >= from || known[i].position < sinks_) {
+                runs_.push_back({known[i].position, known[i].cell, listed.cells});
+                listed.cells += static_cast<std::int32_t>(end - i);
+                ++listed.runs;
+            }
             i = end;
         }
+        listed_.push_back(listed);
         histories_.push_back(std::move(known));
         sequences_.resize(tokens_.size(), histories_.size() - 1);
     }
 
     /// Checks the results of teams of so many threads; returns them.
     Floats check(int threads, int room, bool tree, const Options& options) {
-        if (tree) seen_.set_cells(own_);
         const int heads = kv_heads_ * group_;
         Floats q(tokens_.size() * static_cast<std::size_t>(heads * key_dim_));
         std::mt19937 same{1};
@@ -175,48 +176,47 @@ private:
 
     void attend(const Floats& q, Floats& out, Floats& sums, int threads, int room, bool tree, const Options& options) {
         const int heads = kv_heads_ * group_;
+        const std::int64_t n = std::ssize(tokens_);
         kernel::AttentionTileShape shape{key_dim_, value_dim_, 1};
-        plan_.make<Limits>(seen_, kv_heads_, group_, room);
+        plan_.make<Limits>({listed_, tokens_, runs_, sinks_}, kv_heads_, group_, room);
         shape.rows = plan_.max_rows;
+        std::vector<CellToken> in_cells;
+        for (const Cell cell : own_) in_cells.push_back({cell, static_cast<std::int32_t>(in_cells.size())});
+        std::sort(in_cells.begin(), in_cells.end(),
+                  [](const CellToken& a, const CellToken& b) { return a.cell < b.cell; });
         Floats partial(static_cast<std::size_t>(plan_.partial_rows * (value_dim_ + 2)), not_a_number);
-        const auto keys = kernel::stored_rows(keys_, static_cast<const float*>(k_.data()), key_dim_);
-        const auto values = kernel::stored_rows(values_, static_cast<const float*>(v_.data()), value_dim_);
-        using Rows = std::remove_const_t<decltype(keys)>;
-        const kernel::AttentionResults<float> results{{out.data(), std::int64_t{heads} * value_dim_, value_dim_, 1},
-                                                      {sums.data(), heads, 1, 0},
-                                                      options.sinks.empty() ? nullptr : options.sinks.data()};
-        const kernel::PartialResults parts{partial.data() + 2 * plan_.partial_rows, partial.data()};
-        const auto blocks = static_cast<std::int32_t>(plan_.blocks.size());
-        const kernel::Divisor of_heads{kv_heads_};
-        const kernel::Divisor of_group{group_};
-        run(
-            kernel::AttendTiles<Rows, Rows, float, float, Team>{
-                keys,
-                values,
-                {q.data(), std::int64_t{heads} * key_dim_, key_dim_, 1},
-                results,
-                parts,
-                {0.5F, options.soft_cap, options.slopes.empty() ? nullptr : options.slopes.data()},
-                seen_.runs.data(),
-                seen_.tokens.data(),
-                plan_.blocks.data(),
-                {tree ? parents_.data() : nullptr, seen_.in_cells.data(),
-                 static_cast<std::int32_t>(seen_.in_cells.size())},
-                blocks,
-                seen_.sinks,
-                shape,
-                of_heads,
-                of_group},
-            plan_.items * kv_heads_, shape.bytes(), threads);
-        const kernel::JoinParts<float, Team> join{results, parts,      seen_.tokens.data(), plan_.blocks.data(),
-                                                  blocks,  value_dim_, plan_.max_parts,     of_heads,
-                                                  of_group};
+        using Stored = StoredRows<Mapping, float>;
+        using Rows = kernel::PackedRows<Stored>;
+        const Rows keys = kernel::packed_rows(Stored{keys_, k_.data(), key_dim_});
+        const Rows values = kernel::packed_rows(Stored{values_, v_.data(), value_dim_});
+        const auto list = [](const Floats& floats) { return floats.empty() ? nullptr : floats.data(); };
+        const kernel::AttentionCall<float> call{contiguous_view(out.data(), n, heads, value_dim_),
+                                                contiguous_view(sums.data(), n, heads),
+                                                {partial.data() + 2 * plan_.partial_rows, partial.data()},
+                                                {0.5F, options.soft_cap, list(options.slopes), list(options.sinks)},
+                                                tokens_.data(),
+                                                plan_.blocks.data(),
+                                                static_cast<std::int32_t>(plan_.blocks.size()),
+                                                value_dim_,
+                                                kernel::Divisor{kv_heads_},
+                                                kernel::Divisor{group_}};
+        const kernel::AttendTiles<Rows, Rows, float, float, Team> attend{
+            keys,
+            values,
+            contiguous_view(q.data(), n, heads, key_dim_),
+            call,
+            runs_.data(),
+            {tree ? parents_.data() : nullptr, in_cells.data(), static_cast<std::int32_t>(in_cells.size())},
+            sinks_,
+            shape};
+        run(attend, plan_.items * kv_heads_, shape.bytes(), threads);
+        const kernel::JoinParts<float, Team> join{call, plan_.max_parts};
         run(join, plan_.joined_rows, join.bytes(), threads);
     }
 
     bool sees(std::size_t token, const Known& other, bool tree) const {
-        const kernel::SeenToken& own = tokens_[token];
-        if (other.position >= own.to || (other.position < own.from && other.position >= seen_.sinks)) return false;
+        const VisibleRange& own = tokens_[token];
+        if (other.position >= own.to || (other.position < own.from && other.position >= sinks_)) return false;
         const auto found = std::find(own_.begin(), own_.end(), other.cell);
         if (!tree || found == own_.end()) return true;
         const auto ancestor = static_cast<std::int32_t>(found - own_.begin());
@@ -262,9 +262,11 @@ private:
     Floats k_;
     Floats v_;
     std::vector<Cell> free_;
-    SeenLists seen_;
+    std::int32_t sinks_;
     DevicePlan plan_;
-    std::vector<kernel::SeenToken> tokens_;
+    std::vector<AttentionLists::Sequence> listed_;
+    std::vector<VisibleRange> tokens_;
+    std::vector<VisibleRun> runs_;
     std::vector<Cell> own_; ///< of the batch's tokens
     std::vector<std::int32_t> parents_;
     std::vector<std::vector<Known>> histories_;

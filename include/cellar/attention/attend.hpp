@@ -6,14 +6,13 @@
 #include <cellar/attention/detail/attend_on_host.hpp>
 #include <cellar/attention/detail/attend_plainly.hpp>
 #include <cellar/attention/detail/attention_call.hpp>
-#include <cellar/attention/detail/attention_plan.hpp>
-#include <cellar/attention/detail/row_source.hpp>
+#include <cellar/attention/detail/attention_source.hpp>
 #include <cellar/attention/detail/tile_kernels.hpp>
 #include <cellar/backend/backend.hpp>
+#include <cellar/base/attention_work.hpp>
 #include <cellar/base/contract.hpp>
 #include <cellar/base/view.hpp>
 #include <cellar/layout/layer_shape.hpp>
-#include <cellar/memory/two_phase.hpp>
 
 #include <cstdint>
 #include <iterator>
@@ -40,8 +39,6 @@ struct AnyThreadWork {
 };
 
 // clang-format off
-template <class P>
-concept attended_pass = requires(const P& pass) { pass.tokens(); pass.history(); };
 template <class R>
 concept attention_rows_given = strided<R> || requires(const R& rows) { std::data(rows); std::size(rows); };
 template <class T>
@@ -92,45 +89,57 @@ auto checked_call(const LayerShape& layer, std::int32_t tokens, const Queries& q
     return CheckedAttention<typename decltype(q)::element_type, typename decltype(out)::element_type>{q, out, shape};
 }
 
+/// The first elements of the rows of a store.
+template <class Store>
+auto stored_rows(const Store& store, std::int64_t dim) {
+    using Mapping = std::remove_cvref_t<decltype(store.mapping())>;
+    using E = std::remove_cvref_t<decltype(*store.data())>;
+    return StoredRows<Mapping, E>{store.mapping(), store.data(), static_cast<std::int32_t>(dim)};
+}
+
 /// `attend` with instructions of choice, for tests.
 template <class Pass, class Queries, class Out, class Threads>
 void attend_with(Instructions instructions, Pass& pass, int layer, const Queries& queries, Out&& results,
                  const AttentionOptions& options, const Threads& threads) {
-    auto& state = MemoryAccess::state(pass);
-    auto& store = MemoryAccess::readable(pass, "attend", layer);
-    using Backend = std::remove_cvref_t<decltype(state.backend)>;
-    constexpr bool on_device = has_attention<Backend>;
+    auto source = pass.attention_source("attend", layer);
+    using Backend = typename decltype(source)::Backend;
+    constexpr bool on_device = ComputesAttention<Backend>;
     static_assert(on_device || Backend::host_reaches,
                   "attend: the host cannot read the memory of this backend, which does not compute attention itself");
     static_assert(reaches_rows<Backend, Queries>() && reaches_rows<Backend, std::remove_cvref_t<Out>>(),
                   "attend: the backend cannot reach the memory space of the queries or results");
-    const LayerShape& shape = state.shape[layer];
-    const auto given = checked_call(shape, pass.tokens(), queries, results, options);
-    const AttentionShape& checked = given.shape;
-    const auto& out = given.out;
-    using Q = std::remove_const_t<typename decltype(given.q)::element_type>;
-    const StridedView<const Q, 3> constant_q = given.q;
-    expect_tree(state, options.parents, pass.tokens());
-    if constexpr (!on_device)
-        if (state.pass_reserved) return clear_results(out, options);
-    static_assert(Element<typename std::remove_cvref_t<decltype(store)>::Keys::
-                              Format> && Element<typename std::remove_cvref_t<decltype(store)>::Values::Format>,
-                  "attend: keys and values of float, half or bfloat16 only");
-    const auto& keys = store.read_keys();
-    const auto& values = store.read_values();
-    if constexpr (!on_device) state.backend.fence(); // the layer's put
-    const auto call = [&](const auto& key_rows, const auto& value_rows) {
+    const LayerShape& shape = source.shape(layer);
+    const auto given = checked_call(shape, source.tokens(), queries, results, options);
+    expect_tree(source, options.parents);
+    const auto call = [&](const auto& keys, const auto& values) {
+        using Number = std::conditional_t<IsReference<Backend>, double, float>;
+        using Q = std::remove_const_t<typename decltype(given.q)::element_type>;
+        using Result = typename decltype(given.out)::element_type;
+        using Keys = std::remove_cvref_t<decltype(keys)>;
+        using Values = std::remove_cvref_t<decltype(values)>;
+        const AttentionWork<Keys, Values, Q, Result, Number> work{given.shape,
+                                                                  score_rule<Number>(options, given.shape.key_dim),
+                                                                  {nullptr, nullptr, 0},
+                                                                  keys,
+                                                                  values,
+                                                                  given.q,
+                                                                  given.out,
+                                                                  options.log_sum_exp};
         if constexpr (on_device) {
-            attend_on_device(state, checked, key_rows, value_rows, constant_q, out, options);
-        } else if constexpr (requires { Backend::is_reference; }) {
-            attend_plainly(state, checked, key_rows, value_rows, constant_q, out, options);
+            attend_on_device(source, work, options.parents);
         } else {
-            attend_on_host(state, checked, key_rows, value_rows, constant_q, out, options, threads, instructions);
+            if (source.is_reserved()) return clear_results(work);
+            source.backend().fence(); // the layer's put
+            if constexpr (IsReference<Backend>) {
+                attend_plainly(source, work, options.parents);
+            } else {
+                attend_on_host(source, work, options.parents, options.reads_shared_once, threads, instructions);
+            }
         }
     };
-    const auto key_rows = row_source(keys.mapping(), keys.data(), checked.key_dim);
-    if (shape.value_dim == 0) return call(key_rows, row_source(keys.mapping(), keys.data(), checked.value_dim));
-    call(key_rows, row_source(values.mapping(), values.data(), checked.value_dim));
+    const auto keys = stored_rows(source.keys(layer), given.shape.key_dim);
+    if (shape.value_dim == 0) return call(keys, stored_rows(source.keys(layer), given.shape.value_dim));
+    call(keys, stored_rows(source.values(layer), given.shape.value_dim));
 }
 
 } // namespace detail

@@ -3,6 +3,7 @@
 
 #include <cellar/attention/detail/attention_call.hpp>
 #include <cellar/base/contract.hpp>
+#include <cellar/base/score_rule.hpp>
 #include <cellar/base/view.hpp>
 #include <cellar/element/element.hpp>
 
@@ -69,15 +70,13 @@ void merge_attention(const PartialAttention<T>& into, const PartialAttention<T>&
             float& sum = into.log_sum_exp(token, head);
             const float others = other.log_sum_exp(token, head);
             if (sum == -infinity && others == -infinity) continue; // neither has seen anything
-            const float largest = std::max(sum, others);
-            const float own = std::exp(sum - largest);
-            const float rest = std::exp(others - largest);
+            const MergedSoftmax all = merge_softmax({sum, 1}, {others, 1});
             for (std::int64_t d = 0; d < into.out.extent(2); ++d) {
                 T& x = into.out(token, head, d);
                 const float y = static_cast<float>(other.out(token, head, d));
-                x = static_cast<T>((own * static_cast<float>(x) + rest * y) / (own + rest));
+                x = static_cast<T>((all.own * static_cast<float>(x) + all.other * y) / all.sum.sum);
             }
-            sum = largest + std::log(own + rest);
+            sum = all.sum.largest + std::log(all.sum.sum);
         }
 }
 

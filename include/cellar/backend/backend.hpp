@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <cellar/base/attention_work.hpp>
 #include <cellar/base/contract.hpp>
 #include <cellar/base/ids.hpp>
 #include <cellar/base/list_entry.hpp>
@@ -46,6 +47,10 @@ public:
     CELLAR_FUNCTION StridedView<T, 3> view(T* data, CellRange range) const;
 };
 static_assert(LayoutMapping<MappingArchetype>);
+
+/// The work of attention over rows of any mapping.
+using AttentionArchetype =
+    AttentionWork<StoredRows<MappingArchetype, half>, StoredRows<MappingArchetype, bfloat16>, half, float>;
 
 /// A shift policy with nothing but what `ShiftPolicy` asks for.
 struct ShiftArchetype {
@@ -289,6 +294,26 @@ concept WritesLists = requires(B& b, std::span<const ListEntry> entries, std::in
     b.reserve_entries(n);
     b.write_entries(entries, list);
     b.compress_rows(copy, n);
+};
+
+/// A backend that computes attention itself, as one must whose memory the host cannot read.
+///
+/// - `begin_attention(lists)`: what the tokens of a pass see, before its first `attend`. The lists are host memory, and
+///   stay as they are until the pass ends.
+/// - `attend(work)`: enqueues; writes the results of one layer. See `AttentionWork`, whose types may be any that
+///   `attend` takes: rows of every mapping and element, queries and results of float, half or bfloat16.
+///
+/// Both may block and allocate. Law: see `attend`; results equal those of the Eigen backend up to rounding in float.
+template <class B>
+concept ComputesAttention = requires(B& b, const AttentionLists& lists, const detail::AttentionArchetype& work) {
+    b.begin_attention(lists);
+    b.attend(work);
+};
+
+/// A backend with `is_reference`: `attend` computes every element by itself, in double, for others to be compared with.
+template <class B>
+concept IsReference = requires {
+    requires B::is_reference;
 };
 
 /// A backend that computes checksums of its memory. `crc32(bytes, n)` blocks until all work is done, and returns the

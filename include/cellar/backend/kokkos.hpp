@@ -6,6 +6,7 @@
 #include <cellar/backend/kokkos/device_work.hpp>
 #include <cellar/backend/kokkos/host_work.hpp>
 #include <cellar/backend/kokkos/staged_list.hpp>
+#include <cellar/base/attention_work.hpp>
 #include <cellar/shift/shift.hpp>
 
 #include <Kokkos_Core.hpp>
@@ -157,8 +158,14 @@ public:
         return crc;
     }
 
-    /// For `attend`: computes it on the device.
-    auto& attention() requires(Work::on_device) { return work_.attention(); }
+    /// See `ComputesAttention`.
+    void begin_attention(const AttentionLists& lists) requires(Work::on_device) {
+        work_.attention().begin(space_, lists);
+    }
+    template <class Keys, class Values, class Q, class Out>
+    void attend(const AttentionWork<Keys, Values, Q, Out>& work) requires(Work::on_device) {
+        work_.attention().run(space_, work);
+    }
 
     template <Element E>
     void copy_to_host(const Buffer<E>& buffer, std::int64_t first, std::span<E> to) {

@@ -43,4 +43,14 @@ private:
     std::int64_t bytes_ = 0;
 };
 
+/// Arrays in memory that grows if they need more. Calls take(arrays) twice: to count the bytes, and to take them;
+/// returns what the second call returns.
+template <class Take>
+auto take_arrays(Scratch& memory, Take take) {
+    ScratchArrays counted;
+    static_cast<void>(take(counted));
+    ScratchArrays arrays{memory.reserve(counted.bytes())};
+    return take(arrays);
+}
+
 } // namespace cellar::detail

@@ -35,7 +35,6 @@ template <class Memory>
 class [[nodiscard]] CachePass : public ReadPass<Memory> {
     using Base = ReadPass<Memory>;
     using State = typename Base::State;
-    using Base::readable;
     using Base::state;
 
 public:

@@ -21,7 +21,6 @@ template <class Memory>
 class [[nodiscard]] EncoderPass : public ReadPass<Memory> {
     using Base = ReadPass<Memory>;
     using State = typename Base::State;
-    using Base::readable;
     using Base::state;
 
 public:

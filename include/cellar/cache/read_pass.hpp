@@ -7,6 +7,7 @@
 #include <cellar/base/result.hpp>
 #include <cellar/base/view.hpp>
 #include <cellar/cache/cell_lists.hpp>
+#include <cellar/cache/detail/attended_cells.hpp>
 #include <cellar/cache/detail/cache_state.hpp>
 #include <cellar/element/half.hpp>
 #include <cellar/memory/layer_name.hpp>
@@ -166,6 +167,12 @@ public:
         const detail::Caller caller{where};
         using Mask = StridedView<const T, 2>;
         return History<decltype(keys(layer)), decltype(values(layer)), Mask>{keys(layer), values(layer), mask<T>()};
+    }
+
+    /// For `attend`: what it may use of this pass. Checks the layer, and that it was put.
+    auto attention_source(const char* operation, int layer) const& {
+        static_cast<void>(readable(operation, layer));
+        return detail::AttendedCells<State>{state(), tokens_};
     }
 
     // A pass that is a temporary is dropped at the end of the line, and its views with it.

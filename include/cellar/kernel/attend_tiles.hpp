@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <cellar/base/attention_work.hpp>
 #include <cellar/base/function.hpp>
 #include <cellar/base/ids.hpp>
+#include <cellar/base/score_rule.hpp>
+#include <cellar/base/view.hpp>
 #include <cellar/kernel/attention.hpp>
 #include <cellar/kernel/divisor.hpp>
 #include <cellar/kernel/staged_rows.hpp>
@@ -29,7 +32,7 @@ struct AttentionTileShape {
     /// Bytes of a team. The first 16 are for alignment.
     CELLAR_FUNCTION std::int64_t bytes() const { return fixed_bytes + rows * row_bytes(); }
     CELLAR_FUNCTION std::int64_t row_bytes() const {
-        return 4 * (query_pitch() + value_pitch() + score_pitch + 4) + std::int64_t{sizeof(SeenToken)};
+        return 4 * (query_pitch() + value_pitch() + score_pitch + 4) + std::int64_t{sizeof(VisibleRange)};
     }
     static constexpr std::int64_t fixed_bytes =
         16 + std::int64_t{4} * StagedTile::cells * StagedTile::pitch + std::int64_t{12} * StagedTile::cells + 16;
@@ -47,23 +50,16 @@ class AttendTiles {
 public:
     Keys keys;
     Values values;
-    HeadRows<const Q> q;
-    AttentionResults<Out> results;
-    PartialResults partial;
-    ScoreRule rule;
-    const SeenRun* seen_runs;
-    const SeenToken* tokens;
-    const AttentionBlock* blocks;
+    StridedView<const Q, 3> q;
+    AttentionCall<Out> call;
+    const VisibleRun* seen_runs;
     TokenTree tree;
-    std::int32_t block_count;
     std::int32_t sinks; ///< positions that every token sees
     AttentionTileShape shape;
-    Divisor heads; ///< of the keys
-    Divisor group; ///< query heads for each of them
 
     CELLAR_FUNCTION void operator()(const Team& team) const {
-        const auto [item, head] = heads.divide(team.league_rank());
-        const AttentionBlock& block = block_of<&AttentionBlock::first_item>(blocks, block_count, item);
+        const auto [item, head] = call.heads.divide(team.league_rank());
+        const AttentionBlock& block = block_of<&AttentionBlock::first_item>(call.blocks, call.block_count, item);
         const Shared shared = divide(team.team_shmem().get_shmem(shape.bytes()));
         const std::int32_t part = item - block.first_item;
         const std::int32_t begin = part * block.part_cells;
@@ -102,8 +98,8 @@ private:
         float* largest;
         float* sums;
         float* factors; ///< by which a tile scales what was summed before
-        float* slopes;
-        SeenToken* rows;
+        HeadRule* of_rows;
+        VisibleRange* rows;
         std::int32_t* positions;
         std::int32_t* in_batch;  ///< the token of the batch in a cell; -1: none. Only with a tree.
         std::int32_t* last_runs; ///< of the last cell of this tile and of the one before
@@ -117,11 +113,11 @@ private:
         shared.queries = take<float>(next, shape.rows * shape.query_pitch());
         shared.values = take<float>(next, shape.rows * shape.value_pitch());
         shared.scores = take<float>(next, shape.rows * score_pitch);
-        shared.rows = take<SeenToken>(next, shape.rows);
+        shared.rows = take<VisibleRange>(next, shape.rows);
         shared.largest = take<float>(next, shape.rows);
         shared.sums = take<float>(next, shape.rows);
         shared.factors = take<float>(next, shape.rows);
-        shared.slopes = take<float>(next, shape.rows);
+        shared.of_rows = take<HeadRule>(next, shape.rows);
         shared.tile.list = take<Cell>(next, tile_size);
         shared.positions = take<std::int32_t>(next, tile_size);
         shared.in_batch = take<std::int32_t>(next, tile_size);
@@ -135,17 +131,13 @@ private:
         return first;
     }
 
-    CELLAR_FUNCTION int query_head(const AttentionBlock& block, int head, int row) const {
-        return head * group.value() + group.divide(block.first_row + row).remainder;
-    }
-
     CELLAR_FUNCTION void read_queries(const Team& team, const AttentionBlock& block, int head,
                                       const Shared& shared) const {
         const int thread = team.team_rank();
         const int threads = team.team_size();
         for (int row = 0; row < block.rows; ++row) {
-            const SeenToken& token = tokens[block.first_token + group.divide(block.first_row + row).quotient];
-            const int of_query = query_head(block, head, row);
+            const VisibleRange& token = call.token(block, row);
+            const int of_query = call.query_head(block, head, row);
             float* const query = shared.queries + row * shape.query_pitch();
             for (int d = thread; d < shape.query_pitch(); d += threads)
                 query[d] = d < shape.key_dim ? static_cast<float>(q(token.token, of_query, d)) : 0;
@@ -155,7 +147,7 @@ private:
             shared.rows[row] = token;
             shared.largest[row] = no_score();
             shared.sums[row] = 0;
-            shared.slopes[row] = rule.slopes == nullptr ? 0 : rule.slopes[of_query];
+            shared.of_rows[row] = call.rule.of_head(of_query);
         }
     }
 
@@ -264,13 +256,12 @@ private:
 
     CELLAR_FUNCTION float score(float dot, int row, int cell, SeenTile seen, const Shared& shared) const {
         if (cell >= seen.count || !(seen.by_all || sees(row, cell, shared))) return no_score();
-        return rule(dot, shared.slopes[row], shared.rows[row].position - shared.positions[cell]);
+        return call.rule.score(dot, shared.rows[row].position - shared.positions[cell], shared.of_rows[row]);
     }
 
     CELLAR_FUNCTION bool sees(int row, int cell, const Shared& shared) const {
-        const SeenToken& token = shared.rows[row];
-        const std::int32_t position = shared.positions[cell];
-        if (position >= token.to || (position < token.from && position >= sinks)) return false;
+        const VisibleRange& token = shared.rows[row];
+        if (!token.sees(shared.positions[cell], sinks)) return false;
         return tree.parents == nullptr || shared.in_batch[cell] < 0
                || tree.is_in_branch(shared.in_batch[cell], token.token);
     }
@@ -345,26 +336,26 @@ private:
                                        const Shared& shared) const {
         for (int row = 0; row < block.rows; ++row) {
             const std::int32_t token = shared.rows[row].token;
-            const int of_query = query_head(block, head, row);
-            const auto ending = results.end(shared.largest[row], shared.sums[row], of_query);
+            const int of_query = call.query_head(block, head, row);
+            const SoftmaxEnd end = end_softmax({shared.largest[row], shared.sums[row]}, call.rule.sink(of_query));
             const float* const sums = shared.values + row * shape.value_pitch();
             for (int d = team.team_rank(); d < shape.value_dim; d += team.team_size())
-                results.out(token, of_query, d) = static_cast<Out>(sums[d] * ending.weight);
-            if (results.log_sum_exp.data != nullptr && team.team_rank() == 0)
-                results.log_sum_exp(token, of_query, 0) = ending.log_sum_exp;
+                call.out(token, of_query, d) = static_cast<Out>(sums[d] * end.weight);
+            if (call.log_sum_exp.pointer != nullptr && team.team_rank() == 0)
+                call.log_sum_exp(token, of_query) = end.log_sum_exp;
         }
     }
 
     CELLAR_FUNCTION void write_part(const Team& team, const AttentionBlock& block, std::int32_t part, int head,
                                     const Shared& shared) const {
         for (int row = 0; row < block.rows; ++row) {
-            const std::int64_t at = block.partial_row(part, head, heads.value(), row);
+            const std::int64_t at = block.partial_row(part, head, call.heads.value(), row);
             const float* const sums = shared.values + row * shape.value_pitch();
             for (int d = team.team_rank(); d < shape.value_dim; d += team.team_size())
-                partial.values[at * shape.value_dim + d] = sums[d];
+                call.partial.values[at * shape.value_dim + d] = sums[d];
             if (team.team_rank() != 0) continue;
-            partial.largest_sums[2 * at] = shared.largest[row];
-            partial.largest_sums[2 * at + 1] = shared.sums[row];
+            call.partial.largest_sums[2 * at] = shared.largest[row];
+            call.partial.largest_sums[2 * at + 1] = shared.sums[row];
         }
     }
 };

@@ -11,25 +11,19 @@
 
 namespace cellar::detail::kernel {
 
-/// The keys or the values of a layer, as attention reads them.
-template <class TheMapping, class E>
-struct StoredRows {
-    using Mapping = TheMapping;
-    using element_type = E;
-    static constexpr int width = 16 / static_cast<int>(sizeof(E)); ///< of a pack
+/// `StoredRows`, and whether they are read in packs.
+template <class Rows>
+struct PackedRows : Rows {
+    static constexpr int width = 16 / static_cast<int>(sizeof(typename Rows::element_type)); ///< of a pack
 
-    Mapping mapping;
-    const E* data;
-    std::int32_t dim; ///< the elements of a row that are read, from the first one on
-    bool in_packs;    ///< rows consist of whole, aligned packs
+    bool in_packs; ///< rows consist of whole, aligned packs
 };
 
-template <class Mapping, class E>
-StoredRows<Mapping, E> stored_rows(const Mapping& mapping, const E* data, std::int64_t dim) {
-    constexpr int width = StoredRows<Mapping, E>::width;
-    const bool in_packs = contiguous_heads<Mapping> && mapping.dim() % width == 0 && dim % width == 0
-                          && is_aligned_for_packs<width>(data);
-    return {mapping, data, static_cast<std::int32_t>(dim), in_packs};
+template <class Rows>
+PackedRows<Rows> packed_rows(const Rows& rows) {
+    constexpr int width = PackedRows<Rows>::width;
+    return {rows, contiguous_heads<typename Rows::Mapping> && rows.mapping.dim() % width == 0 && rows.dim % width == 0
+                      && is_aligned_for_packs<width>(rows.data)};
 }
 
 /// A part of the rows of some cells, as floats in the shared memory of a team.

@@ -1,71 +1,86 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include <cellar/attention/attention_options.hpp>
-#include <cellar/attention/detail/attend_on_host.hpp>
-#include <cellar/attention/detail/attention_plan.hpp>
-#include <cellar/attention/detail/sight.hpp>
+#include <cellar/attention/detail/attention_source.hpp>
+#include <cellar/attention/detail/pass_tokens.hpp>
+#include <cellar/base/attention_work.hpp>
+#include <cellar/base/ids.hpp>
 #include <cellar/base/scratch.hpp>
-#include <cellar/base/view.hpp>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <new>
+#include <span>
 
 namespace cellar::detail {
 
-/// A backend that computes attention itself, in memory that the host cannot read.
-template <class B>
-concept has_attention = requires(B& b) {
-    b.attention().lists();
-};
-
-/// Lists what the tokens of the open pass see: each sequence's tokens, and its runs from the first position that these
-/// see to the last one, after its sinks.
-template <class State, class Lists>
-void list_seen(State& state, std::int32_t tokens, Lists& lists) {
-    lists.clear();
-    lists.sinks = state.book.window().sinks();
-    if (state.pass_reserved) { // its tokens see nothing
-        lists.add_sequence();
-        for (std::int32_t i = 0; i < tokens; ++i) lists.add_token({i, 0, 0, 0});
-        return;
+/// Calls visit(position, cell, count) for the runs that tokens of a sequence see: its sinks, then from the first
+/// position that they see to the last.
+template <class Visit>
+void for_each_seen_run(const PassTokens& tokens, const SequenceTokens& s, Visit visit) {
+    std::int32_t from = tokens.ranges[s.first].from;
+    std::int32_t to = tokens.ranges[s.first].to;
+    for (std::int32_t i = s.first; i < s.end(); ++i) {
+        from = std::min(from, tokens.ranges[i].from);
+        to = std::max(to, tokens.ranges[i].to);
     }
-    Sight* const sights = reinterpret_cast<Sight*>(state.attention.plan.reserve(tokens * std::int64_t{sizeof(Sight)}));
-    find_sights(state.book, tokens, sights);
-    for (std::int32_t i = 0; i < tokens;) {
-        const PositionRuns& runs = *sights[i].runs;
-        Position from = sights[i].from;
-        Position to = sights[i].to;
-        lists.add_sequence();
-        for (; i < tokens && sights[i].runs == &runs; ++i) {
-            const Sight& sight = sights[i];
-            lists.add_token({sight.token, sight.at.value, sight.from.value, sight.to.value});
-            from = std::min(from, sight.from);
-            to = std::max(to, sight.to);
-        }
-        const auto add = [&](Position position, Cell cell, std::int32_t n) { lists.add_run(position.value, cell, n); };
-        const Position end_of_sinks = std::min(from, Position{lists.sinks});
-        if (end_of_sinks.value > 0) runs.for_each({0}, end_of_sinks, add);
-        if (from < to) runs.for_each(from, to, add);
-    }
+    const std::int32_t end_of_sinks = std::min(from, tokens.sinks);
+    if (end_of_sinks > 0) s.runs->for_each({0}, {end_of_sinks}, visit);
+    if (from < to) s.runs->for_each({from}, {to}, visit);
 }
 
-/// See `attend`. Its arguments were checked. The first call of a pass lists what its tokens see, in O(runs).
-template <class State, class Keys, class Values, class Q, class Out>
-void attend_on_device(State& state, const AttentionShape& shape, const Keys& keys, const Values& values,
-                      StridedView<const Q, 3> q, StridedView<Out, 3> out, const AttentionOptions& options) {
-    if (shape.tokens == 0) return;
-    auto& attention = state.backend.attention();
-    auto& lists = attention.lists();
-    if (!state.attention.listed) {
-        list_seen(state, shape.tokens, lists);
-        attention.upload_lists(state.backend.space());
-        state.attention.listed = true;
+/// What the tokens of the open pass see, in memory of the pass. O(runs).
+template <AttentionSource Source>
+AttentionLists list_seen(Source& source, const PassTokens& tokens) {
+    std::int64_t most = 0; // a run may be divided by the end of the sinks
+    for (std::int32_t s = 0; s < tokens.count && !source.is_reserved(); ++s)
+        most += tokens.sequences[s].runs->runs() + 1;
+    struct Taken {
+        AttentionLists::Sequence* sequences;
+        VisibleRun* runs;
+    };
+    const Taken taken = take_arrays(source.memory().lists, [&](ScratchArrays& arrays) {
+        return Taken{arrays.take<AttentionLists::Sequence>(tokens.count), arrays.take<VisibleRun>(most)};
+    });
+    std::int32_t runs = 0;
+    for (std::int32_t s = 0; s < tokens.count; ++s) {
+        AttentionLists::Sequence& listed = taken.sequences[s];
+        listed = {tokens.sequences[s].first, tokens.sequences[s].count, runs, 0, 0};
+        for_each_seen_run(tokens, tokens.sequences[s], [&](Position position, Cell cell, std::int32_t n) {
+            taken.runs[runs++] = {position.value, cell, listed.cells};
+            listed.cells += n;
+        });
+        listed.runs = runs - listed.first_run;
     }
-    const auto& pass = state.book.pass();
-    if (!options.parents.empty() && !state.pass_reserved && lists.in_cells.empty())
-        lists.set_cells({pass.cells.data(), pass.cells.size()}, {pass.stored.data(), pass.stored.size()});
-    attention.run(state.backend.space(), shape, keys, values, q, out, options);
+    const auto size = [](std::int32_t n) { return static_cast<std::size_t>(n); };
+    return {{taken.sequences, size(tokens.count)},
+            {tokens.ranges, size(tokens.tokens)},
+            {taken.runs, size(runs)},
+            tokens.sinks};
+}
+
+/// See `attend`. `work` was checked; its tree is not yet known. The first call of a pass lists what its tokens see.
+template <AttentionSource Source, class Work>
+void attend_on_device(Source& source, Work work, std::span<const std::int32_t> parents) {
+    if (work.shape.tokens == 0) return;
+    auto& memory = source.memory();
+    if (!memory.is_planned) {
+        struct Taken {
+            PassTokens* kept;
+            PassTokens tokens;
+        };
+        Taken taken = take_arrays(memory.tokens, [&](ScratchArrays& arrays) {
+            return Taken{arrays.take<PassTokens>(1), PassTokens{work.shape.tokens, arrays}};
+        });
+        source.is_reserved() ? taken.tokens.see_nothing() : taken.tokens.find(source);
+        source.backend().begin_attention(list_seen(source, *std::construct_at(taken.kept, taken.tokens)));
+        memory.is_planned = true;
+    }
+    auto& tokens = *std::launder(reinterpret_cast<PassTokens*>(memory.tokens.reserve(0)));
+    if (!source.is_reserved()) work.tree = tokens.tree(source, parents);
+    source.backend().attend(work);
 }
 
 } // namespace cellar::detail

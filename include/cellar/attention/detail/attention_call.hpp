@@ -2,11 +2,12 @@
 #pragma once
 
 #include <cellar/attention/attention_options.hpp>
-#include <cellar/attention/detail/attention_plan.hpp>
-#include <cellar/base/batch.hpp>
+#include <cellar/attention/detail/attention_source.hpp>
+#include <cellar/base/attention_work.hpp>
 #include <cellar/base/contiguous_data.hpp>
 #include <cellar/base/contract.hpp>
 #include <cellar/base/ids.hpp>
+#include <cellar/base/score_rule.hpp>
 #include <cellar/base/view.hpp>
 #include <cellar/element/element.hpp>
 #include <cellar/layout/layer_shape.hpp>
@@ -229,55 +230,61 @@ AttentionShape checked_attention(const LayerShape& layer, std::int32_t tokens, c
     return {tokens, static_cast<int>(heads), layer.kv_heads, layer.key_dim, out.extent(2)};
 }
 
+/// The rule of a call with such options.
+template <class Number>
+ScoreRule<Number> score_rule(const AttentionOptions& options, std::int64_t key_dim) {
+    const auto list = [](std::span<const float> given) { return given.empty() ? nullptr : given.data(); };
+    return {options.scale != 0 ? Number{options.scale} : 1 / std::sqrt(static_cast<Number>(key_dim)),
+            Number{options.soft_cap}, list(options.slopes), list(options.sinks)};
+}
+
 /// The results of tokens that see nothing.
-template <class Out>
-void clear_results(const StridedView<Out, 3>& out, const AttentionOptions& options) {
-    for (std::int64_t token = 0; token < out.extent(0); ++token)
-        for (std::int64_t head = 0; head < out.extent(1); ++head) {
-            for (std::int64_t d = 0; d < out.extent(2); ++d) out(token, head, d) = Out{};
-            if (options.log_sum_exp.pointer != nullptr)
-                options.log_sum_exp(token, head) = options.sinks.empty()
-                                                       ? -std::numeric_limits<float>::infinity()
-                                                       : options.sinks[static_cast<std::size_t>(head)];
+template <class Work>
+void clear_results(const Work& work) {
+    for (std::int64_t token = 0; token < work.out.extent(0); ++token)
+        for (std::int64_t head = 0; head < work.out.extent(1); ++head) {
+            for (std::int64_t d = 0; d < work.out.extent(2); ++d) work.out(token, head, d) = {};
+            if (work.log_sum_exp.pointer != nullptr)
+                work.log_sum_exp(token, head) = work.rule.sink(static_cast<int>(head));
         }
 }
 
 /// True if one of the tokens is not the child of the token of its sequence before it in the batch.
-inline bool branches(std::span<const Sequence> sequences, std::span<const std::int32_t> parents) {
-    for (std::size_t i = 0; i < parents.size(); ++i) {
-        std::size_t before = i; // one more than the index
-        while (before > 0 && sequences[before - 1] != sequences[i]) --before;
-        if (parents[i] + 1 != static_cast<std::int64_t>(before)) return true;
+template <AttentionSource Source>
+bool branches(const Source& source, std::span<const std::int32_t> parents) {
+    for (std::int32_t i = 0; i < source.tokens(); ++i) {
+        std::int32_t before = i - 1;
+        while (before >= 0 && source.sequence(before) != source.sequence(i)) --before;
+        if (parents[static_cast<std::size_t>(i)] != before) return true;
     }
     return false;
 }
 
 /// A violation unless each token's parent comes before it, in the same sequence and in its positions. The tokens of a
 /// reserved pass have no sequence. Notes branches, for `commit`.
-template <class State>
-void expect_tree(State& state, std::span<const std::int32_t> parents, std::int32_t tokens) {
+template <AttentionSource Source>
+void expect_tree(Source& source, std::span<const std::int32_t> parents) {
     if (parents.empty()) return;
+    const std::int32_t tokens = source.tokens();
     CELLAR_EXPECTS(std::ssize(parents) == tokens, "attend: ", parents.size(), " parents, expected one for each of ",
                    tokens, " tokens");
     for (std::size_t i = 0; i < parents.size(); ++i)
         CELLAR_EXPECTS(parents[i] >= -1 && parents[i] < static_cast<std::int64_t>(i), "attend: the parent of token ", i,
                        " is ", parents[i], ", expected a token before it, or -1 for the first of a branch");
-    if (state.pass_reserved) return;
-    const auto& pass = state.book.pass();
-    CELLAR_EXPECTS(pass.in_part || pass.cells.size() == pass.sequences.size(),
-                   "attend: parents of tokens that read an encoder's inputs, expected none");
-    for (std::size_t i = 0; i < parents.size(); ++i) {
-        if (parents[i] < 0) continue;
-        const auto parent = static_cast<std::size_t>(parents[i]);
-        CELLAR_EXPECTS(pass.sequences[parent] == pass.sequences[i], "attend: the parent of token ", i,
+    if (source.is_reserved()) return;
+    CELLAR_EXPECTS(source.stores_tokens(), "attend: parents of tokens that read an encoder's inputs, expected none");
+    for (std::int32_t i = 0; i < tokens; ++i) {
+        const std::int32_t parent = parents[static_cast<std::size_t>(i)];
+        if (parent < 0) continue;
+        CELLAR_EXPECTS(source.sequence(parent) == source.sequence(i), "attend: the parent of token ", i,
                        " is of another sequence, expected one of its own");
-        const int apart = pass.positions[i] - pass.positions[parent];
-        const bool any = state.limits.positions == Positions::any;
-        CELLAR_EXPECTS(any ? apart > 0 : apart == 1, "attend: token ", i, " at position ", pass.positions[i],
-                       " has a parent at position ", pass.positions[parent], ", expected ",
+        const int apart = source.position(i) - source.position(parent);
+        const bool any = source.any_positions();
+        CELLAR_EXPECTS(any ? apart > 0 : apart == 1, "attend: token ", i, " at position ", source.position(i),
+                       " has a parent at position ", source.position(parent), ", expected ",
                        any ? "a smaller one" : "the position before it");
     }
-    if (branches(pass.sequences, parents)) state.attention.branches = true;
+    if (branches(source, parents)) source.memory().branches = true;
 }
 
 } // namespace cellar::detail

@@ -1,38 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include <cellar/attention/detail/sight.hpp>
+#include <cellar/attention/detail/pass_tokens.hpp>
 #include <cellar/attention/detail/tile.hpp>
+#include <cellar/base/attention_work.hpp>
+#include <cellar/base/ids.hpp>
+#include <cellar/base/score_rule.hpp>
+#include <cellar/base/scratch.hpp>
+#include <cellar/book/position_runs.hpp>
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <new>
 
 namespace cellar::detail {
-
-/// The heads and dims of a call of `attend`.
-struct AttentionShape {
-    std::int32_t tokens;
-    int heads;
-    int kv_heads;
-    std::int64_t key_dim;
-    std::int64_t value_dim;
-
-    /// Query heads for each head of the keys.
-    int group() const { return heads / kv_heads; }
-};
 
 /// Tokens of one sequence, whose queries go through its history together. Or tokens of several, with a prefix that they
 /// share.
 struct TokenBlock {
     static constexpr std::int32_t none = -1;
 
-    std::int32_t first; ///< in the list of sights
+    const PositionRuns* runs; ///< of its first sequence
+    std::int32_t first;       ///< among the ranges
     std::int32_t count;
+    std::int32_t first_position; ///< no token of its sequences in the batch has one before
     std::int32_t sinks;
     Position from; ///< of all that its tokens see, or of what they see of the prefix; sinks apart
     Position to;
-    bool is_shared;          ///< of several sequences: other blocks join and write its results
+    bool is_shared;          ///< its tokens are of several sequences, whose own blocks merge its results
     std::int32_t prefix;     ///< the block with what its tokens see before `from`, or `none`
     bool packs;              ///< the tile is packed for many queries; else it is read in place, by all heads in turn
     int rows;                ///< queries of an item
@@ -45,25 +42,32 @@ struct TokenBlock {
     bool has_partial_results() const { return parts > 1 || is_shared || prefix != none; }
 };
 
-/// Divides the work of a call into items. It depends on the batch and on what its tokens see, not on the number of
-/// threads.
+/// Divides the work of the layers of a pass into items. It depends on the batch and on what its tokens see, not on the
+/// number of threads.
 class AttentionPlan {
 public:
-    /// `sights`: see find_sights; sequences may change places. `blocks`: room for `max_blocks`.
-    AttentionPlan(const AttentionShape& shape, Sight* sights, TokenBlock* blocks, bool reads_shared_once)
-        : shape_{shape}, sights_{sights}, blocks_{blocks} {
-        for (std::int32_t i = 0; i < shape.tokens;) {
-            const Shared shared = reads_shared_once ? find_shared(i) : Shared{};
+    /// `tokens`: their sequences may change places. `blocks`: room for `max_blocks`.
+    AttentionPlan(const AttentionShape& shape, const PassTokens& tokens, TokenBlock* blocks, bool reads_shared_once)
+        : shape_{shape}, tokens_{tokens}, blocks_{blocks}, reads_shared_once_{reads_shared_once} {
+        for (std::int32_t s = 0; s < tokens_.count;) {
+            const Shared shared = reads_shared_once ? find_shared(s) : Shared{};
             if (shared.end != 0) {
-                add_shared(i, shared);
-                i = shared.end;
+                add_shared(s, shared);
+                s = shared.end;
             } else {
-                const std::int32_t end = end_of_sequence(i);
-                add_sequence(i, end, {0}, TokenBlock::none);
-                i = end;
+                add_sequence(s++, {0}, TokenBlock::none);
             }
         }
     }
+
+    /// True for another layer of the same pass, if this plan divides its work, too.
+    bool serves(const AttentionShape& shape, bool reads_shared_once) const {
+        return shape.heads == shape_.heads && shape.kv_heads == shape_.kv_heads && shape.value_dim == shape_.value_dim
+               && reads_shared_once == reads_shared_once_;
+    }
+
+    PassTokens& tokens() { return tokens_; }
+    const PassTokens& tokens() const { return tokens_; }
 
     /// Of a batch of n tokens.
     static std::int64_t max_blocks(std::int64_t n) { return n + n / 2; }
@@ -72,19 +76,18 @@ public:
     /// The nth item to work on.
     std::int64_t item(std::int64_t nth) const { return order_ == nullptr ? nth : order_[nth].item; }
 
-    /// What `order_items` needs.
-    std::int64_t bytes_of_order() const { return has_order() ? items_ * std::int64_t{sizeof(PlacedItem)} : 0; }
     /// Puts the items in the order of the cells with which they begin. Where the cells of sequences alternate, one
-    /// sequence after another would skip most of what the processor fetches ahead.
-    void order_items(std::byte* memory) {
-        if (!has_order()) return;
-        auto* const order = reinterpret_cast<PlacedItem*>(memory);
+    /// sequence after another would skip most of what the processor fetches ahead. Blocks of one item are in order:
+    /// sequences are sorted by their first cells.
+    void order_items(Scratch& memory) {
+        if (count_ <= 1 || items_ <= count_) return;
+        auto* const order = reinterpret_cast<PlacedItem*>(memory.reserve(items_ * std::int64_t{sizeof(PlacedItem)}));
         PlacedItem* end = order;
         for (std::int32_t b = 0; b < count_; ++b) {
             const TokenBlock& block = blocks_[b];
             for (int head = 0; head < (block.packs ? shape_.kv_heads : 1); ++head)
                 for (int nth = 0; nth < block.parts; ++nth, ++end)
-                    *end = {sights_[block.first].runs->cell_from(block.from + nth * block.step), end - order};
+                    *end = {block.runs->cell_from(block.from + nth * block.step), end - order};
         }
         const auto is_before = [](const PlacedItem& a, const PlacedItem& b) {
             return a.cell == b.cell ? a.item < b.item : a.cell < b.cell;
@@ -123,88 +126,85 @@ private:
         std::int64_t item;
     };
 
-    // Blocks of one item are in order: sights are sorted by the first cells of their sequences.
-    bool has_order() const { return count_ > 1 && items_ > count_; }
-
-    // Sequences with the same tokens in the same cells below `until`. Their sights are those up to `end`.
+    // Sequences up to `end` with the same tokens in the same cells below `until`.
     struct Shared {
         std::int32_t end = 0;
         Position until{};
     };
 
-    std::int32_t end_of_sequence(std::int32_t begin) const {
-        std::int32_t end = begin + 1;
-        while (end < shape_.tokens && sights_[end].runs == sights_[begin].runs) ++end;
-        return end;
+    // Of sequences [begin, end).
+    std::int32_t token_count(std::int32_t begin, std::int32_t end) const {
+        return tokens_.sequences[end - 1].end() - tokens_.sequences[begin].first;
     }
-
     bool packs_alone(std::int32_t begin, std::int32_t end) const {
-        return (end - begin) * shape_.group() >= packed_rows;
+        return token_count(begin, end) * shape_.group() >= packed_rows;
     }
 
-    // How many positions below `until` all these tokens see.
+    // How many positions below `until` all tokens of these sequences see.
     std::int32_t seen_below(Position until, std::int32_t begin, std::int32_t end) const {
-        Position from{0};
-        for (std::int32_t t = begin; t < end; ++t) from = std::max(from, sights_[t].from);
-        return until - from;
+        std::int32_t from = 0;
+        for (std::int32_t t = tokens_.sequences[begin].first; t < tokens_.sequences[end - 1].end(); ++t)
+            from = std::max(from, tokens_.ranges[t].from);
+        return until.value - from;
     }
 
-    // Sequences that share a long prefix with the one that begins at `begin`. One joins if as many or more positions
-    // are saved with it, although the common prefix may be shorter. Joined ones move to the front.
-    Shared find_shared(std::int32_t begin) {
-        Shared shared{end_of_sequence(begin), to_end};
-        if (packs_alone(begin, shared.end)) return {};
-        std::int32_t joined = 1;
-        const Cell cell = sights_[begin].runs->first_cell();
-        for (std::int32_t i = shared.end, end = 0; i < shape_.tokens; i = end) {
-            if (sights_[i].runs->first_cell() != cell) break; // they are sorted by that
-            end = end_of_sequence(i);
-            if (packs_alone(i, end)) continue;
-            const Position until = std::min(shared.until, sights_[begin].runs->shared_until(*sights_[i].runs));
-            const std::int64_t seen = std::min(seen_below(until, begin, shared.end), seen_below(until, i, end));
-            if (seen < smallest_step) continue;
-            if (joined > 1 && joined * seen < (joined - 1) * std::int64_t{seen_below(shared.until, begin, shared.end)})
-                continue;
-            std::rotate(sights_ + shared.end, sights_ + i, sights_ + end);
-            shared.end += end - i;
-            shared.until = until;
-            ++joined;
+    // Moves sequence `from` to the place `to` before it.
+    void move_to(std::int32_t to, std::int32_t from) {
+        SequenceTokens* const s = tokens_.sequences;
+        std::rotate(tokens_.ranges + s[to].first, tokens_.ranges + s[from].first, tokens_.ranges + s[from].end());
+        std::int32_t first = s[to].first;
+        std::rotate(s + to, s + from, s + from + 1);
+        for (std::int32_t i = to; i <= from; ++i) {
+            s[i].first = first;
+            first = s[i].end();
         }
-        return joined > 1 ? shared : Shared{};
+    }
+
+    // Sequences that share a long prefix with the one at `begin`. One joins if as many or more positions are saved with
+    // it, although the common prefix may be shorter. Joined ones move to the front.
+    Shared find_shared(std::int32_t begin) {
+        Shared shared{begin + 1, to_end};
+        if (packs_alone(begin, shared.end)) return {};
+        const PositionRuns& runs = *tokens_.sequences[begin].runs;
+        for (std::int32_t i = shared.end; i < tokens_.count; ++i) {
+            const PositionRuns& other = *tokens_.sequences[i].runs;
+            if (other.first_cell() != runs.first_cell()) break; // they are sorted by that
+            if (packs_alone(i, i + 1)) continue;
+            const std::int64_t joined = shared.end - begin;
+            const Position until = std::min(shared.until, runs.shared_until(other));
+            const std::int64_t seen = std::min(seen_below(until, begin, shared.end), seen_below(until, i, i + 1));
+            if (seen < smallest_step) continue;
+            if (joined > 1 && joined * seen < (joined - 1) * seen_below(shared.until, begin, shared.end)) continue;
+            move_to(shared.end++, i);
+            shared.until = until;
+        }
+        return shared.end > begin + 1 ? shared : Shared{};
     }
 
     // Blocks of whole sequences for the prefix, and one for the rest of each sequence.
     void add_shared(std::int32_t begin, const Shared& shared) {
-        const int group = shape_.group();
         const bool packs = packs_alone(begin, shared.end);
-        while (begin < shared.end) {
-            std::int32_t end = end_of_sequence(begin);
-            for (std::int32_t next = end; next < shared.end; end = next) {
-                next = end_of_sequence(end);
-                if ((next - begin) * group > block_rows) break;
-            }
+        for (std::int32_t end = begin; begin < shared.end; begin = end) {
+            do ++end;
+            while (end < shared.end && token_count(begin, end + 1) * shape_.group() <= block_rows);
             const std::int32_t prefix = count_;
             TokenBlock& block = add_block(begin, end, packs);
             block.is_shared = true;
             block.to = std::min(block.to, shared.until);
             divide(block, packs ? shape_.kv_heads : 1);
-            for (std::int32_t i = begin; i < end;) {
-                const std::int32_t behind = end_of_sequence(i);
-                add_sequence(i, behind, shared.until, prefix);
-                i = behind;
-            }
-            begin = end;
+            for (std::int32_t s = begin; s < end; ++s) add_sequence(s, shared.until, prefix);
         }
     }
 
     // `prefix`: the block for the positions below `from`, or none.
-    void add_sequence(std::int32_t begin, std::int32_t end, Position from, std::int32_t prefix) {
+    void add_sequence(std::int32_t s, Position from, std::int32_t prefix) {
+        const SequenceTokens& sequence = tokens_.sequences[s];
         const int group = shape_.group();
-        const bool packs = packs_alone(begin, end);
-        const std::int32_t tokens = packs ? std::max(1, block_rows / group) : end - begin;
-        const std::int64_t items = (end - begin + tokens - 1) / tokens * std::int64_t{packs ? shape_.kv_heads : 1};
-        for (std::int32_t i = begin; i < end; i += tokens) {
-            TokenBlock& block = add_block(i, std::min(i + tokens, end), packs);
+        const bool packs = packs_alone(s, s + 1);
+        const std::int32_t tokens = packs ? std::max(1, block_rows / group) : sequence.count;
+        const std::int64_t items = (sequence.count + tokens - 1) / tokens * std::int64_t{packs ? shape_.kv_heads : 1};
+        for (std::int32_t i = sequence.first; i < sequence.end(); i += tokens) {
+            TokenBlock& block = add_block(sequence, i, std::min(i + tokens, sequence.end()), packs);
             if (prefix != TokenBlock::none) {
                 block.prefix = prefix;
                 block.from = std::max(block.from, from);
@@ -214,13 +214,25 @@ private:
         }
     }
 
+    // Of whole sequences [begin, end).
     TokenBlock& add_block(std::int32_t begin, std::int32_t end, bool packs) {
+        const SequenceTokens* const s = tokens_.sequences;
+        TokenBlock& block = add_block(s[begin], s[begin].first, s[end - 1].end(), packs);
+        for (std::int32_t i = begin; i < end; ++i)
+            block.first_position = std::min(block.first_position, s[i].first_position);
+        return block;
+    }
+    // Of tokens [begin, end), the first ones of that sequence.
+    TokenBlock& add_block(const SequenceTokens& sequence, std::int32_t begin, std::int32_t end, bool packs) {
         TokenBlock& block = blocks_[count_++];
-        block = {.first = begin,
+        const VisibleRange* const ranges = tokens_.ranges;
+        block = {.runs = sequence.runs,
+                 .first = begin,
                  .count = end - begin,
+                 .first_position = sequence.first_position,
                  .sinks = 0,
-                 .from = sights_[begin].from,
-                 .to = sights_[begin].to,
+                 .from = {ranges[begin].from},
+                 .to = {ranges[begin].to},
                  .is_shared = false,
                  .prefix = TokenBlock::none,
                  .packs = packs,
@@ -230,9 +242,9 @@ private:
                  .first_item = items_,
                  .first_part = 0};
         for (std::int32_t t = begin; t < end; ++t) {
-            block.sinks = std::max(block.sinks, std::min(sights_[t].sinks, sights_[t].to.value));
-            block.from = std::min(block.from, sights_[t].from);
-            block.to = std::max(block.to, sights_[t].to);
+            block.sinks = std::max(block.sinks, std::min(tokens_.sinks, ranges[t].to));
+            block.from = std::min(block.from, Position{ranges[t].from});
+            block.to = std::max(block.to, Position{ranges[t].to});
         }
         return block;
     }
@@ -258,8 +270,9 @@ private:
     }
 
     AttentionShape shape_;
-    Sight* sights_;
+    PassTokens tokens_;
     TokenBlock* blocks_;
+    bool reads_shared_once_;
     const PlacedItem* order_ = nullptr;
     std::int32_t count_ = 0;
     std::int64_t items_ = 0;
@@ -267,5 +280,30 @@ private:
     int max_rows_ = 0;
     int max_packed_rows_ = 0;
 };
+
+/// The plan for a layer of the open pass: that of the layer before, if it serves this one.
+template <AttentionSource Source>
+AttentionPlan& plan_of(Source& source, const AttentionShape& shape, bool reads_shared_once) {
+    auto& memory = source.memory();
+    if (memory.is_planned) {
+        auto& plan = *std::launder(reinterpret_cast<AttentionPlan*>(memory.tokens.reserve(0)));
+        if (plan.serves(shape, reads_shared_once)) return plan;
+    }
+    memory.is_planned = false;
+    struct Taken {
+        AttentionPlan* plan;
+        TokenBlock* blocks;
+        PassTokens tokens;
+    };
+    Taken taken = take_arrays(memory.tokens, [&](ScratchArrays& arrays) {
+        return Taken{arrays.take<AttentionPlan>(1), arrays.take<TokenBlock>(AttentionPlan::max_blocks(shape.tokens)),
+                     PassTokens{shape.tokens, arrays}};
+    });
+    taken.tokens.find(source);
+    auto& plan = *std::construct_at(taken.plan, shape, taken.tokens, taken.blocks, reads_shared_once);
+    plan.order_items(memory.lists);
+    memory.is_planned = true;
+    return plan;
+}
 
 } // namespace cellar::detail

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include <cellar/attention/detail/sight.hpp>
 #include <cellar/attention/detail/tile.hpp>
 #include <cellar/attention/detail/tile_kernels.hpp>
+#include <cellar/attention/detail/tile_stream.hpp>
 #include <cellar/base/ids.hpp>
 #include <cellar/element/convert.hpp>
 #include <cellar/layout/mapping.hpp>
@@ -15,35 +15,22 @@
 
 namespace cellar::detail {
 
-/// The keys or the values of a layer, as attention reads them: rows of one head.
-template <class TheMapping, class E>
-struct RowSource {
-    using Mapping = TheMapping;
-    using element_type = E;
+/// One row. Only with contiguous heads.
+template <class Source>
+const auto* row_of(const Source& source, Cell cell, int head) {
+    return source.data + source.mapping(cell, head, 0);
+}
 
-    Mapping mapping;
-    const E* data;
-    std::int64_t dim; ///< the elements of a row that are read, from the first one on
-
-    /// One row. Only with contiguous heads.
-    const E* row(Cell cell, int head) const { return data + mapping(cell, head, 0); }
-    /// From a row to that of the next head. Only with contiguous heads.
-    std::ptrdiff_t next_head() const { return mapping.heads() > 1 ? mapping(0, 1, 0) - mapping(0, 0, 0) : 0; }
-
-    /// Copies a row to floats, and zeros behind it up to a multiple of dim_unit.
-    void read(Cell cell, int head, float* to) const {
-        if constexpr (contiguous_heads<Mapping>) {
-            convert_run(row(cell, head), to, dim);
-        } else {
-            for (std::int64_t d = 0; d < dim; ++d) to[d] = static_cast<float>(data[mapping(cell, head, d)]);
-        }
-        std::fill(to + dim, to + padded_dim(dim), 0.0F);
+/// Copies a row to floats, and zeros behind it up to a multiple of dim_unit.
+template <class Source>
+void read_row(const Source& source, Cell cell, int head, float* to) {
+    if constexpr (contiguous_heads<typename Source::Mapping>) {
+        convert_run(row_of(source, cell, head), to, source.dim);
+    } else {
+        for (std::int32_t d = 0; d < source.dim; ++d)
+            to[d] = static_cast<float>(source.data[source.mapping(cell, head, d)]);
     }
-};
-
-template <class Mapping, class E>
-RowSource<Mapping, E> row_source(const Mapping& mapping, const E* data, std::int64_t dim) {
-    return {mapping, data, dim};
+    std::fill(to + source.dim, to + padded_dim(source.dim), 0.0F);
 }
 
 /// Pointers to the rows of a tile's cells, for kernels that read a few more than there are: the last one is repeated.
@@ -56,12 +43,13 @@ struct RowPointers {
     /// The rows of head 0.
     template <class Source>
     void find(const Source& source, const Cell* cells, int count) {
-        for (int i = 0; i < count; ++i) rows[i] = source.row(cells[i], 0);
+        for (int i = 0; i < count; ++i) rows[i] = row_of(source, cells[i], 0);
         repeat_last(count);
     }
 };
 
-/// Gives the rows of some cells to the kernels: in place, where these can load them there, else as floats.
+/// Gives the rows of some cells to the kernels: in place, where these can load them there, else as floats. `Source`:
+/// `StoredRows`.
 template <class Source>
 class TileRows {
     using E = typename Source::element_type;
@@ -70,7 +58,8 @@ public:
     /// `floats`: room for tile_cells rows, unless `in_place`.
     TileRows(const Source& source, const RowKernels<E>& own, const RowKernels<float>& as_floats, float* floats)
         : source_{source}, own_{own}, as_floats_{as_floats}, floats_{floats}, in_place_{is_in_place(source, own)} {
-        if constexpr (contiguous_heads<typename Source::Mapping>) next_head_ = source.next_head();
+        if constexpr (contiguous_heads<typename Source::Mapping>)
+            if (source.mapping.heads() > 1) next_head_ = source.mapping(0, 1, 0) - source.mapping(0, 0, 0);
     }
 
     static bool is_in_place(const Source& source, const RowKernels<E>& own) {
@@ -99,7 +88,7 @@ public:
     void find_some(const Cell* cells, int count, int head) {
         if (!in_place_) return read(cells, count, head);
         if constexpr (contiguous_heads<typename Source::Mapping>) {
-            for (int i = 0; i < count; ++i) some_.rows[i] = source_.row(cells[i], head);
+            for (int i = 0; i < count; ++i) some_.rows[i] = row_of(source_, cells[i], head);
             some_.repeat_last(count);
             rows_ = {some_.rows, 0};
             next_ = rows_;
@@ -188,7 +177,7 @@ private:
     // Reads rows as floats.
     void read(const Cell* cells, int count, int head) {
         for (int i = 0; i < count; ++i) {
-            source_.read(cells[i], head, floats_ + i * wide());
+            read_row(source_, cells[i], head, floats_ + i * wide());
             float_pointers_.rows[i] = floats_ + i * wide();
         }
         float_pointers_.repeat_last(count);
@@ -199,7 +188,7 @@ private:
     const RowKernels<float>& as_floats_;
     float* floats_;
     bool in_place_;
-    std::ptrdiff_t next_head_ = 0;
+    std::ptrdiff_t next_head_ = 0;   // from a row to that of the next head
     RowPointers<E> first_{};         // of the tile, head 0
     RowPointers<E> first_of_next_{}; // of the next one
     RowPointers<E> some_{};          // of some cells of the tile

@@ -4,6 +4,12 @@
 // Without them the file is empty.
 #ifdef CELLAR_KERNELS
 
+#define CELLAR_SCORE_NAMESPACE CELLAR_KERNELS
+#define CELLAR_SCORE_FUNCTION [[CELLAR_TARGET gnu::always_inline]] inline
+#include <cellar/base/score_of.hpp>
+#undef CELLAR_SCORE_NAMESPACE
+#undef CELLAR_SCORE_FUNCTION
+
 namespace cellar::detail::CELLAR_KERNELS {
 
 #define CELLAR_INLINE [[CELLAR_TARGET gnu::always_inline]] inline
@@ -69,26 +75,37 @@ CELLAR_INLINE float sum_of(Floats v) {
     return v[0];
 }
 
-// Scores of one row: scaled, capped, biased, -infinity where hidden. Returns the largest.
+/// The arithmetic of the scores of one row and of neighbouring cells, from `cell` on, for `score_of`.
+struct CellScores {
+    using Number = Floats;
+    const SoftmaxStep& step;
+    int row;
+    int cell;
+
+    CELLAR_INLINE static Floats all(float x) { return broadcast(x); }
+    CELLAR_INLINE static Floats quotient(Floats x, float by) { return x * broadcast(1.0F / by); }
+    CELLAR_INLINE static Floats tanh(Floats x) { return tangent(x); }
+    CELLAR_INLINE Floats distance() const {
+        Ints position;
+        std::memcpy(&position, step.positions + cell, sizeof(position));
+        // Unsigned: those behind the tile may be any numbers, whose difference overflows.
+        const auto query = static_cast<std::uint32_t>(step.queries[row]);
+        const Ints apart = reinterpret_cast<Ints>(reinterpret_cast<Unsigned>(position) - query);
+        const Ints before = apart >> 31; // all bits, if the cell's token comes before the query's
+        return __builtin_convertvector(
+            reinterpret_cast<Ints>(reinterpret_cast<Unsigned>(apart ^ before) - reinterpret_cast<Unsigned>(before)),
+            Floats);
+    }
+};
+
+// Scores of one row: by the rule, and -infinity where hidden. Returns the largest.
 CELLAR_INLINE float finish_scores(const SoftmaxStep& step, int row, std::uint64_t visible) {
     constexpr float infinity = std::numeric_limits<float>::infinity();
     constexpr std::uint64_t all = (std::uint64_t{1} << lanes) - 1;
     float* const scores = step.scores + std::ptrdiff_t{row} * tile_cells;
     Floats largest = broadcast(-infinity);
     for (int c = 0; c < step.cells; c += lanes) {
-        Floats x = load(scores + c) * broadcast(step.scale);
-        if (step.soft_cap != 0.0F) x = broadcast(step.soft_cap) * tangent(x * broadcast(1.0F / step.soft_cap));
-        if (step.slopes != nullptr) {
-            Ints position;
-            std::memcpy(&position, step.positions + c, sizeof(position));
-            // Unsigned: those behind the tile may be any numbers, whose difference overflows.
-            const auto query = static_cast<std::uint32_t>(step.queries[row]);
-            const Ints apart = reinterpret_cast<Ints>(reinterpret_cast<Unsigned>(position) - query);
-            const Ints before = apart >> 31; // all bits, if the cell's token comes before the query's
-            const Ints distance =
-                reinterpret_cast<Ints>(reinterpret_cast<Unsigned>(apart ^ before) - reinterpret_cast<Unsigned>(before));
-            x -= __builtin_convertvector(distance, Floats) * broadcast(step.slopes[row]);
-        }
+        Floats x = score_of(CellScores{step, row, c}, load(scores + c), step.rule, step.of_rows[row]);
         if ((visible >> c & all) != all) x = select(bits_of(visible >> c, Lanes{}), x, broadcast(-infinity));
         store(scores + c, x);
         largest = select(x > largest, x, largest);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cellar/base/ids.hpp>
+#include <cellar/base/score_rule.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -30,8 +31,8 @@ struct HeadRows {
     constexpr HeadRows operator+(std::ptrdiff_t cells) const { return {first + cells, offset}; }
 };
 
-/// Of the rows of values that are read next, the softmax fetches so many sixteenths, and the kernel that adds values
-/// the others. Without that, nothing would be fetched during the softmax, and more than memory can deliver after it.
+/// The softmax prefetches 5/16 of the next rows of values; the kernel that adds values prefetches the rest. Without
+/// that, nothing would be fetched during the softmax, and more than memory can deliver after it.
 inline constexpr int softmax_share = 5;
 
 constexpr int fetched_by_softmax(int rows) {
@@ -52,11 +53,10 @@ struct SoftmaxStep {
     int rows;
     int cells;                    ///< of the tile; the scores behind them may be anything
     const std::uint64_t* visible; ///< for each row, the cells that it sees; null: all rows see all cells
-    float scale;
-    float soft_cap;                ///< 0: none
-    const float* slopes;           ///< for each row, of ALiBi; null: none
-    const std::int32_t* positions; ///< of the cells; only with slopes
-    const std::int32_t* queries;   ///< for each row, its position; only with slopes
+    ScoreRule<float> rule;
+    const HeadRule* of_rows;       ///< for each row, what of the rule depends on its head
+    const std::int32_t* positions; ///< of the cells
+    const std::int32_t* queries;   ///< for each row, its position
     float* largest;                ///< for each row, the largest score so far; -infinity: none
     float* sums;                   ///< for each row, of the weights so far
     float* values;                 ///< [rows, value_dim], with `value_stride`: of weights * values so far

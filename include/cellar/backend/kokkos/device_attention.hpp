@@ -4,9 +4,10 @@
 #include <cellar/backend/kokkos/buffer.hpp>
 #include <cellar/backend/kokkos/device_plan.hpp>
 #include <cellar/backend/kokkos/launch.hpp>
-#include <cellar/backend/kokkos/seen_lists.hpp>
 #include <cellar/backend/kokkos/staged_list.hpp>
+#include <cellar/base/attention_work.hpp>
 #include <cellar/base/contract.hpp>
+#include <cellar/base/score_rule.hpp>
 #include <cellar/base/view.hpp>
 #include <cellar/kernel/attend_tiles.hpp>
 #include <cellar/kernel/attention.hpp>
@@ -17,66 +18,55 @@
 #include <Kokkos_Core.hpp>
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
 namespace cellar::detail {
 
-/// Attention on a device. The host writes lists of what a pass sees, in O(runs), once for all of its layers. All
-/// functions enqueue; memory grows, with a wait, if a call needs more than any before. Before this is destroyed, a
-/// fence of the space must follow the last call.
+/// Attention on a device. All functions enqueue; memory grows, with a wait, if a call needs more than any before. A
+/// fence of the space must follow the last call before this is destroyed.
 template <class ExecutionSpace, class MemorySpace, class Limits>
 class DeviceAttention {
 public:
-    /// To be filled before the first layer of a pass; `upload_lists` follows.
-    SeenLists& lists() { return seen_; }
-
-    /// Uploads the lists.
-    void upload_lists(const ExecutionSpace& space) {
-        device_tokens_ = tokens_.upload(space, seen_.tokens);
-        device_runs_ = runs_.upload(space, seen_.runs);
+    /// See `ComputesAttention`: uploads the lists.
+    void begin(const ExecutionSpace& space, const AttentionLists& lists) {
+        lists_ = lists;
+        planned_ = {};
+        device_tokens_ = tokens_.upload(space, lists.tokens);
+        device_runs_ = runs_.upload(space, lists.runs);
     }
 
-    /// See `attend`, whose arguments these are, checked. `shape` has tokens, heads, kv_heads, key_dim and value_dim;
-    /// `keys` and `values` have a mapping and data.
-    template <class Shape, class Keys, class Values, class Q, class Out, class Options>
-    void run(const ExecutionSpace& space, const Shape& shape, const Keys& keys, const Values& values,
-             const StridedView<const Q, 3>& q, const StridedView<Out, 3>& out, const Options& options) {
-        const auto stored_keys = kernel::stored_rows(keys.mapping, keys.data, shape.key_dim);
-        const auto stored_values = kernel::stored_rows(values.mapping, values.data, shape.value_dim);
-        const int group = shape.heads / shape.kv_heads;
+    /// See `ComputesAttention`.
+    template <class Keys, class Values, class Q, class Out>
+    void run(const ExecutionSpace& space, const AttentionWork<Keys, Values, Q, Out>& work) {
+        const AttentionShape& shape = work.shape;
+        const kernel::PackedRows<Keys> keys = kernel::packed_rows(work.keys);
+        const kernel::PackedRows<Values> values = kernel::packed_rows(work.values);
         kernel::AttentionTileShape tiles{static_cast<std::int32_t>(shape.key_dim),
                                          static_cast<std::int32_t>(shape.value_dim), 1};
-        plan_.template make<Limits>(seen_, shape.kv_heads, group, max_rows(space, tiles));
+        plan(space, {shape.kv_heads, shape.group(), max_rows(space, tiles)});
         tiles.rows = plan_.max_rows;
 
         using Policy = Kokkos::TeamPolicy<ExecutionSpace>;
         using Team = typename Policy::member_type;
-        const kernel::Divisor heads{shape.kv_heads};
-        const kernel::Divisor of_group{group};
-        const kernel::AttentionBlock* const blocks = blocks_.upload(space, plan_.blocks);
-        const auto block_count = static_cast<std::int32_t>(plan_.blocks.size());
-        const float* const slopes = upload_floats(space, options.slopes, options.sinks);
-        const auto results = results_of(out, options, slopes == nullptr ? nullptr : slopes + options.slopes.size());
-        const auto partial = partial_results(space, shape.value_dim);
-        using Attend = kernel::AttendTiles<std::remove_const_t<decltype(stored_keys)>,
-                                           std::remove_const_t<decltype(stored_values)>, Q, Out, Team>;
-        const kernel::ScoreRule rule{options.scale != 0 ? options.scale
-                                                        : 1 / std::sqrt(static_cast<float>(shape.key_dim)),
-                                     options.soft_cap, options.slopes.empty() ? nullptr : slopes};
-        const Attend attend{stored_keys, stored_values, rows_of(q),     results, partial,
-                            rule,        device_runs_,  device_tokens_, blocks,  upload_tree(space, options.parents),
-                            block_count, seen_.sinks,   tiles,          heads,   of_group};
+        const kernel::AttentionCall<Out> call{work.out,
+                                              work.log_sum_exp,
+                                              partial_results(space, shape.value_dim),
+                                              upload_rule(space, work.rule, shape.heads),
+                                              device_tokens_,
+                                              device_blocks_,
+                                              static_cast<std::int32_t>(plan_.blocks.size()),
+                                              tiles.value_dim,
+                                              kernel::Divisor{shape.kv_heads},
+                                              kernel::Divisor{shape.group()}};
+        const kernel::AttendTiles<kernel::PackedRows<Keys>, kernel::PackedRows<Values>, Q, Out, Team> attend{
+            keys, values, work.q, call, device_runs_, upload_tree(space, work), lists_.sinks, tiles};
         launch_teams("cellar: attend", space, attend, plan_.items * shape.kv_heads, tiles.bytes());
         if (plan_.joined_rows == 0) return;
-        const kernel::JoinParts<Out, Team> join{
-            results,         partial, device_tokens_, blocks, block_count, static_cast<std::int32_t>(shape.value_dim),
-            plan_.max_parts, heads,   of_group};
+        const kernel::JoinParts<Out, Team> join{call, plan_.max_parts};
         launch_teams("cellar: join", space, join, plan_.joined_rows, join.bytes());
     }
 
@@ -94,6 +84,24 @@ public:
 private:
     template <class T>
     using List = StagedList<T, ExecutionSpace, MemorySpace>;
+
+    // What a plan depends on, beside the lists.
+    struct Planned {
+        int kv_heads = 0;
+        int group = 0;
+        std::int64_t room = 0;
+
+        bool operator==(const Planned&) const = default;
+    };
+
+    // Once a pass, if its layers have the same heads.
+    void plan(const ExecutionSpace& space, const Planned& wanted) {
+        if (planned_ == wanted) return;
+        planned_ = {};
+        plan_.template make<Limits>(lists_, wanted.kv_heads, wanted.group, wanted.room);
+        device_blocks_ = blocks_.upload(space, plan_.blocks);
+        planned_ = wanted;
+    }
 
     // As many rows as Kokkos has shared memory for: 40 KB on CUDA and HIP.
     static std::int64_t max_rows(const ExecutionSpace& space, const kernel::AttentionTileShape& shape) {
@@ -115,29 +123,27 @@ private:
         launch(name, policy.set_scratch_size(0, shared), kernel);
     }
 
-    template <class T>
-    static kernel::HeadRows<T> rows_of(const StridedView<T, 3>& rows) {
-        return {rows.pointer, rows.stride(0), rows.stride(1), rows.stride(2)};
+    // The rule with lists on the device, one after the other.
+    ScoreRule<float> upload_rule(const ExecutionSpace& space, ScoreRule<float> rule, int heads) {
+        listed_.clear();
+        rule.for_each_list([&](const float* list) {
+            if (list != nullptr) listed_.insert(listed_.end(), list, list + heads);
+        });
+        const float* next = listed_.empty() ? nullptr : floats_.upload(space, listed_);
+        rule.for_each_list([&](const float*& list) {
+            if (list == nullptr) return;
+            list = next;
+            next += heads;
+        });
+        return rule;
     }
-    template <class Out, class Options>
-    static kernel::AttentionResults<Out> results_of(const StridedView<Out, 3>& out, const Options& options,
-                                                    const float* sinks) {
-        const auto& sum = options.log_sum_exp;
-        return {rows_of(out), {sum.pointer, sum.stride(0), sum.stride(1), 0}, options.sinks.empty() ? nullptr : sinks};
-    }
-
-    // One list, then the other; null if both are empty.
-    const float* upload_floats(const ExecutionSpace& space, std::span<const float> slopes,
-                               std::span<const float> sinks) {
-        if (slopes.empty() && sinks.empty()) return nullptr;
-        listed_.assign(slopes.begin(), slopes.end());
-        listed_.insert(listed_.end(), sinks.begin(), sinks.end());
-        return floats_.upload(space, listed_);
-    }
-    kernel::TokenTree upload_tree(const ExecutionSpace& space, std::span<const std::int32_t> parents) {
-        if (parents.empty() || seen_.in_cells.empty()) return {nullptr, nullptr, 0};
-        return {parents_.upload(space, parents), tree_.upload(space, seen_.in_cells),
-                static_cast<std::int32_t>(seen_.in_cells.size())};
+    template <class Work>
+    TokenTree upload_tree(const ExecutionSpace& space, const Work& work) {
+        const TokenTree& tree = work.tree;
+        if (tree.parents == nullptr || tree.count == 0) return {nullptr, nullptr, 0};
+        const auto size = [](std::int32_t n) { return static_cast<std::size_t>(n); };
+        return {parents_.upload(space, std::span{tree.parents, size(work.shape.tokens)}),
+                tree_.upload(space, std::span{tree.tokens, size(tree.count)}), tree.count};
     }
 
     // Blocks and allocates if these are more than ever before.
@@ -151,17 +157,19 @@ private:
         return {partial_.data() + 2 * plan_.partial_rows, partial_.data()};
     }
 
-    SeenLists seen_;
+    AttentionLists lists_; // of the pass
+    Planned planned_;
     DevicePlan plan_;
-    List<kernel::SeenToken> tokens_{Limits::staging_bytes};
-    List<kernel::SeenRun> runs_{Limits::staging_bytes};
+    List<VisibleRange> tokens_{Limits::staging_bytes};
+    List<VisibleRun> runs_{Limits::staging_bytes};
     List<kernel::AttentionBlock> blocks_{Limits::staging_bytes};
-    List<float> floats_{Limits::staging_bytes}; // slopes, then sinks
+    List<float> floats_{Limits::staging_bytes}; // lists of the rule
     List<std::int32_t> parents_{Limits::staging_bytes};
-    List<kernel::CellToken> tree_{Limits::staging_bytes};
+    List<CellToken> tree_{Limits::staging_bytes};
     KokkosBlock<float, MemorySpace> partial_;
-    const kernel::SeenToken* device_tokens_ = nullptr; // of the pass
-    const kernel::SeenRun* device_runs_ = nullptr;
+    const VisibleRange* device_tokens_ = nullptr; // of the pass, as the following
+    const VisibleRun* device_runs_ = nullptr;
+    const kernel::AttentionBlock* device_blocks_ = nullptr;
     std::vector<float> listed_; // what is uploaded next
 };
 

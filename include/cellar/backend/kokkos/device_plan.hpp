@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include <cellar/backend/kokkos/seen_lists.hpp>
+#include <cellar/base/attention_work.hpp>
 #include <cellar/base/contract.hpp>
+#include <cellar/base/score_rule.hpp>
 #include <cellar/kernel/attention.hpp>
 #include <cellar/kernel/staged_rows.hpp>
 
@@ -14,8 +15,8 @@
 
 namespace cellar::detail {
 
-/// How the work of a call of attention is divided. For each sequence, it depends on the tokens of that sequence and on
-/// what they see, not on other sequences.
+/// How the work of a layer is divided. For each sequence, it depends on the tokens of that sequence and on what they
+/// see, not on other sequences.
 struct DevicePlan {
     std::vector<kernel::AttentionBlock> blocks;
     std::int32_t items = 0;
@@ -26,10 +27,10 @@ struct DevicePlan {
 
     /// `room`: the rows that a block may have.
     template <class Limits>
-    void make(const SeenLists& seen, int kv_heads, int group, std::int64_t room) {
+    void make(const AttentionLists& seen, int kv_heads, int group, std::int64_t room) {
         *this = DevicePlan{std::move(blocks)};
         blocks.clear();
-        for (const SeenLists::Sequence& s : seen.sequences) {
+        for (const AttentionLists::Sequence& s : seen.sequences) {
             const std::int64_t rows = std::int64_t{s.tokens} * group;
             CELLAR_EXPECTS(rows < INT32_MAX, "attend: ", rows,
                            " queries for each head of the keys, expected fewer "
@@ -51,7 +52,7 @@ struct DevicePlan {
     }
 
 private:
-    static kernel::AttentionBlock block(const SeenLists& seen, const SeenLists::Sequence& s, int group,
+    static kernel::AttentionBlock block(const AttentionLists& seen, const AttentionLists::Sequence& s, int group,
                                         std::int32_t first, std::int32_t rows) {
         kernel::AttentionBlock made{};
         made.first_token = s.first_token;
@@ -59,13 +60,13 @@ private:
         made.rows = rows;
         made.first_run = s.first_run;
         made.runs = s.runs;
-        const kernel::SeenToken* const begin = seen.tokens.data() + s.first_token + first / group;
-        const kernel::SeenToken* const end = seen.tokens.data() + s.first_token + (first + rows - 1) / group + 1;
+        const VisibleRange* const begin = seen.tokens.data() + s.first_token + first / group;
+        const VisibleRange* const end = seen.tokens.data() + s.first_token + (first + rows - 1) / group + 1;
         std::int32_t from = begin->from;
         std::int32_t to = begin->to;
         made.see_from = from;
         made.see_to = to;
-        for (const kernel::SeenToken* token = begin; token != end; ++token) {
+        for (const VisibleRange* token = begin; token != end; ++token) {
             from = std::min(from, token->from);
             to = std::max(to, token->to);
             made.see_from = std::max(made.see_from, token->from);

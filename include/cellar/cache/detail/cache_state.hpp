@@ -64,12 +64,13 @@ struct VisibleRuns {
     bool known = false;             ///< of the open pass
 };
 
-/// Memory of `attend`, which one layer after the other uses.
+/// Memory of `attend`: see `AttentionSource`.
 struct AttentionScratch {
-    Scratch plan;
+    Scratch tokens;
+    Scratch lists;
     Scratch rows;
-    bool listed = false;   ///< a device has the lists of what the open pass sees
-    bool branches = false; ///< the tokens of the open pass have parents that make branches
+    bool is_planned = false; ///< for the open pass
+    bool branches = false;   ///< of the open pass
 };
 
 /// The layers that the open pass has put, a bit each.
@@ -142,7 +143,7 @@ struct CacheState {
         visible.known = false;
         written_mask = MaskElement::none;
         layer_name = {};
-        attention.listed = false;
+        attention.is_planned = false;
         attention.branches = false;
     }
 

@@ -99,16 +99,6 @@ struct cellar::MemoryAccess {
             pass.first_missing();
         }
     static int first_missing(const Pass& pass) { return pass.first_missing(); }
-    /// For attention over the cells of cellar's own passes: the parts of the memory, and what a layer holds.
-    template <class Pass>
-    static auto& state(const Pass& pass) {
-        return pass.state();
-    }
-    template <class Pass>
-    static const auto& readable(const Pass& pass, const char* operation, int layer) {
-        return pass.readable(operation, layer);
-    }
-
     /// For messages: which layer of the model is visited.
     template <class Pass>
     static void set_name(Pass& pass, int member, int own, int model) {

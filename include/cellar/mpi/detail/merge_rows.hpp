@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <cellar/base/score_rule.hpp>
+
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -27,7 +29,7 @@ inline float merge_row(std::span<const float* const> parts, float* weights, std:
         return -infinity;
     }
     float sum = 0;
-    for (std::size_t i = 0; i < parts.size(); ++i) sum += weights[i] = std::exp(parts[i][dim] - largest);
+    for (std::size_t i = 0; i < parts.size(); ++i) sum += weights[i] = softmax_factor(parts[i][dim], largest);
     for (std::size_t i = 0; i < parts.size(); ++i) {
         const float* const row = parts[i];
         const float weight = weights[i] / sum;

@@ -3,27 +3,13 @@
 
 #include <cellar/attention/detail/tile.hpp>
 #include <cellar/base/ids.hpp>
+#include <cellar/base/score_rule.hpp>
 #include <cellar/book/position_runs.hpp>
 
 #include <algorithm>
 #include <cstdint>
 
 namespace cellar::detail {
-
-/// A token of the batch and what it sees of its sequence: positions [from, to), and those of the sinks below `to`.
-struct Sight {
-    const PositionRuns* runs; ///< of its sequence
-    std::int32_t token;       ///< index in the batch
-    std::int32_t sinks;
-    Position at;
-    Position from;
-    Position to;
-    Position first{}; ///< of the positions of its sequence in the batch, the smallest; only with a tree
-
-    bool sees(std::int32_t position) const {
-        return position < to.value && (position >= from.value || position < sinks);
-    }
-};
 
 /// Up to tile_cells cells of one sequence, in the order of positions.
 struct Tile {
@@ -45,14 +31,30 @@ struct Tile {
     std::uint64_t all() const { return ~std::uint64_t{0} >> (tile_cells - count); }
 
     /// The cells that a token sees, a bit each.
-    std::uint64_t seen_by(const Sight& sight) const {
+    std::uint64_t seen_by(const VisibleRange& token, std::int32_t sinks) const {
         const std::int32_t first = positions[0];
         const std::int32_t last = positions[count - 1];
-        if (last < sight.to.value && (first >= sight.from.value || last < sight.sinks)) return all();
-        std::uint64_t seen = 0;
+        if (last < token.to && (first >= token.from || last < sinks)) return all();
+        return where([&](int i) { return token.sees(positions[i], sinks); });
+    }
+
+    /// The cells that are not of the batch, or of the token, or of an ancestor of it. `first`: no token of the batch is
+    /// at a position before it.
+    std::uint64_t seen_by(const VisibleRange& token, const TokenTree& tree, std::int32_t first) const {
+        if (positions[count - 1] < first) return all();
+        return where([&](int i) {
+            const std::int32_t other = tree.token_in(cells[i]);
+            return other < 0 || tree.is_in_branch(other, token.token);
+        });
+    }
+
+private:
+    template <class Condition>
+    std::uint64_t where(Condition holds) const {
+        std::uint64_t bits = 0;
         for (int i = 0; i < count; ++i)
-            if (sight.sees(positions[i])) seen |= std::uint64_t{1} << i;
-        return seen;
+            if (holds(i)) bits |= std::uint64_t{1} << i;
+        return bits;
     }
 };
 

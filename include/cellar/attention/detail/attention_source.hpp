@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <cellar/backend/backend.hpp>
+#include <cellar/base/ids.hpp>
+#include <cellar/base/score_rule.hpp>
+#include <cellar/base/scratch.hpp>
+#include <cellar/book/position_runs.hpp>
+#include <cellar/layout/layer_shape.hpp>
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace cellar::detail {
+
+// clang-format off
+template <class S>
+concept has_tokens_to_attend = requires(const S& s, std::int32_t token, Sequence sequence) {
+    { s.tokens() } -> std::same_as<std::int32_t>;
+    { s.is_reserved() } -> std::same_as<bool>;
+    { s.stores_tokens() } -> std::same_as<bool>;
+    { s.any_positions() } -> std::same_as<bool>;
+    { s.sinks() } -> std::same_as<std::int32_t>;
+    { s.sequence(token) } -> std::same_as<Sequence>;
+    { s.position(token) } -> std::same_as<Position>;
+    { s.visible(token) } -> std::same_as<VisibleRange>;
+    { s.runs(sequence) } -> std::same_as<const PositionRuns&>;
+};
+template <class S>
+concept has_cells_to_attend = requires(const S& s, std::size_t i) {
+    { s.cells() } -> std::same_as<std::span<const Cell>>;
+    { s.token_in(i) } -> std::same_as<std::int32_t>;
+};
+template <class S>
+concept has_layers_to_attend = requires(S& s, const S& constant, int layer) {
+    { constant.shape(layer) } -> std::same_as<const LayerShape&>;
+    constant.keys(layer).mapping(), constant.keys(layer).data();
+    constant.values(layer).mapping(), constant.values(layer).data();
+    { s.backend() } -> std::same_as<typename S::Backend&>;
+};
+template <class S>
+concept has_memory_for_attention = requires(S& s) {
+    { s.memory().tokens } -> std::same_as<Scratch&>;
+    { s.memory().lists } -> std::same_as<Scratch&>;
+    { s.memory().rows } -> std::same_as<Scratch&>;
+    { s.memory().is_planned } -> std::same_as<bool&>;
+    { s.memory().branches } -> std::same_as<bool&>;
+};
+
+/// What `attend` uses of an open pass; it touches nothing else.
+///
+/// - `tokens()`, and of each its `sequence`, its `position` and what it sees (`visible`); `sinks()` of the window.
+/// - `is_reserved()`: the tokens see nothing. `stores_tokens()`: false if they read what others stored.
+///   `any_positions()`: positions of a sequence may repeat and jump.
+/// - `runs(sequence)`: where its positions are. `for_each_visible_row(f)`: f(token, cells that it sees), for the
+///   reference.
+/// - `cells()`: those of the batch's stored tokens; `token_in(i)`: the token in the i-th.
+/// - `shape(layer)`, `keys(layer)`, `values(layer)`, `backend()`.
+/// - `memory()`: `tokens` and `lists` are the plan of the pass as long as `is_planned` is true; the source sets it and
+///   `branches` to false when a pass begins. One layer after the other uses `rows`. `attend` sets `branches` if the
+///   tokens have parents that make branches.
+template <class S>
+concept AttentionSource = has_tokens_to_attend<S> && has_cells_to_attend<S> && has_layers_to_attend<S>
+                          && has_memory_for_attention<S>;
+
+/// A pass with cells that `attend` can read.
+template <class P>
+concept attended_pass = requires(P& pass, int layer) {
+    { pass.attention_source("attend", layer) } -> AttentionSource;
+};
+// clang-format on
+
+} // namespace cellar::detail

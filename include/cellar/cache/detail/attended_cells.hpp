@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <cellar/base/batch.hpp>
+#include <cellar/base/ids.hpp>
+#include <cellar/base/score_rule.hpp>
+#include <cellar/element/element.hpp>
+#include <cellar/layout/layer_shape.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace cellar::detail {
+
+/// An open pass as `attend` sees it: the model of `AttentionSource`. `attend` reaches nothing else of a memory.
+template <class State>
+class AttendedCells {
+public:
+    using Backend = typename State::Backend;
+
+    AttendedCells(State& state, std::int32_t tokens) : state_{&state}, tokens_{tokens} {}
+
+    std::int32_t tokens() const { return tokens_; }
+    bool is_reserved() const { return state_->pass_reserved; }
+    /// False if a pass reads the inputs of an encoder.
+    bool stores_tokens() const { return pass().in_part || pass().cells.size() == pass().sequences.size(); }
+    bool any_positions() const { return state_->limits.positions == Positions::any; }
+    std::int32_t sinks() const { return state_->book.window().sinks(); }
+
+    Sequence sequence(std::int32_t token) const { return pass().sequences[index(token)]; }
+    Position position(std::int32_t token) const { return pass().positions[index(token)]; }
+    VisibleRange visible(std::int32_t token) const {
+        return {token, position(token).value, state_->book.visible_from(index(token)).value,
+                state_->book.visible_to(index(token)).value};
+    }
+    const auto& runs(Sequence s) const { return state_->book.table().record(s).runs; }
+    template <class Visit>
+    void for_each_visible_row(Visit visit) {
+        state_->book.for_each_visible_row(visit);
+    }
+
+    std::span<const Cell> cells() const { return {pass().cells.data(), pass().cells.size()}; }
+    std::int32_t token_in(std::size_t i) const { return static_cast<std::int32_t>(pass().token_in(i)); }
+
+    const LayerShape& shape(int layer) const { return state_->shape[layer]; }
+    const auto& keys(int layer) const { return elements(store(layer).read_keys()); }
+    const auto& values(int layer) const { return elements(store(layer).read_values()); }
+
+    Backend& backend() { return state_->backend; }
+    auto& memory() { return state_->attention; }
+
+private:
+    static std::size_t index(std::int32_t token) { return static_cast<std::size_t>(token); }
+    const auto& pass() const { return state_->book.pass(); }
+    const auto& store(int layer) const { return state_->stores[state_->store_of[static_cast<std::size_t>(layer)]]; }
+    template <class Rows>
+    static const Rows& elements(const Rows& rows) {
+        static_assert(Element<typename Rows::Format>, "attend: keys and values of float, half or bfloat16 only");
+        return rows;
+    }
+
+    State* state_;
+    std::int32_t tokens_;
+};
+
+} // namespace cellar::detail
