@@ -142,8 +142,9 @@ bool has(Memory& cache, int s, int tokens, int salt) {
             const auto& array = stored.arrays[static_cast<std::size_t>(1 + 2 * layer + (is_value ? 1 : 0))];
             const auto expected = rows_of(cache.shape(), layer, is_value, 0, tokens, salt);
             std::vector<float> found(expected.size());
-            detail::conversion_of(array.element, detail::StoredElement::f32)(
-                array.read(0, static_cast<std::uint64_t>(tokens)), found.data(), found.size());
+            std::vector<std::byte> bytes(static_cast<std::size_t>(tokens) * array.row_bytes());
+            array.rows->read(0, static_cast<std::uint64_t>(tokens), bytes.data());
+            detail::conversion_of(array.format, detail::StoredFormat::f32)(bytes.data(), found.data(), found.size());
             if (found != expected) return false;
         }
     return audit(cache).empty();

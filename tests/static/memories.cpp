@@ -168,7 +168,7 @@ struct Saved : Complete {
     struct Load {};
     void save(const Snapshot&, const std::string&, detail::StoredSnapshot&);
     void save_ahead(Sequence, Position, const std::string&, detail::StoredSnapshot&);
-    detail::LoadResult<Load> prepare_load(detail::StoredSource&, const std::string&, std::vector<detail::StoredArray>&);
+    detail::Checked<Load> prepare_load(detail::StoredSource&, const std::string&, std::vector<detail::StoredArray>&);
     using Complete::finish;
     Snapshot finish(Load) noexcept;
 };

@@ -4,7 +4,7 @@
 #include <cellar/element/bfloat16.hpp>
 #include <cellar/element/convert.hpp>
 #include <cellar/element/half.hpp>
-#include <cellar/element/stored_element.hpp>
+#include <cellar/element/stored_format.hpp>
 
 #include <algorithm>
 #include <array>
@@ -15,13 +15,9 @@
 
 namespace cellar::detail {
 
-constexpr std::size_t bytes_of(StoredElement element) {
-    return element == StoredElement::f32 || element == StoredElement::i32 ? 4 : 2;
-}
-
 /// Converts elements of any two types, through float where there is no direct way. Spans of equal size.
 template <class From, class To>
-void convert_elements(std::span<const From> from, std::span<To> to) {
+void convert_stored(std::span<const From> from, std::span<To> to) {
     if constexpr (std::is_same_v<From, To>) {
         if (!from.empty()) std::memcpy(to.data(), from.data(), from.size_bytes());
     } else if constexpr (std::is_same_v<From, float> || std::is_same_v<To, float>) {
@@ -43,37 +39,23 @@ using ConvertElements = void (*)(const void* from, void* to, std::size_t n);
 
 template <class From, class To>
 void convert_memory(const void* from, void* to, std::size_t n) {
-    convert_elements(std::span{static_cast<const From*>(from), n}, std::span{static_cast<To*>(to), n});
+    convert_stored(std::span{static_cast<const From*>(from), n}, std::span{static_cast<To*>(to), n});
 }
 
 template <class To>
-ConvertElements conversion_to(StoredElement from) {
-    switch (from) {
-    case StoredElement::f32:
-        return convert_memory<float, To>;
-    case StoredElement::f16:
-        return convert_memory<half, To>;
-    case StoredElement::bf16:
-        return convert_memory<bfloat16, To>;
-    case StoredElement::i32:
-        break;
-    }
-    return nullptr;
+ConvertElements conversion_to(StoredFormat from) {
+    return from == StoredFormat::f32    ? convert_memory<float, To>
+           : from == StoredFormat::f16  ? convert_memory<half, To>
+           : from == StoredFormat::bf16 ? convert_memory<bfloat16, To>
+                                        : nullptr;
 }
 
-/// The conversion between two types of elements; null if one of them is of integers.
-inline ConvertElements conversion_of(StoredElement from, StoredElement to) {
-    switch (to) {
-    case StoredElement::f32:
-        return conversion_to<float>(from);
-    case StoredElement::f16:
-        return conversion_to<half>(from);
-    case StoredElement::bf16:
-        return conversion_to<bfloat16>(from);
-    case StoredElement::i32:
-        break;
-    }
-    return nullptr;
+/// The conversion between two formats of one value a unit; null if there is none.
+inline ConvertElements conversion_of(StoredFormat from, StoredFormat to) {
+    return to == StoredFormat::f32    ? conversion_to<float>(from)
+           : to == StoredFormat::f16  ? conversion_to<half>(from)
+           : to == StoredFormat::bf16 ? conversion_to<bfloat16>(from)
+                                      : nullptr;
 }
 
 } // namespace cellar::detail

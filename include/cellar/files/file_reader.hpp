@@ -123,7 +123,7 @@ public:
                        " on, expected a tensor of this file, which has ", total_bytes(), " bytes of data");
         const std::span<std::byte> bytes = std::as_writable_bytes(elements);
         if (auto read = file_.copy(data_begin_ + tensor.begin, bytes); !read) return read;
-        detail::swap_to_little_endian<E>(bytes);
+        detail::swap_to_little_endian(bytes, sizeof(E));
         return {};
     }
 

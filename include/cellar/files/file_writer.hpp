@@ -68,13 +68,15 @@ public:
     template <class E>
     FileResult<void> append_elements(std::span<const E> elements,
                                      const std::source_location& where = std::source_location::current()) {
-        if constexpr (std::endian::native == std::endian::little) {
-            return append(std::as_bytes(elements), where);
-        } else {
-            std::vector<std::byte> bytes(elements.size_bytes());
-            to_little_endian(elements, bytes);
-            return append(bytes, where);
-        }
+        return append_units(std::as_bytes(elements), sizeof(E), where);
+    }
+    /// The same from units of so many bytes.
+    FileResult<void> append_units(std::span<const std::byte> units, std::size_t unit_bytes,
+                                  const std::source_location& where = std::source_location::current()) {
+        if constexpr (std::endian::native == std::endian::little) return append(units, where);
+        std::vector<std::byte> bytes{units.begin(), units.end()};
+        detail::swap_to_little_endian(bytes, unit_bytes);
+        return append(bytes, where);
     }
 
     /// Writes the header, syncs, and gives the file its name. A plan whose data is incomplete is a violation. If only

@@ -16,11 +16,10 @@ namespace cellar {
 namespace detail {
 
 /// Reverses the bytes of each element where the machine is big-endian.
-template <class E>
-void swap_to_little_endian([[maybe_unused]] std::span<std::byte> bytes) {
-    if constexpr (std::endian::native == std::endian::big && sizeof(E) > 1) {
-        for (; !bytes.empty(); bytes = bytes.subspan(sizeof(E))) std::reverse(bytes.begin(), bytes.begin() + sizeof(E));
-    }
+inline void swap_to_little_endian(std::span<std::byte> bytes, std::size_t element_bytes) {
+    if constexpr (std::endian::native == std::endian::little) return;
+    for (; !bytes.empty(); bytes = bytes.subspan(element_bytes))
+        std::reverse(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(element_bytes));
 }
 
 } // namespace detail
@@ -34,7 +33,7 @@ void to_little_endian(std::span<const E> elements, std::span<std::byte> bytes,
                       " elements, expected ", elements.size_bytes());
     if (bytes.empty()) return;
     std::memcpy(bytes.data(), elements.data(), bytes.size());
-    detail::swap_to_little_endian<E>(bytes);
+    detail::swap_to_little_endian(bytes, sizeof(E));
 }
 
 /// The reverse. `bytes` may lie at any address.
@@ -46,7 +45,7 @@ void from_little_endian(std::span<const std::byte> bytes, std::span<E> elements,
                       " elements, expected ", elements.size_bytes());
     if (bytes.empty()) return;
     std::memcpy(elements.data(), bytes.data(), bytes.size());
-    detail::swap_to_little_endian<E>(std::as_writable_bytes(elements));
+    detail::swap_to_little_endian(std::as_writable_bytes(elements), sizeof(E));
 }
 
 } // namespace cellar

@@ -57,14 +57,9 @@ FileResult<void> load(const std::filesystem::path& path, PrefixTree<M>& tree, Se
     CELLAR_EXPECTS(nodes == 0, "load: the tree has ", nodes, " nodes, expected an empty one");
     const std::int32_t tokens = detail::tokens_of(tree.memory(), s);
     CELLAR_EXPECTS(tokens == 0, "load: sequence ", s, " has ", tokens, " tokens, expected an empty one");
-    auto reader = FileReader::open(path, options.read);
-    if (!reader) return std::move(reader).error();
-    detail::SavedSource source{*reader};
-    std::string problem = source.problem_of(options);
     detail::LoadedPrefixes<M> prefixes{tree, s};
-    if (problem.empty()) problem = prefixes.prepare(source);
-    if (!problem.empty()) return detail::unsuitable(path, problem);
-    if (auto read = detail::read_arrays(path, *reader, prefixes.arrays()); !read) return read;
+    const auto prepare = [&](auto& source, auto& arrays) { return prefixes.prepare(source, arrays); };
+    if (auto read = detail::load_arrays(path, options, prepare); !read) return read;
     if (const Result<void> done = prefixes.insert(); !done) return detail::refused(path, done.error());
     return {};
 }

@@ -43,15 +43,38 @@ std::vector<Sequence> all_of(const M& memory) {
     return all;
 }
 
-/// Reads the last part of each sequence. Returns why it is not possible; else an empty string.
-inline std::string read_last_parts(const StoredSource& source, std::int64_t sequences, std::size_t parts,
-                                   std::vector<std::int32_t>& last) {
+/// The last part of each sequence.
+inline Checked<std::vector<std::int32_t>> read_last_parts(const StoredSource& source, std::int64_t sequences,
+                                                          std::size_t parts) {
+    std::vector<std::int32_t> last;
     for (std::int64_t i = 0; i < sequences; ++i) {
         const auto k = stored_index(source, "sequences." + std::to_string(i), parts);
-        if (!k) return "its sequence " + std::to_string(i) + " has no valid part";
+        if (!k) return Problem{"its sequence " + std::to_string(i) + " has no valid part"};
         last.push_back(*k);
     }
-    return "";
+    return last;
+}
+
+/// Adds the parts and arrays of a file of `room` sequences. `may_differ`: see `load_sequences`.
+template <class M>
+Checked<void> prepare_sequences(M& memory, StoredSource& source, std::size_t room, bool may_differ,
+                                std::vector<LoadedPart<M>>& parts, std::vector<std::int32_t>& last,
+                                std::vector<StoredArray>& arrays) {
+    const auto saved = source.number("sequences");
+    const auto count = source.number("parts");
+    if (!saved || !count || *saved < 0 || *count < 0) return Problem{"it has no sequences"};
+    if (!may_differ && *saved != static_cast<std::int64_t>(room))
+        return Problem{"it has " + std::to_string(*saved) + " sequences, expected " + std::to_string(room)};
+    while (static_cast<std::int64_t>(parts.size()) < *count)
+        if (auto added = add_next_part(memory, source, parts, arrays); !added) return added;
+    auto all = read_last_parts(source, *saved, parts.size());
+    if (!all) return std::move(all).error();
+    for (std::size_t i = room; i < all->size(); ++i)
+        if ((*all)[i] != -1)
+            return Problem{"its sequence " + std::to_string(i) + " has tokens, expected at most " + std::to_string(room)
+                           + " sequences"};
+    last.assign(all->begin(), all->begin() + static_cast<std::ptrdiff_t>(std::min(all->size(), room)));
+    return {};
 }
 
 template <class M>
@@ -71,30 +94,12 @@ template <class M>
 FileResult<void> load_sequences(const std::filesystem::path& path, M& memory, IdSpan<Sequence> sequences,
                                 bool may_differ, const LoadOptions& options) {
     expect_empty(memory, sequences);
-    auto reader = FileReader::open(path, options.read);
-    if (!reader) return std::move(reader).error();
-    SavedSource source{*reader};
-    std::string problem = source.problem_of(options);
-    if (!problem.empty()) return unsuitable(path, problem);
-    const auto saved = source.number("sequences");
-    const auto count = source.number("parts");
-    if (!saved || !count || *saved < 0 || *count < 0) return unsuitable(path, "it has no sequences");
-    const auto room = static_cast<std::int64_t>(sequences.size());
-    if (!may_differ && *saved != room)
-        return unsuitable(path, "it has " + std::to_string(*saved) + " sequences, expected " + std::to_string(room));
     std::vector<LoadedPart<M>> parts;
-    std::vector<StoredArray> arrays;
-    while (problem.empty() && static_cast<std::int64_t>(parts.size()) < *count)
-        problem = add_next_part(memory, source, parts, arrays);
     std::vector<std::int32_t> last;
-    if (problem.empty()) problem = read_last_parts(source, *saved, parts.size(), last);
-    for (std::size_t i = sequences.size(); i < last.size(); ++i)
-        if (problem.empty() && last[i] != -1)
-            problem = "its sequence " + std::to_string(i) + " has tokens, expected at most "
-                      + std::to_string(sequences.size()) + " sequences";
-    if (!problem.empty()) return unsuitable(path, problem);
-    last.resize(std::min(last.size(), sequences.size()));
-    if (auto read = read_arrays(path, *reader, arrays); !read) return read;
+    const auto prepare = [&](StoredSource& source, std::vector<StoredArray>& arrays) {
+        return prepare_sequences(memory, source, sequences.size(), may_differ, parts, last, arrays);
+    };
+    if (auto read = load_arrays(path, options, prepare); !read) return read;
     RestoredSequences<M> restored{memory, {sequences.begin(), sequences.end()}};
     if (const Result<void> done = restored.restore(std::move(parts), last); !done) return refused(path, done.error());
     return {};

@@ -14,7 +14,9 @@
 #include <cellar/memory/two_phase.hpp>
 
 #include <concepts>
+#include <cstddef>
 #include <filesystem>
+#include <optional>
 #include <source_location>
 #include <string>
 #include <string_view>
@@ -31,9 +33,11 @@ FileResult<void> save(const std::filesystem::path& path, M& memory, const Snapsh
                       const SaveOptions& options = {},
                       const std::source_location& where = std::source_location::current()) {
     const detail::Caller caller{where};
-    detail::StoredSnapshot stored;
-    MemoryAccess::save(memory, snapshot, "", stored);
-    return detail::write_snapshot(path, std::move(stored), options);
+    const auto store = [&](std::size_t, detail::StoredSnapshot& stored) -> Result<void> {
+        MemoryAccess::save(memory, snapshot, "", stored);
+        return {};
+    };
+    return detail::write_parts(path, 1, {}, store, options);
 }
 
 /// Writes the sequence s, as its snapshot up to its next token. The memory is as it was. Refuses as `snapshot` does:
@@ -56,17 +60,15 @@ template <detail::SavesSnapshots M>
 FileResult<SnapshotOf<M>> load(const std::filesystem::path& path, M& memory, const LoadOptions& options = {},
                                const std::source_location& where = std::source_location::current()) {
     const detail::Caller caller{where};
-    auto reader = FileReader::open(path, options.read);
-    if (!reader) return std::move(reader).error();
-    detail::SavedSource source{*reader};
-    std::string problem = source.problem_of(options);
-    std::vector<detail::StoredArray> arrays;
-    using Load = decltype(MemoryAccess::prepare_load(memory, source, std::string{}, arrays));
-    Load loaded = problem.empty() ? MemoryAccess::prepare_load(memory, source, std::string{}, arrays)
-                                  : Load{std::nullopt, std::move(problem)};
-    if (!loaded.prepared) return detail::unsuitable(path, loaded.problem);
-    if (auto read = detail::read_arrays(path, *reader, arrays); !read) return std::move(read).error();
-    return MemoryAccess::finish(memory, *std::move(loaded.prepared));
+    std::optional<detail::PreparedLoad<M>> prepared;
+    const auto prepare = [&](auto& source, auto& arrays) -> detail::Checked<void> {
+        auto loaded = MemoryAccess::prepare_load(memory, source, std::string{}, arrays);
+        if (!loaded) return std::move(loaded).error();
+        prepared.emplace(*std::move(loaded));
+        return {};
+    };
+    if (auto read = detail::load_arrays(path, options, prepare); !read) return std::move(read).error();
+    return MemoryAccess::finish(memory, *std::move(prepared));
 }
 
 /// Reads a snapshot and restores it: s then has what was saved, in place of its own tokens. Refuses as `restore` does:

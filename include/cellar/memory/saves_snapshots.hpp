@@ -16,10 +16,8 @@ namespace cellar::detail {
 struct Load {};
 
 template <class M>
-using PreparedLoad =
-    typename decltype(MemoryAccess::prepare_load(std::declval<M&>(), std::declval<StoredSource&>(), std::string{},
-                                                 std::declval<std::vector<StoredArray>&>())
-                          .prepared)::value_type;
+using PreparedLoad = ValueOf<decltype(MemoryAccess::prepare_load(
+    std::declval<M&>(), std::declval<StoredSource&>(), std::string{}, std::declval<std::vector<StoredArray>&>()))>;
 
 template <class M>
 concept saves = requires(M& m, const SnapshotOf<M>& snapshot, const std::string& prefix, StoredSnapshot& stored) {

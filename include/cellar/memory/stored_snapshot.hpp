@@ -2,7 +2,7 @@
 #pragma once
 
 #include <cellar/base/result.hpp>
-#include <cellar/element/stored_element.hpp>
+#include <cellar/element/stored_format.hpp>
 #include <cellar/memory/device_rows.hpp>
 
 #include <cstddef>
@@ -22,34 +22,85 @@ inline constexpr std::int64_t stored_cache = 1;
 inline constexpr std::int64_t stored_inputs = 2;
 inline constexpr std::int64_t stored_states = 3;
 
-/// One array of a snapshot, the last index fastest.
-struct StoredArray {
-    std::string name;
-    StoredElement element{};
-    std::vector<std::uint64_t> shape;
+/// The rows of an array, to save them or to load them: bytes, whatever their format. All functions block.
+class RowStream {
+public:
+    RowStream() = default;
+    RowStream(const RowStream&) = delete;
+    RowStream& operator=(const RowStream&) = delete;
+    virtual ~RowStream() = default;
 
-    /// To save it: `count` rows from `first` on, until the next call. Blocks.
-    std::function<const void*(std::uint64_t first, std::uint64_t count)> read = {};
-    /// The same, to memory of the caller, which saves a copy where rows lie in cells. Empty elsewhere.
-    std::function<void(std::uint64_t first, std::uint64_t count, void* to)> copy = {};
-    /// Visits where rows lie in memory that the host reaches, to save them or to load them, in order. Empty elsewhere.
-    using Visit = std::function<void(std::byte* at, std::size_t bytes)>;
-    std::function<void(std::uint64_t first, std::uint64_t count, const Visit& visit)> pieces = {};
-    /// The rows, to save them or to load them, where a device has them in cells and its backend computes checksums.
-    /// Null elsewhere.
-    std::shared_ptr<DeviceRows> on_device = nullptr;
-    /// To load it: where it goes, in host memory.
-    void* data = nullptr;
-    /// Or, if `data` is null: writes rows to where they go. Blocks.
-    std::function<void(std::uint64_t first, std::uint64_t count, const void* rows)> write = {};
-    /// Of a sequence that is announced: rows come while the transfer goes on, and the sender is told which are there.
-    bool comes_later = false;
+    using Visit = std::function<void(std::span<std::byte> rows)>;
+    /// Visits where `count` rows from `first` on lie, in order, if the host reaches them there. False if it does not.
+    virtual bool in_place(std::uint64_t first, std::uint64_t count, const Visit& visit) = 0;
+    /// Copies rows that are not in place to `to`.
+    virtual void read(std::uint64_t first, std::uint64_t count, std::byte* to) = 0;
+    /// The other way round.
+    virtual void write(std::uint64_t first, std::uint64_t count, const std::byte* from) = 0;
+    /// The rows, where a device has them in cells and its backend computes checksums; null elsewhere.
+    virtual DeviceRows* on_device() { return nullptr; }
 };
 
-/// Why a source with `found` layers does not fit; else an empty string.
-inline std::string mismatch_of_layers(std::optional<std::int64_t> found, std::int64_t expected) {
-    if (found == expected) return "";
-    return "it has " + (found ? std::to_string(*found) : "no") + " layers, expected " + std::to_string(expected);
+/// Rows that are contiguous in memory of the host. `find()` returns the first one once it may be used.
+template <class Find>
+class HostRows final : public RowStream {
+public:
+    HostRows(std::uint64_t row_bytes, Find find) : row_bytes_{row_bytes}, find_{std::move(find)} {}
+
+    bool in_place(std::uint64_t first, std::uint64_t count, const Visit& visit) override {
+        std::byte* const begin = reinterpret_cast<std::byte*>(find_());
+        visit({begin + first * row_bytes_, static_cast<std::size_t>(count * row_bytes_)});
+        return true;
+    }
+    void read(std::uint64_t, std::uint64_t, std::byte*) override {}
+    void write(std::uint64_t, std::uint64_t, const std::byte*) override {}
+
+private:
+    std::uint64_t row_bytes_;
+    Find find_;
+};
+
+/// One array of a snapshot, the last index fastest, in units of its format.
+struct StoredArray {
+    std::string name;
+    StoredFormat format;
+    std::vector<std::uint64_t> shape; ///< the first extent counts rows
+    std::shared_ptr<RowStream> rows = nullptr;
+    /// Set by `save_ahead`: rows are computed during the transfer; the sender is told as they become ready.
+    bool comes_later = false;
+
+    std::uint64_t row_bytes() const {
+        std::uint64_t bytes = format.unit_bytes;
+        for (std::size_t i = 1; i < shape.size(); ++i) bytes *= shape[i];
+        return bytes;
+    }
+    template <class Find>
+    void set_host_rows(Find find) {
+        rows = std::make_shared<HostRows<Find>>(row_bytes(), std::move(find));
+    }
+    /// The rows of an array whose rows are contiguous on the host.
+    std::span<std::byte> on_host() const {
+        std::span<std::byte> all;
+        rows->in_place(0, shape[0], [&](std::span<std::byte> place) { all = place; });
+        return all;
+    }
+};
+
+/// Why a memory does not take what a file or a transfer has.
+struct Problem {
+    std::string text;
+    std::optional<Refusal> refusal = {}; ///< in place of a text: there is no room
+};
+inline const std::string& to_string(const Problem& problem) {
+    return problem.text;
+}
+template <class T>
+using Checked = Result<T, Problem>;
+
+inline Checked<void> check_layers(std::optional<std::int64_t> found, std::int64_t expected) {
+    if (found == expected) return {};
+    return Problem{"it has " + (found ? std::to_string(*found) : "no") + " layers, expected "
+                   + std::to_string(expected)};
 }
 
 /// For messages.
@@ -59,8 +110,9 @@ inline std::string text_of(const std::vector<std::uint64_t>& shape) {
     return text + "]";
 }
 
-/// What a memory saves of a snapshot: numbers and arrays. The snapshot stays where it is meanwhile: neither `page_out`
-/// nor `page_in`. What else happens to the memory makes no difference.
+/// What a memory saves of a snapshot: numbers and arrays. Only reading rows reads data, so it is a cheap description
+/// before. The snapshot stays where it is meanwhile: neither `page_out` nor `page_in`. What else happens to the memory
+/// makes no difference.
 struct StoredSnapshot {
     std::vector<std::pair<std::string, std::int64_t>> numbers;
     std::vector<StoredArray> arrays;
@@ -85,14 +137,6 @@ public:
 enum class LoadTo {
     host, ///< paged out on the host
     cells ///< in cells of the memory, if it has any; else as `host`
-};
-
-/// A snapshot that is about to be loaded, or why the memory does not take it.
-template <class Prepared>
-struct LoadResult {
-    std::optional<Prepared> prepared;
-    std::string problem;
-    std::optional<Refusal> refusal = {}; ///< in place of a problem: there is no room
 };
 
 } // namespace cellar::detail

@@ -29,10 +29,10 @@ class SnapshotTarget final : public ReceiveTarget {
 public:
     explicit SnapshotTarget(M& memory) : memory_{memory} {}
 
-    Answer take(StoredSource& source, std::vector<StoredArray>& arrays) override {
+    Checked<void> take(StoredSource& source, std::vector<StoredArray>& arrays) override {
         auto loaded = MemoryAccess::prepare_load(memory_, source, std::string{}, arrays);
-        if (!loaded.prepared) return {std::move(loaded.problem), loaded.refusal};
-        snapshot_.emplace(MemoryAccess::finish(memory_, *std::move(loaded.prepared)));
+        if (!loaded) return std::move(loaded).error();
+        snapshot_.emplace(MemoryAccess::finish(memory_, *std::move(loaded)));
         return {};
     }
     Result<void> finish() override { return {}; }
@@ -54,12 +54,13 @@ class SequenceTarget final : public ReceiveTarget {
 public:
     SequenceTarget(M& memory, Sequence s) : memory_{memory}, sequence_{s} {}
 
-    Answer take(StoredSource& source, std::vector<StoredArray>& arrays) override {
+    Checked<void> take(StoredSource& source, std::vector<StoredArray>& arrays) override {
         auto loaded = MemoryAccess::prepare_load_to(LoadTo::cells, memory_, source, std::string{}, arrays);
-        if (!loaded.prepared) return {std::move(loaded.problem), loaded.refusal};
-        snapshot_.emplace(MemoryAccess::finish(memory_, *std::move(loaded.prepared)));
+        if (!loaded) return std::move(loaded).error();
+        snapshot_.emplace(MemoryAccess::finish(memory_, *std::move(loaded)));
         const auto restore = memory_.prepare(op::Restore<SnapshotOf<M>>{sequence_, *snapshot_, snapshot_->to()});
-        return restore ? Answer{} : Answer{"", restore.error()}; // rather now than when everything is there
+        if (!restore) return Problem{"", restore.error()}; // rather now than when everything is there
+        return {};
     }
     Result<void> finish() override {
         const Result<void> restored = memory_.restore(sequence_, *snapshot_, snapshot_->to());

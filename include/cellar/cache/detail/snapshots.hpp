@@ -147,24 +147,24 @@ public:
         UnownedData<Rows> rows{}; ///< null if it goes into cells
         std::optional<KeptTable::Intake> intake{};
     };
-    LoadResult<Load> prepare_load(StoredSource& source, const std::string& prefix, std::vector<StoredArray>& arrays,
-                                  LoadTo to) {
+    Checked<Load> prepare_load(StoredSource& source, const std::string& prefix, std::vector<StoredArray>& arrays,
+                               LoadTo to) {
         state_.expect_no_pass("load");
         Load load;
         StoredCells<State> cells{state_, resuming()};
-        std::string problem = cells.prepare_load(source, prefix, to, load.kept, load.rows, arrays);
-        if (problem.empty() && resuming() == Resuming::checked && !state_.book.can_restore(*load.kept, load.kept->to))
-            problem = "its snapshot lacks positions that the window of this cache sees";
-        if (!problem.empty()) return {std::nullopt, std::move(problem)};
+        auto suits = cells.prepare_load(source, prefix, to, load.kept, load.rows, arrays);
+        if (!suits) return std::move(suits).error();
+        if (resuming() == Resuming::checked && !state_.book.can_restore(*load.kept, load.kept->to))
+            return Problem{"its snapshot lacks positions that the window of this cache sees"};
         if (to == LoadTo::host) {
             table().prepare_adopt();
-            return {std::move(load), ""};
+            return load;
         }
         auto intake = table().prepare_page_in(*load.kept);
-        if (!intake) return {std::nullopt, "", intake.error()};
+        if (!intake) return Problem{"", intake.error()};
         load.intake.emplace(*std::move(intake));
         state_.allocate_for(load.kept->runs.tokens());
-        return {std::move(load), ""};
+        return load;
     }
     CellSnapshot finish(Load&& load) noexcept {
         if (load.intake) {

@@ -33,18 +33,17 @@ inline std::optional<std::int32_t> stored_index(const StoredSource& source, cons
     return static_cast<std::int32_t>(*number);
 }
 
-/// Adds a snapshot that is paged out on the host and not filled in yet, and where its arrays go. Returns why the memory
-/// does not take it; else an empty string.
+/// Adds a snapshot that is paged out on the host and not filled in yet, and where its arrays go.
 template <class M>
-std::string add_part(M& memory, StoredSource& source, std::vector<LoadedPart<M>>& parts,
-                     std::vector<StoredArray>& arrays) {
+Checked<void> add_part(M& memory, StoredSource& source, std::vector<LoadedPart<M>>& parts,
+                       std::vector<StoredArray>& arrays) {
     const std::string prefix = part_prefix(parts.size());
     const auto before = stored_index(source, prefix + "before", parts.size());
-    if (!before) return "its part " + std::to_string(parts.size()) + " has no valid place";
+    if (!before) return Problem{"its part " + std::to_string(parts.size()) + " has no valid place"};
     auto loaded = MemoryAccess::prepare_load(memory, source, prefix, arrays);
-    if (!loaded.prepared) return "part " + std::to_string(parts.size()) + ": " + loaded.problem;
-    parts.push_back({MemoryAccess::finish(memory, *std::move(loaded.prepared)), *before});
-    return "";
+    if (!loaded) return Problem{"part " + std::to_string(parts.size()) + ": " + loaded.error().text};
+    parts.push_back({MemoryAccess::finish(memory, *std::move(loaded)), *before});
+    return {};
 }
 
 /// The end of the part before; 0 for one that begins there.
@@ -55,12 +54,12 @@ Position begin_of(const std::vector<LoadedPart<M>>& parts, const LoadedPart<M>& 
 
 /// The same for parts that follow one another without a gap.
 template <class M>
-std::string add_next_part(M& memory, StoredSource& source, std::vector<LoadedPart<M>>& parts,
-                          std::vector<StoredArray>& arrays) {
-    std::string problem = add_part(memory, source, parts, arrays);
-    if (problem.empty() && parts.back().snapshot.from() != begin_of<M>(parts, parts.back()))
-        problem = "its part " + std::to_string(parts.size() - 1) + " does not follow the one before";
-    return problem;
+Checked<void> add_next_part(M& memory, StoredSource& source, std::vector<LoadedPart<M>>& parts,
+                            std::vector<StoredArray>& arrays) {
+    auto added = add_part(memory, source, parts, arrays);
+    if (added && parts.back().snapshot.from() != begin_of<M>(parts, parts.back()))
+        return Problem{"its part " + std::to_string(parts.size() - 1) + " does not follow the one before"};
+    return added;
 }
 
 /// How many tokens or inputs s has in one of the members.

@@ -34,18 +34,14 @@ public:
         if (!is_done_) tree_.clear();
     }
 
-    /// Returns why the memory does not take the prefixes; else an empty string.
-    std::string prepare(StoredSource& source) {
+    /// Adds the arrays of all prefixes.
+    Checked<void> prepare(StoredSource& source, std::vector<StoredArray>& arrays) {
         const auto count = source.number("prefixes");
-        if (!count || *count < 0) return "it has no prefixes";
-        while (static_cast<std::int64_t>(parts_.size()) < *count) {
-            if (std::string problem = add(source); !problem.empty()) return problem;
-        }
-        return "";
+        if (!count || *count < 0) return Problem{"it has no prefixes"};
+        while (static_cast<std::int64_t>(parts_.size()) < *count)
+            if (auto added = add(source, arrays); !added) return added;
+        return {};
     }
-
-    /// Of all prefixes.
-    std::span<const StoredArray> arrays() const { return arrays_; }
 
     /// After the arrays were filled. Each prefix costs an `insert` of the tree, and an `attach` unless it continues the
     /// one before it in the file.
@@ -73,24 +69,24 @@ private:
         std::vector<std::int32_t> tokens;
     };
 
-    std::string add(StoredSource& source) {
+    Checked<void> add(StoredSource& source, std::vector<StoredArray>& arrays) {
         M& memory = tree_.memory();
         const std::string name = "its part " + std::to_string(parts_.size());
         const std::string prefix = part_prefix(parts_.size());
         const auto salt = source.number(prefix + "salt");
         const auto* const shape = source.shape(prefix + "tokens");
         if (!salt || shape == nullptr || shape->size() != 1 || (*shape)[0] == 0 || (*shape)[0] > INT32_MAX)
-            return name + " has no valid salt and tokens";
+            return Problem{name + " has no valid salt and tokens"};
         Edge edge{std::bit_cast<std::uint64_t>(*salt), std::vector<std::int32_t>((*shape)[0])};
-        if (!source.read(prefix + "tokens", edge.tokens)) return name + " has no valid salt and tokens";
-        if (std::string problem = add_part(memory, source, parts_, arrays_); !problem.empty()) return problem;
+        if (!source.read(prefix + "tokens", edge.tokens)) return Problem{name + " has no valid salt and tokens"};
+        if (auto added = add_part(memory, source, parts_, arrays); !added) return added;
         const LoadedPart<M>& part = parts_.back();
         const std::int64_t end = begin_of<M>(parts_, part).value + static_cast<std::int64_t>(edge.tokens.size());
         const bool fits = part.before == -1 || edges_[static_cast<std::size_t>(part.before)].salt == edge.salt;
         if (!fits || part.snapshot.to().value != end || !begins_well(part))
-            return name + " does not follow the one before";
+            return Problem{name + " does not follow the one before"};
         edges_.push_back(std::move(edge));
-        return "";
+        return {};
     }
 
     /// True if the snapshot begins at 0, or where one above it ends.
@@ -145,7 +141,6 @@ private:
     std::int64_t evictions_;
     std::vector<LoadedPart<M>> parts_;
     std::vector<Edge> edges_;
-    std::vector<StoredArray> arrays_;
     bool is_done_ = false;
 };
 

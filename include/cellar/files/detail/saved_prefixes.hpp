@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include <cellar/element/stored_element.hpp>
+#include <cellar/element/stored_format.hpp>
 #include <cellar/files/detail/saved_snapshot.hpp>
 #include <cellar/memory/stored_snapshot.hpp>
 #include <cellar/memory/two_phase.hpp>
@@ -59,10 +59,9 @@ public:
         const auto tokens = std::make_shared<std::vector<std::int32_t>>();
         for (const Node* part = &node; part != above; part = part->parent)
             tokens->insert(tokens->begin(), part->tokens.begin(), part->tokens.end());
-        stored.arrays.push_back(
-            {prefix + "tokens", StoredElement::i32, {tokens->size()}, [tokens](std::uint64_t first, std::uint64_t) {
-                 return tokens->data() + first;
-             }});
+        StoredArray list{prefix + "tokens", StoredFormat::i32, {tokens->size()}};
+        list.set_host_rows([tokens] { return tokens->data(); });
+        stored.arrays.push_back(std::move(list));
         MemoryAccess::save(memory_, *node.snapshot, prefix, stored);
     }
 

@@ -15,6 +15,7 @@
 #include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace cellar::detail {
 
@@ -23,53 +24,38 @@ inline constexpr const char* model_key = "model";
 inline constexpr const char* note_key = "notes.";
 inline constexpr const char* number_key = "snapshot.";
 
-inline Dtype dtype_of_stored(StoredElement element) {
-    switch (element) {
-    case StoredElement::f32:
-        return Dtype::f32;
-    case StoredElement::f16:
-        return Dtype::f16;
-    case StoredElement::bf16:
-        return Dtype::bfloat;
-    case StoredElement::i32:
-        break;
-    }
-    return Dtype::i32;
-}
-
 inline FileError refused(const std::filesystem::path& path, const Refusal& refusal) {
     return {FileReason::refused, path.string() + ": the memory refuses: " + to_string(refusal), refusal};
-}
-
-/// Elements of 2 or 4 bytes.
-template <class Writer>
-FileResult<void> append_stored(Writer& writer, Dtype dtype, const void* data, std::uint64_t elements) {
-    const auto n = static_cast<std::size_t>(elements);
-    if (bytes_of(dtype) == 2) return writer.append_elements(std::span{static_cast<const std::uint16_t*>(data), n});
-    return writer.append_elements(std::span{static_cast<const std::uint32_t*>(data), n});
 }
 
 /// Adds numbers and arrays to what a file will contain.
 inline void add_to(FilePlan& plan, const StoredSnapshot& stored) {
     for (const auto& [name, number] : stored.numbers) plan.metadata.emplace(number_key + name, std::to_string(number));
     for (const StoredArray& array : stored.arrays)
-        plan.tensors.push_back({array.name, dtype_of_stored(array.element), array.shape});
+        plan.tensors.push_back({array.name, *dtype_named(array.format.name), array.shape});
 }
 
 /// Writes the arrays, in pieces of about 1 MiB. Each gives up its memory before the next one begins.
-template <class Writer>
-FileResult<void> append_arrays(Writer& writer, std::span<StoredArray> arrays) {
+inline FileResult<void> append_arrays(FileWriter& writer, std::span<StoredArray> arrays) {
+    std::vector<std::byte> copy; // of rows that are not in place
     for (StoredArray& kept : arrays) {
         const StoredArray array = std::exchange(kept, {});
-        const Dtype dtype = dtype_of_stored(array.element);
-        std::uint64_t row = 1;
-        for (std::size_t i = 1; i < array.shape.size(); ++i) row *= array.shape[i];
+        const std::uint64_t row = array.row_bytes();
         if (row == 0) continue;
         constexpr std::uint64_t piece = std::uint64_t{1} << 20; // bytes
-        const std::uint64_t rows = std::max<std::uint64_t>(piece / (row * bytes_of(dtype)), 1);
+        const std::uint64_t rows = std::max<std::uint64_t>(piece / row, 1);
         for (std::uint64_t first = 0; first < array.shape[0]; first += rows) {
             const std::uint64_t count = std::min(rows, array.shape[0] - first);
-            if (auto done = append_stored(writer, dtype, array.read(first, count), count * row); !done) return done;
+            FileResult<void> done;
+            const auto append = [&](std::span<const std::byte> units) {
+                if (done) done = writer.append_units(units, array.format.unit_bytes);
+            };
+            if (!array.rows->in_place(first, count, append)) {
+                copy.resize(static_cast<std::size_t>(count * row));
+                array.rows->read(first, count, copy.data());
+                append(copy);
+            }
+            if (!done) return done;
         }
     }
     return {};
@@ -82,23 +68,13 @@ inline FilePlan plan_with(const SaveOptions& options) {
     return plan;
 }
 
-inline FileResult<void> write_snapshot(const std::filesystem::path& path, StoredSnapshot stored,
-                                       const SaveOptions& options) {
-    FilePlan plan = plan_with(options);
-    add_to(plan, stored);
-    auto writer = FileWriter::create(path, plan, options.write);
-    if (!writer) return std::move(writer).error();
-    if (auto done = append_arrays(*writer, stored.arrays); !done) return done;
-    return writer->finish();
-}
-
 /// The names of part k of several snapshots begin with this.
 inline std::string part_prefix(std::size_t k) {
     return "parts." + std::to_string(k) + '.';
 }
 
-/// Writes several snapshots, and the numbers of `whole`. `store(k, stored)` adds part k, or refuses. It is called twice
-/// for each part, because the file begins with all names. One part at a time is in memory.
+/// Writes snapshots, and the numbers of `whole`. `store(k, stored)` adds part k, or refuses. It is called twice for each
+/// part, because the file begins with all names; the first time, no row is read. One part at a time is in memory.
 template <class Store>
 FileResult<void> write_parts(const std::filesystem::path& path, std::size_t parts, const StoredSnapshot& whole,
                              Store store, const SaveOptions& options) {

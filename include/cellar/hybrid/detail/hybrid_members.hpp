@@ -26,14 +26,14 @@ inline std::string member_prefix(const std::string& prefix, int member) {
     return prefix + "members." + std::to_string(member) + ".";
 }
 
-/// Why a member's snapshot does not end where those of the members before do; else an empty string. A member that does
-/// not tell may end anywhere, and so may inputs that wait for the next token.
-inline std::string mismatch_of_ends(std::optional<std::int64_t> found, std::optional<std::int64_t>& expected) {
-    if (!found) return "";
+/// Why a member's snapshot does not end where those of the members before do. A member that does not tell may end
+/// anywhere, and so may inputs that wait for the next token.
+inline Checked<void> check_end(std::optional<std::int64_t> found, std::optional<std::int64_t>& expected) {
+    if (!found) return {};
     if (!expected) expected = found;
-    if (found == expected) return "";
-    return "its snapshot ends at position " + std::to_string(*found) + ", expected " + std::to_string(*expected)
-           + ", as in the members before";
+    if (found == expected) return {};
+    return Problem{"its snapshot ends at position " + std::to_string(*found) + ", expected "
+                   + std::to_string(*expected) + ", as in the members before"};
 }
 
 /// What converts to the pass that `open` returns, if the member is there.
@@ -161,7 +161,7 @@ public:
             return prepare_any(m, for_member<decltype(member)::value>(m, operation));
         };
         bool allocated = false;
-        auto prepared = prepare<Operation>(prepare_one, allocated, indices);
+        auto prepared = prepare<Operation, Refusal>(prepare_one, allocated, indices);
         if constexpr ((tells_allocation<FirstPhase<Members, Operation>> && ...)) {
             using All = Attempt<Prepared<Operation>>;
             return prepared ? All{*std::move(prepared), allocated} : All{prepared.error(), allocated};
@@ -170,26 +170,20 @@ public:
         }
     }
     /// The first phase of loading a snapshot, which ends at the same position in all members.
-    LoadResult<Prepared<Load>> prepare_load(StoredSource& source, const std::string& prefix,
-                                            std::vector<StoredArray>& arrays, LoadTo to) {
-        std::string problem;
+    Checked<Prepared<Load>> prepare_load(StoredSource& source, const std::string& prefix,
+                                         std::vector<StoredArray>& arrays, LoadTo to) {
         std::optional<std::int64_t> end;
         const auto prepare_one = [&](auto& m, auto i) {
             const std::string own = member_prefix(prefix, i);
             auto loaded = MemoryAccess::prepare_load_to(to, m, source, own, arrays);
-            using One = typename decltype(loaded.prepared)::value_type;
             auto end_of_member = source.number(own + "to");
             if (!MemoryAccess::counts_tokens(m) && end_of_member == to_end.value) end_of_member = std::nullopt;
-            if (loaded.prepared) loaded.problem = mismatch_of_ends(end_of_member, end);
-            if (loaded.prepared && loaded.problem.empty()) return Result<One>{*std::move(loaded.prepared)};
-            if (loaded.refusal) return Result<One>{*loaded.refusal};
-            problem = "member " + std::to_string(int{i}) + ": " + loaded.problem;
-            return Result<One>{Reason::full}; // only the problem counts
+            if (auto ends = loaded ? check_end(end_of_member, end) : Checked<void>{}; !ends)
+                loaded = std::move(ends).error();
+            return loaded;
         };
         bool allocated = true;
-        auto prepared = prepare<Load>(prepare_one, allocated, indices);
-        if (prepared) return {*std::move(prepared), ""};
-        return {std::nullopt, problem, problem.empty() ? std::optional{prepared.error()} : std::nullopt};
+        return prepare<Load, Problem>(prepare_one, allocated, indices);
     }
 
     /// The second phase.
@@ -267,10 +261,16 @@ private:
         return (holds(std::get<I>(members_), std::integral_constant<int, int{I}>{}) && ...);
     }
 
-    template <class Operation, class F, std::size_t... I>
-    Result<Prepared<Operation>> prepare(F f, bool& allocated, std::index_sequence<I...>) {
+    static void add_member(Refusal& refusal, int member) { refusal.member = member; }
+    static void add_member(Problem& problem, int member) {
+        if (problem.refusal) return add_member(*problem.refusal, member);
+        problem.text = "member " + std::to_string(member) + ": " + problem.text;
+    }
+
+    template <class Operation, class Error, class F, std::size_t... I>
+    Result<Prepared<Operation>, Error> prepare(F f, bool& allocated, std::index_sequence<I...>) {
         Prepared<Operation> all;
-        Refusal refusal;
+        Error error;
         const auto agrees = [&](auto& m, auto& prepared, auto member) {
             if (!m) return true;
             auto result = f(*m, member);
@@ -278,14 +278,14 @@ private:
             if (result) {
                 prepared.emplace(*std::move(result));
             } else {
-                refusal = result.error();
-                refusal.member = member;
+                error = std::move(result).error();
+                add_member(error, member);
             }
             return prepared.has_value();
         };
         if ((agrees(std::get<I>(members_), std::get<I>(all.members), std::integral_constant<int, int{I}>{}) && ...))
             return all;
-        return refusal;
+        return error;
     }
 
     template <class Operation, std::size_t... I>

@@ -34,13 +34,8 @@ public:
     ReceiveTarget& operator=(const ReceiveTarget&) = delete;
     virtual ~ReceiveTarget() = default;
 
-    /// Why it does not take the transfer.
-    struct Answer {
-        std::string problem{}; ///< empty if there is none
-        std::optional<Refusal> refusal{};
-    };
     /// Makes room, and adds where the arrays go.
-    virtual Answer take(StoredSource& source, std::vector<StoredArray>& arrays) = 0;
+    virtual Checked<void> take(StoredSource& source, std::vector<StoredArray>& arrays) = 0;
     /// All arrays are there.
     virtual Result<void> finish() = 0;
     /// Gives back what `take` has taken.
@@ -88,10 +83,10 @@ private:
             return mailbox().take(bytes);
         const Incoming& incoming = incoming_[static_cast<std::size_t>(head.array)];
         const AnnouncedArray& array = announcement_->arrays()[static_cast<std::size_t>(head.array)];
-        if (incoming.to == nullptr || incoming.to->on_device == nullptr || incoming.to->element != array.element
+        if (incoming.to == nullptr || incoming.to->rows->on_device() == nullptr || incoming.to->format != array.format
             || head.bytes == 0 || head.bytes > array.row_bytes * array.shape[0])
             return mailbox().take(bytes);
-        DeviceRows& rows = *incoming.to->on_device;
+        DeviceRows& rows = *incoming.to->rows->on_device();
         const auto found = std::find_if(rooms_.begin(), rooms_.end(), [&](const Message& room) {
             return room.room()->owner() == rows.owner() && room.room()->size() >= static_cast<std::int64_t>(head.bytes);
         });
@@ -163,16 +158,14 @@ private:
 
     void accept(const Message& message) {
         announcement_.emplace();
-        if (const std::string problem = announcement_->read(message.received_body()); !problem.empty())
-            return malformed(problem);
-        ReceiveTarget::Answer answer;
+        if (const auto read = announcement_->read(message.received_body()); !read) return malformed(read.error().text);
+        Checked<void> suits;
         if (!model_.empty() && announcement_->model() != model_)
-            answer.problem = "its model is \"" + announcement_->model() + "\", expected \"" + model_ + "\"";
-        if (answer.problem.empty()) answer = target_->take(*announcement_, arrays_);
-        if (answer.problem.empty() && !answer.refusal) answer.problem = connect();
-        if (answer.refusal) return refuse(*answer.refusal);
-        if (!answer.problem.empty())
-            return fail({mpi::MpiReason::unsuitable, own_rank(), "receive: " + answer.problem});
+            suits = Problem{"its model is \"" + announcement_->model() + "\", expected \"" + model_ + "\""};
+        if (suits) suits = target_->take(*announcement_, arrays_);
+        if (suits) suits = connect();
+        if (!suits && suits.error().refusal) return refuse(*suits.error().refusal);
+        if (!suits) return fail({mpi::MpiReason::unsuitable, own_rank(), "receive: " + suits.error().text});
         is_accepted_ = true;
         post(MessageKind::acceptance);
         if (!is_over()) finish_if_complete();
@@ -181,23 +174,24 @@ private:
         fail({mpi::MpiReason::refused, own_rank(), "receive: the memory refuses: " + to_string(refusal), refusal});
     }
 
-    // Finds where each announced array goes. Returns why that is not possible; else an empty string.
-    std::string connect() {
+    // Finds where each announced array goes.
+    Checked<void> connect() {
         std::map<std::string, const StoredArray*> targets;
         for (const StoredArray& array : arrays_) targets.emplace(array.name, &array);
         for (const AnnouncedArray& array : announcement_->arrays()) {
             Incoming incoming;
-            if (array.element != StoredElement::i32) {
+            if (array.format != StoredFormat::i32) {
                 const auto found = targets.find(array.name);
                 if (found == targets.end() || found->second->shape != array.shape)
-                    return "it has " + array.name + ", which this memory does not take";
-                incoming = {found->second, conversion_of(array.element, found->second->element), 0};
+                    return Problem{"it has " + array.name + ", which this memory does not take"};
+                incoming = {found->second, conversion_of(array.format, found->second->format), 0};
                 if (array.row_bytes != 0) rows_left_ += array.shape[0];
                 targets.erase(found);
             }
             incoming_.push_back(incoming);
         }
-        return targets.empty() ? "" : "it has no " + targets.begin()->first;
+        if (targets.empty()) return {};
+        return Problem{"it has no " + targets.begin()->first};
     }
 
     // `message` has the rows, with or without a head.
@@ -212,7 +206,7 @@ private:
         const bool is_apart = head.kind == MessageKind::block_apart;
         const std::uint32_t crc =
             message.room() != nullptr
-                ? incoming.to->on_device->scatter(head.first, head.rows, message.data())
+                ? incoming.to->rows->on_device()->scatter(head.first, head.rows, message.data())
                 : place(incoming, array, head, is_apart ? message.all() : message.received_body());
         if (crc != head.body_crc) return fail(error_of_fault("receive", rank(), MessageFault::altered));
         incoming.next += head.rows;
@@ -223,30 +217,28 @@ private:
     // Returns the checksum. What is written belongs to the transfer alone, so it may be altered bytes.
     std::uint32_t place(const Incoming& incoming, const AnnouncedArray& array, const MessageHead& head,
                         std::span<const std::byte> from) {
-        const std::size_t size = bytes_of(incoming.to->element);
-        const std::size_t row = static_cast<std::size_t>(array.row_bytes) / bytes_of(array.element) * size;
-        const std::size_t elements = from.size() / bytes_of(array.element);
-        std::byte* to = static_cast<std::byte*>(incoming.to->data);
-        if (to != nullptr) to += head.first * row;
+        const std::size_t unit = array.format.unit_bytes;
+        const std::size_t own_unit = incoming.to->format.unit_bytes;
+        const bool is_same = array.format == incoming.to->format;
         Crc32 crc;
-        if (array.element == incoming.to->element && (to != nullptr || incoming.to->pieces)) {
-            const auto take = [&](std::byte* at, std::size_t n) {
-                crc.add_copy(from.first(n), at, true);
-                from = from.subspan(n);
-            };
-            to != nullptr ? take(to, from.size()) : incoming.to->pieces(head.first, head.rows, take);
-            return crc.value();
-        }
+        const auto take = [&](std::span<std::byte> to) {
+            const std::size_t units = to.size() / own_unit;
+            const auto taken = from.first(units * unit);
+            from = from.subspan(taken.size());
+            if (is_same) return crc.add_copy(taken, to.data(), true);
+            crc.add(taken);
+            incoming.convert(taken.data(), to.data(), units);
+        };
+        if (incoming.to->rows->in_place(head.first, head.rows, take)) return crc.value();
         crc.add(from);
-        if (to != nullptr) {
-            incoming.convert(from.data(), to, elements);
-        } else if (array.element == incoming.to->element) {
-            incoming.to->write(head.first, head.rows, from.data());
-        } else {
-            converted_.reserve(static_cast<std::int64_t>(elements * size));
-            incoming.convert(from.data(), converted_.data(), elements);
-            incoming.to->write(head.first, head.rows, converted_.data());
+        const std::byte* rows = from.data();
+        if (!is_same) {
+            const std::size_t units = from.size() / unit;
+            converted_.reserve(static_cast<std::int64_t>(units * own_unit));
+            incoming.convert(rows, converted_.data(), units);
+            rows = converted_.data();
         }
+        incoming.to->rows->write(head.first, head.rows, rows);
         return crc.value();
     }
 

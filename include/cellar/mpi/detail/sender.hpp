@@ -48,8 +48,8 @@ public:
         Announcement::write(out, model, stored);
         stored_ = std::move(stored);
         for (const StoredArray& array : stored_.arrays) {
-            const std::uint64_t rows = array.element == StoredElement::i32 ? 0 : array.shape[0];
-            const std::uint64_t row = row_bytes_of(array.element, array.shape).value_or(0);
+            const std::uint64_t rows = array.format == StoredFormat::i32 ? 0 : array.shape[0];
+            const std::uint64_t row = row_bytes_of(array.format, array.shape).value_or(0);
             CELLAR_EXPECTS(row < std::uint64_t{1} << 30, "send: a row of ", array.name, " has ", row,
                            " bytes, expected less than 2^30");
             queues_.push_back({row, 0, array.comes_later ? 0 : rows, rows});
@@ -75,7 +75,7 @@ public:
         const std::size_t of_positions = index(positions);
         if (of_rows == queues_.size() || of_positions == queues_.size()) return;
         const StoredArray& list = stored_.arrays[of_positions];
-        const auto* const first = static_cast<const std::int32_t*>(list.read(0, list.shape[0]));
+        const auto* const first = reinterpret_cast<const std::int32_t*>(list.on_host().data());
         const auto below = std::lower_bound(first, first + list.shape[0], end.value) - first;
         queues_[of_rows].ready = std::max(queues_[of_rows].ready, static_cast<std::uint64_t>(below));
     }
@@ -187,7 +187,7 @@ private:
                                .first = queue.next,
                                .rows = count,
                                .bytes = count * queue.row_bytes};
-        const bool is_apart = is_device_aware_ && array.on_device != nullptr;
+        const bool is_apart = is_device_aware_ && array.rows->on_device() != nullptr;
         is_apart ? fill_on_device(*block, array, head) : fill(block->message, array, head);
         queue.next += count;
         // Nothing may come between a head and its rows.
@@ -201,24 +201,21 @@ private:
             message = mailbox().take(block_ + std::int64_t{sizeof(MessageHead)});
         Crc32 crc;
         const auto bytes = static_cast<std::size_t>(head.bytes);
-        if (array.pieces) {
-            std::byte* to = message.body();
-            array.pieces(head.first, head.rows, [&](const std::byte* from, std::size_t n) {
-                add_copy(crc, {from, n}, to);
-                to += n;
-            });
-        } else if (array.copy) {
-            array.copy(head.first, head.rows, message.body());
-            crc.add({message.body(), bytes});
-        } else {
-            add_copy(crc, {static_cast<const std::byte*>(array.read(head.first, head.rows)), bytes}, message.body());
+        std::byte* to = message.body();
+        const auto copy = [&](std::span<const std::byte> from) {
+            add_copy(crc, from, to);
+            to += from.size();
+        };
+        if (!array.rows->in_place(head.first, head.rows, copy)) {
+            array.rows->read(head.first, head.rows, to);
+            crc.add({to, bytes});
         }
         message.finish(head, crc.value());
     }
 
     // The rows leave from memory of the device, where the host cannot write a head.
     void fill_on_device(Block& block, const StoredArray& array, MessageHead head) {
-        DeviceRows& rows = *array.on_device;
+        DeviceRows& rows = *array.rows->on_device();
         Message& message = block.message;
         if (message.room() == nullptr || message.room()->owner() != rows.owner()) {
             Message on_device{rows.make_room(block_)};

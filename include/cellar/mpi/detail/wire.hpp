@@ -2,8 +2,7 @@
 #pragma once
 
 #include <cellar/base/result.hpp>
-#include <cellar/element/convert_stored.hpp>
-#include <cellar/element/stored_element.hpp>
+#include <cellar/element/stored_format.hpp>
 #include <cellar/memory/stored_snapshot.hpp>
 #include <cellar/mpi/detail/mpi_errors.hpp>
 #include <cellar/mpi/mpi_result.hpp>
@@ -87,17 +86,17 @@ private:
 /// An array whose rows follow, or one of integers that is here.
 struct AnnouncedArray {
     std::string name;
-    StoredElement element{};
+    StoredFormat format;
     std::vector<std::uint64_t> shape;
     std::uint64_t row_bytes = 0;
     std::vector<std::int32_t> integers{};
 };
 
 /// Bytes of what follows the first extent; nothing if there is no first extent, or if all rows have 2^62 bytes or more.
-inline std::optional<std::uint64_t> row_bytes_of(StoredElement element, std::span<const std::uint64_t> shape) {
+inline std::optional<std::uint64_t> row_bytes_of(StoredFormat format, std::span<const std::uint64_t> shape) {
     if (shape.empty()) return std::nullopt;
     constexpr std::uint64_t max = std::uint64_t{1} << 62;
-    std::uint64_t row = bytes_of(element);
+    std::uint64_t row = format.unit_bytes;
     for (const std::uint64_t extent : shape.subspan(1)) {
         if (extent != 0 && row > max / extent) return std::nullopt;
         row *= extent;
@@ -119,25 +118,27 @@ public:
         out.number(static_cast<std::uint64_t>(stored.arrays.size()));
         for (const StoredArray& array : stored.arrays) {
             out.text(array.name);
-            out.number(static_cast<std::uint32_t>(array.element));
+            out.text(std::string{array.format.name});
             out.number(static_cast<std::uint64_t>(array.shape.size()));
             for (const std::uint64_t extent : array.shape) out.number(extent);
-            if (array.element == StoredElement::i32 && array.shape[0] != 0)
-                out.bytes(array.read(0, array.shape[0]), static_cast<std::size_t>(array.shape[0]) * 4);
+            if (array.format != StoredFormat::i32) continue;
+            const std::span<const std::byte> integers = array.on_host();
+            out.bytes(integers.data(), integers.size());
         }
     }
 
-    /// Returns what is wrong; else an empty string.
-    std::string read(std::span<const std::byte> bytes) {
+    Checked<void> read(std::span<const std::byte> bytes) {
         WireReader in{bytes};
         model_ = in.text();
         for (std::uint64_t n = in.count(); n > 0 && in.is_whole(); --n) {
             std::string name = in.text();
-            if (!numbers_.emplace(std::move(name), in.number<std::int64_t>()).second) return "a number comes twice";
+            if (!numbers_.emplace(std::move(name), in.number<std::int64_t>()).second)
+                return Problem{"a number comes twice"};
         }
         for (std::uint64_t n = in.count(); n > 0 && in.is_whole(); --n)
-            if (std::string problem = read_array(in); !problem.empty()) return problem;
-        return in.is_done() ? "" : "the announcement has another length than it says";
+            if (auto read = read_array(in); !read) return read;
+        if (in.is_done()) return {};
+        return Problem{"the announcement has another length than it says"};
     }
 
     const std::string& model() const { return model_; }
@@ -155,32 +156,33 @@ public:
         const auto found = indices_.find(name);
         if (found == indices_.end()) return false;
         const AnnouncedArray& array = arrays_[found->second];
-        if (array.element != StoredElement::i32 || array.integers.size() != to.size()) return false;
+        if (array.format != StoredFormat::i32 || array.integers.size() != to.size()) return false;
         std::copy(array.integers.begin(), array.integers.end(), to.begin());
         return true;
     }
 
 private:
-    std::string read_array(WireReader& in) {
+    Checked<void> read_array(WireReader& in) {
         AnnouncedArray array{in.text(), {}, {}};
-        const auto element = in.number<std::uint32_t>();
+        const std::string format = in.text();
         for (std::uint64_t rank = in.count(); rank > 0 && in.is_whole(); --rank)
             array.shape.push_back(in.number<std::uint64_t>());
-        if (!in.is_whole()) return "the announcement is shorter than it says";
-        if (element > static_cast<std::uint32_t>(StoredElement::i32)) return "an array has unknown elements";
-        array.element = static_cast<StoredElement>(element);
-        const auto row = row_bytes_of(array.element, array.shape);
-        if (!row) return "an array is too large";
+        if (!in.is_whole()) return Problem{"the announcement is shorter than it says"};
+        for (const StoredFormat& known : {StoredFormat::f32, StoredFormat::f16, StoredFormat::bf16, StoredFormat::i32})
+            if (known.name == format) array.format = known;
+        if (array.format == StoredFormat{}) return Problem{"an array has unknown elements"};
+        const auto row = row_bytes_of(array.format, array.shape);
+        if (!row) return Problem{"an array is too large"};
         array.row_bytes = *row;
-        if (array.element == StoredElement::i32) {
-            if (array.shape.size() != 1) return "an array of integers has more than one extent";
+        if (array.format == StoredFormat::i32) {
+            if (array.shape.size() != 1) return Problem{"an array of integers has more than one extent"};
             const auto integers = in.take(array.shape[0] * 4);
             array.integers.resize(integers.size() / 4);
             if (!integers.empty()) std::memcpy(array.integers.data(), integers.data(), integers.size());
         }
-        if (!indices_.emplace(array.name, arrays_.size()).second) return "an array comes twice";
+        if (!indices_.emplace(array.name, arrays_.size()).second) return Problem{"an array comes twice"};
         arrays_.push_back(std::move(array));
-        return "";
+        return {};
     }
 
     std::string model_;

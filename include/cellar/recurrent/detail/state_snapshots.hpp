@@ -134,23 +134,16 @@ public:
     }
     StateSnapshot finish(StateSnapshot&& rest) noexcept { return std::move(rest); } // never called: nothing is split
 
-    // In place, or paged out to memory that the host cannot reach, it is copied to the host first.
     void save(const StateSnapshot& snapshot, const std::string& prefix, StoredSnapshot& stored) {
         state_.expect_no_pass("save");
-        auto& kept = MemoryAccess::kept_in(snapshot, table(), "save");
-        std::shared_ptr<Paged> on_host;
-        if (kept.is_paged_out() && paged(kept).is_on_host()) {
-            on_host = {&paged(kept), [](Paged*) {}};
-        } else {
-            on_host = std::make_shared<Paged>(state_.backend, state_.store, state_.shape, PageTo::host,
-                                              kept.to == Position{0});
-            if (kept.is_paged_out()) {
-                on_host->assign_from_backend(paged(kept));
-            } else {
-                on_host->read(kept.slot, on_host->prepare(true));
-            }
-        }
-        state_.backend.fence();
+        const KeptSlot& kept = MemoryAccess::kept_in(snapshot, table(), "save");
+        const auto on_host = [this_state = &state_, &kept,
+                              copy = std::make_shared<std::unique_ptr<Paged>>()]() -> Paged& {
+            if (*copy == nullptr && !(kept.is_paged_out() && paged(kept).is_on_host()))
+                *copy = copy_to_host(*this_state, kept);
+            this_state->backend.fence();
+            return *copy != nullptr ? **copy : paged(kept);
+        };
         StoredState<typename State::States, typename State::Backend>{state_.shape}.save(kept.to, on_host, prefix,
                                                                                         stored);
     }
@@ -164,18 +157,17 @@ public:
         KeptSlotPointer kept;
         UnownedData<Paged> data;
     };
-    LoadResult<Load> prepare_load(StoredSource& source, const std::string& prefix, std::vector<StoredArray>& arrays) {
+    Checked<Load> prepare_load(StoredSource& source, const std::string& prefix, std::vector<StoredArray>& arrays) {
         state_.expect_no_pass("load");
         StoredState<typename State::States, typename State::Backend> stored{state_.shape};
-        std::string problem = stored.problem_of(source, prefix);
-        if (!problem.empty()) return {std::nullopt, std::move(problem)};
+        if (auto suits = stored.check(source, prefix); !suits) return std::move(suits).error();
         const Position to{static_cast<std::int32_t>(*source.number(prefix + "to"))};
         const bool is_empty = to == Position{0};
         Load load{KeptSlotPointer{new KeptSlot{.to = to, .data = nullptr}},
                   UnownedData<Paged>{new Paged{state_.backend, state_.store, state_.shape, PageTo::host, is_empty}}};
-        if (!is_empty) stored.load(*load.data, prefix, arrays);
+        if (!is_empty) stored.add_arrays([&data = *load.data]() -> Paged& { return data; }, prefix, arrays);
         table().prepare_page_out();
-        return {std::move(load), ""};
+        return load;
     }
     StateSnapshot finish(Load&& load) noexcept {
         std::unique_ptr<PagedData> data{load.data.release()};
@@ -185,6 +177,13 @@ public:
 
 private:
     StateTable& table() { return state_.book.table(); }
+
+    // A state in place, or paged out to memory that the host cannot reach.
+    static std::unique_ptr<Paged> copy_to_host(State& state, const KeptSlot& kept) {
+        auto copy = std::make_unique<Paged>(state.backend, state.store, state.shape, PageTo::host, false);
+        kept.is_paged_out() ? copy->assign_from_backend(paged(kept)) : copy->read(kept.slot, copy->prepare(true));
+        return copy;
+    }
 
     static Paged& paged(const KeptSlot& kept) { return static_cast<Paged&>(*kept.data); }
     static typename Paged::Transfer prepare_write(const KeptSlot& kept) {
