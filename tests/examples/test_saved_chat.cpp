@@ -90,7 +90,7 @@ TEST_CASE("saved chat: a file that does not suit is refused") {
     Fixture f;
     const std::string path = scratch.path("a.chat");
     chat::save(path, "m", f.conversation, *f.pool);
-    CHECK(refusal_of(path, "n", f) == path + R"(: its model is "m", expected "n")");
+    CHECK(refusal_of(path, "n", f) == path + ": its model is 'm', expected 'n'");
     std::string altered = content(path);
     altered[altered.size() - 9] ^= 1;
     const std::string damaged = scratch.path("damaged.chat");

@@ -292,10 +292,37 @@ TEST_CASE("a file of another shape or model is refused, and the message says wha
     CHECK(refusal(file, second) == "f: it has no layers.2.keys, expected [6, 1, 2]");
     Numbers wide{{2, 1, 2, 4}, {.sequences = 1, .capacity = 8, .batch = 8}};
     CHECK(refusal(file, wide) == "f: its layers.0.values is [6, 1, 1], expected [6, 1, 4]");
-    CHECK(refusal(file, from, {.model = "huge"}) == "f: its model is \"tiny\", expected \"huge\"");
+    CHECK(refusal(file, from, {.model = "huge"}) == "f: its model is 'tiny', expected 'huge'");
     CHECK(loaded(file, from, {.model = "tiny"}));
     CHECK(loaded(file, from));
     CHECK(from.statistics().paged_out == 0);
+}
+
+TEST_CASE("the model of a file is quoted in one line, whatever it is") {
+    Numbers from = filled();
+    const Bytes file = saved(from, from.snapshot({0}).value(), {.model = "a\n\x1b[31m" + std::string(1000, 'b')});
+    const std::string quoted = "'a??[31m" + std::string(54, 'b') + "...'";
+    CHECK(refusal(file, from, {.model = "huge"}) == "f: its model is " + quoted + ", expected 'huge'");
+}
+
+TEST_CASE("a disk that fails while a snapshot is loaded is an error of the disk") {
+    Numbers from = filled();
+    Disk disk;
+    disk.put("f", saved(from, from.snapshot({0}).value()));
+    const auto load_and_count = [&] {
+        disk.calls = 0;
+        return load("f", from, {.read = {.files = &disk}});
+    };
+    REQUIRE(load_and_count());
+    const int calls = disk.calls;
+    CHECK(calls >= 5); // open, length, header, positions and data
+    for (int call = 0; call < calls; ++call) {
+        disk.fail_at = call;
+        CAPTURE(call);
+        const auto failed = load_and_count();
+        CHECK((failed || failed.error() == (call == 0 ? FileReason::cannot_open : FileReason::cannot_read)));
+        CHECK((!failed || call == calls - 1)); // the last call may be the close
+    }
 }
 
 TEST_CASE("notes are stored with a snapshot, and are read without the data") {

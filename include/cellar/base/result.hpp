@@ -10,7 +10,6 @@
 #include <string>
 #include <type_traits>
 #include <utility>
-#include <variant>
 
 /// Lets clang warn of a reference into a temporary result.
 #if defined(__clang__)
@@ -98,6 +97,9 @@ struct Refusal {
 
 namespace detail {
 
+/// The value of an operation that returns none.
+struct NoValue {};
+
 /// Converts to what f returns, so that an optional or a tuple can hold it without a move.
 template <class F>
 struct Made {
@@ -118,7 +120,7 @@ inline std::source_location line_of_failure(const std::source_location& where = 
 /// member functions have the names of `std::expected`, which C++20 lacks. `to_string(error)` is its text.
 template <class T, class E = Refusal>
 class [[nodiscard]] Result {
-    static constexpr bool has_type = !std::is_same_v<T, std::monostate>; // else it stands for `void`
+    static constexpr bool has_type = !std::is_same_v<T, detail::NoValue>; // else it stands for `void`
     static constexpr bool is_refusal = std::is_same_v<E, Refusal>;
 
 public:
@@ -185,10 +187,10 @@ private:
 
 /// Success, or the error. `value()` is for what cannot fail: a violation if it did.
 template <class E>
-class [[nodiscard]] Result<void, E> : public Result<std::monostate, E> {
+class [[nodiscard]] Result<void, E> : public Result<detail::NoValue, E> {
 public:
-    using Result<std::monostate, E>::Result;
-    Result() : Result<std::monostate, E>{std::monostate{}} {}
+    using Result<detail::NoValue, E>::Result;
+    Result() : Result<detail::NoValue, E>{detail::NoValue{}} {}
 };
 
 } // namespace cellar

@@ -73,8 +73,8 @@ inline std::string part_prefix(std::size_t k) {
     return "parts." + std::to_string(k) + '.';
 }
 
-/// Writes snapshots, and the numbers of `whole`. `store(k, stored)` adds part k, or refuses. It is called twice for each
-/// part, because the file begins with all names; the first time, no row is read. One part at a time is in memory.
+/// Writes snapshots, and the numbers of `whole`. `store(k, stored)` adds part k, or refuses. It is called twice for
+/// each part, because the file begins with all names; the first time, no row is read. One part at a time is in memory.
 template <class Store>
 FileResult<void> write_parts(const std::filesystem::path& path, std::size_t parts, const StoredSnapshot& whole,
                              Store store, const SaveOptions& options) {
