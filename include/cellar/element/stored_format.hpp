@@ -2,19 +2,21 @@
 #pragma once
 
 #include <cellar/element/bfloat16.hpp>
+#include <cellar/element/element.hpp>
 #include <cellar/element/half.hpp>
+#include <cellar/element/storage_format.hpp>
 
-#include <cstddef>
-#include <string_view>
+#include <cstdint>
+#include <string>
 #include <type_traits>
 
 namespace cellar::detail {
 
 /// How the units of a stored array are encoded. A unit has so many bytes, which are moved as they are. The name says
-/// what they mean to those who convert them; it is the one of safetensors.
+/// what they mean to those who convert them; where safetensors has a name for it, it is that one.
 struct StoredFormat {
-    std::string_view name;
-    std::size_t unit_bytes = 0;
+    std::string name;
+    std::uint64_t unit_bytes = 0;
 
     bool operator==(const StoredFormat&) const = default;
 
@@ -23,22 +25,34 @@ struct StoredFormat {
     static const StoredFormat bf16;
     static const StoredFormat i32;
 };
-inline constexpr StoredFormat StoredFormat::f32{"F32", 4};
-inline constexpr StoredFormat StoredFormat::f16{"F16", 2};
-inline constexpr StoredFormat StoredFormat::bf16{"BF16", 2};
-inline constexpr StoredFormat StoredFormat::i32{"I32", 4};
+inline const StoredFormat StoredFormat::f32{"F32", 4};
+inline const StoredFormat StoredFormat::f16{"F16", 2};
+inline const StoredFormat StoredFormat::bf16{"BF16", 2};
+inline const StoredFormat StoredFormat::i32{"I32", 4};
 
-/// The format of a stored type.
+/// The format of an element.
 template <class E>
-constexpr StoredFormat stored_format_of() {
-    if constexpr (std::is_same_v<E, half>) {
-        return StoredFormat::f16;
-    } else if constexpr (std::is_same_v<E, bfloat16>) {
-        return StoredFormat::bf16;
-    } else {
-        static_assert(std::is_same_v<E, float>, "files and messages have names for float, half and bfloat16 only");
-        return StoredFormat::f32;
-    }
+StoredFormat stored_format_of() {
+    static_assert(Element<E>, "files and messages have names for float, half and bfloat16 only");
+    return std::is_same_v<E, half>       ? StoredFormat::f16
+           : std::is_same_v<E, bfloat16> ? StoredFormat::bf16
+                                         : StoredFormat::f32;
+}
+
+/// The formats of the units and of the scales of a storage format.
+template <StorageFormat F>
+StoredFormat stored_units_of() {
+    if constexpr (Element<F>)
+        return stored_format_of<F>();
+    else
+        return {std::string{F::name}, sizeof(unit_of<F>)};
+}
+template <StorageFormat F>
+StoredFormat stored_scales_of() {
+    if constexpr (Element<scale_of<F>>)
+        return stored_format_of<scale_of<F>>();
+    else
+        return {std::string{F::name} + ".scales", sizeof(scale_of<F>)};
 }
 
 } // namespace cellar::detail

@@ -70,7 +70,7 @@ public:
                                      const std::source_location& where = std::source_location::current()) {
         return append_units(std::as_bytes(elements), sizeof(E), where);
     }
-    /// The same from units of so many bytes.
+    /// The same from the bytes of elements that have so many each.
     FileResult<void> append_units(std::span<const std::byte> units, std::size_t unit_bytes,
                                   const std::source_location& where = std::source_location::current()) {
         if constexpr (std::endian::native == std::endian::little) return append(units, where);

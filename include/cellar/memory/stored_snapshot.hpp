@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -33,10 +34,20 @@ public:
     using Visit = std::function<void(std::span<std::byte> rows)>;
     /// Visits where `count` rows from `first` on lie, in order, if the host reaches them there. False if it does not.
     virtual bool in_place(std::uint64_t first, std::uint64_t count, const Visit& visit) = 0;
-    /// Copies rows that are not in place to `to`.
-    virtual void read(std::uint64_t first, std::uint64_t count, std::byte* to) = 0;
+    /// Copies rows to `to`. Here, those that are in place.
+    virtual void read(std::uint64_t first, std::uint64_t count, std::byte* to) {
+        in_place(first, count, [&](std::span<const std::byte> rows) {
+            if (!rows.empty()) std::memcpy(to, rows.data(), rows.size());
+            to += rows.size();
+        });
+    }
     /// The other way round.
-    virtual void write(std::uint64_t first, std::uint64_t count, const std::byte* from) = 0;
+    virtual void write(std::uint64_t first, std::uint64_t count, const std::byte* from) {
+        in_place(first, count, [&](std::span<std::byte> rows) {
+            if (!rows.empty()) std::memcpy(rows.data(), from, rows.size());
+            from += rows.size();
+        });
+    }
     /// The rows, where a device has them in cells and its backend computes checksums; null elsewhere.
     virtual DeviceRows* on_device() { return nullptr; }
 };
@@ -52,8 +63,6 @@ public:
         visit({begin + first * row_bytes_, static_cast<std::size_t>(count * row_bytes_)});
         return true;
     }
-    void read(std::uint64_t, std::uint64_t, std::byte*) override {}
-    void write(std::uint64_t, std::uint64_t, const std::byte*) override {}
 
 private:
     std::uint64_t row_bytes_;
@@ -127,8 +136,8 @@ public:
     virtual ~StoredSource() = default;
 
     virtual std::optional<std::int64_t> number(const std::string& name) const = 0;
-    /// Null if there is no such array.
-    virtual const std::vector<std::uint64_t>* shape(const std::string& name) const = 0;
+    /// Nothing if there is no such array.
+    virtual std::optional<std::vector<std::uint64_t>> shape(const std::string& name) const = 0;
     /// False if there is no array of that name with as many int32 elements, or it cannot be read.
     virtual bool read(const std::string& name, std::span<std::int32_t> to) = 0;
 };

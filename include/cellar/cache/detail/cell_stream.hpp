@@ -206,7 +206,6 @@ public:
             backend_, begin_ + static_cast<std::int64_t>(first) * row_,
             std::span{reinterpret_cast<E*>(to), static_cast<std::size_t>(count) * static_cast<std::size_t>(row_)});
     }
-    void write(std::uint64_t, std::uint64_t, const std::byte*) override {}
 
 private:
     Block& block_;

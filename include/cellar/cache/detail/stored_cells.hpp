@@ -8,6 +8,7 @@
 #include <cellar/book/kept_cells.hpp>
 #include <cellar/book/position_runs.hpp>
 #include <cellar/cache/detail/cell_stream.hpp>
+#include <cellar/cache/detail/layer_store.hpp>
 #include <cellar/cache/detail/paged_rows.hpp>
 #include <cellar/element/stored_format.hpp>
 #include <cellar/memory/stored_snapshot.hpp>
@@ -16,17 +17,20 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 namespace cellar::detail {
 
-/// How the snapshots of a cache are saved and loaded: numbers, the position of each token, and the keys and values of
-/// each layer, [tokens, kv_heads, dim], in the order of the tokens' positions.
+/// How the snapshots of a cache are saved and loaded: numbers, the position of each token, and the planes of the keys
+/// and values of each layer, [tokens, kv_heads, units of a head], in the order of the tokens' positions.
 template <class State>
 class StoredCells {
     using Store = typename State::Store;
     using Rows = PagedRows<Store, typename State::Backend>;
+    using KeyFormat = typename Store::Keys::Format;
+    using ValueFormat = typename Store::Values::Format;
 
 public:
     StoredCells(State& state, Resuming resuming)
@@ -100,35 +104,46 @@ private:
     // Those that have memory of their own.
     std::int64_t layers() const { return static_cast<std::int64_t>(state_.stores.size()); }
 
-    /// The keys and the values of each layer, without rows.
+    /// The planes of each layer, without rows.
     void add_arrays(std::uint64_t tokens, const std::string& prefix, std::vector<StoredArray>& arrays) {
         for (std::size_t i = 0; i < state_.stores.size(); ++i) {
             const std::string layer = prefix + "layers." + std::to_string(state_.owners[i]);
-            arrays.push_back(array_of(state_.stores[i].all_keys(), tokens, layer + ".keys"));
-            arrays.push_back(array_of(state_.stores[i].all_values(), tokens, layer + ".values"));
+            Store& store = state_.stores[i];
+            arrays.push_back(array_of<KeyFormat>(store.all_keys(), tokens, layer + ".keys"));
+            if constexpr (has_scale_plane<KeyFormat>)
+                arrays.push_back(array_of<KeyFormat>(store.key_scales(), tokens, layer + ".key_scales"));
+            arrays.push_back(array_of<ValueFormat>(store.all_values(), tokens, layer + ".values"));
+            if constexpr (has_scale_plane<ValueFormat>)
+                arrays.push_back(array_of<ValueFormat>(store.value_scales(), tokens, layer + ".value_scales"));
         }
     }
-    template <class Elements>
-    static StoredArray array_of(const Elements& rows, std::uint64_t tokens, std::string name) {
-        const auto heads = static_cast<std::uint64_t>(rows.mapping().heads());
-        const auto dim = static_cast<std::uint64_t>(rows.mapping().dim());
-        return {std::move(name), stored_format_of<typename Elements::element_type>(), {tokens, heads, dim}};
+    template <class Format, class Plane>
+    static StoredArray array_of(const Plane& plane, std::uint64_t tokens, std::string name) {
+        const auto heads = static_cast<std::uint64_t>(plane.mapping().heads());
+        const auto units = static_cast<std::uint64_t>(plane.mapping().dim());
+        constexpr bool is_of_units =
+            std::is_same_v<Plane, typename Store::Keys> || std::is_same_v<Plane, typename Store::Values>;
+        return {std::move(name),
+                is_of_units ? stored_units_of<Format>() : stored_scales_of<Format>(),
+                {tokens, heads, units}};
     }
 
     // The arrays from `first` on are those of `add_arrays`.
     void set_cells(const std::shared_ptr<RowPositions>& positions, std::vector<StoredArray>& arrays,
                    std::size_t first) {
-        const auto set = [&]<class Elements>(Elements& rows) {
-            using Stream = CellStream<typename State::Backend, Elements>;
-            arrays[first++].rows = std::make_shared<Stream>(state_.backend, rows, positions);
-        };
-        for (Store& store : state_.stores) {
-            set(store.all_keys());
-            set(store.all_values());
-        }
+        for (Store& store : state_.stores)
+            for_each_plane(store, Store::planes(), [&]<class Plane>(Plane& plane) {
+                using Stream = CellStream<typename State::Backend, Plane>;
+                arrays[first++].rows = std::make_shared<Stream>(state_.backend, plane, positions);
+            });
     }
     void set_paged_rows(Rows& rows, std::vector<StoredArray>& arrays, std::size_t first) {
-        const auto set = [&]<class Block>(Block& block, std::size_t i, std::int64_t row) {
+        for (std::size_t i = 0; i < state_.stores.size(); ++i) set_paged_rows(rows, arrays, first, i, Store::planes());
+    }
+    template <auto... Members>
+    void set_paged_rows(Rows& rows, std::vector<StoredArray>& arrays, std::size_t& first, std::size_t i,
+                        PlaneList<Members...>) {
+        const auto set = [&]<class Block>(Block& block, std::int64_t row) {
             const std::int64_t begin = block.begin_of(state_.stores, i);
             auto& backend = state_.backend;
             StoredArray& array = arrays[first++];
@@ -141,10 +156,7 @@ private:
                 return block.data() + begin;
             });
         };
-        for (std::size_t i = 0; i < state_.stores.size(); ++i) {
-            set(rows.template block<&Store::all_keys>(), i, state_.stores[i].all_keys().row());
-            set(rows.template block<&Store::all_values>(), i, state_.stores[i].all_values().row());
-        }
+        (set(rows.template block<Members>(), (state_.stores[i].*Members)().row()), ...);
     }
 
     // `tokens`: how many the source has.
@@ -155,9 +167,8 @@ private:
         const auto from = source.number(prefix + "from");
         const auto to = source.number(prefix + "to");
         const auto is_window = source.number(prefix + "is_window");
-        const auto* const shape = source.shape(prefix + "positions");
-        if (!from || !to || !is_window || shape == nullptr || shape->size() != 1 || *from < 0 || *to < *from
-            || *to > INT32_MAX)
+        const auto shape = source.shape(prefix + "positions");
+        if (!from || !to || !is_window || !shape || shape->size() != 1 || *from < 0 || *to < *from || *to > INT32_MAX)
             return Problem{"its snapshot has no valid range of positions"};
         tokens = (*shape)[0];
         if (tokens > static_cast<std::uint64_t>(INT32_MAX)) return Problem{"its snapshot has too many tokens"};
@@ -165,8 +176,8 @@ private:
     }
 
     static Checked<void> check_shape(const StoredSource& source, const StoredArray& expected) {
-        const auto* const found = source.shape(expected.name);
-        if (found == nullptr) return Problem{"it has no " + expected.name + ", expected " + text_of(expected.shape)};
+        const auto found = source.shape(expected.name);
+        if (!found) return Problem{"it has no " + expected.name + ", expected " + text_of(expected.shape)};
         if (*found == expected.shape) return {};
         return Problem{"its " + expected.name + " is " + text_of(*found) + ", expected " + text_of(expected.shape)};
     }

@@ -31,6 +31,17 @@ inline FileError unsuitable(const std::filesystem::path& path, const std::string
     return {FileReason::unsuitable, path.string() + ": " + problem};
 }
 
+/// True if the last extent counts the bytes of a unit: see `tensor_of`.
+inline bool is_of_bytes(const FileReader& reader, const StoredTensor& tensor) {
+    return tensor.dtype == Dtype::u8 && !tensor.shape.empty()
+           && reader.metadata(format_name_key + tensor.name) != nullptr;
+}
+
+inline StoredFormat format_of(const FileReader& reader, const StoredTensor& tensor) {
+    if (is_of_bytes(reader, tensor)) return {*reader.metadata(format_name_key + tensor.name), tensor.shape.back()};
+    return {std::string{to_string(tensor.dtype)}, bytes_of(tensor.dtype)};
+}
+
 /// A file, for the memory that checks whether it takes the snapshot.
 class SavedSource final : public StoredSource {
 public:
@@ -64,9 +75,12 @@ public:
         return number;
     }
 
-    const std::vector<std::uint64_t>* shape(const std::string& name) const override {
+    std::optional<std::vector<std::uint64_t>> shape(const std::string& name) const override {
         const StoredTensor* const tensor = reader_.find(name);
-        return tensor == nullptr ? nullptr : &tensor->shape;
+        if (tensor == nullptr) return std::nullopt;
+        auto shape = tensor->shape;
+        if (is_of_bytes(reader_, *tensor)) shape.pop_back();
+        return shape;
     }
 
     bool read(const std::string& name, std::span<std::int32_t> to) override {
@@ -88,6 +102,7 @@ struct LoadTarget {
     StoredFormat from;
     StoredFormat to;
     std::byte* data;
+    std::size_t element_bytes; ///< in the file
 
     /// Whether bytes are copied, because nothing is converted.
     bool is_copied() const { return from == to; }
@@ -97,11 +112,11 @@ struct LoadTarget {
 
     /// Fills that place. If bytes are copied, they already are there.
     void take(std::span<const std::byte> bytes, std::uint64_t offset) const {
-        if (is_copied()) return swap_to_little_endian({place(offset), bytes.size()}, from.unit_bytes);
+        if (is_copied()) return swap_to_little_endian({place(offset), bytes.size()}, element_bytes);
         std::vector<std::byte> swapped;
         if constexpr (std::endian::native == std::endian::big) {
             swapped.assign(bytes.begin(), bytes.end());
-            swap_to_little_endian(swapped, from.unit_bytes);
+            swap_to_little_endian(swapped, element_bytes);
             bytes = swapped;
         }
         conversion_of(from, to)(bytes.data(), place(offset), bytes.size() / from.unit_bytes);
@@ -123,13 +138,14 @@ inline FileResult<void> read_arrays(const std::filesystem::path& path, FileReade
     std::map<const StoredTensor*, LoadTarget> targets;
     for (const StoredArray& array : arrays) {
         const StoredTensor* const tensor = reader.find(array.name);
-        StoredFormat from;
-        if (tensor != nullptr) from = {to_string(tensor->dtype), bytes_of(tensor->dtype)};
+        const StoredFormat from = tensor == nullptr ? StoredFormat{"none"} : format_of(reader, *tensor);
+        const bool is_element = conversion_of(array.format, StoredFormat::f32) != nullptr;
         if (from != array.format && conversion_of(from, array.format) == nullptr)
-            return unsuitable(path, "its " + array.name + " has elements of type "
-                                        + (tensor == nullptr ? "none" : std::string{from.name})
-                                        + ", expected F32, F16 or BF16");
-        targets.emplace(tensor, LoadTarget{from, array.format, array.on_host().data()});
+            return unsuitable(path,
+                              "its " + array.name + " has elements of type "
+                                  + (tensor == nullptr || dtype_named(from.name) ? from.name : in_quotes(from.name))
+                                  + ", expected " + (is_element ? "F32, F16 or BF16" : array.format.name));
+        targets.emplace(tensor, LoadTarget{from, array.format, array.on_host().data(), bytes_of(tensor->dtype)});
     }
     const auto place = [&](const StoredTensor& tensor, std::uint64_t offset) -> std::byte* {
         const auto target = targets.find(&tensor);

@@ -74,8 +74,8 @@ private:
         const std::string name = "its part " + std::to_string(parts_.size());
         const std::string prefix = part_prefix(parts_.size());
         const auto salt = source.number(prefix + "salt");
-        const auto* const shape = source.shape(prefix + "tokens");
-        if (!salt || shape == nullptr || shape->size() != 1 || (*shape)[0] == 0 || (*shape)[0] > INT32_MAX)
+        const auto shape = source.shape(prefix + "tokens");
+        if (!salt || !shape || shape->size() != 1 || (*shape)[0] == 0 || (*shape)[0] > INT32_MAX)
             return Problem{name + " has no valid salt and tokens"};
         Edge edge{std::bit_cast<std::uint64_t>(*salt), std::vector<std::int32_t>((*shape)[0])};
         if (!source.read(prefix + "tokens", edge.tokens)) return Problem{name + " has no valid salt and tokens"};

@@ -23,6 +23,17 @@ namespace cellar::detail {
 inline constexpr const char* model_key = "model";
 inline constexpr const char* note_key = "notes.";
 inline constexpr const char* number_key = "snapshot.";
+/// And of the formats of tensors of bytes.
+inline constexpr const char* format_name_key = "formats.";
+
+/// The tensor of an array, and whether its units are bytes: safetensors has no name for its format.
+inline std::pair<TensorPlan, bool> tensor_of(const StoredArray& array) {
+    const auto dtype = dtype_named(array.format.name);
+    if (dtype && bytes_of(*dtype) == array.format.unit_bytes) return {{array.name, *dtype, array.shape}, false};
+    TensorPlan tensor{array.name, Dtype::u8, array.shape};
+    tensor.shape.push_back(array.format.unit_bytes);
+    return {std::move(tensor), true};
+}
 
 inline FileError refused(const std::filesystem::path& path, const Refusal& refusal) {
     return {FileReason::refused, path.string() + ": the memory refuses: " + to_string(refusal), refusal};
@@ -31,8 +42,11 @@ inline FileError refused(const std::filesystem::path& path, const Refusal& refus
 /// Adds numbers and arrays to what a file will contain.
 inline void add_to(FilePlan& plan, const StoredSnapshot& stored) {
     for (const auto& [name, number] : stored.numbers) plan.metadata.emplace(number_key + name, std::to_string(number));
-    for (const StoredArray& array : stored.arrays)
-        plan.tensors.push_back({array.name, *dtype_named(array.format.name), array.shape});
+    for (const StoredArray& array : stored.arrays) {
+        auto [tensor, is_bytes] = tensor_of(array);
+        if (is_bytes) plan.metadata.emplace(format_name_key + array.name, array.format.name);
+        plan.tensors.push_back(std::move(tensor));
+    }
 }
 
 /// Writes the arrays, in pieces of about 1 MiB. Each gives up its memory before the next one begins.
@@ -42,13 +56,14 @@ inline FileResult<void> append_arrays(FileWriter& writer, std::span<StoredArray>
         const StoredArray array = std::exchange(kept, {});
         const std::uint64_t row = array.row_bytes();
         if (row == 0) continue;
+        const std::size_t element_bytes = bytes_of(tensor_of(array).first.dtype);
         constexpr std::uint64_t piece = std::uint64_t{1} << 20; // bytes
         const std::uint64_t rows = std::max<std::uint64_t>(piece / row, 1);
         for (std::uint64_t first = 0; first < array.shape[0]; first += rows) {
             const std::uint64_t count = std::min(rows, array.shape[0] - first);
             FileResult<void> done;
             const auto append = [&](std::span<const std::byte> units) {
-                if (done) done = writer.append_units(units, array.format.unit_bytes);
+                if (done) done = writer.append_units(units, element_bytes);
             };
             if (!array.rows->in_place(first, count, append)) {
                 copy.resize(static_cast<std::size_t>(count * row));

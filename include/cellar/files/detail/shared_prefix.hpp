@@ -13,17 +13,17 @@
 namespace cellar::detail {
 
 /// Positions [position, position + count) of a sequence lie in cells [cell, cell + count).
-struct CellRun {
+struct SharedRun {
     Position position;
     Cell cell = 0;
     std::int32_t count = 0;
 };
 
 /// The position of the first difference between two lists of runs; `to_end` if there is none.
-inline Position first_difference(std::vector<CellRun> a, std::vector<CellRun> b) {
+inline Position first_difference(std::vector<SharedRun> a, std::vector<SharedRun> b) {
     std::size_t i = 0;
     std::size_t j = 0;
-    const auto skip = [](CellRun& run, std::size_t& at, std::int32_t n) {
+    const auto skip = [](SharedRun& run, std::size_t& at, std::int32_t n) {
         run.position = run.position + n;
         run.cell += n;
         run.count -= n;
@@ -57,7 +57,7 @@ Position shared_prefix(const M& memory, Sequence a, Sequence b) {
     MemoryAccess::for_each_member(memory, [&]<class Member>(const Member& member) {
         if constexpr (lists_cells<Member>) {
             const auto runs_of = [&](Sequence s) {
-                std::vector<CellRun> runs;
+                std::vector<SharedRun> runs;
                 member.visit_cells(s, [&](Position p, Cell cell, std::int32_t n) { runs.push_back({p, cell, n}); });
                 return runs;
             };

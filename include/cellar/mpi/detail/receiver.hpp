@@ -184,6 +184,9 @@ private:
                 const auto found = targets.find(array.name);
                 if (found == targets.end() || found->second->shape != array.shape)
                     return Problem{"it has " + array.name + ", which this memory does not take"};
+                const StoredFormat& own = found->second->format;
+                if (array.format != own && conversion_of(array.format, own) == nullptr)
+                    return Problem{"its " + array.name + " has elements of another type, expected " + own.name};
                 incoming = {found->second, conversion_of(array.format, found->second->format), 0};
                 if (array.row_bytes != 0) rows_left_ += array.shape[0];
                 targets.erase(found);

@@ -93,9 +93,10 @@ struct AnnouncedArray {
 };
 
 /// Bytes of what follows the first extent; nothing if there is no first extent, or if all rows have 2^62 bytes or more.
-inline std::optional<std::uint64_t> row_bytes_of(StoredFormat format, std::span<const std::uint64_t> shape) {
+inline std::optional<std::uint64_t> row_bytes_of(const StoredFormat& format, std::span<const std::uint64_t> shape) {
     if (shape.empty()) return std::nullopt;
     constexpr std::uint64_t max = std::uint64_t{1} << 62;
+    if (format.unit_bytes == 0 || format.unit_bytes > max) return std::nullopt;
     std::uint64_t row = format.unit_bytes;
     for (const std::uint64_t extent : shape.subspan(1)) {
         if (extent != 0 && row > max / extent) return std::nullopt;
@@ -118,7 +119,8 @@ public:
         out.number(static_cast<std::uint64_t>(stored.arrays.size()));
         for (const StoredArray& array : stored.arrays) {
             out.text(array.name);
-            out.text(std::string{array.format.name});
+            out.text(array.format.name);
+            out.number(array.format.unit_bytes);
             out.number(static_cast<std::uint64_t>(array.shape.size()));
             for (const std::uint64_t extent : array.shape) out.number(extent);
             if (array.format != StoredFormat::i32) continue;
@@ -148,9 +150,9 @@ public:
         const auto found = numbers_.find(name);
         return found == numbers_.end() ? std::nullopt : std::optional{found->second};
     }
-    const std::vector<std::uint64_t>* shape(const std::string& name) const override {
+    std::optional<std::vector<std::uint64_t>> shape(const std::string& name) const override {
         const auto found = indices_.find(name);
-        return found == indices_.end() ? nullptr : &arrays_[found->second].shape;
+        return found == indices_.end() ? std::nullopt : std::optional{arrays_[found->second].shape};
     }
     bool read(const std::string& name, std::span<std::int32_t> to) override {
         const auto found = indices_.find(name);
@@ -164,13 +166,11 @@ public:
 private:
     Checked<void> read_array(WireReader& in) {
         AnnouncedArray array{in.text(), {}, {}};
-        const std::string format = in.text();
+        array.format.name = in.text();
+        array.format.unit_bytes = in.number<std::uint64_t>();
         for (std::uint64_t rank = in.count(); rank > 0 && in.is_whole(); --rank)
             array.shape.push_back(in.number<std::uint64_t>());
         if (!in.is_whole()) return Problem{"the announcement is shorter than it says"};
-        for (const StoredFormat& known : {StoredFormat::f32, StoredFormat::f16, StoredFormat::bf16, StoredFormat::i32})
-            if (known.name == format) array.format = known;
-        if (array.format == StoredFormat{}) return Problem{"an array has unknown elements"};
         const auto row = row_bytes_of(array.format, array.shape);
         if (!row) return Problem{"an array is too large"};
         array.row_bytes = *row;

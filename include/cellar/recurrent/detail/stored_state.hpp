@@ -51,9 +51,9 @@ public:
         auto suits = check_layers(source.number(prefix + "layers"), shape_.layers());
         if (*to == 0 || !suits) return suits;
         for_each_array(prefix, [&]<class Tag>(const StoredArray& expected, std::int64_t) {
-            const auto* const found = source.shape(expected.name);
-            if (suits && (found == nullptr || *found != expected.shape))
-                suits = Problem{"its " + expected.name + " is " + (found == nullptr ? "missing" : text_of(*found))
+            const auto found = source.shape(expected.name);
+            if (suits && found != expected.shape)
+                suits = Problem{"its " + expected.name + " is " + (found ? text_of(*found) : "missing")
                                 + ", expected " + text_of(expected.shape)};
         });
         return suits;
