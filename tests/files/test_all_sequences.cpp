@@ -124,6 +124,12 @@ TEST_CASE("sequences that go on at the start of a chunk without any token are sa
     }
     numbers::feed(to, prompt(0, 4, {30}));
     CHECK(saved(from, List{{0}}) != saved(from, List{{3}}));
+    Chunks cut{shape, limits};
+    numbers::feed(cut, prompt(3, 0, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10}));
+    REQUIRE(cut.restore({3}, Position{4}));
+    REQUIRE(cut.next({3}) == Position{4});
+    REQUIRE(load_into(cut, all_sequences, file));
+    CHECK(cut.next({3}) == Position{0}); // as in the file
     CHECK(audit(to) == "");
 }
 

@@ -79,13 +79,13 @@ Checked<void> prepare_sequences(M& memory, StoredSource& source, std::size_t roo
 
 template <class M>
 void expect_empty(const M& memory, IdSpan<Sequence> sequences) {
-    for (std::size_t i = 0; i < sequences.size(); ++i) {
-        const Sequence s = sequences[i];
+    std::vector<bool> is_listed(static_cast<std::size_t>(memory.sequences()));
+    for (const Sequence s : sequences) {
         const std::int32_t tokens = tokens_of(memory, s);
         CELLAR_EXPECTS(tokens == 0, "load: sequence ", s, " has ", tokens, " tokens, expected an empty one");
-        const auto here = sequences.begin() + static_cast<std::ptrdiff_t>(i);
-        CELLAR_EXPECTS(std::find(sequences.begin(), here, s) == here, "load: sequence ", s,
+        CELLAR_EXPECTS(!is_listed[static_cast<std::size_t>(s.value)], "load: sequence ", s,
                        " is listed twice, expected different ones");
+        is_listed[static_cast<std::size_t>(s.value)] = true;
     }
 }
 

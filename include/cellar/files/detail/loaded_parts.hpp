@@ -102,6 +102,8 @@ public:
             for (const Sequence s : users[k])
                 if (const Result<void> done = memory_.restore(s, part.snapshot); !done) return done;
         }
+        for (std::size_t i = 0; i < sequences_.size(); ++i) // those that get nothing begin anew, too
+            if (i >= last.size() || last[i] == -1) static_cast<void>(memory_.remove(sequences_[i], {0}, to_end));
         sequences_.clear(); // keep what they have
         return {};
     }
