@@ -3,6 +3,7 @@
 // Snapshots of all memories in files.
 #include "cache/numbers.hpp"
 #include "folder.hpp"
+#include "formats.hpp"
 #include "hybrid/toy.hpp"
 #include "made_files.hpp"
 #include "violations.hpp"
@@ -162,6 +163,51 @@ TEST_CASE("halves are loaded as bfloat16, and bfloat16 as halves") {
     REQUIRE(halves.remove({0}, {0}, to_end));
     REQUIRE(halves.restore({0}, loaded(saved(brains, brains.snapshot({0}).value()), halves).value()));
     CHECK(values(halves, 0) == Values{-2, 1.5F, 300});
+}
+
+TEST_CASE("formats of one plane and of two go through files as they are, and become no others") {
+    using cellar_test::BlocksOf32;
+    using cellar_test::ScaledHeads;
+    const CacheShape shape{2, 2, 64};
+    const CacheLimits limits{.sequences = 2, .capacity = 16, .batch = 8};
+    const auto make = [&]<class Layout>(Layout) {
+        return Cache<Layout, FullCausal, UnrotatedShift, HostBackend>{shape, limits};
+    };
+    const auto fill = [](auto& cache) {
+        auto pass = cache.begin(Tokens{Sequence{0}, Position{0}, 5}).value();
+        std::vector<float> rows(5 * 2 * 64);
+        for (std::size_t i = 0; i < rows.size(); ++i) rows[i] = static_cast<float>(i % 97) - 40;
+        for (const int layer : {0, 1}) pass.put(layer, rows, rows);
+        pass.commit();
+    };
+    auto from = make(StandardV<ScaledHeads, BlocksOf32>{});
+    fill(from);
+    const Bytes file = saved(from, from.snapshot({0}).value());
+    auto to = make(Blocked<ScaledHeads, 4, BlocksOf32>{});
+    REQUIRE(to.restore({1}, loaded(file, to).value()));
+    auto snapshot = to.snapshot({1}).value();
+    CHECK(saved(to, snapshot) == file);
+    to.page_out(snapshot);
+    CHECK(saved(to, snapshot) == file);
+
+    Disk disk;
+    disk.put("f", file);
+    const auto reader = FileReader::open("f", {.files = &disk}).value();
+    using Shape = std::vector<std::uint64_t>;
+    CHECK(reader.find("layers.1.keys")->shape == Shape{5, 2, 64, 1});
+    CHECK(reader.find("layers.1.key_scales")->shape == Shape{5, 2, 1});
+    CHECK(reader.find("layers.1.key_scales")->dtype == Dtype::f32);
+    CHECK(reader.find("layers.1.values")->shape == Shape{5, 2, 2, 34});
+    CHECK(*reader.metadata("formats.layers.1.values") == "test_blocks_of_32");
+
+    auto plain = make(StandardV<float, float>{});
+    CHECK(refusal(file, plain) == "f: its layers.0.values is [5, 2, 2], expected [5, 2, 64]");
+    auto plain_keys = make(StandardV<float, BlocksOf32>{});
+    CHECK(refusal(file, plain_keys)
+          == "f: its layers.0.keys has elements of type 'test_scaled_heads', expected F32, F16 or BF16");
+    fill(plain_keys);
+    CHECK(refusal(saved(plain_keys, plain_keys.snapshot({0}).value()), from)
+          == "f: it has no layers.0.key_scales, expected [5, 2, 1]");
 }
 
 TEST_CASE("a window is loaded by a window that it covers, and refused by one that sees more") {

@@ -42,17 +42,19 @@ StoredFormat stored_format_of() {
 /// The formats of the units and of the scales of a storage format.
 template <StorageFormat F>
 StoredFormat stored_units_of() {
-    if constexpr (Element<F>)
+    if constexpr (Element<F>) {
         return stored_format_of<F>();
-    else
+    } else {
         return {std::string{F::name}, sizeof(unit_of<F>)};
+    }
 }
 template <StorageFormat F>
 StoredFormat stored_scales_of() {
-    if constexpr (Element<scale_of<F>>)
+    if constexpr (Element<scale_of<F>>) {
         return stored_format_of<scale_of<F>>();
-    else
+    } else {
         return {std::string{F::name} + ".scales", sizeof(scale_of<F>)};
+    }
 }
 
 } // namespace cellar::detail

@@ -89,7 +89,7 @@ private:
     typename Backend::template Buffer<float> memory_;
 };
 
-/// The keys, or the values, of one layer in cells.
+/// A plane of the keys, or of the values, of one layer in cells.
 template <class Backend, class Elements>
 class CellStream final : public RowStream, public DeviceRows {
     using E = typename Elements::element_type;
@@ -106,7 +106,8 @@ public:
             find(first, count);
             for (std::size_t i = 0, end = 0; i < cells_.size(); i = end) {
                 for (end = i + 1; end < cells_.size() && cells_[end] == cells_[end - 1] + 1;) ++end;
-                E* const at = rows_.view({cells_[i], static_cast<std::int32_t>(end - i)}).pointer;
+                const CellRange run{cells_[i], static_cast<std::int32_t>(end - i)};
+                E* const at = rows_.mapping().view(rows_.memory().data(), run).pointer;
                 visit({reinterpret_cast<std::byte*>(at), bytes_of(end - i)});
             }
         }

@@ -17,7 +17,6 @@
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -109,23 +108,18 @@ private:
         for (std::size_t i = 0; i < state_.stores.size(); ++i) {
             const std::string layer = prefix + "layers." + std::to_string(state_.owners[i]);
             Store& store = state_.stores[i];
-            arrays.push_back(array_of<KeyFormat>(store.all_keys(), tokens, layer + ".keys"));
+            const auto add = [&](const auto& plane, StoredFormat format, const char* what) {
+                const auto heads = static_cast<std::uint64_t>(plane.mapping().heads());
+                const auto units = static_cast<std::uint64_t>(plane.mapping().dim());
+                arrays.push_back({layer + what, std::move(format), {tokens, heads, units}});
+            };
+            add(store.all_keys(), stored_units_of<KeyFormat>(), ".keys");
             if constexpr (has_scale_plane<KeyFormat>)
-                arrays.push_back(array_of<KeyFormat>(store.key_scales(), tokens, layer + ".key_scales"));
-            arrays.push_back(array_of<ValueFormat>(store.all_values(), tokens, layer + ".values"));
+                add(store.key_scales(), stored_scales_of<KeyFormat>(), ".key_scales");
+            add(store.all_values(), stored_units_of<ValueFormat>(), ".values");
             if constexpr (has_scale_plane<ValueFormat>)
-                arrays.push_back(array_of<ValueFormat>(store.value_scales(), tokens, layer + ".value_scales"));
+                add(store.value_scales(), stored_scales_of<ValueFormat>(), ".value_scales");
         }
-    }
-    template <class Format, class Plane>
-    static StoredArray array_of(const Plane& plane, std::uint64_t tokens, std::string name) {
-        const auto heads = static_cast<std::uint64_t>(plane.mapping().heads());
-        const auto units = static_cast<std::uint64_t>(plane.mapping().dim());
-        constexpr bool is_of_units =
-            std::is_same_v<Plane, typename Store::Keys> || std::is_same_v<Plane, typename Store::Values>;
-        return {std::move(name),
-                is_of_units ? stored_units_of<Format>() : stored_scales_of<Format>(),
-                {tokens, heads, units}};
     }
 
     // The arrays from `first` on are those of `add_arrays`.

@@ -37,7 +37,7 @@ inline bool is_of_bytes(const FileReader& reader, const StoredTensor& tensor) {
            && reader.metadata(format_name_key + tensor.name) != nullptr;
 }
 
-inline StoredFormat format_of(const FileReader& reader, const StoredTensor& tensor) {
+inline StoredFormat units_of(const FileReader& reader, const StoredTensor& tensor) {
     if (is_of_bytes(reader, tensor)) return {*reader.metadata(format_name_key + tensor.name), tensor.shape.back()};
     return {std::string{to_string(tensor.dtype)}, bytes_of(tensor.dtype)};
 }
@@ -138,7 +138,7 @@ inline FileResult<void> read_arrays(const std::filesystem::path& path, FileReade
     std::map<const StoredTensor*, LoadTarget> targets;
     for (const StoredArray& array : arrays) {
         const StoredTensor* const tensor = reader.find(array.name);
-        const StoredFormat from = tensor == nullptr ? StoredFormat{"none"} : format_of(reader, *tensor);
+        const StoredFormat from = tensor == nullptr ? StoredFormat{"none"} : units_of(reader, *tensor);
         const bool is_element = conversion_of(array.format, StoredFormat::f32) != nullptr;
         if (from != array.format && conversion_of(from, array.format) == nullptr)
             return unsuitable(path,
