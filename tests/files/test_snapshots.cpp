@@ -347,7 +347,7 @@ TEST_CASE("a file of another shape or model is refused, and the message says wha
 TEST_CASE("the model of a file is quoted in one line, whatever it is") {
     Numbers from = filled();
     const Bytes file = saved(from, from.snapshot({0}).value(), {.model = "a\n\x1b[31m" + std::string(1000, 'b')});
-    const std::string quoted = "'a??[31m" + std::string(54, 'b') + "...'";
+    const std::string quoted = "'a??[31m" + std::string(53, 'b') + "...'";
     CHECK(refusal(file, from, {.model = "huge"}) == "f: its model is " + quoted + ", expected 'huge'");
 }
 
