@@ -7,8 +7,15 @@
 
 namespace cellar::detail {
 
+/// The finaliser of SplitMix64 (Steele, Lea, Flood 2014): neighbouring numbers get distant values.
+constexpr std::uint64_t mixed(std::uint64_t x) {
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9U;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebU;
+    return x ^ (x >> 31);
+}
+
 /// A hash of numbers in their order, the same on every machine, to compare what several processes have. Not a defence
-/// against anyone who chooses the numbers. The mixing is the finaliser of SplitMix64 (Steele, Lea, Flood 2014).
+/// against anyone who chooses the numbers.
 class Digest {
 public:
     Digest& add(std::uint64_t number) {
@@ -22,12 +29,6 @@ public:
     std::uint64_t value() const { return value_; }
 
 private:
-    static constexpr std::uint64_t mixed(std::uint64_t x) {
-        x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9U;
-        x = (x ^ (x >> 27)) * 0x94d049bb133111ebU;
-        return x ^ (x >> 31);
-    }
-
     std::uint64_t value_ = 0;
 };
 

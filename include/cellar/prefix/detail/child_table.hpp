@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <cellar/base/digest.hpp>
 #include <cellar/base/trivial_list.hpp>
 
 #include <cstddef>
@@ -73,12 +74,8 @@ private:
     std::size_t mask() const { return slots_.size() - 1; }
     std::size_t next(std::size_t i) const { return (i + 1) & mask(); }
 
-    // The finalizer of splitmix64: neighbouring numbers get distant places.
     std::size_t home_of(std::uint64_t parent, std::uint64_t key) const {
-        std::uint64_t x = parent * 0x9e3779b97f4a7c15U ^ key;
-        x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9U;
-        x = (x ^ x >> 27) * 0x94d049bb133111ebU;
-        return static_cast<std::size_t>(x ^ x >> 31) & mask();
+        return static_cast<std::size_t>(mixed(parent * 0x9e3779b97f4a7c15U ^ key)) & mask();
     }
 
     // Where the entry is, or the free place where it would be.
