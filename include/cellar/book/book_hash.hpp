@@ -3,10 +3,10 @@
 
 #include <cellar/base/digest.hpp>
 #include <cellar/base/ids.hpp>
+#include <cellar/base/schedules.hpp>
 #include <cellar/book/cell_table.hpp>
 #include <cellar/book/kept_cells.hpp>
 #include <cellar/book/position_runs.hpp>
-#include <cellar/book/schedules.hpp>
 
 #include <cstdint>
 

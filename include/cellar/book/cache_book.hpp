@@ -7,6 +7,7 @@
 #include <cellar/base/expect_batch.hpp>
 #include <cellar/base/ids.hpp>
 #include <cellar/base/result.hpp>
+#include <cellar/base/schedules.hpp>
 #include <cellar/base/trivial_list.hpp>
 #include <cellar/book/book_hash.hpp>
 #include <cellar/book/cell_set.hpp>
@@ -14,7 +15,6 @@
 #include <cellar/book/kept_cells.hpp>
 #include <cellar/book/open_pass.hpp>
 #include <cellar/book/removal.hpp>
-#include <cellar/book/schedules.hpp>
 #include <cellar/window/resume.hpp>
 #include <cellar/window/window.hpp>
 

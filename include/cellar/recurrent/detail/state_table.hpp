@@ -7,6 +7,7 @@
 #include <cellar/base/kept.hpp>
 #include <cellar/base/reserved_list.hpp>
 #include <cellar/base/result.hpp>
+#include <cellar/base/schedules.hpp>
 #include <cellar/base/slot_copy.hpp>
 #include <cellar/base/trivial_list.hpp>
 #include <cellar/recurrent/detail/batch_sequences.hpp>
@@ -20,6 +21,7 @@
 #include <cstdint>
 #include <iterator>
 #include <memory>
+#include <span>
 #include <utility>
 
 namespace cellar::detail {
@@ -38,11 +40,11 @@ public:
     StateTable(const StateLimits& limits, Slot slots)
         : limits_{limits},
           slots_{slots},
-          records_(static_cast<std::size_t>(limits.sequences)),
+          states_(static_cast<std::size_t>(limits.sequences)),
           use_(static_cast<std::size_t>(slots)) {
-        records_.resize(static_cast<std::size_t>(limits.sequences));
+        states_.resize(static_cast<std::size_t>(limits.sequences));
         const auto kept = static_cast<std::size_t>(limits.rollback) + 2;
-        for (Record& r : records_) r.states.reserve(kept);
+        for (KeptStates& states : states_) states.reserve(kept);
     }
 
     const StateLimits& limits() const { return limits_; }
@@ -50,7 +52,10 @@ public:
     SlotTable& slots() { return slots_; }
 
     bool has(Sequence s) const { return s.value >= 0 && s.value < limits_.sequences; }
-    const KeptStates& states(Sequence s) const { return record(s).states; }
+    const KeptStates& states(Sequence s) const {
+        CELLAR_EXPECTS(has(s), "sequence ", s, ", expected 0 to ", limits_.sequences - 1);
+        return states_[static_cast<std::size_t>(s.value)];
+    }
 
     /// The slots that a pass may use for new checkpoints.
     Slot checkpoints_free() const { return static_cast<Slot>(checkpoint_slots(limits_)) - slots_.checkpoints(); }
@@ -81,16 +86,15 @@ public:
 
     void finish_remove(Sequence s, Position begin, Position end) noexcept {
         if (begin == end) return;
-        Record& r = record(s);
-        if (begin < r.states.next()) r.states.truncate(begin, slots_);
-        if (begin == Position{0}) r.scheduled.clear();
+        if (begin < states(s).next()) own(s).truncate(begin, slots_);
+        if (begin == Position{0}) unschedule_all(s);
     }
 
     /// Checks whether `to` can share the states of `from` up to position `length`, and reserves room for them.
     Result<bool> prepare_copy_prefix(Sequence from, Sequence to, std::int32_t length) {
         CELLAR_EXPECTS(length >= 0, "copy_prefix: the length is ", length, ", expected 0 or more");
         const KeptStates& source = states(from);
-        KeptStates& target = record(to).states;
+        KeptStates& target = own(to);
         if (from == to) return false;
         if (source.next() > Position{length} && !can_resume(from, {length})) return Reason::cannot_rewind;
         return target.reserve(source.all().size());
@@ -98,8 +102,8 @@ public:
 
     void finish_copy_prefix(Sequence from, Sequence to, std::int32_t length) noexcept {
         if (from == to) return;
-        record(to).states.assign(states(from), {length}, slots_);
-        record(to).scheduled.clear();
+        own(to).assign(states(from), {length}, slots_);
+        unschedule_all(to);
     }
 
     /// What keeps the state of s at position `to` after `finish_snapshot`.
@@ -162,80 +166,66 @@ public:
 
     /// s gives up its states and shares the kept one; if that is paged out, it gets a slot for it, which is returned.
     /// `prepare_restore` reserves room for it.
-    void prepare_restore(Sequence s) { record(s).states.reserve(1); }
+    void prepare_restore(Sequence s) { own(s).reserve(1); }
     Slot finish_restore(Sequence s, const KeptSlot& kept) noexcept {
-        Record& r = record(s);
-        r.states.truncate({-1}, slots_);
-        r.scheduled.clear();
+        own(s).truncate({-1}, slots_);
+        unschedule_all(s);
         if (kept.to.value == 0) return zero_slot;
         const Slot slot = kept.is_paged_out() ? slots_.take() : kept.slot;
-        r.states.append({kept.to, slot, false}, slots_);
+        own(s).append({kept.to, slot, false}, slots_);
         return slot;
     }
 
     /// Makes the current state of s a checkpoint; others may be dropped for it. Does nothing if s has no state.
     Result<void> checkpoint(Sequence s) {
-        KeptStates& own = record(s).states;
+        KeptStates& current = own(s);
         if (limits_.checkpoints == 0) return Reason::no_checkpoints;
-        own.mark_current(slots_);
-        if (!own.all().empty()) trim(own.all().back().slot);
+        current.mark_current(slots_);
+        if (!current.all().empty()) trim(current.all().back().slot);
         return {};
     }
 
     /// The pass that brings s to position p, or past it, keeps a checkpoint there.
     Result<bool> prepare_schedule(Sequence s, Position p) {
-        Record& r = record(s);
-        CELLAR_EXPECTS(p > r.states.next() && p < to_end, "schedule: position ", p, ", expected more than ",
-                       r.states.next(), ", the position of the next token, and less than to_end");
+        const Position next = states(s).next();
+        CELLAR_EXPECTS(p > next && p < to_end, "schedule: position ", p, ", expected more than ", next,
+                       ", the position of the next token, and less than to_end");
         if (limits_.checkpoints == 0) return Reason::no_checkpoints;
-        if (r.scheduled.size() < r.scheduled.capacity()) return false;
-        r.scheduled.reserve(2 * r.scheduled.size() + 1);
-        return true;
+        return schedules_.reserve(s, limits_.sequences);
     }
-    void finish_schedule(Sequence s, Position p) noexcept {
-        TrivialList<Position>& scheduled = record(s).scheduled;
-        Position* const at = std::lower_bound(scheduled.begin(), scheduled.end(), p);
-        if (at == scheduled.end() || *at != p) scheduled.insert(at, p);
-    }
-    void unschedule(Sequence s, Position p) noexcept {
-        TrivialList<Position>& scheduled = record(s).scheduled;
-        const Position* const at = std::lower_bound(scheduled.begin(), scheduled.end(), p);
-        if (at != scheduled.end() && *at == p) scheduled.erase(at);
-    }
+    void finish_schedule(Sequence s, Position p) noexcept { schedules_.add(s, p); }
+    void unschedule(Sequence s, Position p) noexcept { schedules_.remove(s, p, p); }
 
     /// The last position up to p at which a checkpoint of s is wanted; 0 if there is none.
     Position wanted_up_to(Sequence s, Position p) const {
         const std::int32_t interval = limits_.checkpoint_interval;
         const Position regular{interval == 0 ? 0 : p.value / interval * interval};
-        const TrivialList<Position>& scheduled = record(s).scheduled;
-        const Position* const at = std::upper_bound(scheduled.begin(), scheduled.end(), p);
-        return at == scheduled.begin() ? regular : std::max(regular, *(at - 1));
+        return std::max(regular, schedules_.last_up_to(s, p));
     }
 
     /// Reserves room for `more` states of s.
-    bool reserve(Sequence s, std::int32_t more) { return record(s).states.reserve(static_cast<std::size_t>(more)); }
+    bool reserve(Sequence s, std::int32_t more) { return own(s).reserve(static_cast<std::size_t>(more)); }
 
     /// Keeps the states of a pass, in room that was reserved, and forgets those that fell out of the rollback. O(tokens
     /// of s), O(min(rollback, n) + log n) if s keeps n checkpoints older than the rollback, and O(schedules of s) if a
     /// scheduled position is reached.
     void advance(const BatchSequence& s, const KeptPoint* kept_points) {
-        Record& r = record(s.sequence);
-        r.states.forget_passing(s.from - limits_.rollback, s.next - limits_.rollback, slots_);
+        KeptStates& kept = own(s.sequence);
+        kept.forget_passing(s.from - limits_.rollback, s.next - limits_.rollback, slots_);
         for (const KeptPoint* point = kept_points; point != kept_points + s.kept_points; ++point)
-            r.states.append({point->next, point->slot, point->is_checkpoint}, slots_);
-        const Position* const reached = std::upper_bound(r.scheduled.begin(), r.scheduled.end(), s.next);
-        if (reached != r.scheduled.begin()) r.scheduled.erase(r.scheduled.begin(), reached);
+            kept.append({point->next, point->slot, point->is_checkpoint}, slots_);
+        schedules_.remove(s.sequence, {0}, s.next);
     }
 
     /// A hash of what the sequences and the snapshots keep, in any order of the snapshots. O(states kept).
     std::uint64_t hash() const {
         Digest digest;
         digest.add(slots_.slots()).add(slots_.free());
-        for (const Record& r : records_) {
-            digest.add(static_cast<std::uint64_t>(r.states.all().size()));
-            for (const KeptState& state : r.states.all())
-                digest.add(state.next).add(state.slot).add(state.is_checkpoint ? 1 : 0);
-            for (const Position p : r.scheduled) digest.add(p);
+        for (Sequence s{0}; s.value < limits_.sequences; ++s.value) {
+            const std::span<const KeptState> kept = states(s).all();
+            digest.add(static_cast<std::uint64_t>(kept.size()));
+            for (const KeptState& state : kept) digest.add(state.next).add(state.slot).add(state.is_checkpoint ? 1 : 0);
+            for (const Position p : schedules_.of(s)) digest.add(p);
         }
         std::uint64_t kept_in_any_order = 0;
         for (const KeptSlot* kept : snapshots()) kept_in_any_order += Digest{}.add(kept->to).add(kept->slot).value();
@@ -250,29 +240,22 @@ public:
     }
 
 private:
-    struct Record {
-        KeptStates states;
-        TrivialList<Position> scheduled; ///< ascending
-    };
+    KeptStates& own(Sequence s) { return const_cast<KeptStates&>(std::as_const(*this).states(s)); }
+
+    void unschedule_all(Sequence s) noexcept { schedules_.remove(s, {0}, to_end); }
 
     void give_up_slot(KeptSlot& kept) noexcept {
         if (kept.to.value != 0) slots_.release(kept.slot);
         snapshots_.remove(kept);
     }
 
-    const Record& record(Sequence s) const {
-        CELLAR_EXPECTS(has(s), "sequence ", s, ", expected 0 to ", limits_.sequences - 1);
-        return records_[static_cast<std::size_t>(s.value)];
-    }
-    Record& record(Sequence s) { return const_cast<Record&>(std::as_const(*this).record(s)); }
-
     /// Calls `visit(checkpoint, use)` for all. The use of a checkpoint is how many more positions would have to be
     /// computed again without it: those since the sequence's previous checkpoint.
     template <class Visit>
     void for_each_checkpoint(Visit visit) const {
-        for (const Record& r : records_) {
+        for (const KeptStates& kept : states_) {
             Position before{0};
-            for (const KeptState& state : r.states.all()) {
+            for (const KeptState& state : kept.all()) {
                 if (!state.is_checkpoint) continue;
                 visit(state, state.next - before);
                 before = state.next;
@@ -291,12 +274,13 @@ private:
             const auto rank = [&](Slot slot) { return std::pair{use(slot), slots_.marked_at(slot)}; };
             if (least == spared || rank(c.slot) < rank(least)) least = c.slot;
         });
-        for (Record& r : records_) r.states.unmark(least, r.states.next() - limits_.rollback, slots_);
+        for (KeptStates& kept : states_) kept.unmark(least, kept.next() - limits_.rollback, slots_);
     }
 
     StateLimits limits_;
     SlotTable slots_;
-    ReservedList<Record> records_;
+    ReservedList<KeptStates> states_; // of each sequence
+    Schedules schedules_;             // of checkpoints
     KeptList<KeptSlot> snapshots_;
     KeptList<KeptSlot> paged_out_;
     TrivialList<std::int32_t> use_; // by slot; scratch memory of forget_least_useful

@@ -13,7 +13,7 @@
 
 namespace cellar::detail {
 
-/// The positions at which snapshots of sequences are wanted later. Only `reserve` allocates.
+/// The positions at which snapshots or checkpoints of sequences are wanted later. Only `reserve` allocates.
 class Schedules {
 public:
     /// True if no sequence has any.
@@ -25,7 +25,14 @@ public:
         const TrivialList<Position>& own = lists_[static_cast<std::size_t>(s.value)];
         return {own.data(), own.size()};
     }
-    bool has(Sequence s, Position p) const { return std::binary_search(of(s).begin(), of(s).end(), p); }
+    bool has(Sequence s, Position p) const { return last_up_to(s, p) == p; }
+
+    /// The last one of s up to p; -1 if there is none.
+    Position last_up_to(Sequence s, Position p) const {
+        const std::span<const Position> own = of(s);
+        const auto at = std::upper_bound(own.begin(), own.end(), p);
+        return at == own.begin() ? Position{-1} : *(at - 1);
+    }
 
     /// Room for one more of s, one of `sequences`. Returns true if it allocated.
     bool reserve(Sequence s, std::int32_t sequences) {
