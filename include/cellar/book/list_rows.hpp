@@ -1,17 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <cellar/base/compressed_lists.hpp>
 #include <cellar/base/contract.hpp>
+#include <cellar/base/ids.hpp>
 #include <cellar/base/trivial_list.hpp>
 #include <cellar/base/zeroed.hpp>
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
+#include <span>
 #include <utility>
 #include <vector>
 
 namespace cellar::detail {
+
+/// A table of integers for kernels, in host memory or in that of a backend.
+class IndexLists {
+public:
+    virtual const std::int32_t* table() const = 0;
+    /// One number for each row of the batch.
+    virtual const std::int32_t* column(int c) const = 0;
+    /// The rows of the batch. A backend enqueues the copy. May throw, with nothing changed.
+    virtual CompressedLists compressed() = 0;
+
+protected:
+    ~IndexLists() = default;
+};
 
 /// The part of a row that is in use.
 struct RowExtent {
@@ -21,136 +38,195 @@ struct RowExtent {
     std::int32_t size() const { return end - begin; }
 };
 
-/// Lists of integers, one row for each sequence, at a fixed distance in one array. A row gets entries at its end and
+/// Lists of integers, one row for each sequence, at a fixed distance in one table. A row gets entries at its end and
 /// loses them at both ends; what stays is not moved, until the row reaches the end of its room. That is O(1) amortised.
-/// Several arrays can share the extents: entry i of a row has one value in each.
+/// Several tables can share the extents: entry i of a row has one value in each. Kernels read the first table.
 ///
-/// Somebody may keep a copy of the table, with the same pitch. The rows know which of their entries changed since they
-/// were copied.
-class ListRows {
+/// A batch has rows of its sequences, with a number in each column: where the row starts in the table, how many entries
+/// it has, and others.
+///
+/// Somebody may keep a copy of the first table, with the same pitch. The rows know which of their entries changed since
+/// they were copied.
+class ListRows : public IndexLists {
 public:
-    ListRows(std::int32_t sequences, int arrays)
-        : extents_(static_cast<std::size_t>(sequences)),
-          copied_(static_cast<std::size_t>(sequences)),
-          memory_(static_cast<std::size_t>(arrays)) {}
+    enum Column { starts, counts };
+
+    /// `batch`: rows of one batch at most.
+    ListRows(std::int32_t sequences, int tables, int columns, std::int32_t batch)
+        : rows_(static_cast<std::size_t>(sequences)),
+          memory_(static_cast<std::size_t>(tables)),
+          columns_{columns},
+          batch_{batch},
+          numbers_{std::int64_t{columns} * batch},
+          indptr_{std::int64_t{batch} + 1} {
+        sequences_.reserve(static_cast<std::size_t>(batch));
+    }
+    ListRows(const ListRows&) = delete;
+    ListRows& operator=(const ListRows&) = delete;
 
     std::int32_t pitch() const { return pitch_; }
-    const RowExtent& extent(std::int32_t row) const { return extents_[static_cast<std::size_t>(row)]; }
-
-    const std::int32_t* data(int array) const { return memory_[static_cast<std::size_t>(array)].data(); }
-    std::int64_t size() const { return std::int64_t{pitch_} * std::ssize(extents_); }
-    std::int32_t start(std::int32_t row) const { return row * pitch_ + extent(row).begin; }
-
-    std::int32_t* row(int array, std::int32_t row) {
-        return memory_[static_cast<std::size_t>(array)].data() + std::int64_t{row} * pitch_;
+    std::int64_t size() const { return std::int64_t{pitch_} * std::ssize(rows_); }
+    const RowExtent& extent(Sequence s) const { return rows_[static_cast<std::size_t>(s.value)].own; }
+    /// The place of a sequence's row in the table.
+    std::int64_t place(Sequence s) const { return std::int64_t{s.value} * pitch_; }
+    std::span<const std::int32_t> entries(Sequence s, std::size_t table = 0) const {
+        return {room(s, table) + extent(s).begin, static_cast<std::size_t>(extent(s).size())};
     }
 
-    /// Takes off all entries.
-    void clear(std::int32_t r) { own(r) = copied(r) = {}; }
+    /// The rows of the batch.
+    std::span<const Sequence> sequences() const { return {sequences_.data(), sequences_.size()}; }
+    std::int64_t batch() const { return batch_; }
+    int columns() const { return columns_; }
 
-    /// Takes off the entries at `end` and behind. Places are counted in the room of the row.
-    void cut(std::int32_t r, std::int32_t end) {
-        own(r).end = end;
-        copied(r).end = std::min(copied(r).end, end);
-    }
-
-    /// Takes off n entries behind the first `kept`. These follow.
-    void drop(std::int32_t r, std::int32_t n, std::int32_t kept) {
-        if (n == 0) return;
-        for (std::size_t a = 0; a < memory_.size(); ++a) {
-            std::int32_t* const first = row(static_cast<int>(a), r) + own(r).begin;
-            std::copy_backward(first, first + kept, first + kept + n);
+    const std::int32_t* table() const override { return memory_.front().data(); }
+    const std::int32_t* column(int c) const override { return numbers_.data() + batch_ * c; }
+    CompressedLists compressed() override {
+        if (!is_compressed_) {
+            reserve_compressed(batch_entries());
+            std::int32_t* next = indptr_.data();
+            std::int32_t end = 0;
+            for (const Sequence s : sequences_) {
+                const std::span<const std::int32_t> row = entries(s);
+                std::copy(row.begin(), row.end(), indices_.data() + end);
+                *++next = end += extent(s).size();
+            }
+            is_compressed_ = true;
         }
-        own(r).begin += n;
-        copied(r).begin = std::max(copied(r).begin, own(r).begin + kept);
+        const std::size_t n = sequences_.size();
+        return {{indptr_.data(), n + 1}, {indices_.data(), static_cast<std::size_t>(indptr_[std::ssize(sequences_)])}};
     }
 
-    /// The row has n more entries at its end, for which there is room, and which the caller wrote.
-    void append(std::int32_t r, std::int32_t n) { own(r).end += n; }
+    /// Of all rows of the batch.
+    std::int64_t batch_entries() const {
+        std::int64_t all = 0;
+        for (const Sequence s : sequences_) all += extent(s).size();
+        CELLAR_EXPECTS(all <= INT32_MAX, "lists: ", all, " entries in all rows, expected at most ", INT32_MAX);
+        return all;
+    }
 
-    /// Calls f(begin, end) for the places whose entries changed since `note_copied`: at most two ranges.
+    /// Calls f(begin, end) for the places in the row of s whose entries changed since `note_copied`: at most two
+    /// ranges.
     template <class F>
-    void for_each_changed(std::int32_t r, F f) const {
-        const RowExtent& now = extent(r);
-        const RowExtent& old = copied_[static_cast<std::size_t>(r)];
+    void for_each_changed(Sequence s, F f) const {
+        const auto& [now, old] = rows_[static_cast<std::size_t>(s.value)];
         if (old.begin >= old.end) return f(now.begin, now.end);
         if (now.begin < old.begin) f(now.begin, old.begin);
         if (old.end < now.end) f(old.end, now.end);
     }
-    void note_copied(std::int32_t r) { copied(r) = own(r); }
+    void note_copied(Sequence s) { copied(s) = own(s); }
 
-    /// Gives rows at least this pitch. Copies of them are out of date then. May throw, with nothing changed.
-    void reserve(std::int64_t pitch) {
-        if (pitch <= pitch_) return;
-        const std::int64_t wanted = (pitch + line_entries - 1) / line_entries * line_entries;
-        const std::int64_t all = wanted * std::ssize(extents_);
-        CELLAR_EXPECTS(all <= INT32_MAX, "lists: rows of ", wanted, " entries for ", std::ssize(extents_),
-                       " sequences, expected at most ", INT32_MAX, " entries in all");
-        std::vector<ZeroedArray<std::int32_t>> larger(memory_.size());
-        for (auto& array : larger) array = ZeroedArray<std::int32_t>{all};
-        for (std::size_t a = 0; a < memory_.size(); ++a)
-            for (std::int64_t r = 0; r < std::ssize(extents_); ++r) {
-                const RowExtent& own = extents_[static_cast<std::size_t>(r)];
-                const std::int32_t* const from = memory_[a].data() + r * pitch_;
-                std::copy(from + own.begin, from + own.end, larger[a].data() + r * wanted + own.begin);
-            }
-        memory_ = std::move(larger);
-        pitch_ = static_cast<std::int32_t>(wanted);
-        std::fill(copied_.begin(), copied_.end(), RowExtent{});
+    /// A batch without rows.
+    void clear_batch() {
+        sequences_.clear();
+        is_compressed_ = false;
     }
+
+    /// Room for rows of that many entries, which lose some at the front if the lists slide. May throw; all rows stay
+    /// right.
+    void reserve(std::int64_t entries, bool slides) {
+        reserve_pitch(slides ? 2 * entries : entries);
+        reserve_compressed(entries * batch_);
+    }
+
+protected:
+    ~ListRows() = default;
+
+    /// The row of s is the next one of the batch. `more`: for the columns after `counts`.
+    void add_to_batch(Sequence s, std::initializer_list<std::int32_t> more = {}) {
+        std::int64_t at = std::ssize(sequences_);
+        numbers_[at] = static_cast<std::int32_t>(place(s)) + extent(s).begin;
+        numbers_[at += batch_] = extent(s).size();
+        for (const std::int32_t n : more) numbers_[at += batch_] = n;
+        sequences_.push_back(s);
+    }
+
+    /// The room of a row, in which places are counted.
+    std::int32_t* room(Sequence s, std::size_t table) { return memory_[table].data() + place(s); }
+    const std::int32_t* room(Sequence s, std::size_t table) const { return memory_[table].data() + place(s); }
+
+    /// Takes off all entries.
+    void clear(Sequence s) { own(s) = copied(s) = {}; }
+
+    /// Takes off the entries from `end` on.
+    void cut(Sequence s, std::int32_t end) {
+        own(s).end = end;
+        copied(s).end = std::min(copied(s).end, end);
+    }
+
+    /// Takes off n entries after the first `kept`. These move up.
+    void drop(Sequence s, std::int32_t n, std::int32_t kept = 0) {
+        if (n == 0) return;
+        for (std::size_t t = 0; t < memory_.size(); ++t) {
+            std::int32_t* const first = room(s, t) + own(s).begin;
+            std::copy_backward(first, first + kept, first + kept + n);
+        }
+        own(s).begin += n;
+        copied(s).begin = std::max(copied(s).begin, own(s).begin + kept);
+    }
+
+    /// The row has n more entries at its end, for which there is room, and which the caller wrote.
+    void append(Sequence s, std::int32_t n) { own(s).end += n; }
 
     /// Room for `more` entries at the end of a row. A row that has lost entries at its front moves there, if it then
     /// has a quarter of its room free. May throw, with nothing changed.
-    void make_room(std::int32_t r, std::int64_t more) {
-        RowExtent& all = own(r);
+    void make_room(Sequence s, std::int64_t more) {
+        RowExtent& all = own(s);
         if (all.end + more <= pitch_) return;
         const std::int64_t needed = all.size() + more;
-        if (needed > pitch_ - pitch_ / 4) reserve(std::max(needed, std::min(2 * needed, most_entries())));
+        if (needed > pitch_ - pitch_ / 4) reserve_pitch(std::max(needed, std::min(2 * needed, most_entries())));
         if (all.end + more <= pitch_) return;
-        for (std::size_t a = 0; a < memory_.size(); ++a) {
-            std::int32_t* const first = row(static_cast<int>(a), r);
-            std::copy(first + all.begin, first + all.end, first);
-        }
+        for (std::size_t t = 0; t < memory_.size(); ++t)
+            std::copy(room(s, t) + all.begin, room(s, t) + all.end, room(s, t));
         all = {0, all.size()};
-        copied(r) = {};
+        copied(s) = {};
     }
 
 private:
+    struct Row {
+        RowExtent own;
+        RowExtent copied; ///< the places whose entries are as in the copy
+    };
+
     static constexpr std::int64_t line_entries = 16; // in 64 bytes
 
     // Of a row: all rows have at most INT32_MAX.
-    std::int64_t most_entries() const { return INT32_MAX / std::ssize(extents_) / line_entries * line_entries; }
+    std::int64_t most_entries() const { return INT32_MAX / std::ssize(rows_) / line_entries * line_entries; }
 
-    RowExtent& own(std::int32_t row) { return extents_[static_cast<std::size_t>(row)]; }
-    RowExtent& copied(std::int32_t row) { return copied_[static_cast<std::size_t>(row)]; }
+    // Gives rows at least this pitch. Copies of them are out of date then. May throw, with nothing changed.
+    void reserve_pitch(std::int64_t pitch) {
+        if (pitch <= pitch_) return;
+        const std::int64_t wanted = (pitch + line_entries - 1) / line_entries * line_entries;
+        const std::int64_t rows = std::ssize(rows_);
+        CELLAR_EXPECTS(wanted * rows <= INT32_MAX, "lists: rows of ", wanted, " entries for ", rows,
+                       " sequences, expected at most ", INT32_MAX, " entries in all");
+        std::vector<ZeroedArray<std::int32_t>> larger(memory_.size());
+        for (ZeroedArray<std::int32_t>& table : larger) table = ZeroedArray<std::int32_t>{wanted * rows};
+        for (std::size_t t = 0; t < memory_.size(); ++t)
+            for (Sequence s{0}; s.value < rows; ++s.value)
+                std::copy(room(s, t) + own(s).begin, room(s, t) + own(s).end,
+                          larger[t].data() + s.value * wanted + own(s).begin);
+        memory_ = std::move(larger);
+        pitch_ = static_cast<std::int32_t>(wanted);
+        for (Row& row : rows_) row.copied = {};
+    }
 
-    TrivialList<RowExtent> extents_;
-    TrivialList<RowExtent> copied_; // the places whose entries are as in the copy
-    std::vector<ZeroedArray<std::int32_t>> memory_;
+    void reserve_compressed(std::int64_t entries) {
+        if (entries > indices_.size()) indices_ = ZeroedArray<std::int32_t>{std::max(entries, 2 * indices_.size())};
+    }
+
+    RowExtent& own(Sequence s) { return rows_[static_cast<std::size_t>(s.value)].own; }
+    RowExtent& copied(Sequence s) { return rows_[static_cast<std::size_t>(s.value)].copied; }
+
+    TrivialList<Row> rows_;
+    std::vector<ZeroedArray<std::int32_t>> memory_; // the tables
     std::int32_t pitch_ = 0;
-};
-
-/// Columns of numbers, one for each row of a batch.
-class ListColumns {
-public:
-    ListColumns(int columns, std::int32_t rows)
-        : columns_{columns}, rows_{rows}, numbers_{std::int64_t{columns} * rows} {}
-
-    int columns() const { return columns_; }
-    std::int64_t rows() const { return rows_; }
-    std::int64_t size() const { return numbers_.size(); }
-
-    std::int32_t* operator[](int column) { return numbers_.data() + rows_ * column; }
-    const std::int32_t* operator[](int column) const { return numbers_.data() + rows_ * column; }
-
-private:
     int columns_;
-    std::int64_t rows_;
-    ZeroedArray<std::int32_t> numbers_;
+    std::int64_t batch_;
+    ZeroedArray<std::int32_t> numbers_; // the columns
+    TrivialList<Sequence> sequences_;
+    ZeroedArray<std::int32_t> indptr_; // of the compressed rows
+    ZeroedArray<std::int32_t> indices_;
+    bool is_compressed_ = false;
 };
-
-inline void expect_indexable(std::int64_t entries) {
-    CELLAR_EXPECTS(entries <= INT32_MAX, "lists: ", entries, " entries in all rows, expected at most ", INT32_MAX);
-}
 
 } // namespace cellar::detail

@@ -109,9 +109,9 @@ public:
     CellLists lists(const std::source_location& where = std::source_location::current()) & {
         const detail::Caller caller{where};
         expect_lists();
-        auto& memory = state().find_lists(0);
-        memory.copy.update(memory.cells.sequences());
-        return MemoryAccess::make<CellLists>(memory.cells, memory.copy.lists());
+        state().find_lists(0);
+        auto& lists = *state().lists;
+        return MemoryAccess::make<CellLists>(lists.rows, lists.copy.update());
     }
 
     /// The same as pages of `page_size` cells: page p has cells [p * page_size, (p + 1) * page_size). Refuses with
@@ -124,12 +124,11 @@ public:
         const detail::Caller caller{where};
         expect_lists();
         CELLAR_EXPECTS(page_size > 0, "pages: a page size of ", page_size, ", expected 1 or more");
-        auto& memory = state().find_lists(page_size);
-        auto& pages = *memory.pages;
-        const Sequence refused = pages.rows.update(memory.cells);
+        state().find_lists(page_size);
+        auto& pages = *state().pages;
+        const Sequence refused = pages.rows.update(state().lists->rows);
         if (refused.value >= 0) return Refusal{.reason = Reason::no_pages, .sequence = refused};
-        pages.copy.update(memory.cells.sequences());
-        return MemoryAccess::make<PageLists>(memory.cells, pages.rows, pages.copy.lists());
+        return MemoryAccess::make<PageLists>(pages.rows, pages.copy.update());
     }
 
     /// The mask [tokens, history]. Of float or half: 0 where visible, -infinity where hidden. Of bool: true where

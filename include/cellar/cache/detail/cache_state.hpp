@@ -10,6 +10,8 @@
 #include <cellar/base/scratch.hpp>
 #include <cellar/base/trivial_list.hpp>
 #include <cellar/book/cache_book.hpp>
+#include <cellar/book/cell_rows.hpp>
+#include <cellar/book/page_rows.hpp>
 #include <cellar/cache/cache_limits.hpp>
 #include <cellar/cache/cache_shape.hpp>
 #include <cellar/cache/detail/layer_store.hpp>
@@ -158,41 +160,32 @@ struct CacheState {
         visible.known = true;
     }
 
-    using Lists = ListMemory<Backend>;
-
-    /// The lists, and their pages if a page size is given. May throw; all rows stay right.
-    Lists& prepare_lists(std::int32_t page_size) {
+    /// Makes the lists, and their pages if a page size is given. May throw; all rows stay right.
+    void prepare_lists(std::int32_t page_size) {
         const std::int32_t batch = std::min(limits.batch, limits.sequences);
         book.track_changes();
-        if (lists == nullptr) lists = std::make_unique<Lists>(backend, limits.sequences, batch);
-        auto& pages = lists->pages;
-        if (page_size == 0 || (pages != nullptr && pages->rows.page_size() == page_size)) return *lists;
-        auto others = std::make_unique<typename Lists::Pages>(backend, limits.sequences, batch, page_size);
+        if (lists == nullptr) lists = std::make_unique<Lists<CellRows>>(backend, limits.sequences, batch);
+        if (page_size == 0 || (pages != nullptr && pages->rows.page_size() == page_size)) return;
+        auto others = std::make_unique<Lists<PageRows>>(backend, limits.sequences, batch, page_size);
         if constexpr (WritesLists<Backend>)
             if (pages != nullptr) backend.fence(); // enqueued kernels may use the old ones
         pages = std::move(others);
-        return *lists;
     }
 
     /// Room for rows of that many cells, and for their pages. May throw; all rows stay right.
     void reserve_lists(std::int64_t cells, std::int32_t page_size) {
-        Lists& memory = prepare_lists(page_size);
+        prepare_lists(page_size);
         const bool slides = book.window().oldest_visible(to_end - 1).value != 0;
-        const std::int64_t rows = memory.cells.columns().rows();
-        memory.cells.reserve(cells, slides);
-        memory.copy.reserve(cells * rows);
-        if (page_size == 0) return;
-        memory.pages->rows.reserve(cells, slides);
-        memory.pages->copy.reserve(memory.pages->rows.pages_of(cells) * rows);
+        lists->reserve(cells, slides);
+        if (page_size != 0) pages->reserve(pages->rows.pages_of(cells), slides);
     }
 
-    /// The lists of the open pass. `page_size`: 0, or that of the pages that follow.
-    Lists& find_lists(std::int32_t page_size) {
-        Lists& memory = prepare_lists(page_size);
-        if (lists_known) return memory;
-        pass_reserved ? memory.cells.clear() : memory.cells.update(book);
+    /// Brings the lists up to date with the open pass. `page_size`: 0, or that of the pages that follow.
+    void find_lists(std::int32_t page_size) {
+        prepare_lists(page_size);
+        if (lists_known) return;
+        pass_reserved ? lists->rows.clear_batch() : lists->rows.update(book);
         lists_known = true;
-        return memory;
     }
 
     void expect_no_pass(const char* operation) const { detail::expect_no_pass(operation, pass_open); }
@@ -272,8 +265,11 @@ struct CacheState {
     MaskElement written_mask = MaskElement::none; // what `mask` holds
     PutLayers put;                                // by index into stores
     VisibleRuns visible;
-    std::unique_ptr<Lists> lists; // null until they are asked for
-    bool lists_known = false;     // of the open pass
+    template <class Rows>
+    using Lists = ListMemory<Rows, Backend>;
+    std::unique_ptr<Lists<CellRows>> lists; // null until they are asked for
+    std::unique_ptr<Lists<PageRows>> pages; // of one page size
+    bool lists_known = false;               // of the open pass
     AttentionScratch attention;
     LayerName layer_name;
 

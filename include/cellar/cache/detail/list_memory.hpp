@@ -2,52 +2,49 @@
 #pragma once
 
 #include <cellar/backend/backend.hpp>
-#include <cellar/base/contract.hpp>
+#include <cellar/base/compressed_lists.hpp>
 #include <cellar/base/ids.hpp>
 #include <cellar/base/list_entry.hpp>
 #include <cellar/base/reserved_list.hpp>
-#include <cellar/book/cell_rows.hpp>
 #include <cellar/book/list_rows.hpp>
-#include <cellar/book/page_rows.hpp>
-#include <cellar/cache/detail/lists_of_backend.hpp>
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <utility>
 #include <vector>
 
 namespace cellar::detail {
 
-/// A copy of rows in the memory of a backend. There is none for a backend whose memory the host reads and writes.
+/// What kernels read of rows. If the host reads and writes the memory of the backend, that is the rows themselves.
 template <class Backend>
 class ListCopy {
 public:
-    ListCopy(Backend&, ListRows&, const ListColumns&) {}
+    ListCopy(Backend&, ListRows& rows) : rows_{rows} {}
 
     void reserve(std::int64_t) {}
-    void update(std::span<const Sequence>) {}
-    static constexpr ListsOfBackend* lists() { return nullptr; }
+    IndexLists& update() { return rows_; }
+
+private:
+    ListRows& rows_;
 };
 
-/// The copy that the kernels of such a backend read. Only what changed since the last update is uploaded: entries of
-/// the rows, and of the columns, which have a number for each row of a batch. All of it lies in one block: the columns,
-/// the beginnings of the compressed rows, and the table.
+/// Else it is a copy in the memory of the backend. Only what changed since the last update is uploaded: entries of the
+/// rows, and of the columns. All of it lies in one block: the columns, the beginnings of the compressed rows, and the
+/// table.
 template <WritesLists Backend>
-class ListCopy<Backend> final : public ListsOfBackend {
+class ListCopy<Backend> final : public IndexLists {
 public:
     /// What is uploaded at once: rebuilt rows may be long.
     static constexpr std::size_t max_entries = std::size_t{1} << 15;
 
-    ListCopy(Backend& backend, ListRows& rows, const ListColumns& columns)
+    ListCopy(Backend& backend, ListRows& rows)
         : backend_{backend},
           rows_{rows},
-          columns_{columns},
           memory_{backend.allocate_indices(0)},
           compressed_{backend.allocate_indices(0)},
-          uploaded_(static_cast<std::size_t>(columns.size() + columns.rows() + 1)),
+          uploaded_(static_cast<std::size_t>(indptr() + rows.batch() + 1)),
           entries_{max_entries} {
         backend.reserve_entries(max_entries);
     }
@@ -65,52 +62,47 @@ public:
         if (compressed > compressed_.size()) replace(compressed_, std::max(compressed, 2 * compressed_.size()));
     }
 
-    /// Enqueues: uploads what changed in the rows of these sequences, which are those of the columns. Does not allocate
-    /// while the rows have not grown. May throw; then the next call uploads it.
-    void update(std::span<const Sequence> sequences) {
+    /// Enqueues: uploads what changed in the rows of the batch. Does not allocate while the rows have not grown. May
+    /// throw; then the next call uploads it.
+    IndexLists& update() {
         reserve(0);
         upload(); // what a call that threw has left: one kernel must not write two values to a place
-        sequences_ = sequences;
-        for (const Sequence s : sequences) {
-            const std::int32_t* const values = rows_.row(0, s.value);
-            const std::int64_t first = before_table() + std::int64_t{s.value} * rows_.pitch();
-            rows_.for_each_changed(s.value, [&](std::int32_t begin, std::int32_t end) {
+        for (const Sequence s : rows_.sequences()) {
+            const std::int32_t* const values = rows_.table() + rows_.place(s);
+            const std::int64_t first = before_table() + rows_.place(s);
+            rows_.for_each_changed(s, [&](std::int32_t begin, std::int32_t end) {
                 for (std::int32_t i = begin; i < end; ++i) add(first + i, values[i]);
             });
-            rows_.note_copied(s.value);
+            rows_.note_copied(s);
         }
-        const std::int64_t n = std::ssize(sequences);
-        for (int c = 0; c < columns_.columns(); ++c) {
-            const std::int64_t first = columns_.rows() * c;
-            for (std::int64_t r = 0; r < n; ++r) set(first + r, columns_[c][r]);
+        const std::int64_t n = std::ssize(rows_.sequences());
+        for (int c = 0; c < rows_.columns(); ++c) {
+            const std::int64_t first = rows_.batch() * c;
+            for (std::int64_t r = 0; r < n; ++r) set(first + r, rows_.column(c)[r]);
             for (std::int64_t r = n; r < filled_rows_; ++r) set(first + r, 0);
         }
         if (n != filled_rows_) is_compressed_ = false; // more rows may be empty ones
         filled_rows_ = n;
         upload();
+        return *this;
     }
 
-    ListsOfBackend* lists() { return this; }
-
     const std::int32_t* table() const override { return memory_.data() + before_table(); }
-    const std::int32_t* column(int c) const override { return memory_.data() + columns_.rows() * c; }
+    const std::int32_t* column(int c) const override { return memory_.data() + rows_.batch() * c; }
 
     CompressedLists compressed() override {
-        std::int64_t all = 0;
-        for (const Sequence s : sequences_) all += rows_.extent(s.value).size();
-        expect_indexable(all);
+        const std::span<const Sequence> sequences = rows_.sequences();
+        const std::int64_t all = rows_.batch_entries();
         reserve(all);
-        const std::int64_t indptr = columns_.size();
-        const CompressedLists lists{{memory_.data() + indptr, sequences_.size() + 1},
+        const CompressedLists lists{{memory_.data() + indptr(), sequences.size() + 1},
                                     {compressed_.data(), static_cast<std::size_t>(all)}};
         if (is_compressed_) return lists;
+        std::int64_t place = indptr(); // which has 0
         std::int32_t end = 0;
-        set(indptr, 0);
-        for (std::size_t r = 0; r < sequences_.size(); ++r)
-            set(indptr + 1 + static_cast<std::int64_t>(r), end += rows_.extent(sequences_[r].value).size());
+        for (const Sequence s : sequences) set(++place, end += rows_.extent(s).size());
         upload();
-        const auto rows = static_cast<std::int32_t>(sequences_.size());
-        backend_.compress_rows({table(), column(0), lists.indptr.data(), compressed_.data(), rows}, all);
+        const auto n = static_cast<std::int32_t>(sequences.size());
+        backend_.compress_rows({table(), column(ListRows::starts), lists.indptr.data(), compressed_.data(), n}, all);
         is_compressed_ = true;
         return lists;
     }
@@ -118,8 +110,9 @@ public:
 private:
     using Buffer = typename Backend::IndexBuffer;
 
-    // Of the block, in whole lines of 64 bytes.
-    std::int64_t before_table() const { return (columns_.size() + columns_.rows() + 1 + 15) / 16 * 16; }
+    // Places in the block; the table begins with a line of 64 bytes.
+    std::int64_t indptr() const { return rows_.batch() * rows_.columns(); }
+    std::int64_t before_table() const { return (std::ssize(uploaded_) + 15) / 16 * 16; }
 
     // Enqueued kernels may use the old memory.
     void replace(Buffer& buffer, std::int64_t size) {
@@ -148,8 +141,6 @@ private:
 
     Backend& backend_;
     ListRows& rows_;
-    const ListColumns& columns_;
-    std::span<const Sequence> sequences_; // of the rows
     Buffer memory_;
     Buffer compressed_;
     std::vector<std::int32_t> uploaded_; // what the block has before the table
@@ -158,23 +149,20 @@ private:
     bool is_compressed_ = false;
 };
 
-/// The lists that paged kernels read.
-template <class Backend>
+/// Rows, and what kernels read of them.
+template <class Rows, class Backend>
 struct ListMemory {
-    struct Pages {
-        Pages(Backend& backend, std::int32_t sequences, std::int32_t batch, std::int32_t page_size)
-            : rows{sequences, batch, page_size}, copy{backend, rows.rows(), rows.columns()} {}
+    template <class... Sizes>
+    explicit ListMemory(Backend& backend, Sizes... sizes) : rows{sizes...}, copy{backend, rows} {}
 
-        PageRows rows;
-        ListCopy<Backend> copy;
-    };
+    /// Room for rows of that many entries. May throw; all rows stay right.
+    void reserve(std::int64_t entries, bool slides) {
+        rows.reserve(entries, slides);
+        copy.reserve(entries * rows.batch());
+    }
 
-    ListMemory(Backend& backend, std::int32_t sequences, std::int32_t batch)
-        : cells{sequences, batch}, copy{backend, cells.rows(), cells.columns()} {}
-
-    CellRows cells;
+    Rows rows;
     ListCopy<Backend> copy;
-    std::unique_ptr<Pages> pages; ///< of one page size
 };
 
 } // namespace cellar::detail
