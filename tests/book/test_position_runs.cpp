@@ -84,17 +84,18 @@ struct Mirror {
             if (t.position >= to) t.position -= to - from;
     }
 
-    // Moves every cell c of [0, next_cell) to cells[c].
-    void relocate(const std::vector<Cell>& cells) {
+    // Moves every cell c of [0, next_cell) that has a position from `from` on to cells[c].
+    void relocate(std::int32_t from, const std::vector<Cell>& cells) {
         const std::int64_t more = runs.tokens() - runs.runs();
         runs.reserve(more);
-        runs.relocate(more, [&](Cell cell, std::int32_t n) {
+        runs.relocate({from}, more, [&](Cell cell, std::int32_t n) {
             const auto first = cells.begin() + cell;
             std::int32_t count = 1;
             while (count < n && first[count] == first[0] + count) ++count;
             return CellRange{first[0], count};
         });
-        for (Token& t : tokens) t.cell = cells[static_cast<std::size_t>(t.cell)];
+        for (Token& t : tokens)
+            if (t.position >= from) t.cell = cells[static_cast<std::size_t>(t.cell)];
     }
 
     bool covers(std::int32_t from, std::int32_t to) const {
@@ -209,7 +210,7 @@ TEST_CASE("position runs: random changes agree with an ordered list") {
         for (int step = 0; step < 60; ++step) {
             CAPTURE(step);
             const std::int32_t end = mirror.tokens.empty() ? 0 : mirror.tokens.back().position + 1;
-            switch (random(0, 9)) {
+            switch (random(0, 10)) {
             case 0:
             case 1:
             case 2:
@@ -248,7 +249,19 @@ TEST_CASE("position runs: random changes agree with an ordered list") {
                 std::iota(cells.begin(), cells.end(), 0);
                 const int cut = random(0, mirror.next_cell);
                 std::rotate(cells.begin(), cells.begin() + cut, cells.begin() + random(cut, mirror.next_cell));
-                mirror.relocate(cells);
+                mirror.relocate(0, cells);
+                break;
+            }
+            case 10: { // later tokens move to new cells, in pieces
+                std::vector<Cell> cells(static_cast<std::size_t>(mirror.next_cell));
+                std::iota(cells.begin(), cells.end(), 0);
+                const int from = random(0, end);
+                for (const Token& token : mirror.tokens) {
+                    mirror.next_cell += random(0, 3) == 0 ? 1 : 0;
+                    if (token.position >= from && random(0, 3) != 0)
+                        cells[static_cast<std::size_t>(token.cell)] = mirror.next_cell++;
+                }
+                mirror.relocate(from, cells);
                 break;
             }
             }

@@ -401,25 +401,21 @@ private:
         r.runs.close_gap(begin, removal.end);
         r.visible.gap_closed(begin, removal.end);
         moved_in_place_ = moved_in_place_ || removal.keys == MovedKeys::kept;
-        if (removal.copies != 0) copy_shared(r, begin, removal.later, removal.plan);
+        if (removal.copies != 0) copy_shared(r, removal);
         if (removal.keys != MovedKeys::rotated) return;
         r.runs.for_each(begin, to_end, [&](Position, Cell cell, std::int32_t n) {
             add_rotation(removal.plan, {cell, n, removal.delta});
         });
     }
 
-    // Replaces the shared cells at positions from `from` on by copies.
-    void copy_shared(SequenceRecord& r, Position from, TrivialList<Piece>& pieces, Plan& plan) {
-        r.runs.for_each(from, to_end, [&](Position p, Cell cell, std::int32_t n) {
-            for (std::int32_t i = 0, count = 0; i < n; i += count) {
-                count = pool_.uniform(cell + i, n - i);
-                const bool shared = pool_.is_shared(cell + i);
-                if (shared) count = pool_.copy(cell + i, count, plan);
-                pieces.push_back({p + i, shared ? plan.moves.back().to : cell + i, count});
-            }
+    // Replaces the shared cells behind the gap by copies.
+    void copy_shared(SequenceRecord& r, Removal& removal) {
+        r.runs.relocate(removal.begin, 2 * std::int64_t{removal.copies} + 1, [&](Cell cell, std::int32_t n) {
+            const std::int32_t count = pool_.uniform(cell, n);
+            if (!pool_.is_shared(cell)) return CellRange{cell, count};
+            const std::int32_t copied = pool_.copy(cell, count, removal.plan);
+            return CellRange{removal.plan.moves.back().to, copied};
         });
-        r.runs.erase(from, to_end);
-        for (const Piece& piece : pieces) r.runs.insert(piece.position, piece.cell, piece.count);
         r.visible.reset();
     }
 

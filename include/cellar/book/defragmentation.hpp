@@ -57,7 +57,7 @@ public:
     /// Updates the runs of a sequence to the cells after the moves. Needs room for `splits` more.
     void relocate(PositionRuns& runs) const {
         const Move* move = moves().begin();
-        runs.relocate(splits(runs), [&](Cell cell, std::int32_t n) -> CellRange {
+        runs.relocate({0}, splits(runs), [&](Cell cell, std::int32_t n) -> CellRange {
             if (cell < used_) return {cell, std::min(n, used_ - cell)};
             move = move_of(cell, move);
             const Move& inside = *move;

@@ -175,17 +175,18 @@ public:
         if (moved < runs()) join(moved - 1);
     }
 
-    /// Moves all tokens to other cells: `first_piece(cell, n)` says where the first of [cell, cell + n) go that stay
-    /// together. `more`: how many runs this can add; needs room for them.
+    /// Moves the tokens at positions from `from` on to other cells: `first_piece(cell, n)` says where the first of
+    /// [cell, cell + n) go that stay together. `more`: how many runs this can add; needs room for them.
     template <class FirstPiece>
-    void relocate(std::int64_t more, FirstPiece first_piece) {
-        std::int64_t written = 0;
+    void relocate(Position from, std::int64_t more, FirstPiece first_piece) {
+        std::int64_t written = first_ending_at(from.value);
         std::int64_t gap = 1; // opened next. Small at first: a large one writes to memory that was not in use
-        std::int32_t next_position = -1; // behind what was written
-        Cell next_cell = -1;
-        for (std::int64_t i = 0; i < runs(); ++i) {
+        std::int32_t next_position = written == 0 ? -1 : runs_[written - 1].last() + 1; // behind what was written
+        Cell next_cell = written == 0 ? -1 : runs_[written - 1].cell + runs_[written - 1].count;
+        for (std::int64_t i = written; i < runs(); ++i) {
             for (Run rest = runs_[i];;) {
-                const CellRange piece = first_piece(rest.cell, rest.count);
+                const CellRange piece = rest.position < from.value ? CellRange{rest.cell, from.value - rest.position}
+                                                                   : first_piece(rest.cell, rest.count);
                 if (rest.position == next_position && piece.first == next_cell) {
                     runs_[written - 1].count += piece.count;
                 } else {

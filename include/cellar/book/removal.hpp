@@ -3,7 +3,6 @@
 
 #include <cellar/base/ids.hpp>
 #include <cellar/base/plan.hpp>
-#include <cellar/base/trivial_list.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -17,17 +16,9 @@ enum class MovedKeys {
     kept,    ///< keys carry no position and stay as they are
 };
 
-/// Neighbouring positions of a sequence in neighbouring cells.
-struct Piece {
-    Position position;
-    Cell cell;
-    std::int32_t count;
-};
-
-/// A removal between its two phases: the decision, and room for the results.
+/// A removal between its two phases: the decision, and room for the plan.
 struct Removal {
     void reserve(std::int64_t runs) {
-        if (copies != 0) later.reserve(static_cast<std::size_t>(runs));
         if (keys == MovedKeys::rotated) plan.rotations.reserve(static_cast<std::size_t>(runs));
         plan.moves.reserve(static_cast<std::size_t>(copies));
     }
@@ -46,7 +37,6 @@ struct Removal {
     std::int32_t rotated = 0; ///< keys to rotate
     bool allocated = false;   ///< in the first phase
     Plan plan{};
-    TrivialList<Piece> later{}; ///< where the tokens behind the gap lie, if some were copied
 };
 
 } // namespace cellar::detail
