@@ -2,13 +2,24 @@
 #pragma once
 
 #include <cellar/base/ids.hpp>
-#include <cellar/book/run_list.hpp>
+#include <cellar/base/sliding_list.hpp>
 #include <cellar/book/words.hpp>
 
 #include <algorithm>
 #include <cstdint>
 
 namespace cellar::detail {
+
+/// Neighbouring positions in neighbouring cells.
+struct PositionRun {
+    std::int32_t position;
+    Cell cell;
+    std::int32_t count;
+    std::int32_t covered_from; ///< from here to the run's end, no position is missing
+
+    std::int32_t last() const { return position + count - 1; }
+    PositionRun tail(std::int32_t n) const { return {position + count - n, cell + count - n, n, covered_from}; }
+};
 
 /// The cells of one sequence in the order of its positions, as runs: neighbouring positions in neighbouring cells are
 /// one run. Equal positions are allowed and keep the order in which they were inserted.
@@ -47,7 +58,7 @@ public:
     /// True if `more` runs can be added.
     bool has_room(std::int64_t more) const { return runs_.has_room(more); }
 
-    /// Makes room for `more` runs. Allocates only if that is more than was planned for, and then returns true.
+    /// Makes room for `more` runs. Returns true if it allocated.
     bool reserve(std::int64_t more) { return runs_.reserve(more); }
 
     /// True if the position directly follows the last one, so that `append` can take it.
@@ -448,7 +459,7 @@ private:
         return runs_.first_not([=](const Run& r) { return r.position < position; });
     }
 
-    RunList runs_;
+    SlidingList<Run> runs_;
     std::int32_t tokens_ = 0;
     std::int32_t forgotten_ = 0;
 };

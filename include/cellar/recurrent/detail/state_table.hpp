@@ -43,7 +43,7 @@ public:
           states_(static_cast<std::size_t>(limits.sequences)),
           use_(static_cast<std::size_t>(slots)) {
         states_.resize(static_cast<std::size_t>(limits.sequences));
-        const auto kept = static_cast<std::size_t>(limits.rollback) + 2;
+        const std::int64_t kept = std::int64_t{limits.rollback} + 2;
         for (KeptStates& states : states_) states.reserve(kept);
     }
 
@@ -97,7 +97,7 @@ public:
         KeptStates& target = own(to);
         if (from == to) return false;
         if (source.next() > Position{length} && !can_resume(from, {length})) return Reason::cannot_rewind;
-        return target.reserve(source.all().size());
+        return target.reserve(std::ssize(source.all()));
     }
 
     void finish_copy_prefix(Sequence from, Sequence to, std::int32_t length) noexcept {
@@ -204,7 +204,7 @@ public:
     }
 
     /// Reserves room for `more` states of s.
-    bool reserve(Sequence s, std::int32_t more) { return own(s).reserve(static_cast<std::size_t>(more)); }
+    bool reserve(Sequence s, std::int32_t more) { return own(s).reserve(more); }
 
     /// Keeps the states of a pass, in room that was reserved, and forgets those that fell out of the rollback. O(tokens
     /// of s), O(min(rollback, n) + log n) if s keeps n checkpoints older than the rollback, and O(schedules of s) if a
