@@ -51,8 +51,8 @@ public:
         return allocates;
     }
 
-    /// The first element for which `before` is false. Most searches end near the ends: there one touches one cache line,
-    /// where a binary search would touch one per step.
+    /// The first element for which `before` is false. Most searches end near an end of the list: there they touch one
+    /// cache line, where a binary search would touch one per step.
     template <class Before>
     std::int64_t first_not(Before before) const {
         const T* const all = begin_;
