@@ -419,14 +419,14 @@ TEST_CASE("a pass whose commit fails is dropped, in every stage") {
 
 TEST_CASE("an altered message is noticed, and its sender named") {
     Communicator comm{MPI_COMM_WORLD};
-    Stage stage{comm, keys(comm), {.time_limit = 300ms}};
+    Stage stage{comm, keys(comm), {.time_limit = 20s}};
     if (stage.is_first()) {
         const While all_alter{messages_alter};
         { const auto pass = stage.begin(Tokens{alice, {0}, 4}).value(); }
-    } else {
-        const std::string expected = comm.rank() == 1 ? "pipeline: a message of rank 0: its checksum does not match"
-                                                      : "pipeline: rank 1 has sent nothing within the time limit";
-        for (int i = 0; i < 2; ++i) CHECK(failure_of([&] { (void)stage.begin_received(); }) == expected);
+    } else if (comm.rank() == 1) {
+        for (int i = 0; i < 2; ++i)
+            CHECK(failure_of([&] { (void)stage.begin_received(); })
+                  == "pipeline: a message of rank 0: its checksum does not match");
         Keys whole = std::move(stage).release();
         CHECK(whole.next(alice) == Position{0});
     }

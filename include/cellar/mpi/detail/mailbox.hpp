@@ -94,8 +94,9 @@ public:
             bool is_done = false;
             static_cast<void>(message->test(is_done));
             if (!is_done) continue;
-            std::list<Message>& to = message->is_short() ? unused_ : long_;
-            if (message->is_free() && std::ssize(to) < most_unused) {
+            const bool is_short = message->is_short();
+            std::list<Message>& to = is_short ? unused_ : long_;
+            if (message->is_free() && std::ssize(to) < (is_short ? 64 : 8)) {
                 to.splice(to.begin(), in_flight_, message);
             } else {
                 in_flight_.erase(message);
@@ -106,7 +107,6 @@ public:
 
 private:
     static constexpr std::int64_t least_body = 64; // so that each has room for every short one
-    static constexpr std::int64_t most_unused = 64;
 
     MPI_Comm comm_;
     std::list<Message> in_flight_;

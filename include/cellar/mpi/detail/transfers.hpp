@@ -5,7 +5,6 @@
 #include <cellar/mpi/detail/message.hpp>
 #include <cellar/mpi/detail/patience.hpp>
 
-#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <list>
@@ -59,7 +58,6 @@ public:
     Inbox& operator=(const Inbox&) = delete;
 
     int rank() const { return rank_; }
-    int tag() const { return tag_; }
 
     /// Begins to receive the next message if it has come. Two are received at a time, and the rows of both.
     /// `room(message, bytes)` returns memory for the rows behind a head. Returns MPI's code.
@@ -91,7 +89,8 @@ public:
 
     /// Messages of this transfer and of older ones are dropped from now on. `more_follow`: its last one has not come.
     void drop(std::uint64_t transfer, bool more_follow) {
-        dropped_ = std::max(dropped_, transfer);
+        if (transfer <= dropped_) return;
+        dropped_ = transfer;
         awaits_last_ = more_follow;
     }
     /// Receives what is left to drop, unless a transfer does that.
