@@ -3,8 +3,8 @@
 
 #include "../stopwatch.hpp"
 #include <cellar/backend/kokkos.hpp>
+#include <cellar/cache/detail/layer_store.hpp>
 #include <cellar/layout/layout.hpp>
-#include <cellar/store/layer_store.hpp>
 
 #include <algorithm>
 #include <cstddef>

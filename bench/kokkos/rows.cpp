@@ -19,6 +19,11 @@ struct Sum {
     KOKKOS_FUNCTION void operator()(std::int64_t i, std::uint64_t& sum) const { sum += words[i]; }
 };
 
+template <class E>
+StridedView<const E, 3> constant(const StridedView<E, 3>& rows) {
+    return rows;
+}
+
 template <class Layout>
 void measure_put(benchmark::State& state, Cell cells) {
     using E = typename Layout::key_format;
@@ -27,8 +32,10 @@ void measure_put(benchmark::State& state, Cell cells) {
     std::vector<Cell> taken(prompt);
     std::iota(taken.begin(), taken.end(), cells / 2);
     measure_with_copies<E>(state, layers.backend, {layers.backend, layers.count(), prompt, 2}, [&] {
-        for (std::size_t i = 0; i < layers.stores.size(); ++i)
-            layers.stores[i].put(layers.backend, taken, rows.keys(i), rows.values(i));
+        for (std::size_t i = 0; i < layers.stores.size(); ++i) {
+            layers.stores[i].all_keys().put(layers.backend, taken, constant(rows.keys(i)));
+            layers.stores[i].all_values().put(layers.backend, taken, constant(rows.values(i)));
+        }
     });
 }
 
@@ -54,8 +61,10 @@ void measure_gather(benchmark::State& state, Cell cells, std::int32_t length) {
     Rows<E> rows{layers.backend, layers.count(), gathered_tokens(cells)};
     const std::vector<Cell> from = scattered(cells, rows.tokens, length);
     measure_with_copies<E>(state, layers.backend, {layers.backend, layers.count(), rows.tokens, 2}, [&] {
-        for (std::size_t i = 0; i < layers.stores.size(); ++i)
-            layers.stores[i].gather(layers.backend, from, rows.keys(i), rows.values(i));
+        for (std::size_t i = 0; i < layers.stores.size(); ++i) {
+            layers.stores[i].read_keys().gather(layers.backend, from, rows.keys(i));
+            layers.stores[i].read_values().gather(layers.backend, from, rows.values(i));
+        }
     });
 }
 
@@ -72,7 +81,7 @@ void measure_touch(benchmark::State& state, Cell cells) {
         watch.start();
         keys();
         for (std::size_t i = 0; i < layers.stores.size(); ++i) {
-            const auto values = layers.stores[i].values({0, cells});
+            const auto values = layers.stores[i].read_values().view({0, cells});
             const Sum all{reinterpret_cast<const std::uint64_t*>(values.data_handle())};
             const auto words = static_cast<std::size_t>(values.size()) * sizeof(E) / sizeof(std::uint64_t);
             Kokkos::parallel_reduce(Kokkos::RangePolicy<Space>(layers.backend.space(), 0, words), all, sum);
@@ -91,7 +100,10 @@ void measure_move(benchmark::State& state, Cell cells, std::int32_t length) {
     std::vector<Move> moves;
     for (Cell cell = 0; cell < cells / 2; cell += 2 * length) moves.push_back({cells / 2 + cell, cell, length});
     measure_with_copies<E>(state, layers.backend, {layers.backend, layers.count(), cells / 4, 2}, [&] {
-        for (auto& store : layers.stores) store.move(layers.backend, moves);
+        for (auto& store : layers.stores)
+            detail::for_each_plane(store, Layers<Layout>::Store::planes(), [&](auto& plane) {
+                layers.backend.move(plane.mapping(), plane.memory(), std::span<const Move>{moves});
+            });
     });
 }
 
@@ -102,7 +114,7 @@ void measure_rotate(benchmark::State& state, Cell cells) {
     const RopeShift<Neox> shift{rope_frequencies(head_dim, 500000)};
     const std::vector<KeyRotation> rotations{{cells / 2, cells / 2, -cells / 4}};
     measure_with_copies<E>(state, layers.backend, {layers.backend, layers.count(), cells / 2, 1}, [&] {
-        for (auto& store : layers.stores) store.rotate(layers.backend, shift, 0, rotations);
+        for (auto& store : layers.stores) store.all_keys().rotate(layers.backend, shift, 0, rotations);
     });
 }
 

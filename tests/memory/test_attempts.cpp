@@ -147,9 +147,9 @@ TEST_CASE("a cache says that cells get memory") {
     Attempts attempts;
     int grown = 0;
     for (int i = 0; i < 100; ++i) {
-        const auto allocated = MemoryAccess::state(memory).allocated;
+        const auto allocated = MemoryAccess::state(memory).stores.cells();
         const bool says_so = memory.prepare(op::Begin{Tokens{{0}, memory.next({0})}}).allocated;
-        if (MemoryAccess::state(memory).allocated != allocated) {
+        if (MemoryAccess::state(memory).stores.cells() != allocated) {
             ++grown;
             CHECK(says_so);
         }

@@ -104,7 +104,7 @@ public:
         CELLAR_EXPECTS(tokens >= 0 && tokens <= limits().batch, "reserve: ", tokens, " tokens, expected 0 to ",
                        limits().batch);
         state().reserve(tokens);
-        return MemoryAccess::make<Pass>(state(), tokens, CellRange{0, state().allocated}, true);
+        return MemoryAccess::make<Pass>(state(), tokens, CellRange{0, state().stores.cells()}, true);
     }
 
     /// Room for `ReadPass::lists` of at most `cells` visible cells a sequence, and for their `pages` if a page size is
@@ -299,12 +299,12 @@ public:
     Cell cells(Where where = Where::current()) const { return table(where).cells(); }
 
     /// Bytes of keys and values in all layers.
-    std::int64_t bytes(Where where = Where::current()) const { return state(where).bytes(); }
+    std::int64_t bytes(Where where = Where::current()) const { return state(where).stores.bytes(); }
 
     /// O(cells / 64 + sequences + snapshots).
     CacheStatistics statistics(Where where = Where::current()) const {
         const State& s = state(where);
-        return detail::statistics_of(s.book.table(), s.allocated, s.bytes());
+        return detail::statistics_of(s.book.table(), s.stores.cells(), s.stores.bytes());
     }
 
     /// The two phases of these operations; see `Performs`.
@@ -390,7 +390,7 @@ protected:
     }
 
     std::int64_t occupied_bytes(const CellSnapshot& snapshot) const {
-        return snapshot.is_paged_out() ? snapshot.bytes() : state().row_bytes() * snapshot.tokens();
+        return snapshot.is_paged_out() ? snapshot.bytes() : state().stores.row_bytes() * snapshot.tokens();
     }
 
     State& state(Where where = Where::current()) { return const_cast<State&>(std::as_const(*this).state(where)); }

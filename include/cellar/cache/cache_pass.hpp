@@ -50,7 +50,7 @@ public:
     /// The cell of each stored token; empty for a reserved pass.
     std::span<const Cell> cells(const std::source_location& where = std::source_location::current()) const {
         const detail::Caller caller{where};
-        if (state().pass_reserved) return {};
+        if (state().pass.reserved) return {};
         return {state().book.pass().cells.data(), state().book.pass().cells.size()};
     }
 
@@ -69,11 +69,11 @@ public:
         const auto keys = checked_rows<typename Store::Keys::Format>("keys", layer, k, shape.kv_heads, shape.key_dim);
         const auto values =
             checked_rows<typename Store::Values::Format>("values", layer, v, shape.kv_heads, shape.value_dim);
-        if (state().pass_reserved) return;
+        if (state().pass.reserved) return;
         auto& store = state().stores[index];
         store.all_keys().put(state().backend, cells(), keys);
         if (values.size() != 0) store.all_values().put(state().backend, cells(), values);
-        state().put.add(index);
+        state().pass.put.add(index);
     }
     template <class K, class V>
     void put(int, const K&, const V&) && = delete; // the pass is dropped at the end of the line
@@ -93,7 +93,7 @@ public:
     auto in_place(int layer, const std::source_location& where = std::source_location::current()) & {
         const detail::Caller caller{where};
         auto& store = state().stores[state().store_index("in_place", layer)];
-        const CellRange all{0, state().allocated};
+        const CellRange all{0, state().stores.cells()};
         const auto keys = store.all_keys().view(all);
         const auto values = store.all_values().view(all);
         return LayerRows<std::remove_const_t<decltype(keys)>, std::remove_const_t<decltype(values)>>{keys, values};
@@ -106,7 +106,7 @@ public:
         const detail::Caller caller{where};
         const std::size_t index = state().store_index("mark_put", layer);
         expect_own_memory("mark_put", layer);
-        state().put.add(index);
+        state().pass.put.add(index);
     }
 
     /// Calls f(*this, layer), so that code for a hybrid's passes also works here.
@@ -133,7 +133,8 @@ public:
     void expect_complete() const {
         const int missing = first_missing();
         CELLAR_EXPECTS(missing < 0, "commit: ", Base::name()(missing), " was not put, expected a put of every layer");
-        CELLAR_EXPECTS(!state().attention.branches, "commit: the tokens have branches, expected a pass of one branch");
+        CELLAR_EXPECTS(!state().scratch.attention.branches,
+                       "commit: the tokens have branches, expected a pass of one branch");
     }
     void finish_commit() noexcept;
 
@@ -146,9 +147,9 @@ private:
 
     int first_missing() const {
         const State& s = state();
-        if (!s.must_put) return -1;
-        const std::size_t missing = s.put.first_missing();
-        return missing == s.stores.size() ? -1 : s.owners[missing];
+        if (!s.pass.must_put) return -1;
+        const std::size_t missing = s.pass.put.first_missing();
+        return missing == s.stores.size() ? -1 : s.stores.owner(missing);
     }
 
     void expect_own_memory(const char* call, int layer) const {
@@ -216,13 +217,13 @@ private:
 template <class Memory>
 void CachePass<Memory>::drop() noexcept {
     if (Base::is_over()) return;
-    if (!state().pass_reserved) state().book.drop();
+    if (!state().pass.reserved) state().book.drop();
     Base::close();
 }
 
 template <class Memory>
 void CachePass<Memory>::finish_commit() noexcept {
-    if (!state().pass_reserved) state().book.commit();
+    if (!state().pass.reserved) state().book.commit();
     Base::close();
 }
 

@@ -103,7 +103,7 @@ public:
     /// A pass of `count` tokens that sees all cells, for sizing buffers and capturing graphs; see `Cache::reserve`.
     Pass reserve(std::int32_t count, Where where = Where::current()) {
         Cells::reserve(count, where).drop();
-        return MemoryAccess::make<Pass>(state(), count, CellRange{0, state().allocated}, true);
+        return MemoryAccess::make<Pass>(state(), count, CellRange{0, state().stores.cells()}, true);
     }
 
     /// Always 0: inputs are not tokens of the sequence. So `next` of a hybrid is that of its other members.

@@ -51,7 +51,7 @@ public:
     /// The two phases of `commit`: see `TwoPhaseMemory`.
     void expect_complete() const { state(); }
     void finish_commit() noexcept {
-        if (!state().pass_reserved) state().book.drop();
+        if (!state().pass.reserved) state().book.drop();
         Base::close();
     }
 

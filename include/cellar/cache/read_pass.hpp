@@ -89,11 +89,11 @@ public:
         const detail::Caller caller{where};
         State& s = state();
         CELLAR_EXPECTS(token >= 0 && token < tokens_, "visible: token ", token, ", expected 0 to ", tokens_ - 1);
-        if (s.pass_reserved) return {&history_, 1};
-        if (!s.visible.known) s.find_visible();
+        if (s.pass.reserved) return {&history_, 1};
+        if (!s.scratch.visible.known) s.find_visible();
         const auto i = static_cast<std::size_t>(token);
-        const std::size_t begin = i == 0 ? 0 : s.visible.ends[i - 1];
-        return {s.visible.runs.data() + begin, s.visible.ends[i] - begin};
+        const std::size_t begin = i == 0 ? 0 : s.scratch.visible.ends[i - 1];
+        return {s.scratch.visible.runs.data() + begin, s.scratch.visible.ends[i] - begin};
     }
 
     /// For each sequence of the batch, the cells that its tokens see, in the order of positions, for kernels that take
@@ -110,7 +110,7 @@ public:
         const detail::Caller caller{where};
         expect_lists();
         state().find_lists(0);
-        auto& lists = *state().lists;
+        auto& lists = *state().scratch.lists;
         return MemoryAccess::make<CellLists>(lists.rows, lists.copy.update());
     }
 
@@ -125,8 +125,8 @@ public:
         expect_lists();
         CELLAR_EXPECTS(page_size > 0, "pages: a page size of ", page_size, ", expected 1 or more");
         state().find_lists(page_size);
-        auto& pages = *state().pages;
-        const Sequence refused = pages.rows.update(state().lists->rows);
+        auto& pages = *state().scratch.pages;
+        const Sequence refused = pages.rows.update(state().scratch.lists->rows);
         if (refused.value >= 0) return Refusal{.reason = Reason::no_pages, .sequence = refused};
         return MemoryAccess::make<PageLists>(pages.rows, pages.copy.update());
     }
@@ -145,16 +145,16 @@ public:
                       "mask: the host cannot read the memory of this backend, and the backend writes no masks");
         constexpr detail::MaskElement wanted = element_of<T>();
         State& s = state();
-        const bool is_written = s.written_mask == wanted;
-        if (!is_written) s.written_mask = detail::MaskElement::none; // the backend may throw
-        const StridedView<T, 2> view = s.mask.template reserve<T>(s.backend, tokens_, history_.count);
+        const bool is_written = s.scratch.written_mask == wanted;
+        if (!is_written) s.scratch.written_mask = detail::MaskElement::none; // the backend may throw
+        const StridedView<T, 2> view = s.scratch.mask.template reserve<T>(s.backend, tokens_, history_.count);
         if (!is_written) {
-            if (s.pass_reserved) {
-                s.mask.write_all_visible(s.backend, view);
+            if (s.pass.reserved) {
+                s.scratch.mask.write_all_visible(s.backend, view);
             } else {
-                s.mask.write(s.backend, s.book, view);
+                s.scratch.mask.write(s.backend, s.book, view);
             }
-            s.written_mask = wanted;
+            s.scratch.written_mask = wanted;
         }
         return view;
     }
@@ -208,18 +208,18 @@ protected:
     const auto& readable(const char* operation, int layer) const {
         const std::size_t index = state().store_index(operation, layer);
         const State& s = state();
-        CELLAR_EXPECTS(!s.must_put || s.put.contains(index), operation, ": ", name()(layer),
+        CELLAR_EXPECTS(!s.pass.must_put || s.pass.put.contains(index), operation, ": ", name()(layer),
                        " was not put in this pass, expected a put before it is read");
         return s.stores[index];
     }
 
     /// Ends the pass; the bookkeeping is done.
     void close() noexcept {
-        state_->pass_open = false;
+        state_->pass.open = false;
         state_ = nullptr;
     }
 
-    detail::LayerName& name() const { return state().layer_name; }
+    detail::LayerName& name() const { return state().pass.layer_name; }
 
 private:
     template <class Rows, class T>

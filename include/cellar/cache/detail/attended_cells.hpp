@@ -22,7 +22,7 @@ public:
     AttendedCells(State& state, std::int32_t tokens) : state_{&state}, tokens_{tokens} {}
 
     std::int32_t tokens() const { return tokens_; }
-    bool is_reserved() const { return state_->pass_reserved; }
+    bool is_reserved() const { return state_->pass.reserved; }
     /// False if a pass reads the inputs of an encoder.
     bool stores_tokens() const { return pass().in_part || pass().cells.size() == pass().sequences.size(); }
     bool any_positions() const { return state_->limits.positions == Positions::any; }
@@ -48,12 +48,12 @@ public:
     const auto& values(int layer) const { return elements(store(layer).read_values()); }
 
     Backend& backend() { return state_->backend; }
-    auto& memory() { return state_->attention; }
+    auto& memory() { return state_->scratch.attention; }
 
 private:
     static std::size_t index(std::int32_t token) { return static_cast<std::size_t>(token); }
     const auto& pass() const { return state_->book.pass(); }
-    const auto& store(int layer) const { return state_->stores[state_->store_of[static_cast<std::size_t>(layer)]]; }
+    const auto& store(int layer) const { return state_->stores[state_->stores.index_of(layer)]; }
     template <class Rows>
     static const Rows& elements(const Rows& rows) {
         static_assert(Element<typename Rows::Format>, "attend: keys and values of float, half or bfloat16 only");

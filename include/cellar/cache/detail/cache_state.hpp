@@ -100,6 +100,100 @@ private:
 
 enum class MaskElement { none, of_float, of_half, of_bool };
 
+/// What the open pass is. It is not in the pass, so that moving that is cheap.
+struct PassState {
+    /// `layers`: at least as many as there are stores.
+    explicit PassState(std::size_t layers) : put{layers} {}
+
+    /// `puts`: each layer must be put before it is read.
+    void begin(bool is_reserved, bool puts) {
+        open = true;
+        reserved = is_reserved;
+        must_put = puts;
+        put.clear();
+        layer_name = {};
+    }
+
+    bool open = false;
+    bool reserved = false;
+    bool must_put = false;
+    PutLayers put; ///< by index into the stores
+    LayerName layer_name;
+};
+
+/// Memory that one pass after the other uses, and which of it is up to date for the open one.
+template <class Backend>
+struct PassScratch {
+    template <class Rows>
+    using Lists = ListMemory<Rows, Backend>;
+
+    PassScratch(Backend& backend, std::int32_t batch)
+        : mask{backend}, visible{{}, ReservedList<std::size_t>{static_cast<std::size_t>(batch)}} {}
+
+    void begin() {
+        written_mask = MaskElement::none;
+        visible.known = false;
+        lists_known = false;
+        attention.is_planned = false;
+        attention.branches = false;
+    }
+
+    MaskBuffer<Backend> mask;
+    MaskElement written_mask = MaskElement::none; ///< what `mask` holds
+    VisibleRuns visible;
+    std::unique_ptr<Lists<CellRows>> lists{}; ///< null until they are asked for
+    std::unique_ptr<Lists<PageRows>> pages{}; ///< of one page size
+    bool lists_known = false;
+    AttentionScratch attention{};
+};
+
+/// The stores of the layers that have memory of their own.
+template <class Store>
+class LayerStores : public ReservedList<Store> {
+public:
+    LayerStores(std::size_t layers, Cell cells)
+        : ReservedList<Store>{layers}, owners_{layers}, of_{layers}, cells_{cells} {}
+
+    template <class... Arguments>
+    void add(int layer, Arguments&&... arguments) {
+        owners_.push_back(layer);
+        of_.push_back(this->size());
+        this->emplace_back(std::forward<Arguments>(arguments)...);
+    }
+    /// The next layer has the memory of an earlier one.
+    void share(int layer) { of_.push_back(index_of(layer)); }
+
+    std::size_t index_of(int layer) const { return of_[static_cast<std::size_t>(layer)]; }
+    /// The layer that store i belongs to.
+    int owner(std::size_t i) const { return owners_[i]; }
+
+    /// How many cells have memory: a multiple of the padding.
+    Cell cells() const { return cells_; }
+    /// May throw, with nothing but addresses changed.
+    template <class Backend>
+    void grow(Backend& backend, Cell cells) {
+        for (Store& store : *this) store.grow(backend, cells);
+        cells_ = cells;
+    }
+
+    std::int64_t bytes() const {
+        std::int64_t sum = 0;
+        for (const Store& store : *this) sum += store.bytes();
+        return sum;
+    }
+    /// Of the keys and values of one token in all layers.
+    std::int64_t row_bytes() const {
+        std::int64_t sum = 0;
+        for (const Store& store : *this) sum += store.row_bytes();
+        return sum;
+    }
+
+private:
+    ReservedList<int> owners_;
+    ReservedList<std::size_t> of_; // layer -> index of its store
+    Cell cells_;
+};
+
 /// The parts of a cache, at a fixed address: the cache may move while a pass points here. Bookkeeping and data meet
 /// here, and plans go from one to the other.
 template <LayoutPolicy Layout, WindowPolicy Window, ShiftPolicy TheShift, BackendPolicy TheBackend>
@@ -123,7 +217,7 @@ struct CacheState {
     CacheState(const CacheState&) = delete;
     CacheState& operator=(const CacheState&) = delete;
     ~CacheState() {
-        CELLAR_EXPECTS(!pass_open, "a cache is destroyed while a pass is open, expected it to be committed or dropped "
+        CELLAR_EXPECTS(!pass.open, "a cache is destroyed while a pass is open, expected it to be committed or dropped "
                                    "first");
         backend.fence(); // enqueued work uses the memory
     }
@@ -132,25 +226,18 @@ struct CacheState {
     std::size_t store_index(const char* operation, int layer) const {
         CELLAR_EXPECTS(layer >= 0 && layer < shape.layers(), operation, ": layer ", layer, ", expected 0 to ",
                        shape.layers() - 1);
-        return store_of[static_cast<std::size_t>(layer)];
+        return stores.index_of(layer);
     }
 
     /// `puts`: each layer must be put before it is read.
     void begin_pass(bool reserved, bool puts) {
-        lists_known = false;
-        pass_open = true;
-        pass_reserved = reserved;
-        must_put = puts;
-        put.clear();
-        visible.known = false;
-        written_mask = MaskElement::none;
-        layer_name = {};
-        attention.is_planned = false;
-        attention.branches = false;
+        pass.begin(reserved, puts);
+        scratch.begin();
     }
 
     /// Finds the cells that the tokens of the open pass see.
     void find_visible() {
+        VisibleRuns& visible = scratch.visible;
         visible.runs.clear();
         visible.ends.clear();
         book.for_each_visible_row([&](std::int64_t, const CellSet& cells) {
@@ -160,11 +247,16 @@ struct CacheState {
         visible.known = true;
     }
 
+    template <class Rows>
+    using Lists = typename PassScratch<Backend>::template Lists<Rows>;
+
     /// Makes the lists, and their pages if a page size is given. May throw; all rows stay right.
     void prepare_lists(std::int32_t page_size) {
         const std::int32_t batch = std::min(limits.batch, limits.sequences);
+        auto& pages = scratch.pages;
         book.track_changes();
-        if (lists == nullptr) lists = std::make_unique<Lists<CellRows>>(backend, limits.sequences, batch);
+        if (scratch.lists == nullptr)
+            scratch.lists = std::make_unique<Lists<CellRows>>(backend, limits.sequences, batch);
         if (page_size == 0 || (pages != nullptr && pages->rows.page_size() == page_size)) return;
         auto others = std::make_unique<Lists<PageRows>>(backend, limits.sequences, batch, page_size);
         if constexpr (WritesLists<Backend>)
@@ -176,19 +268,19 @@ struct CacheState {
     void reserve_lists(std::int64_t cells, std::int32_t page_size) {
         prepare_lists(page_size);
         const bool slides = book.window().oldest_visible(to_end - 1).value != 0;
-        lists->reserve(cells, slides);
-        if (page_size != 0) pages->reserve(pages->rows.pages_of(cells), slides);
+        scratch.lists->reserve(cells, slides);
+        if (page_size != 0) scratch.pages->reserve(scratch.pages->rows.pages_of(cells), slides);
     }
 
     /// Brings the lists up to date with the open pass. `page_size`: 0, or that of the pages that follow.
     void find_lists(std::int32_t page_size) {
         prepare_lists(page_size);
-        if (lists_known) return;
-        pass_reserved ? lists->rows.clear_batch() : lists->rows.update(book);
-        lists_known = true;
+        if (scratch.lists_known) return;
+        pass.reserved ? scratch.lists->rows.clear_batch() : scratch.lists->rows.update(book);
+        scratch.lists_known = true;
     }
 
-    void expect_no_pass(const char* operation) const { detail::expect_no_pass(operation, pass_open); }
+    void expect_no_pass(const char* operation) const { detail::expect_no_pass(operation, pass.open); }
 
     /// Room for what the backend needs to move and to rotate that many cells in every layer. May throw, with nothing
     /// changed.
@@ -197,7 +289,8 @@ struct CacheState {
             if (moved != 0) backend.reserve_moves(moved);
             if constexpr (rotates_keys<Shift>)
                 if (rotated != 0)
-                    for (const int layer : owners) backend.reserve_rotations(shift, layer, rotated);
+                    for (std::size_t i = 0; i < stores.size(); ++i)
+                        backend.reserve_rotations(shift, stores.owner(i), rotated);
         }
     }
 
@@ -210,7 +303,7 @@ struct CacheState {
                 });
             if constexpr (rotates_keys<Shift>)
                 if (!plan.rotations.empty())
-                    stores[i].all_keys().rotate(backend, shift, owners[i], std::span{plan.rotations});
+                    stores[i].all_keys().rotate(backend, shift, stores.owner(i), std::span{plan.rotations});
         }
     }
 
@@ -218,13 +311,13 @@ struct CacheState {
     /// grow, and then returns true. May throw, with nothing but addresses changed. O(1) if all cells have memory; else
     /// as `CellPool::end_of_next` and, amortised, O(n).
     bool allocate_for(std::int32_t n, Cell behind = -1) {
-        if (allocated == book.cells() || n == 0) return false;
+        if (stores.cells() == book.cells() || n == 0) return false;
         return allocate_up_to(book.end_of_next(n, behind));
     }
     /// The same for the tokens of a batch that the book has prepared. Under `Placement::blocks`, opens and drops the
     /// pass to see which cells it takes.
     bool allocate_for(const Batch& batch) {
-        if (allocated == book.cells() || batch.tokens() == 0) return false;
+        if (stores.cells() == book.cells() || batch.tokens() == 0) return false;
         const Cell end = book.end_of_next(batch);
         const bool again = book.prepare_tokens(batch);
         return allocate_up_to(end) || again;
@@ -235,43 +328,15 @@ struct CacheState {
         if constexpr (ReservesPasses<Backend>) backend.reserve(tokens, book.cells());
     }
 
-    std::int64_t bytes() const {
-        std::int64_t sum = 0;
-        for (const Store& store : stores) sum += store.bytes();
-        return sum;
-    }
-    /// Of the keys and values of one token in all layers.
-    std::int64_t row_bytes() const {
-        std::int64_t sum = 0;
-        for (const Store& store : stores) sum += store.row_bytes();
-        return sum;
-    }
-
     CacheShape shape;
     CacheLimits limits;
     Shift shift;
     Backend backend;
     Book book;
-    Cell allocated;                     // cells that have memory; multiple of the padding
-    ReservedList<Store> stores;         // of the layers that have memory of their own
-    ReservedList<int> owners;           // the indices of those layers
-    ReservedList<std::size_t> store_of; // layer -> index into stores
-    MaskBuffer<Backend> mask;
     bool holds_inputs = false; // of an encoder: a sequence can resume anywhere, and a snapshot has any of its inputs
-    // Of the open pass. They are not in the pass, so that moving it is cheap.
-    bool pass_open = false;
-    bool pass_reserved = false;
-    bool must_put = false;
-    MaskElement written_mask = MaskElement::none; // what `mask` holds
-    PutLayers put;                                // by index into stores
-    VisibleRuns visible;
-    template <class Rows>
-    using Lists = ListMemory<Rows, Backend>;
-    std::unique_ptr<Lists<CellRows>> lists; // null until they are asked for
-    std::unique_ptr<Lists<PageRows>> pages; // of one page size
-    bool lists_known = false;               // of the open pass
-    AttentionScratch attention;
-    LayerName layer_name;
+    LayerStores<Store> stores;
+    PassState pass;
+    PassScratch<Backend> scratch;
 
 private:
     struct Resolved {};
@@ -283,29 +348,23 @@ private:
           shift{std::move(the_shift)},
           backend{std::move(the_backend)},
           book{book_size(limits, window), window},
-          allocated{limits.initial_cells == 0 ? book.cells() : padded(limits.initial_cells)},
-          stores{static_cast<std::size_t>(shape.layers())},
-          owners{static_cast<std::size_t>(shape.layers())},
-          store_of{static_cast<std::size_t>(shape.layers())},
-          mask{backend},
-          put{static_cast<std::size_t>(shape.layers())},
-          visible{{}, ReservedList<std::size_t>{static_cast<std::size_t>(limits.batch)}},
-          attention{} {
+          stores{static_cast<std::size_t>(shape.layers()),
+                 limits.initial_cells == 0 ? book.cells() : padded(limits.initial_cells)},
+          pass{static_cast<std::size_t>(shape.layers())},
+          scratch{backend, limits.batch} {
         check_memory(memory);
         for (int layer = 0; layer < shape.layers(); ++layer) {
             const LayerShape& own = shape[layer];
-            if (own.shares_layer < 0) {
-                check_shift(layer);
-                check_units<typename Layout::key_format>(layer, "key_dim", own.key_dim);
-                check_units<typename Layout::value_format>(layer, "value_dim", own.value_dim);
-                owners.push_back(layer);
-                stores.emplace_back(backend, allocated, own,
-                                    memory.empty() ? nullptr : &memory[static_cast<std::size_t>(layer)], layer);
+            if (own.shares_layer >= 0) {
+                stores.share(own.shares_layer);
+                continue;
             }
-            store_of.push_back(own.shares_layer < 0 ? stores.size() - 1
-                                                    : store_of[static_cast<std::size_t>(own.shares_layer)]);
+            check_shift(layer);
+            check_units<typename Layout::key_format>(layer, "key_dim", own.key_dim);
+            check_units<typename Layout::value_format>(layer, "value_dim", own.value_dim);
+            const LayerMemory* const given = memory.empty() ? nullptr : &memory[static_cast<std::size_t>(layer)];
+            stores.add(layer, backend, stores.cells(), own, given, layer);
         }
-        put = PutLayers{stores.size()};
     }
 
     // As many cells or a few more, but not more than there are.
@@ -315,10 +374,8 @@ private:
     }
 
     [[gnu::noinline]] bool allocate_up_to(Cell end) {
-        if (end <= allocated) return false;
-        const Cell cells = padded(std::max<std::int64_t>(end, std::int64_t{allocated} + allocated / 2));
-        for (Store& store : stores) store.grow(backend, cells);
-        allocated = cells;
+        if (end <= stores.cells()) return false;
+        stores.grow(backend, padded(std::max<std::int64_t>(end, std::int64_t{stores.cells()} + stores.cells() / 2)));
         return true;
     }
 

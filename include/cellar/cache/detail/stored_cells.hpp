@@ -106,7 +106,7 @@ private:
     /// The planes of each layer, without rows.
     void add_arrays(std::uint64_t tokens, const std::string& prefix, std::vector<StoredArray>& arrays) {
         for (std::size_t i = 0; i < state_.stores.size(); ++i) {
-            const std::string layer = prefix + "layers." + std::to_string(state_.owners[i]);
+            const std::string layer = prefix + "layers." + std::to_string(state_.stores.owner(i));
             Store& store = state_.stores[i];
             const auto add = [&](const auto& plane, StoredFormat format, const char* what) {
                 const auto heads = static_cast<std::uint64_t>(plane.mapping().heads());
