@@ -146,8 +146,9 @@ inline constexpr int columns = lanes == 16 ? 4 : 2;
 template <class E, bool IsWhole>
 struct PointedRows {
     static constexpr bool is_whole = IsWhole;
-    static constexpr int max_rows = 4;       // the heads of a group, most often
-    static constexpr int steps_together = 3; // between prefetches of whole lines
+    static constexpr int max_rows = 4; // the heads of a group, most often
+    // Between prefetches of whole lines: two vectors of each step make one of them at least.
+    static constexpr int steps_together = lanes * sizeof(E) < 16 ? 6 : 3;
     HeadRows<E> rows;
     std::int64_t column;
     RowsAhead<E> ahead;
