@@ -193,7 +193,7 @@ private:
         trace_.expect(statistics.paged_bytes <= kind_.paged_bytes, "more bytes are paged out than the limit");
         if constexpr (requires { memory_.template member<toy::Full>(); }) {
             std::int64_t paged = 0;
-            cellar::MemoryAccess::for_each_member(memory_, [&](const auto& m) { paged += m.statistics().paged_bytes; });
+            cellar::detail::for_each_member(memory_, [&](const auto& m) { paged += m.statistics().paged_bytes; });
             trace_.expect(paged == statistics.paged_bytes, "the members have paged out ", paged, " bytes, the tree ",
                           statistics.paged_bytes);
             compare_cells(memory_.template member<toy::Sliding>(), naive::window);

@@ -104,7 +104,7 @@ public:
         CELLAR_EXPECTS(tokens >= 0 && tokens <= limits().batch, "reserve: ", tokens, " tokens, expected 0 to ",
                        limits().batch);
         state().reserve(tokens);
-        return MemoryAccess::make<Pass>(state(), tokens, CellRange{0, state().stores.cells()}, true);
+        return Pass{state(), tokens, CellRange{0, state().stores.cells()}, true};
     }
 
     /// Room for `ReadPass::lists` of at most `cells` visible cells a sequence, and for their `pages` if a page size is
@@ -354,6 +354,30 @@ public:
         return snapshots().finish(std::forward<Prepared>(prepared));
     }
 
+    /// For prefix trees: see `detail::can_restore` and so on.
+    bool can_restore(const CellSnapshot& snapshot, Position to) const {
+        if (state().holds_inputs) return snapshot.from() <= to && to <= snapshot.to();
+        return state().book.can_restore(snapshot.kept_in(table().snapshots(), "restore"), to);
+    }
+    bool frees_cells(const CellSnapshot& snapshot) const {
+        return table().snapshots().frees_cells(snapshot.kept_in(table().snapshots(), "restore"));
+    }
+    std::int64_t occupied_bytes(const CellSnapshot& snapshot) const {
+        return snapshot.is_paged_out() ? snapshot.bytes() : state().stores.row_bytes() * snapshot.tokens();
+    }
+
+    /// For files and transfers, which are cellar's own.
+    void save(const CellSnapshot& snapshot, const std::string& prefix, detail::StoredSnapshot& stored) {
+        snapshots().save(snapshot, prefix, stored);
+    }
+    void save_ahead(Sequence s, Position to, const std::string& prefix, detail::StoredSnapshot& stored) {
+        snapshots().save_ahead(s, to, prefix, stored);
+    }
+    auto prepare_load(detail::StoredSource& source, const std::string& prefix, std::vector<detail::StoredArray>& arrays,
+                      detail::LoadTo to = detail::LoadTo::host) {
+        return snapshots().prepare_load(source, prefix, arrays, to);
+    }
+
 protected:
     friend struct MemoryAccess;
 
@@ -368,29 +392,6 @@ protected:
     [[gnu::noinline]] void carry_out(const detail::Defragmentation& defragmentation) {
         state().carry_out(defragmentation.plan());
         state().book.finish_defragment(defragmentation);
-    }
-
-    void save(const CellSnapshot& snapshot, const std::string& prefix, detail::StoredSnapshot& stored) {
-        snapshots().save(snapshot, prefix, stored);
-    }
-    void save_ahead(Sequence s, Position to, const std::string& prefix, detail::StoredSnapshot& stored) {
-        snapshots().save_ahead(s, to, prefix, stored);
-    }
-    auto prepare_load(detail::StoredSource& source, const std::string& prefix, std::vector<detail::StoredArray>& arrays,
-                      detail::LoadTo to = detail::LoadTo::host) {
-        return snapshots().prepare_load(source, prefix, arrays, to);
-    }
-
-    bool can_restore(const CellSnapshot& snapshot, Position to) const {
-        if (state().holds_inputs) return snapshot.from() <= to && to <= snapshot.to();
-        return state().book.can_restore(MemoryAccess::kept_in(snapshot, table().snapshots(), "restore"), to);
-    }
-    bool frees_cells(const CellSnapshot& snapshot) const {
-        return table().snapshots().frees_cells(MemoryAccess::kept_in(snapshot, table().snapshots(), "restore"));
-    }
-
-    std::int64_t occupied_bytes(const CellSnapshot& snapshot) const {
-        return snapshot.is_paged_out() ? snapshot.bytes() : state().stores.row_bytes() * snapshot.tokens();
     }
 
     State& state(Where where = Where::current()) { return const_cast<State&>(std::as_const(*this).state(where)); }
@@ -438,7 +439,7 @@ auto Cache<Layout, Window, Shift, Backend>::finish(Opening&& opening) -> Pass {
     auto& book = state().book;
     if (opening.defragmentation) carry_out(*opening.defragmentation);
     book.open(opening.batch);
-    return MemoryAccess::make<Pass>(state(), opening.batch.tokens(), book.pass().history, false);
+    return Pass{state(), opening.batch.tokens(), book.pass().history, false};
 }
 
 template <LayoutPolicy Layout, WindowPolicy Window, ShiftPolicy Shift, BackendPolicy Backend>

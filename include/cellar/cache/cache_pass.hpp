@@ -138,19 +138,19 @@ public:
     }
     void finish_commit() noexcept;
 
-private:
-    friend struct MemoryAccess;
-
-    CachePass(State& the_state, std::int32_t count, CellRange history, bool reserved)
-        : Base{the_state, count, history, reserved, !the_state.book.pass().cells.empty()},
-          stored_{reserved ? count : static_cast<std::int32_t>(the_state.book.pass().cells.size())} {}
-
+    /// For cellar itself, as the next one: the first layer that was not put, or -1.
     int first_missing() const {
         const State& s = state();
         if (!s.pass.must_put) return -1;
         const std::size_t missing = s.pass.put.first_missing();
         return missing == s.stores.size() ? -1 : s.stores.owner(missing);
     }
+    CachePass(State& the_state, std::int32_t count, CellRange history, bool reserved)
+        : Base{the_state, count, history, reserved, !the_state.book.pass().cells.empty()},
+          stored_{reserved ? count : static_cast<std::int32_t>(the_state.book.pass().cells.size())} {}
+
+private:
+    friend struct MemoryAccess;
 
     void expect_own_memory(const char* call, int layer) const {
         const int owner = state().shape[layer].shares_layer;

@@ -15,8 +15,6 @@
 
 namespace cellar {
 
-struct MemoryAccess;
-
 namespace detail {
 
 /// What `CellLists` and `PageLists` have in common.
@@ -44,9 +42,9 @@ public:
     /// at a time may call it.
     CompressedLists compressed() const { return lists_->compressed(); }
 
-protected:
     RowLists(const Rows& rows, IndexLists& lists) : rows_{&rows}, lists_{&lists} {}
 
+protected:
     const Rows& own() const { return *rows_; }
 
     /// A number for each row.
@@ -85,9 +83,7 @@ public:
     /// How many cells each row has.
     std::span<const std::int32_t> lengths() const { return column(detail::CellRows::counts); }
 
-private:
-    friend struct MemoryAccess;
-    using RowLists::RowLists;
+    using RowLists::RowLists; // for cellar itself
 };
 
 /// The same as pages, as `ReadPass::pages` finds them: page p has cells [p * page_size, (p + 1) * page_size), and the
@@ -115,9 +111,7 @@ public:
     /// How many cells a row has from the beginning of its first page: (count - 1) * page_size + last length.
     std::span<const std::int32_t> lengths() const { return column(detail::PageRows::lengths); }
 
-private:
-    friend struct MemoryAccess;
-    using RowLists::RowLists;
+    using RowLists::RowLists; // for cellar itself
 };
 
 } // namespace cellar

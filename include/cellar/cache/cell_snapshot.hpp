@@ -12,8 +12,6 @@
 
 namespace cellar {
 
-struct MemoryAccess;
-
 /// The tokens of a sequence of a memory with cells at positions [from, to), owned apart from the sequence: whatever
 /// happens to the sequence or to others, it does not change. It owns cells of the memory's pool, in place, as a
 /// sequence does, or, after `page_out`, a copy of their data. Its destructor gives them up.
@@ -49,9 +47,7 @@ public:
         return kept.is_paged_out() ? kept.data->bytes() : 0;
     }
 
-private:
-    friend struct MemoryAccess;
-
+    /// For cellar itself.
     explicit CellSnapshot(detail::KeptCellsPointer kept) : kept_{std::move(kept)} {}
 
     /// What it owns in this table; a violation if it is of another one.
@@ -63,6 +59,7 @@ private:
         return kept;
     }
 
+private:
     detail::KeptCellsPointer kept_;
 };
 

@@ -103,7 +103,7 @@ public:
     /// A pass of `count` tokens that sees all cells, for sizing buffers and capturing graphs; see `Cache::reserve`.
     Pass reserve(std::int32_t count, Where where = Where::current()) {
         Cells::reserve(count, where).drop();
-        return MemoryAccess::make<Pass>(state(), count, CellRange{0, state().stores.cells()}, true);
+        return Pass{state(), count, CellRange{0, state().stores.cells()}, true};
     }
 
     /// Always 0: inputs are not tokens of the sequence. So `next` of a hybrid is that of its other members.
@@ -166,19 +166,21 @@ public:
     }
     Pass finish(Look&& look) noexcept {
         state().book.look(look.batch);
-        return MemoryAccess::make<Pass>(state(), look.batch.tokens(), state().book.pass().history, false);
+        return Pass{state(), look.batch.tokens(), state().book.pass().history, false};
     }
 
-private:
-    friend struct MemoryAccess;
+    /// For hybrids, prefix trees, files and transfers; see `Cache`.
+    static constexpr bool counts_tokens() { return false; }
     using Cells::can_restore;
     using Cells::frees_cells;
     using Cells::occupied_bytes;
     using Cells::prepare_load;
     using Cells::save;
     using Cells::save_ahead;
+
+private:
+    friend struct MemoryAccess;
     using Cells::state;
-    static constexpr bool counts_tokens() { return false; }
 
     static CacheLimits at_any_position(CacheLimits limits) {
         limits.positions = Positions::any;

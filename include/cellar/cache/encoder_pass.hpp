@@ -55,11 +55,12 @@ public:
         Base::close();
     }
 
-private:
-    friend struct MemoryAccess;
-
+    /// For cellar itself.
     EncoderPass(State& the_state, std::int32_t count, CellRange history, bool reserved)
         : Base{the_state, count, history, reserved, false} {}
+
+private:
+    friend struct MemoryAccess;
 };
 
 } // namespace cellar

@@ -111,7 +111,7 @@ public:
         expect_lists();
         state().find_lists(0);
         auto& lists = *state().scratch.lists;
-        return MemoryAccess::make<CellLists>(lists.rows, lists.copy.update());
+        return CellLists{lists.rows, lists.copy.update()};
     }
 
     /// The same as pages of `page_size` cells: page p has cells [p * page_size, (p + 1) * page_size). Refuses with
@@ -128,7 +128,7 @@ public:
         auto& pages = *state().scratch.pages;
         const Sequence refused = pages.rows.update(state().scratch.lists->rows);
         if (refused.value >= 0) return Refusal{.reason = Reason::no_pages, .sequence = refused};
-        return MemoryAccess::make<PageLists>(pages.rows, pages.copy.update());
+        return PageLists{pages.rows, pages.copy.update()};
     }
 
     /// The mask [tokens, history]. Of float or half: 0 where visible, -infinity where hidden. Of bool: true where
@@ -185,6 +185,9 @@ public:
     template <class T = float>
     void get(int) && = delete;
 
+    /// For cellar itself: how messages name a layer.
+    detail::LayerName& name() const { return state().pass.layer_name; }
+
 protected:
     /// `puts`: a layer must be put before it is read.
     ReadPass(State& state, std::int32_t tokens, CellRange history, bool reserved, bool puts)
@@ -218,8 +221,6 @@ protected:
         state_->pass.open = false;
         state_ = nullptr;
     }
-
-    detail::LayerName& name() const { return state().pass.layer_name; }
 
 private:
     template <class Rows, class T>

@@ -269,17 +269,13 @@ public:
         requires detail::makes_snapshot<Operation> Snapshot finish(Prepared<Operation>&& made)
     noexcept { return members_.template finish_snapshot<Operation>(std::move(made)); }
 
-private:
-    friend struct MemoryAccess;
-
-    static void expect_valid(const auto&) {}
-    static void expect_valid(const op::Split<Snapshot>& split) {
-        const Position from = split.snapshot.from();
-        const Position to = split.snapshot.to();
-        CELLAR_EXPECTS(from <= split.at && split.at <= to, "split: position ", split.at, ", expected ", from, " to ",
-                       to);
+    /// Calls f for each member that is there.
+    template <class F>
+    void for_each_member(F f) const {
+        members_.for_each(f);
     }
 
+    /// For hybrids, prefix trees, files and transfers; see `Cache`.
     void save(const Snapshot& snapshot, const std::string& prefix,
               detail::StoredSnapshot& stored) requires(detail::SavesSnapshots<Members>&&...) {
         members_.for_each_indexed([&](auto& m, auto i) {
@@ -300,23 +296,31 @@ private:
     bool counts_tokens() const { return members_.counts_tokens(); }
 
     bool can_restore(const Snapshot& snapshot, Position to) const {
-        return all_of(snapshot, [&](const auto& m, const auto& of_member, int) {
-            return MemoryAccess::can_restore(m, of_member, to);
-        });
+        return all_of(snapshot,
+                      [&](const auto& m, const auto& of_member, int) { return detail::can_restore(m, of_member, to); });
     }
     bool frees_cells(const Snapshot& snapshot, int member) const { // -1: any, as where this is a member of a hybrid
         return !all_of(snapshot, [&](const auto& m, const auto& of_member, int i) {
-            return (member >= 0 && i != member) || !MemoryAccess::frees_cells(m, of_member, -1);
+            return (member >= 0 && i != member) || !detail::frees_cells(m, of_member, -1);
         });
     }
 
     std::int64_t occupied_bytes(const Snapshot& snapshot) const {
         std::int64_t bytes = 0;
         all_of(snapshot, [&](const auto& m, const auto& of_member, int) {
-            bytes += MemoryAccess::occupied_bytes(m, of_member);
+            bytes += detail::occupied_bytes(m, of_member);
             return true;
         });
         return bytes;
+    }
+
+private:
+    static void expect_valid(const auto&) {}
+    static void expect_valid(const op::Split<Snapshot>& split) {
+        const Position from = split.snapshot.from();
+        const Position to = split.snapshot.to();
+        CELLAR_EXPECTS(from <= split.at && split.at <= to, "split: position ", split.at, ", expected ", from, " to ",
+                       to);
     }
 
     // If one throws, the passes that are open are dropped.
@@ -330,7 +334,7 @@ private:
 
     template <class... Opened>
     Pass make_pass(std::int32_t tokens, Opened... opened) {
-        return MemoryAccess::make<Pass>(map_.reference(), tokens, std::move(opened)...);
+        return Pass{map_.reference(), tokens, std::move(opened)...};
     }
 
     // True if f(member, its snapshot, index) holds for all members that are there.
@@ -344,12 +348,6 @@ private:
     static constexpr int index_of() {
         static_assert(detail::times_among<M, Members...> == 1, "the hybrid has no such member");
         return detail::index_among<M, Members...>();
-    }
-
-    // For MemoryAccess::for_each_member.
-    template <class F>
-    void for_each(F f) const {
-        members_.for_each(f);
     }
 
     template <class Layers>

@@ -78,12 +78,9 @@ public:
         for_each([](auto& pass) { pass.finish_commit(); });
     }
 
-private:
-    friend struct MemoryAccess;
-
-    using Passes = std::tuple<std::optional<PassOf<Members>>...>;
-
-    // `opened`: for each member, what converts to its pass, if it has one.
+    /// For cellar itself, where the hybrid is a member of another one: how messages name a layer.
+    detail::LayerName& name() { return name_; }
+    /// For cellar itself. `opened`: for each member, what converts to its pass, if it has one.
     template <class... Opened>
     HybridPass(MapReference map, std::int32_t tokens, Opened&&... opened)
         : map_{map}, tokens_{tokens}, passes_{std::forward<Opened>(opened)...} {
@@ -91,22 +88,25 @@ private:
         std::apply([&](auto&... pass) { (name_member(pass, member++), ...); }, passes_);
     }
 
+private:
+    using Passes = std::tuple<std::optional<PassOf<Members>>...>;
+
     // The pass then knows that it is not to be committed alone.
     template <class Pass>
     static void name_member(std::optional<Pass>& pass, int member) {
-        if (pass) MemoryAccess::set_name(*pass, member, -1, -1);
+        if (pass) detail::set_name(*pass, member, -1, -1);
     }
     // For the messages of the members' passes.
     template <std::size_t... I>
     void name_missing_layers(std::index_sequence<I...>) {
         const auto name = [&](auto& pass, int member) {
-            if constexpr (requires { MemoryAccess::first_missing(*pass); }) {
+            if constexpr (requires { pass->first_missing(); }) {
                 if (!pass) return;
-                const int missing = MemoryAccess::first_missing(*pass);
+                const int missing = pass->first_missing();
                 if (missing < 0) return;
                 int layer = 0;
                 while (layer < layers() && map_.place(layer) != LayerPlace{member, missing}) ++layer;
-                MemoryAccess::set_name(*pass, member, layer < layers() ? missing : -1, layer);
+                detail::set_name(*pass, member, layer < layers() ? missing : -1, layer);
             }
         };
         (name(std::get<I>(passes_), static_cast<int>(I)), ...);
@@ -137,11 +137,8 @@ private:
     template <class Pass>
     static void set_name(Pass& pass, int member, int own, int model, const std::source_location& where) {
         const detail::Caller caller{where};
-        MemoryAccess::set_name(pass, member, own, model);
+        detail::set_name(pass, member, own, model);
     }
-
-    // For MemoryAccess, where the hybrid is a member of another one.
-    detail::LayerName& name() { return name_; }
 
     MapReference map_;
     std::int32_t tokens_;

@@ -5,6 +5,7 @@
 #include <cellar/base/ids.hpp>
 #include <cellar/base/result.hpp>
 #include <cellar/memory/detail/memory_access.hpp>
+#include <cellar/memory/detail/optional_members.hpp>
 #include <cellar/memory/memory.hpp>
 #include <cellar/memory/operations.hpp>
 

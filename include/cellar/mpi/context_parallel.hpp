@@ -79,7 +79,7 @@ public:
         });
         if (!prepared) return prepared.error();
         s.pass_open = true;
-        return MemoryAccess::make<Pass>(s, s.cache.finish(*std::move(prepared)));
+        return Pass{s, s.cache.finish(*std::move(prepared))};
     }
 
     /// `to` gives up its own tokens and shares those of `from` below position `length`, on each rank. No data moves.

@@ -73,10 +73,11 @@ public:
         std::exchange(state_, nullptr)->drop();
     }
 
+    /// For cellar itself.
+    ContextPass(State& the_state, PassOf<Cache>&& local) : state_{&the_state}, local_{std::move(local)} {}
+
 private:
     friend struct ::cellar::MemoryAccess;
-
-    ContextPass(State& the_state, PassOf<Cache>&& local) : state_{&the_state}, local_{std::move(local)} {}
 
     State& state() const { return detail::expect_open(state_); }
 

@@ -8,12 +8,6 @@
 #include <cstdint>
 #include <utility>
 
-namespace cellar {
-
-struct MemoryAccess;
-
-} // namespace cellar
-
 namespace cellar::mpi {
 
 /// What a sequence has, kept whatever happens to the sequence: the cells of this rank, in place, and which positions
@@ -28,7 +22,6 @@ public:
     std::int32_t stored_tokens() const { return local_.tokens(); }
 
 private:
-    friend struct ::cellar::MemoryAccess;
     template <class Cache>
     friend class ContextParallel;
 

@@ -189,23 +189,21 @@ public:
     int layers() const { return memory_.layers(); }
     std::int32_t sequences() const { return memory_.sequences(); }
 
-private:
-    friend struct cellar::MemoryAccess;
-
-    // For prefix trees.
+    /// For prefix trees; see `Cache`.
     template <class Snapshot>
     bool can_restore(const Snapshot& snapshot, Position to) const {
-        return MemoryAccess::can_restore(memory_, snapshot, to);
+        return detail::can_restore(memory_, snapshot, to);
     }
     template <class Snapshot>
     bool frees_cells(const Snapshot& snapshot, int member) const {
-        return MemoryAccess::frees_cells(memory_, snapshot, member);
+        return detail::frees_cells(memory_, snapshot, member);
     }
     template <class Snapshot>
     std::int64_t occupied_bytes(const Snapshot& snapshot) const {
-        return MemoryAccess::occupied_bytes(memory_, snapshot);
+        return detail::occupied_bytes(memory_, snapshot);
     }
 
+private:
     // A backend that throws in the second phase ends the process.
     template <class Operation>
     auto perform(const Operation& operation, const std::source_location& where) {

@@ -90,14 +90,13 @@ public:
         } catch (const MpiFailure&) {} // thrown again by the next operation
     }
 
-private:
-    friend struct cellar::MemoryAccess;
-
+    /// For cellar itself.
     template <class Opened>
     PipelinePass(detail::PipelineLine& line, Opened opened) : pass_{opened()}, line_{&line} {
         line.begin_pass();
     }
 
+private:
     Pass pass_;
     detail::PipelineLine* line_; // null once it is over
 };
@@ -332,7 +331,7 @@ private:
 
     template <class Prepared>
     Pass open(Prepared prepared) {
-        return MemoryAccess::make<Pass>(*line_, [&]() noexcept { return memory_.finish(std::move(prepared)); });
+        return Pass{*line_, [&]() noexcept { return memory_.finish(std::move(prepared)); }};
     }
 
     M memory_;

@@ -97,9 +97,6 @@ public:
         return static_cast<Target&>(end().target()).result();
     }
 
-private:
-    friend struct cellar::MemoryAccess;
-
     using detail::TransferHandle<detail::Receiver>::TransferHandle;
 };
 
@@ -112,8 +109,7 @@ mpi::Receiving<Target> make_receiving(const mpi::Communicator& comm, int rank, c
                                       const std::source_location& where, Parts&&... parts) {
     TransferPath path = open_path("receive", comm, rank, options, where);
     auto target = std::make_unique<Target>(std::forward<Parts>(parts)...);
-    return MemoryAccess::make<mpi::Receiving<Target>>(
-        std::make_unique<Receiver>(std::move(path), options, std::move(target)));
+    return mpi::Receiving<Target>{std::make_unique<Receiver>(std::move(path), options, std::move(target))};
 }
 
 } // namespace cellar::detail

@@ -35,9 +35,6 @@ public:
         return result();
     }
 
-private:
-    friend struct cellar::MemoryAccess;
-
     using TransferHandle::TransferHandle;
 };
 
@@ -79,7 +76,7 @@ Sending send(const Communicator& comm, int rank, M& memory, const Snapshot& snap
     auto sender = detail::make_sender(comm, rank, options, where);
     detail::announce(*sender, comm.rank(), options,
                      [&](detail::StoredSnapshot& stored) { MemoryAccess::save(memory, snapshot, "", stored); });
-    return MemoryAccess::make<Sending>(std::move(sender));
+    return Sending{std::move(sender)};
 }
 
 /// Sends the sequence s. Nothing that happens to s later changes what is sent: the transfer owns a snapshot of s. If
@@ -94,13 +91,13 @@ Sending send(const Communicator& comm, int rank, M& memory, Sequence s, const Se
     if (!snapshot) {
         sender->withdraw({MpiReason::refused, comm.rank(), "send: the memory refuses: " + to_string(snapshot.error()),
                           snapshot.error()});
-        return MemoryAccess::make<Sending>(std::move(sender));
+        return Sending{std::move(sender)};
     }
     const auto held = std::make_shared<const SnapshotOf<M>>(*std::move(snapshot));
     sender->hold(held);
     detail::announce(*sender, comm.rank(), options,
                      [&](detail::StoredSnapshot& stored) { MemoryAccess::save(memory, *held, "", stored); });
-    return MemoryAccess::make<Sending>(std::move(sender));
+    return Sending{std::move(sender)};
 }
 
 } // namespace cellar::mpi

@@ -79,14 +79,13 @@ public:
         return result();
     }
 
-private:
-    friend struct cellar::MemoryAccess;
-
+    /// For cellar itself.
     SendingAhead(std::unique_ptr<detail::Sender> sender, int own_rank, M& memory, Sequence s, Position to)
         : TransferHandle{std::move(sender)}, own_rank_{own_rank}, memory_{&memory}, sequence_{s}, to_{to} {
         for (int layer = 0; layer < memory.layers(); ++layer) rows_are_there(layer); // those of tokens that s has
     }
 
+private:
     void rows_are_there(int layer) {
         std::string prefix;
         if constexpr (requires { memory_->place(layer); }) {
@@ -127,7 +126,7 @@ SendingAhead<M> send_ahead(const Communicator& comm, int rank, M& memory, Sequen
     auto sender = detail::make_sender(comm, rank, options, where);
     detail::announce(*sender, comm.rank(), options,
                      [&](detail::StoredSnapshot& stored) { MemoryAccess::save_ahead(memory, s, to, "", stored); });
-    return MemoryAccess::make<SendingAhead<M>>(std::move(sender), comm.rank(), memory, s, to);
+    return SendingAhead<M>{std::move(sender), comm.rank(), memory, s, to};
 }
 
 } // namespace cellar::mpi

@@ -7,8 +7,6 @@
 
 namespace cellar {
 
-struct MemoryAccess;
-
 /// While it exists, the tree does not evict a prefix: neither for want of room, nor by `clear`. `PrefixTree::pin`
 /// makes it. Move-only. It may outlive the tree, and then pins nothing. It is used by the thread that uses the tree.
 class PrefixPin {
@@ -22,11 +20,10 @@ public:
     /// Pins nothing any more.
     void release() noexcept { pin_.release(); }
 
-private:
-    friend struct MemoryAccess;
-
+    /// For cellar itself.
     PrefixPin(detail::Evictable& node, std::int32_t length) : pin_{node}, length_{length} {}
 
+private:
     detail::Pin pin_;
     std::int32_t length_ = 0;
 };

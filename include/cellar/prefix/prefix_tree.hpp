@@ -100,7 +100,7 @@ public:
         const detail::Caller caller{where};
         const auto place = state().deepest(state().walk(tokens, salt));
         if (place.node == nullptr) return {};
-        return MemoryAccess::make<PrefixPin>(*place.node, place.end);
+        return {*place.node, place.end};
     }
 
     /// Calls `begin` of the memory. While that refuses with `full`, pages out the least useful prefix that frees cells,

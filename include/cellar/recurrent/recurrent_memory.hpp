@@ -90,7 +90,7 @@ public:
         CELLAR_EXPECTS(tokens >= 0 && tokens <= limits().batch, "reserve: ", tokens, " tokens, expected 0 to ",
                        limits().batch);
         state().book.reserve(tokens);
-        return MemoryAccess::make<Pass>(state(), tokens, true);
+        return Pass{state(), tokens, true};
     }
 
     /// `to` gives up its own states and shares those that `from` keeps up to position `length`. No data moves. Nothing
@@ -292,7 +292,7 @@ public:
     // A backend may throw while it fills slots.
     Pass finish(op::Begin&& begin) {
         state().book.open();
-        Pass pass = MemoryAccess::make<Pass>(state(), begin.batch.tokens(), false);
+        Pass pass{state(), begin.batch.tokens(), false};
         if (const auto starts = state().book.starts(); !starts.empty()) state().store.start(state().backend, starts);
         return pass;
     }
@@ -349,8 +349,7 @@ public:
         return snapshots().finish(std::forward<Prepared>(prepared));
     }
 
-private:
-    friend struct MemoryAccess;
+    /// For prefix trees, files and transfers; see `Cache`.
     std::int64_t occupied_bytes(const StateSnapshot& snapshot) const {
         return snapshot.is_paged_out() ? snapshot.bytes() : bytes_per_sequence(shape());
     }
@@ -364,6 +363,9 @@ private:
                       std::vector<detail::StoredArray>& arrays) {
         return snapshots().prepare_load(source, prefix, arrays);
     }
+
+private:
+    friend struct MemoryAccess;
 
     template <class... Parts>
     static std::unique_ptr<State> make_state(const std::source_location& where, Parts&&... parts) {

@@ -17,8 +17,6 @@
 
 namespace cellar {
 
-struct MemoryAccess;
-
 /// One forward pass over a batch, in micro-batches: for each layer and micro-batch, get the states, change them, put
 /// them back; then commit. A pass that is destroyed without `commit` is dropped: the memory is as if it had never
 /// begun. One pass may be open at a time; it must not outlive its memory.
@@ -144,15 +142,7 @@ public:
         close();
     }
 
-private:
-    friend struct MemoryAccess;
-
-    RecurrentPass(State& state, std::int32_t tokens, bool reserved) : state_{&state}, tokens_{tokens} {
-        state.begin_pass(reserved);
-    }
-
-    State& state() const { return detail::expect_open(state_); }
-
+    /// For cellar itself: how messages name a layer, the first one that misses a micro-batch or -1, and a pass.
     detail::LayerName& name() const { return state().layer_name; }
 
     int first_missing() const {
@@ -163,6 +153,12 @@ private:
         const auto missing = std::find_if(done.begin(), done.end(), [=](std::int32_t n) { return n != expected; });
         return static_cast<int>(missing - done.begin());
     }
+    RecurrentPass(State& state, std::int32_t tokens, bool reserved) : state_{&state}, tokens_{tokens} {
+        state.begin_pass(reserved);
+    }
+
+private:
+    State& state() const { return detail::expect_open(state_); }
 
     void close() noexcept {
         state_->pass_open = false;

@@ -12,8 +12,6 @@
 
 namespace cellar {
 
-struct MemoryAccess;
-
 /// The state of a sequence after the tokens below position `to()`, owned apart from the sequence: whatever happens to
 /// the sequence or to others, it does not change. It owns a slot of the memory, in place, or, after `page_out`, a copy
 /// of the state. Its destructor gives it up.
@@ -43,9 +41,7 @@ public:
         return kept.is_paged_out() ? kept.data->bytes() : 0;
     }
 
-private:
-    friend struct MemoryAccess;
-
+    /// For cellar itself.
     explicit StateSnapshot(detail::KeptSlotPointer kept) : kept_{std::move(kept)} {}
 
     /// What it owns in this table; a violation if it is of another one.
@@ -57,6 +53,7 @@ private:
         return kept;
     }
 
+private:
     detail::KeptSlotPointer kept_;
 };
 

@@ -54,7 +54,7 @@ public:
     CellSnapshot finish(Keep&& keep) noexcept {
         state_.book.finish_keep(keep.sequence, *keep.kept);
         if (!keep.keeps_schedule) state_.book.finish_unschedule(keep.sequence, keep.kept->to);
-        return MemoryAccess::make<CellSnapshot>(std::move(keep.kept));
+        return CellSnapshot{std::move(keep.kept)};
     }
 
     struct Restore {
@@ -172,7 +172,7 @@ public:
         } else {
             table().finish_adopt(*load.kept, std::unique_ptr<PagedData>{load.rows.release()});
         }
-        return MemoryAccess::make<CellSnapshot>(std::move(load.kept));
+        return CellSnapshot{std::move(load.kept)};
     }
 
     struct Merge {
@@ -248,7 +248,7 @@ public:
             replace_data(*split.kept, std::move(split.rows_of_head));
             split.tail->data.reset(split.rows_of_tail.release());
         }
-        return MemoryAccess::make<CellSnapshot>(std::move(split.tail));
+        return CellSnapshot{std::move(split.tail)};
     }
 
 private:
@@ -259,7 +259,7 @@ private:
     KeptTable& table() { return state_.book.snapshots(); }
 
     KeptCells& kept_of(const CellSnapshot& snapshot, const char* operation) {
-        return MemoryAccess::kept_in(snapshot, table(), operation);
+        return snapshot.kept_in(table(), operation);
     }
 
     static Rows& rows_of(const KeptCells& kept) { return static_cast<Rows&>(*kept.data); }

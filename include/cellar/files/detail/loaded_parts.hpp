@@ -66,7 +66,7 @@ Checked<void> add_next_part(M& memory, StoredSource& source, std::vector<LoadedP
 template <class M>
 std::int32_t tokens_of(const M& memory, Sequence s) {
     std::int32_t tokens = 0;
-    MemoryAccess::for_each_member(memory, [&]<class Member>(const Member& member) {
+    for_each_member(memory, [&]<class Member>(const Member& member) {
         if constexpr (requires { member.tokens(s); }) {
             tokens = std::max(tokens, member.tokens(s));
         } else if constexpr (!std::is_same_v<Member, M>) {

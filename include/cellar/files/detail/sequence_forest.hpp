@@ -125,7 +125,7 @@ private:
     /// True if the memory has a snapshot of exactly this part, which can be restored after the parts before it.
     bool stands_alone(const Part& p) const {
         const auto taken = snapshot(p);
-        return taken && taken->from() == p.begin && MemoryAccess::can_restore(memory_, *taken, p.end);
+        return taken && taken->from() == p.begin && can_restore(memory_, *taken, p.end);
     }
 
     std::int32_t append(const Part& p) {

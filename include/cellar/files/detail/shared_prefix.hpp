@@ -54,7 +54,7 @@ concept lists_states = requires(const M& m) {
 template <class M>
 Position shared_prefix(const M& memory, Sequence a, Sequence b) {
     Position end = to_end;
-    MemoryAccess::for_each_member(memory, [&]<class Member>(const Member& member) {
+    for_each_member(memory, [&]<class Member>(const Member& member) {
         if constexpr (lists_cells<Member>) {
             const auto runs_of = [&](Sequence s) {
                 std::vector<SharedRun> runs;
@@ -73,7 +73,7 @@ Position shared_prefix(const M& memory, Sequence a, Sequence b) {
 template <class M>
 bool shares_state(const M& memory, Sequence a, Sequence b, Position end) {
     bool shares = true;
-    MemoryAccess::for_each_member(memory, [&]<class Member>(const Member& member) {
+    for_each_member(memory, [&]<class Member>(const Member& member) {
         if constexpr (lists_states<Member>) {
             const auto states = member.kept(a);
             const auto current = member.kept(b);
@@ -89,10 +89,10 @@ bool shares_state(const M& memory, Sequence a, Sequence b, Position end) {
 template <class M>
 bool has_inputs(const M& memory, Sequence s, Position p) {
     bool has = false;
-    MemoryAccess::for_each_member(memory, [&]<class Member>(const Member& member) {
+    for_each_member(memory, [&]<class Member>(const Member& member) {
         if constexpr (!std::is_same_v<Member, M>) {
             has = has || has_inputs(member, s, p);
-        } else if constexpr (MemoryAccess::may_have_inputs<Member>()) {
+        } else if constexpr (may_have_inputs<Member>) {
             const auto range = member.range(s);
             has = range && range->last >= p;
         }

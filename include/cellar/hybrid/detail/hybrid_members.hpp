@@ -32,8 +32,8 @@ inline Checked<void> check_end(std::optional<std::int64_t> found, std::optional<
     if (!found) return {};
     if (!expected) expected = found;
     if (found == expected) return {};
-    return Problem{"its snapshot ends at position " + std::to_string(*found) + ", expected "
-                   + std::to_string(*expected) + ", as in the members before"};
+    return Problem{"its snapshot ends at position " + std::to_string(*found) + ", expected " + std::to_string(*expected)
+                   + ", as in the members before"};
 }
 
 /// What converts to the pass that `open` returns, if the member is there.
@@ -146,12 +146,12 @@ public:
 
     /// False if all members that are there have inputs of an encoder.
     bool counts_tokens() const {
-        return !all_of([](const auto& m, auto) { return !MemoryAccess::counts_tokens(m); });
+        return !all_of([](const auto& m, auto) { return !detail::counts_tokens(m); });
     }
     /// True if m has no tokens but inputs, and those of s at position p would wait for the next token of s.
     template <class M>
     bool wait_in(const M& m, Sequence s, Position p) const {
-        return !MemoryAccess::counts_tokens(m) && counts_tokens() && p >= next(s);
+        return !detail::counts_tokens(m) && counts_tokens() && p >= next(s);
     }
     /// The first phase of an operation: asks the members in turn, up to the first one that refuses.
     /// Tells whether one has allocated, if all of them do.
@@ -177,7 +177,7 @@ public:
             const std::string own = member_prefix(prefix, i);
             auto loaded = MemoryAccess::prepare_load_to(to, m, source, own, arrays);
             auto end_of_member = source.number(own + "to");
-            if (!MemoryAccess::counts_tokens(m) && end_of_member == to_end.value) end_of_member = std::nullopt;
+            if (!detail::counts_tokens(m) && end_of_member == to_end.value) end_of_member = std::nullopt;
             if (auto ends = loaded ? check_end(end_of_member, end) : Checked<void>{}; !ends)
                 loaded = std::move(ends).error();
             return loaded;
@@ -221,7 +221,7 @@ private:
     // Members that may have inputs know themselves where the snapshot of all that they have ends.
     template <int I, class M>
     op::Snapshot for_member(const M&, op::Snapshot snapshot) const {
-        if (snapshot.to == to_end && !MemoryAccess::may_have_inputs<M>()) snapshot.to = next(snapshot.sequence);
+        if (snapshot.to == to_end && !may_have_inputs<M>) snapshot.to = next(snapshot.sequence);
         return snapshot;
     }
     template <int I, class M>

@@ -158,11 +158,10 @@ public:
         return end().progress();
     }
 
-protected:
-    friend struct cellar::MemoryAccess;
-
+    /// For cellar itself.
     explicit TransferHandle(std::unique_ptr<End> end) : end_{std::move(end)} {}
 
+protected:
     End& end() { return expect_not_moved(end_, "transfer"); }
     // Blocks until it is over.
     mpi::MpiResult<void> result() {

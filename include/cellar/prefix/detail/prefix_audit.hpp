@@ -101,7 +101,7 @@ private:
     }
 
     void check_bytes(const Node& node) {
-        const std::int64_t bytes = MemoryAccess::occupied_bytes(state_.memory(), *node.snapshot);
+        const std::int64_t bytes = occupied_bytes(state_.memory(), *node.snapshot);
         expect(node.bytes == bytes, node.bytes, "bytes of a snapshot, expected", bytes);
         if (node.is_paged_out) ++paged_out_;
         (node.is_paged_out ? paged_bytes_ : in_place_bytes_) += bytes;

@@ -64,7 +64,7 @@ public:
     /// The deepest place whose snapshot the memory says it can restore.
     Place deepest(const Walk& walk) const {
         Place place = first_place(walk);
-        while (place.node != nullptr && !MemoryAccess::can_restore(memory_, *place.node->snapshot, Position{place.end}))
+        while (place.node != nullptr && !can_restore(memory_, *place.node->snapshot, Position{place.end}))
             place = above(place);
         return place;
     }
@@ -101,8 +101,8 @@ public:
         while (Evictable* const least = nodes_.queues().least_in_place()) {
             Node& node = static_cast<Node&>(*least);
             if (has_gained(node)) continue;
-            const bool helps = refusal == Reason::too_many_snapshots
-                               || MemoryAccess::frees_cells(memory_, *node.snapshot, refusal.member);
+            const bool helps =
+                refusal == Reason::too_many_snapshots || frees_cells(memory_, *node.snapshot, refusal.member);
             if (helps && (page_out(node) || give_up_with_dependents(node))) return true;
             skipped.add(node);
         }
@@ -305,7 +305,7 @@ private:
     }
 
     void add_bytes(Node& node) noexcept {
-        node.bytes = MemoryAccess::occupied_bytes(memory_, *node.snapshot);
+        node.bytes = occupied_bytes(memory_, *node.snapshot);
         (node.is_paged_out ? bytes_.paged_out : bytes_.in_place) += node.bytes;
     }
     void remove_bytes(Node& node) noexcept {
@@ -459,7 +459,7 @@ private:
     bool split(const Walk& walk, std::optional<Snapshot>& tail) {
         if constexpr (requires(Snapshot & snapshot) { memory_.split(snapshot, Position{}); }) {
             std::optional<Snapshot>& snapshot = walk.below->snapshot;
-            if (!snapshot || !MemoryAccess::can_restore(memory_, *snapshot, end_of(walk))) return false;
+            if (!snapshot || !can_restore(memory_, *snapshot, end_of(walk))) return false;
             auto rest = memory_.split(*snapshot, end_of(walk));
             if (rest) tail.emplace(*std::move(rest));
         }

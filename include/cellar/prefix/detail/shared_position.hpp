@@ -17,7 +17,7 @@ Position first_shared_position(const M& memory, Sequence s, Position end) {
         return first_shared_position(memory.memory(), s, end);
     } else {
         Position shared = end;
-        MemoryAccess::for_each_member(memory, [&](const auto& member) {
+        for_each_member(memory, [&](const auto& member) {
             // The inputs of an encoder share their positions, and are not tokens of the sequence: its `next` is 0.
             if (member.next(s) == Position{0}) return;
             Position behind{0}; // the last token that was visited

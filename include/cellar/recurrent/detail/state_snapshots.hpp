@@ -63,14 +63,14 @@ public:
     }
     StateSnapshot finish(Keep&& keep) noexcept {
         table().finish_snapshot(keep.sequence, *keep.kept);
-        return MemoryAccess::make<StateSnapshot>(std::move(keep.kept));
+        return StateSnapshot{std::move(keep.kept)};
     }
 
     Result<Restore> prepare(const op::Restore<StateSnapshot>& operation) {
         const Sequence s = operation.sequence;
         const Position to = operation.to;
         state_.expect_no_pass("restore");
-        const auto& kept = MemoryAccess::kept_in(operation.snapshot, table(), "restore");
+        const auto& kept = operation.snapshot.kept_in(table(), "restore");
         CELLAR_EXPECTS(table().has(s), "sequence ", s, ", expected 0 to ", table().limits().sequences - 1);
         CELLAR_EXPECTS(to.value >= 0 && to <= kept.to, "restore: position ", to, ", expected 0 to ", kept.to,
                        ", within the snapshot");
@@ -85,7 +85,7 @@ public:
 
     Result<PageOut> prepare(const op::PageOut<StateSnapshot>& operation) {
         state_.expect_no_pass("page_out");
-        auto& kept = MemoryAccess::kept_in(operation.snapshot, table(), "page_out");
+        auto& kept = operation.snapshot.kept_in(table(), "page_out");
         if (kept.is_paged_out()) return PageOut{&kept, nullptr};
         table().prepare_page_out();
         const bool is_empty = kept.to == Position{0};
@@ -102,7 +102,7 @@ public:
 
     Result<PageIn> prepare(const op::PageIn<StateSnapshot>& operation) {
         state_.expect_no_pass("page_in");
-        auto& kept = MemoryAccess::kept_in(operation.snapshot, table(), "page_in");
+        auto& kept = operation.snapshot.kept_in(table(), "page_in");
         if (!kept.is_paged_out()) return PageIn{&kept};
         if (const Result<void> prepared = table().prepare_page_in(); !prepared) return prepared.error();
         return PageIn{&kept, prepare_write(kept)};
@@ -118,8 +118,8 @@ public:
 
     Result<op::Merge<StateSnapshot>> prepare(const op::Merge<StateSnapshot>& merge) {
         state_.expect_no_pass("merge");
-        const auto& first = MemoryAccess::kept_in(merge.parent, table(), "merge");
-        const auto& second = MemoryAccess::kept_in(merge.child, table(), "merge");
+        const auto& first = merge.parent.kept_in(table(), "merge");
+        const auto& second = merge.child.kept_in(table(), "merge");
         CELLAR_EXPECTS(&first != &second, "merge: the snapshots are one and the same, expected two");
         CELLAR_EXPECTS(second.to >= first.to, "merge: the child ends at position ", second.to, ", expected at least ",
                        first.to, ", where the parent ends");
@@ -129,14 +129,14 @@ public:
 
     Result<StateSnapshot> prepare(const op::Split<StateSnapshot>& split) {
         state_.expect_no_pass("split");
-        static_cast<void>(MemoryAccess::kept_in(split.snapshot, table(), "split"));
+        static_cast<void>(split.snapshot.kept_in(table(), "split"));
         return Reason::cannot_split;
     }
     StateSnapshot finish(StateSnapshot&& rest) noexcept { return std::move(rest); } // never called: nothing is split
 
     void save(const StateSnapshot& snapshot, const std::string& prefix, StoredSnapshot& stored) {
         state_.expect_no_pass("save");
-        const KeptSlot& kept = MemoryAccess::kept_in(snapshot, table(), "save");
+        const KeptSlot& kept = snapshot.kept_in(table(), "save");
         const auto on_host = [this_state = &state_, &kept,
                               copy = std::make_shared<std::unique_ptr<Paged>>()]() -> Paged& {
             if (*copy == nullptr && !(kept.is_paged_out() && paged(kept).is_on_host()))
@@ -172,7 +172,7 @@ public:
     StateSnapshot finish(Load&& load) noexcept {
         std::unique_ptr<PagedData> data{load.data.release()};
         table().finish_adopt(*load.kept, std::move(data));
-        return MemoryAccess::make<StateSnapshot>(std::move(load.kept));
+        return StateSnapshot{std::move(load.kept)};
     }
 
 private:

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <cellar/base/ids.hpp>
+#include <cellar/memory/layer_name.hpp>
+
+#include <concepts>
+#include <cstdint>
+
+namespace cellar::detail {
+
+// What a memory or a pass may offer, and what holds if it does not.
+
+/// False if `restore` would refuse this snapshot up to position `to` even for a sequence that has all tokens below it.
+/// Without it, only the snapshot's end is accepted.
+template <class M, class Snapshot>
+bool can_restore(const M& m, const Snapshot& snapshot, Position to) {
+    if constexpr (requires { m.can_restore(snapshot, to); }) {
+        return m.can_restore(snapshot, to);
+    } else {
+        return to == snapshot.to();
+    }
+}
+
+/// False if the destruction of this snapshot would free no cells of the memory, or of this member of a hybrid. Without
+/// it, true.
+template <class M, class Snapshot>
+bool frees_cells(const M& m, const Snapshot& snapshot, int member) {
+    if constexpr (requires { m.frees_cells(snapshot, member); }) {
+        return m.frees_cells(snapshot, member);
+    } else if constexpr (requires { m.frees_cells(snapshot); }) {
+        return m.frees_cells(snapshot);
+    } else {
+        return true;
+    }
+}
+
+/// Bytes that this snapshot takes, in place or paged out. Without it, 1.
+template <class M, class Snapshot>
+std::int64_t occupied_bytes(const M& m, const Snapshot& snapshot) {
+    if constexpr (requires { m.occupied_bytes(snapshot); }) {
+        return m.occupied_bytes(snapshot);
+    } else {
+        return 1;
+    }
+}
+
+/// True for an encoder's memory, and for a hybrid.
+template <class M>
+inline constexpr bool may_have_inputs = requires(const M& m) {
+    m.counts_tokens();
+};
+
+/// False for inputs of an encoder, which may lie behind the tokens of their sequence; their `next` is 0. Without it,
+/// true.
+template <class M>
+bool counts_tokens(const M& m) {
+    if constexpr (may_have_inputs<M>) return m.counts_tokens();
+    return true;
+}
+
+/// Calls f for each member of a hybrid, or for the memory itself.
+template <class M, class F>
+void for_each_member(const M& m, F f) {
+    if constexpr (requires { m.for_each_member(f); }) {
+        m.for_each_member(f);
+    } else {
+        f(m);
+    }
+}
+
+/// Which layer of the model is visited, for the messages of cellar's own passes.
+template <class Pass>
+void set_name(Pass& pass, int member, int own, int model) {
+    if constexpr (requires {
+                      { pass.name() } -> std::same_as<LayerName&>;
+                  })
+        pass.name() = {member, own, model};
+}
+
+} // namespace cellar::detail
