@@ -3,6 +3,7 @@
 #include <cellar/attention/detail/pass_tokens.hpp>
 #include <cellar/base/scratch.hpp>
 #include <cellar/book/position_runs.hpp>
+#include <cellar/cellar.hpp>
 
 #include <doctest/doctest.h>
 
@@ -65,6 +66,28 @@ TEST_CASE("items are worked on in the order of their cells") {
     const std::vector<std::vector<std::int64_t>> alternating{{0, 0}, {1, 0}, {0, 1}, {1, 1},
                                                              {0, 2}, {1, 2}, {0, 3}, {1, 3}};
     CHECK(items_in_order(sequences({0, 1}, 2)) == alternating);
+}
+
+TEST_CASE("a plan serves the layers of one pass that have the same heads") {
+    Cache<StandardV<float>> cache{{2, 2, 8}, {.sequences = 1, .capacity = 64, .batch = 16}};
+    const std::vector<float> rows(std::size_t{5} * 2 * 8);
+    constexpr int mark = 7; // in place of the window's 0 sinks, to see whether a plan is made again
+    for (int begin = 0; begin < 10; begin += 5) {
+        auto pass = cache.begin(Tokens{Sequence{0}, Position{begin}, 5}).value();
+        for (int layer = 0; layer < 2; ++layer) pass.put(layer, rows, rows);
+        auto source = pass.attention_source("test", 1);
+        CHECK_FALSE(source.memory().is_planned);
+        plan_of(source, {5, 4, 2, 8, 8}, false).tokens().sinks = mark;
+        CHECK(plan_of(source, {5, 4, 2, 8, 8}, false).tokens().sinks == mark);
+        CHECK(plan_of(source, {5, 8, 2, 8, 8}, false).tokens().sinks == 0); // more query heads
+        plan_of(source, {5, 8, 2, 8, 8}, false).tokens().sinks = mark;
+        CHECK(plan_of(source, {5, 8, 2, 8, 4}, false).tokens().sinks == 0); // partial results are shorter
+        plan_of(source, {5, 8, 2, 8, 4}, false).tokens().sinks = mark;
+        CHECK(plan_of(source, {5, 8, 2, 8, 4}, true).tokens().sinks == 0); // prefixes are shared
+        plan_of(source, {5, 8, 2, 8, 4}, true).tokens().sinks = mark;
+        CHECK(plan_of(source, {5, 8, 4, 8, 4}, true).tokens().sinks == 0); // more heads of keys
+        pass.commit();
+    }
 }
 
 } // namespace test_plan

@@ -107,6 +107,8 @@ struct ScoreRule {
     const float* slopes;
     const float* sinks;
 
+    /// False if `of_head` and positions make no difference.
+    bool needs_head() const { return slopes != nullptr; }
     CELLAR_FUNCTION HeadRule of_head(int query_head) const { return {slopes == nullptr ? 0 : slopes[query_head]}; }
     CELLAR_FUNCTION float sink(int query_head) const { return sinks == nullptr ? no_score() : sinks[query_head]; }
 

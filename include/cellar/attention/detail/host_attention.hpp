@@ -216,7 +216,7 @@ private:
             const StridedView<const Q, 1> from{&q(token.token, query_head, 0), {dim}, {q.stride(2)}};
             convert_view(from, contiguous_view(q_ + row * all_.key_dim_, dim));
         });
-        if (rule().slopes == nullptr) return;
+        if (!rule().needs_head()) return;
         std::fill_n(of_rows_, block_->rows, HeadRule{});
         std::fill_n(queries_, block_->rows, 0);
         for_each_row(head, [&](int row, const VisibleRange& token, int query_head) {
