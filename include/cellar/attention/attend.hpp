@@ -7,6 +7,7 @@
 #include <cellar/attention/detail/attend_plainly.hpp>
 #include <cellar/attention/detail/attention_call.hpp>
 #include <cellar/attention/detail/attention_source.hpp>
+#include <cellar/attention/detail/encoded_rows.hpp>
 #include <cellar/attention/detail/tile_kernels.hpp>
 #include <cellar/backend/backend.hpp>
 #include <cellar/base/attention_work.hpp>
@@ -92,9 +93,14 @@ auto checked_call(const LayerShape& layer, std::int32_t tokens, const Queries& q
 /// The first elements of the rows of a store.
 template <class Store>
 auto stored_rows(const Store& store, std::int64_t dim) {
-    using Mapping = std::remove_cvref_t<decltype(store.mapping())>;
-    using E = std::remove_cvref_t<decltype(*store.data())>;
-    return StoredRows<Mapping, E>{store.mapping(), store.data(), static_cast<std::int32_t>(dim)};
+    const auto elements = static_cast<std::int32_t>(dim);
+    if constexpr (encoded_store<Store>) {
+        return EncodedRows<Store>{{store.mapping().heads()}, &store, elements};
+    } else {
+        using Mapping = std::remove_cvref_t<decltype(store.mapping())>;
+        using E = std::remove_cvref_t<decltype(*store.data())>;
+        return StoredRows<Mapping, E>{store.mapping(), store.data(), elements};
+    }
 }
 
 /// `attend` with instructions of choice, for tests.

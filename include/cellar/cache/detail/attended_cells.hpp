@@ -4,7 +4,6 @@
 #include <cellar/base/batch.hpp>
 #include <cellar/base/ids.hpp>
 #include <cellar/base/score_rule.hpp>
-#include <cellar/element/element.hpp>
 #include <cellar/layout/layer_shape.hpp>
 
 #include <cstddef>
@@ -44,8 +43,8 @@ public:
     std::int32_t token_in(std::size_t i) const { return static_cast<std::int32_t>(pass().token_in(i)); }
 
     const LayerShape& shape(int layer) const { return state_->shape[layer]; }
-    const auto& keys(int layer) const { return elements(store(layer).read_keys()); }
-    const auto& values(int layer) const { return elements(store(layer).read_values()); }
+    const auto& keys(int layer) const { return store(layer).read_keys(); }
+    const auto& values(int layer) const { return store(layer).read_values(); }
 
     Backend& backend() { return state_->backend; }
     auto& memory() { return state_->scratch.attention; }
@@ -54,11 +53,6 @@ private:
     static std::size_t index(std::int32_t token) { return static_cast<std::size_t>(token); }
     const auto& pass() const { return state_->book.pass(); }
     const auto& store(int layer) const { return state_->stores[state_->stores.index_of(layer)]; }
-    template <class Rows>
-    static const Rows& elements(const Rows& rows) {
-        static_assert(Element<typename Rows::Format>, "attend: keys and values of float, half or bfloat16 only");
-        return rows;
-    }
 
     State* state_;
     std::int32_t tokens_;
