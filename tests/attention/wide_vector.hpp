@@ -14,9 +14,6 @@ struct WideVector {
     using Ints = std::int32_t __attribute__((vector_size(64)));
 
     template <class E>
-    static constexpr bool loads = true;
-
-    template <class E>
     [[gnu::always_inline]] static inline Floats load(const E* from) {
         return load_some(from, lanes);
     }

@@ -11,6 +11,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 #include <vector>
 
 namespace simd_test {
@@ -71,7 +72,7 @@ struct Level {
 template <class E>
 std::vector<Level<E>> levels() {
     std::vector<Level<E>> found;
-    if constexpr (BaselineVector::loads<E>) {
+    if constexpr (BaselineVector::converts || std::is_same_v<E, float>) {
         using namespace simd_baseline_test;
         found.push_back({"baseline", lanes, operate, load_from<E>, store_to<E>});
     }

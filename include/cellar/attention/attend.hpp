@@ -176,8 +176,8 @@ void attend_with(Instructions instructions, Pass& pass, int layer, const Queries
 /// Cost: reads keys and values of what a sequence sees once for each 128 queries of a head, on a device for each 32 or
 /// fewer. Allocates if it needs more memory than any call of this memory before. On a device, it waits then, and where
 /// a copy finds no room in the staging memory (docs/kokkos.md). Uses the processor's vector instructions (AVX-512 or
-/// AVX2 on x86-64) and matrix unit (AMX, under Linux), found at run time, whatever the compiler's flags. Linux is asked
-/// for permission to use AMX: docs/how-to/compute-attention.md.
+/// AVX2 on x86-64, NEON on 64-bit ARM) and matrix unit (AMX, under Linux), found at run time, whatever the compiler's
+/// flags. Linux is asked for permission to use AMX: docs/how-to/compute-attention.md.
 template <class Pass, class Queries, class Out, class Threads = CallingThread>
 void attend(Pass& pass, int layer, const Queries& q, Out&& out, const AttentionOptions& options = {},
             const Threads& threads = {}, const std::source_location& where = std::source_location::current()) {

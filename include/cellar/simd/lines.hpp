@@ -34,7 +34,8 @@ void copy_run(const E* from, E* to, std::int64_t n) {
 }
 
 #if defined(__SSE2__) && defined(__GNUC__) && !defined(__CUDACC__)
-#define CELLAR_STREAMS 1
+
+inline constexpr bool streams = true;
 
 // With the compilers' builtins, because <emmintrin.h> is not part of the standard library.
 inline void stream_line(const void* from, void* to) {
@@ -54,7 +55,8 @@ inline void streamed() {
 }
 
 #elif defined(__aarch64__) && defined(__GNUC__) && !defined(__CUDACC__)
-#define CELLAR_STREAMS 1
+
+inline constexpr bool streams = true;
 
 // A hint, which the processor may ignore. The order of other threads' reads is that of ordinary stores.
 inline void stream_line(const void* from, void* to) {
@@ -73,17 +75,20 @@ inline void streamed() {}
 
 #else
 
+inline constexpr bool streams = false;
+
+inline void stream_line(const void*, void*) {}
 inline void streamed() {}
 
 #endif
-
-#if defined(CELLAR_STREAMS)
 
 /// A copy that bypasses the caches: whole lines are written without being read first. `streamed` must follow. While it
 /// copies, it prefetches as many elements from `ahead` on, if given.
 template <class E>
 void stream_run(const E* from, E* to, std::int64_t n, const E* ahead = nullptr) {
-    if constexpr (sizeof(E) != alignof(E)) { // such units do not begin at every line
+    if constexpr (!streams) {
+        copy_run(from, to, n);
+    } else if constexpr (sizeof(E) != alignof(E)) { // such units do not begin at every line
         return stream_run(reinterpret_cast<const std::byte*>(from), reinterpret_cast<std::byte*>(to),
                           n * std::int64_t{sizeof(E)}, reinterpret_cast<const std::byte*>(ahead));
     } else {
@@ -100,16 +105,5 @@ void stream_run(const E* from, E* to, std::int64_t n, const E* ahead = nullptr) 
         copy_run(from + i, to + i, n - i);
     }
 }
-
-#undef CELLAR_STREAMS
-
-#else
-
-template <class E>
-void stream_run(const E* from, E* to, std::int64_t n, const E* = nullptr) {
-    copy_run(from, to, n);
-}
-
-#endif
 
 } // namespace cellar::detail

@@ -39,18 +39,7 @@ struct BaselineVector {
     using Floats = float __attribute__((vector_size(16)));
     using Ints = std::int32_t __attribute__((vector_size(16)));
 
-#ifdef CELLAR_HAS_NEON
-    static constexpr bool converts = true;
-#else
-    static constexpr bool converts = false;
-#endif
-    /// True if elements of this type can be loaded as floats.
-    template <class E>
-    static constexpr bool loads = converts || std::is_same_v<E, float>;
-
-    static Floats in_register(Floats floats) {
-        return floats;
-    }
+    static Floats in_register(Floats floats) { return floats; }
 
     static Floats load(const float* from) {
         Floats floats;
@@ -62,7 +51,11 @@ struct BaselineVector {
         std::memcpy(second, &b, sizeof(b));
     }
 
-#ifdef CELLAR_HAS_NEON
+#ifndef CELLAR_HAS_NEON
+    static constexpr bool converts = false;
+#else
+    static constexpr bool converts = true;
+
     static Floats load(const half* from) {
         Shorts halves;
         Floats floats;

@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <type_traits>
 #include <utility>
 
 #define CELLAR_KERNELS baseline_kernels
@@ -121,7 +122,7 @@ RowKernels<E> row_kernels(Instructions instructions) {
                 avx2_kernels::pack_values<E>};
 #endif
     default:
-        if constexpr (BaselineVector::loads<E>) {
+        if constexpr (BaselineVector::converts || std::is_same_v<E, float>) {
             return {baseline_kernels::dot<E>, baseline_kernels::add_values<E>, baseline_kernels::pack_keys<E>,
                     baseline_kernels::pack_values<E>};
         } else {
