@@ -3,6 +3,7 @@
 // What arrives: the same rows in every layout, element type, capacity, placement and backend.
 #include "backend/worker.hpp"
 #include "cache/numbers.hpp"
+#include "formats.hpp"
 #include "hybrid/toy.hpp"
 #include "transfers.hpp"
 #include "violations.hpp"
@@ -17,6 +18,7 @@
 #include <mpi.h>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -80,6 +82,11 @@ void check(To to, const CacheLimits& to_limits) {
         });
 }
 
+/// The same format under another name.
+struct OtherBlocks : cellar_test::BlocksOf32 {
+    static constexpr std::string_view name = "test_other_blocks";
+};
+
 } // namespace
 
 TEST_CASE("rows arrive in every layout, element type, capacity, placement and backend") {
@@ -91,6 +98,50 @@ TEST_CASE("rows arrive in every layout, element type, capacity, placement and ba
     check<Cache<Blocked<float>>>(Cache<PermutedV<half>, FullCausal, DisabledShift, EigenBackend>{shape, other}, other);
     check<Cache<StandardV<half>, FullCausal, DisabledShift, EigenBackend>>(Cache<StandardV<half>>{shape, growing},
                                                                            growing);
+}
+
+TEST_CASE("units and scales of any storage format arrive as they are, and another format is refused") {
+    using cellar_test::BlocksOf32;
+    using cellar_test::ScaledHeads;
+    const CacheShape blocks{2, 2, 64};
+    const auto fill = [](auto& cache) {
+        std::vector<float> rows(5 * 2 * 64);
+        for (std::size_t i = 0; i < rows.size(); ++i) rows[i] = static_cast<float>(i % 97) - 40;
+        auto pass = cache.begin(Tokens{Sequence{0}, Position{0}, 5}).value();
+        for (const int layer : {0, 1}) pass.put(layer, rows, rows);
+        pass.commit();
+    };
+    const auto rows_of = [](auto& cache) {
+        const auto snapshot = cache.snapshot({0}).value();
+        detail::StoredSnapshot stored;
+        MemoryAccess::save(cache, snapshot, "", stored);
+        std::vector<std::vector<std::byte>> rows;
+        for (const detail::StoredArray& array : stored.arrays) {
+            rows.emplace_back(5 * array.row_bytes());
+            array.rows->read(0, 5, rows.back().data());
+        }
+        return rows;
+    };
+    using Encoded = Cache<StandardV<ScaledHeads, BlocksOf32>, FullCausal, UnrotatedShift>;
+    between(
+        [&](const Communicator& comm, int rank) {
+            Encoded cache{blocks, limits};
+            fill(cache);
+            CHECK(mpi::send(comm, rank, cache, Sequence{0}).wait());
+            CHECK(mpi::send(comm, rank, cache, Sequence{0}).wait().error() == mpi::MpiReason::unsuitable);
+        },
+        [&](const Communicator& comm, int rank) {
+            Cache<Blocked<ScaledHeads, 4, BlocksOf32>, FullCausal, UnrotatedShift> cache{blocks, limits};
+            REQUIRE(mpi::receive(comm, rank, cache, Sequence{0}).wait());
+            Encoded same{blocks, limits};
+            fill(same);
+            CHECK(rows_of(cache) == rows_of(same));
+            Cache<StandardV<ScaledHeads, OtherBlocks>, FullCausal, UnrotatedShift> other{blocks, limits};
+            const auto refused = mpi::receive(comm, rank, other, Sequence{0}).wait();
+            REQUIRE_FALSE(refused);
+            CHECK(refused.error().message
+                  == "receive: its layers.0.values has elements of another type, expected test_other_blocks");
+        });
 }
 
 TEST_CASE("sending a sequence ends no schedule") {
