@@ -626,7 +626,7 @@ TEST_CASE_TEMPLATE("what earlier calls left in memory does not reach a result", 
         for (const detail::Instructions instructions : attention_test::instructions()) {
             Floats expected(q.size()), found(q.size());
             detail::attend_with(instructions, pass, 0, q, expected, {}, CallingThread{});
-            auto& left = MemoryAccess::state(pass).scratch.attention.rows;
+            auto& left = MemoryAccess::state(cache).scratch.attention.rows;
             std::fill_n(left.reserve(0), left.bytes(), std::byte{0xff}); // not a number
             detail::attend_with(instructions, pass, 0, q, found, {}, CallingThread{});
             CHECK(found == expected);

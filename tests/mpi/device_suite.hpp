@@ -136,7 +136,7 @@ bool has(Memory& cache, int s, int tokens, int salt) {
     if (cache.next({s}).value != tokens) return false;
     const auto snapshot = cache.snapshot({s}).value();
     detail::StoredSnapshot stored;
-    MemoryAccess::save(cache, snapshot, "", stored);
+    cache.save(snapshot, "", stored);
     for (int layer = 0; layer < cache.layers(); ++layer)
         for (const bool is_value : {false, true}) {
             const auto& array = stored.arrays[static_cast<std::size_t>(1 + 2 * layer + (is_value ? 1 : 0))];
@@ -231,7 +231,7 @@ std::vector<std::byte> announcement() {
     auto cache = filled<Cache<>>(tiny, 6, 0);
     const auto snapshot = cache.snapshot({0}).value();
     detail::StoredSnapshot stored;
-    MemoryAccess::save(cache, snapshot, "", stored);
+    cache.save(snapshot, "", stored);
     detail::WireWriter out;
     detail::Announcement::write(out, "", stored);
     return {out.all().begin(), out.all().end()};

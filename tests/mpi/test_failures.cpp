@@ -128,7 +128,7 @@ template <class M>
 std::vector<std::byte> announcement_of(M memory, const Change& change) {
     const auto snapshot = memory.snapshot({0}).value();
     detail::StoredSnapshot stored;
-    MemoryAccess::save(memory, snapshot, "", stored);
+    memory.save(snapshot, "", stored);
     if (change) change(stored);
     detail::WireWriter out;
     detail::Announcement::write(out, "", stored);

@@ -165,12 +165,13 @@ static_assert(HasSnapshots<OtherSnapshot> && !TwoPhaseSnapshots<OtherSnapshot>);
 
 // What files and transfers need beyond that.
 struct Saved : Complete {
-    struct Load {};
+    struct Loaded {};
     void save(const Snapshot&, const std::string&, detail::StoredSnapshot&);
     void save_ahead(Sequence, Position, const std::string&, detail::StoredSnapshot&);
-    detail::Checked<Load> prepare_load(detail::StoredSource&, const std::string&, std::vector<detail::StoredArray>&);
+    using Complete::prepare;
+    detail::Checked<Loaded> prepare(detail::Load);
     using Complete::finish;
-    Snapshot finish(Load) noexcept;
+    Snapshot finish(Loaded) noexcept;
 };
 template <class M>
 using Alone = Hybrid<Repeat<M>, M>;
@@ -179,7 +180,7 @@ static_assert(HasSnapshots<Alone<Complete>> && !detail::SavesSnapshots<Alone<Com
 CELLAR_WITHOUT(Saved, snapshot, detail::SavesSnapshots);
 CELLAR_WITHOUT(Saved, save, detail::SavesSnapshots);
 CELLAR_WITHOUT(Saved, save_ahead, detail::SavesSnapshots);
-CELLAR_WITHOUT(Saved, prepare_load, detail::SavesSnapshots);
+CELLAR_WITHOUT(Saved, prepare, detail::SavesSnapshots);
 CELLAR_WITHOUT(Saved, finish, detail::SavesSnapshots);
 
 } // namespace static_memories

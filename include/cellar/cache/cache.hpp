@@ -373,10 +373,7 @@ public:
     void save_ahead(Sequence s, Position to, const std::string& prefix, detail::StoredSnapshot& stored) {
         snapshots().save_ahead(s, to, prefix, stored);
     }
-    auto prepare_load(detail::StoredSource& source, const std::string& prefix, std::vector<detail::StoredArray>& arrays,
-                      detail::LoadTo to = detail::LoadTo::host) {
-        return snapshots().prepare_load(source, prefix, arrays, to);
-    }
+    auto prepare(const detail::Load& load) { return snapshots().prepare(load); }
 
 protected:
     friend struct MemoryAccess;

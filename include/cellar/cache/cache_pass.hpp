@@ -19,8 +19,6 @@
 
 namespace cellar {
 
-struct MemoryAccess;
-
 /// The keys and values of a layer.
 template <class Keys, class Values>
 struct LayerRows {
@@ -150,8 +148,6 @@ public:
           stored_{reserved ? count : static_cast<std::int32_t>(the_state.book.pass().cells.size())} {}
 
 private:
-    friend struct MemoryAccess;
-
     void expect_own_memory(const char* call, int layer) const {
         const int owner = state().shape[layer].shares_layer;
         CELLAR_EXPECTS(owner < 0, call, ": ", Base::name()(layer), " shares the memory of layer ", owner,

@@ -174,7 +174,6 @@ public:
     using Cells::can_restore;
     using Cells::frees_cells;
     using Cells::occupied_bytes;
-    using Cells::prepare_load;
     using Cells::save;
     using Cells::save_ahead;
 

@@ -11,8 +11,6 @@
 
 namespace cellar {
 
-struct MemoryAccess;
-
 /// Reads an encoder's inputs for a decoder's batch: each token sees the inputs of its own sequence at its position or
 /// before. The pass takes no cells and stores nothing, so committing and dropping are the same.
 ///
@@ -58,9 +56,6 @@ public:
     /// For cellar itself.
     EncoderPass(State& the_state, std::int32_t count, CellRange history, bool reserved)
         : Base{the_state, count, history, reserved, false} {}
-
-private:
-    friend struct MemoryAccess;
 };
 
 } // namespace cellar

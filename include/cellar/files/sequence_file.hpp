@@ -132,7 +132,7 @@ FileResult<void> save(const std::filesystem::path& path, M& memory, IdSpan<Seque
         if (!snapshot) return snapshot.error();
         kept.emplace(*std::move(snapshot));
         stored.numbers.emplace_back(detail::part_prefix(k) + "before", part.before);
-        MemoryAccess::save(memory, *kept, detail::part_prefix(k), stored);
+        memory.save(*kept, detail::part_prefix(k), stored);
         return {};
     };
     return detail::write_parts(path, forest.parts().size(), whole, store, options);

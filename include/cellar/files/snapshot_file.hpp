@@ -34,7 +34,7 @@ FileResult<void> save(const std::filesystem::path& path, M& memory, const Snapsh
                       const std::source_location& where = std::source_location::current()) {
     const detail::Caller caller{where};
     const auto store = [&](std::size_t, detail::StoredSnapshot& stored) -> Result<void> {
-        MemoryAccess::save(memory, snapshot, "", stored);
+        memory.save(snapshot, "", stored);
         return {};
     };
     return detail::write_parts(path, 1, {}, store, options);
@@ -62,13 +62,13 @@ FileResult<SnapshotOf<M>> load(const std::filesystem::path& path, M& memory, con
     const detail::Caller caller{where};
     std::optional<detail::PreparedLoad<M>> prepared;
     const auto prepare = [&](auto& source, auto& arrays) -> detail::Checked<void> {
-        auto loaded = MemoryAccess::prepare_load(memory, source, std::string{}, arrays);
+        auto loaded = memory.prepare(detail::Load{source, "", arrays});
         if (!loaded) return std::move(loaded).error();
         prepared.emplace(*std::move(loaded));
         return {};
     };
     if (auto read = detail::load_arrays(path, options, prepare); !read) return std::move(read).error();
-    return MemoryAccess::finish(memory, *std::move(prepared));
+    return memory.finish(*std::move(prepared));
 }
 
 /// Reads a snapshot and restores it: s then has what was saved, in place of its own tokens. Refuses as `restore` does:

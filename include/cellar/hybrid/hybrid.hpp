@@ -279,18 +279,17 @@ public:
     void save(const Snapshot& snapshot, const std::string& prefix,
               detail::StoredSnapshot& stored) requires(detail::SavesSnapshots<Members>&&...) {
         members_.for_each_indexed([&](auto& m, auto i) {
-            MemoryAccess::save(m, snapshot.template of<decltype(i)::value>(), detail::member_prefix(prefix, i), stored);
+            m.save(snapshot.template of<decltype(i)::value>(), detail::member_prefix(prefix, i), stored);
         });
     }
     void save_ahead(Sequence s, Position to, const std::string& prefix,
                     detail::StoredSnapshot& stored) requires(detail::SavesSnapshots<Members>&&...) {
         members_.for_each_indexed(
-            [&](auto& m, auto i) { MemoryAccess::save_ahead(m, s, to, detail::member_prefix(prefix, i), stored); });
+            [&](auto& m, auto i) { m.save_ahead(s, to, detail::member_prefix(prefix, i), stored); });
     }
 
-    auto prepare_load(detail::StoredSource& source, const std::string& prefix, std::vector<detail::StoredArray>& arrays,
-                      detail::LoadTo to = {}) requires(detail::SavesSnapshots<Members>&&...) {
-        return members_.prepare_load(source, prefix, arrays, to);
+    auto prepare(const detail::Load& load) requires(detail::SavesSnapshots<Members>&&...) {
+        return members_.prepare(load);
     }
 
     bool counts_tokens() const { return members_.counts_tokens(); }

@@ -8,30 +8,24 @@
 #include <concepts>
 #include <string>
 #include <utility>
-#include <vector>
 
 namespace cellar::detail {
 
-/// The operation that makes a snapshot from a file or a transfer.
-struct Load {};
-
 template <class M>
-using PreparedLoad = ValueOf<decltype(MemoryAccess::prepare_load(
-    std::declval<M&>(), std::declval<StoredSource&>(), std::string{}, std::declval<std::vector<StoredArray>&>()))>;
+using PreparedLoad = Prepared<M, Load>;
 
 template <class M>
 concept saves = requires(M& m, const SnapshotOf<M>& snapshot, const std::string& prefix, StoredSnapshot& stored) {
-    MemoryAccess::save(m, snapshot, prefix, stored);
+    m.save(snapshot, prefix, stored);
 };
 template <class M>
 concept saves_ahead = requires(M& m, Sequence s, Position to, const std::string& prefix, StoredSnapshot& stored) {
-    MemoryAccess::save_ahead(m, s, to, prefix, stored);
+    m.save_ahead(s, to, prefix, stored);
 };
 template <class M>
-concept loads = requires(M& m, StoredSource& source, const std::string& prefix, std::vector<StoredArray>& arrays,
-                         PreparedLoad<M> prepared) {
-    MemoryAccess::prepare_load(m, source, prefix, arrays);
-    { MemoryAccess::finish(m, std::move(prepared)) } -> std::same_as<SnapshotOf<M>>;
+concept loads = requires(M& m, const Load& load, PreparedLoad<M> prepared) {
+    m.prepare(load);
+    { m.finish(std::move(prepared)) } -> std::same_as<SnapshotOf<M>>;
 };
 
 /// A memory that files and transfers take: one of cellar's own with snapshots, or a hybrid of these.

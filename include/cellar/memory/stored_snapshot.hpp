@@ -148,4 +148,13 @@ enum class LoadTo {
     cells ///< in cells of the memory, if it has any; else as `host`
 };
 
+/// An operation: makes a snapshot of what was saved, and adds where its arrays go to `arrays`. `finish` returns it,
+/// before or after they are there. The names of what was saved begin with `prefix`.
+struct Load {
+    StoredSource& source;
+    std::string prefix;
+    std::vector<StoredArray>& arrays;
+    LoadTo to = LoadTo::host;
+};
+
 } // namespace cellar::detail

@@ -30,9 +30,9 @@ public:
     explicit SnapshotTarget(M& memory) : memory_{memory} {}
 
     Checked<void> take(StoredSource& source, std::vector<StoredArray>& arrays) override {
-        auto loaded = MemoryAccess::prepare_load(memory_, source, std::string{}, arrays);
+        auto loaded = memory_.prepare(Load{source, "", arrays});
         if (!loaded) return std::move(loaded).error();
-        snapshot_.emplace(MemoryAccess::finish(memory_, *std::move(loaded)));
+        snapshot_.emplace(memory_.finish(*std::move(loaded)));
         return {};
     }
     Result<void> finish() override { return {}; }
@@ -55,9 +55,9 @@ public:
     SequenceTarget(M& memory, Sequence s) : memory_{memory}, sequence_{s} {}
 
     Checked<void> take(StoredSource& source, std::vector<StoredArray>& arrays) override {
-        auto loaded = MemoryAccess::prepare_load_to(LoadTo::cells, memory_, source, std::string{}, arrays);
+        auto loaded = memory_.prepare(Load{source, "", arrays, LoadTo::cells});
         if (!loaded) return std::move(loaded).error();
-        snapshot_.emplace(MemoryAccess::finish(memory_, *std::move(loaded)));
+        snapshot_.emplace(memory_.finish(*std::move(loaded)));
         const auto restore = memory_.prepare(op::Restore<SnapshotOf<M>>{sequence_, *snapshot_, snapshot_->to()});
         if (!restore) return Problem{"", restore.error()}; // rather now than when everything is there
         return {};

@@ -75,7 +75,7 @@ Sending send(const Communicator& comm, int rank, M& memory, const Snapshot& snap
     const detail::Caller caller{where};
     auto sender = detail::make_sender(comm, rank, options, where);
     detail::announce(*sender, comm.rank(), options,
-                     [&](detail::StoredSnapshot& stored) { MemoryAccess::save(memory, snapshot, "", stored); });
+                     [&](detail::StoredSnapshot& stored) { memory.save(snapshot, "", stored); });
     return Sending{std::move(sender)};
 }
 
@@ -96,7 +96,7 @@ Sending send(const Communicator& comm, int rank, M& memory, Sequence s, const Se
     const auto held = std::make_shared<const SnapshotOf<M>>(*std::move(snapshot));
     sender->hold(held);
     detail::announce(*sender, comm.rank(), options,
-                     [&](detail::StoredSnapshot& stored) { MemoryAccess::save(memory, *held, "", stored); });
+                     [&](detail::StoredSnapshot& stored) { memory.save(*held, "", stored); });
     return Sending{std::move(sender)};
 }
 

@@ -65,7 +65,7 @@ public:
                                 "send: the memory refuses: " + to_string(snapshot.error()), snapshot.error()});
         auto held = std::make_shared<const SnapshotOf<M>>(*std::move(snapshot));
         detail::StoredSnapshot stored;
-        MemoryAccess::save(*memory_, *held, "", stored);
+        memory_->save(*held, "", stored);
         if (!sender.complete(std::move(stored)))
             return sender.fail(
                 {MpiReason::cancelled, own_rank_, "send: the sequence has other tokens than were announced"});
@@ -125,7 +125,7 @@ SendingAhead<M> send_ahead(const Communicator& comm, int rank, M& memory, Sequen
                    " tokens that sequence ", s, " has");
     auto sender = detail::make_sender(comm, rank, options, where);
     detail::announce(*sender, comm.rank(), options,
-                     [&](detail::StoredSnapshot& stored) { MemoryAccess::save_ahead(memory, s, to, "", stored); });
+                     [&](detail::StoredSnapshot& stored) { memory.save_ahead(s, to, "", stored); });
     return SendingAhead<M>{std::move(sender), comm.rank(), memory, s, to};
 }
 

@@ -359,10 +359,7 @@ public:
     void save_ahead(Sequence, Position to, const std::string& prefix, detail::StoredSnapshot& stored) {
         snapshots().save_ahead(to, prefix, stored);
     }
-    auto prepare_load(detail::StoredSource& source, const std::string& prefix,
-                      std::vector<detail::StoredArray>& arrays) {
-        return snapshots().prepare_load(source, prefix, arrays);
-    }
+    auto prepare(const detail::Load& load) { return snapshots().prepare(load); }
 
 private:
     friend struct MemoryAccess;

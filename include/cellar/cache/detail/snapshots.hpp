@@ -142,15 +142,15 @@ public:
         StoredCells<State>{state_, resuming()}.save_ahead(s, to, prefix, stored);
     }
 
-    struct Load {
+    struct Loaded {
         KeptCellsPointer kept{};
         UnownedData<Rows> rows{}; ///< null if it goes into cells
         std::optional<KeptTable::Intake> intake{};
     };
-    Checked<Load> prepare_load(StoredSource& source, const std::string& prefix, std::vector<StoredArray>& arrays,
-                               LoadTo to) {
+    Checked<Loaded> prepare(const Load& operation) {
+        const auto& [source, prefix, arrays, to] = operation;
         state_.expect_no_pass("load");
-        Load load;
+        Loaded load;
         StoredCells<State> cells{state_, resuming()};
         auto suits = cells.prepare_load(source, prefix, to, load.kept, load.rows, arrays);
         if (!suits) return std::move(suits).error();
@@ -166,7 +166,7 @@ public:
         state_.allocate_for(load.kept->runs.tokens());
         return load;
     }
-    CellSnapshot finish(Load&& load) noexcept {
+    CellSnapshot finish(Loaded&& load) noexcept {
         if (load.intake) {
             table().finish_intake(*load.kept, *load.intake);
         } else {

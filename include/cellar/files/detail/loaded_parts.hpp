@@ -40,9 +40,9 @@ Checked<void> add_part(M& memory, StoredSource& source, std::vector<LoadedPart<M
     const std::string prefix = part_prefix(parts.size());
     const auto before = stored_index(source, prefix + "before", parts.size());
     if (!before) return Problem{"its part " + std::to_string(parts.size()) + " has no valid place"};
-    auto loaded = MemoryAccess::prepare_load(memory, source, prefix, arrays);
+    auto loaded = memory.prepare(Load{source, prefix, arrays});
     if (!loaded) return Problem{"part " + std::to_string(parts.size()) + ": " + loaded.error().text};
-    parts.push_back({MemoryAccess::finish(memory, *std::move(loaded)), *before});
+    parts.push_back({memory.finish(*std::move(loaded)), *before});
     return {};
 }
 

@@ -62,7 +62,7 @@ public:
         StoredArray list{prefix + "tokens", StoredFormat::i32, {tokens->size()}};
         list.set_host_rows([tokens] { return tokens->data(); });
         stored.arrays.push_back(std::move(list));
-        MemoryAccess::save(memory_, *node.snapshot, prefix, stored);
+        memory_.save(*node.snapshot, prefix, stored);
     }
 
 private:

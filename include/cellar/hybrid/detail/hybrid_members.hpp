@@ -69,10 +69,6 @@ template <class M, class Operation>
 struct PreparedBy {
     using type = ValueOf<FirstPhase<M, Operation>>;
 };
-template <class M>
-struct PreparedBy<M, Load> {
-    using type = PreparedLoad<M>;
-};
 
 /// True if the second phase returns a snapshot.
 template <class Operation>
@@ -170,13 +166,12 @@ public:
         }
     }
     /// The first phase of loading a snapshot, which ends at the same position in all members.
-    Checked<Prepared<Load>> prepare_load(StoredSource& source, const std::string& prefix,
-                                         std::vector<StoredArray>& arrays, LoadTo to) {
+    Checked<Prepared<Load>> prepare(const Load& load) {
         std::optional<std::int64_t> end;
         const auto prepare_one = [&](auto& m, auto i) {
-            const std::string own = member_prefix(prefix, i);
-            auto loaded = MemoryAccess::prepare_load_to(to, m, source, own, arrays);
-            auto end_of_member = source.number(own + "to");
+            const std::string own = member_prefix(load.prefix, i);
+            auto loaded = m.prepare(Load{load.source, own, load.arrays, load.to});
+            auto end_of_member = load.source.number(own + "to");
             if (!detail::counts_tokens(m) && end_of_member == to_end.value) end_of_member = std::nullopt;
             if (auto ends = loaded ? check_end(end_of_member, end) : Checked<void>{}; !ends)
                 loaded = std::move(ends).error();

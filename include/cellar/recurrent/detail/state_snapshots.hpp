@@ -153,23 +153,25 @@ public:
         StoredState<typename State::States, typename State::Backend>{state_.shape}.save_ahead(to, prefix, stored);
     }
 
-    struct Load {
+    struct Loaded {
         KeptSlotPointer kept;
         UnownedData<Paged> data;
     };
-    Checked<Load> prepare_load(StoredSource& source, const std::string& prefix, std::vector<StoredArray>& arrays) {
+    Checked<Loaded> prepare(const Load& operation) {
+        auto& source = operation.source;
+        const std::string& prefix = operation.prefix;
         state_.expect_no_pass("load");
         StoredState<typename State::States, typename State::Backend> stored{state_.shape};
         if (auto suits = stored.check(source, prefix); !suits) return std::move(suits).error();
         const Position to{static_cast<std::int32_t>(*source.number(prefix + "to"))};
         const bool is_empty = to == Position{0};
-        Load load{KeptSlotPointer{new KeptSlot{.to = to, .data = nullptr}},
-                  UnownedData<Paged>{new Paged{state_.backend, state_.store, state_.shape, PageTo::host, is_empty}}};
-        if (!is_empty) stored.add_arrays([&data = *load.data]() -> Paged& { return data; }, prefix, arrays);
+        Loaded load{KeptSlotPointer{new KeptSlot{.to = to, .data = nullptr}},
+                    UnownedData<Paged>{new Paged{state_.backend, state_.store, state_.shape, PageTo::host, is_empty}}};
+        if (!is_empty) stored.add_arrays([&data = *load.data]() -> Paged& { return data; }, prefix, operation.arrays);
         table().prepare_page_out();
         return load;
     }
-    StateSnapshot finish(Load&& load) noexcept {
+    StateSnapshot finish(Loaded&& load) noexcept {
         std::unique_ptr<PagedData> data{load.data.release()};
         table().finish_adopt(*load.kept, std::move(data));
         return StateSnapshot{std::move(load.kept)};
