@@ -222,7 +222,10 @@ private:
     static auto view_of(Store& store, CellRange range) {
         std::conditional_t<std::is_const_v<Store>, const Units, Units>& units = store;
         if constexpr (has_scale_plane<Format>) {
-            return ScaledUnits{units.view(range), store.scales_.view(range)};
+            const auto own = units.view(range);
+            const auto scales = store.scales_.view(range);
+            using Own = std::remove_const_t<decltype(own)>;
+            return ScaledUnits<Own, std::remove_const_t<decltype(scales)>>{own, scales};
         } else {
             return units.view(range);
         }
