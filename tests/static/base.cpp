@@ -41,8 +41,8 @@ static_assert(!std::is_convertible_v<Result<void>, bool>);
 static_assert(std::is_convertible_v<Refusal, Result<int>>);
 static_assert(std::is_convertible_v<Refusal, Result<void>>);
 
-// The value has the constness of its result, and is moved out of a temporary one.
+// The value has the constness of its result, and can be moved out of a temporary one.
 static_assert(std::is_same_v<decltype(std::declval<Result<int>&>().value()), int&>);
 static_assert(std::is_same_v<decltype(*std::declval<const Result<int>&>()), const int&>);
-static_assert(std::is_same_v<decltype(std::declval<Result<int>>().value()), int>);
-static_assert(std::is_same_v<decltype(*std::declval<Result<int>>()), int>);
+static_assert(std::is_same_v<decltype(std::declval<Result<int>>().value()), int&&>);
+static_assert(std::is_same_v<decltype(*std::declval<Result<int>>()), int&&>);
