@@ -154,8 +154,8 @@ CELLAR_FUNCTION inline MergedSoftmax merge_softmax(SoftmaxSum a, SoftmaxSum b) {
 /// A query's softmax once all scores are there.
 struct SoftmaxEnd {
     float weight; ///< by which its weighted values are multiplied
-    float
-        log_sum_exp; ///< the logarithm of the sum of exp(score); -infinity: it has no score, and its results are zeros
+    /// The logarithm of the sum of exp(score). -infinity: the query has no score, and its results are zeros.
+    float log_sum_exp;
 
     CELLAR_FUNCTION bool has_scores() const { return log_sum_exp != no_score(); }
 };

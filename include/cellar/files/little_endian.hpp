@@ -17,9 +17,10 @@ namespace detail {
 
 /// Reverses the bytes of each element where the machine is big-endian.
 inline void swap_to_little_endian(std::span<std::byte> bytes, std::size_t element_bytes) {
-    if constexpr (std::endian::native == std::endian::little) return;
-    for (; !bytes.empty(); bytes = bytes.subspan(element_bytes))
-        std::reverse(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(element_bytes));
+    if constexpr (std::endian::native != std::endian::little) {
+        for (; !bytes.empty(); bytes = bytes.subspan(element_bytes))
+            std::reverse(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(element_bytes));
+    }
 }
 
 } // namespace detail

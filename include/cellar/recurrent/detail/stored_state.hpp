@@ -53,8 +53,8 @@ public:
         for_each_array(prefix, [&]<class Tag>(const StoredArray& expected, std::int64_t) {
             const auto found = source.shape(expected.name);
             if (suits && found != expected.shape)
-                suits = Problem{"its " + expected.name + " is " + (found ? text_of(*found) : "missing")
-                                + ", expected " + text_of(expected.shape)};
+                suits = Problem{"its " + expected.name + " is " + (found ? text_of(*found) : "missing") + ", expected "
+                                + text_of(expected.shape)};
         });
         return suits;
     }
