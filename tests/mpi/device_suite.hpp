@@ -144,7 +144,7 @@ bool has(Memory& cache, int s, int tokens, int salt) {
             std::vector<float> found(expected.size());
             std::vector<std::byte> bytes(static_cast<std::size_t>(tokens) * array.row_bytes());
             array.rows->read(0, static_cast<std::uint64_t>(tokens), bytes.data());
-            detail::conversion_of(array.format, detail::StoredFormat::f32)(bytes.data(), found.data(), found.size());
+            detail::conversion_of(array.format, detail::StoredFormat::f32())(bytes.data(), found.data(), found.size());
             if (found != expected) return false;
         }
     return audit(cache).empty();

@@ -478,7 +478,7 @@ TEST_CASE("announcements that no memory can hold are refused") {
     const auto announced = [](const Change& change) {
         return [=](Hand& hand) { hand.announce(announcement(change)); };
     };
-    by_hand(announced([](auto& s) { s.arrays[1].format = StoredFormat::i32, s.arrays[1].shape = {0}; }),
+    by_hand(announced([](auto& s) { s.arrays[1].format = StoredFormat::i32(), s.arrays[1].shape = {0}; }),
             MpiReason::unsuitable, "layers.0.keys");
     by_hand(announced([](auto& s) { s.arrays[1].shape[2] = 3; }), MpiReason::unsuitable, "layers.0.keys");
     by_hand(announced([](auto& s) {
@@ -504,7 +504,7 @@ TEST_CASE("a state that is announced as integers is refused, because it is missi
             REQUIRE(toy::feed(memory, toy::text(0, 0, 3), 1));
             Hand hand{comm, rank};
             hand.announce(announcement_of(std::move(memory), [](auto& s) {
-                s.arrays[0].format = detail::StoredFormat::i32; // its extents are those of such a list
+                s.arrays[0].format = detail::StoredFormat::i32(); // its extents are those of such a list
             }));
             CHECK(hand.answer().kind == MessageKind::failure);
             hand.post({.kind = MessageKind::end}, {});

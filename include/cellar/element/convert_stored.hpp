@@ -44,18 +44,18 @@ void convert_memory(const void* from, void* to, std::size_t n) {
 
 template <class To>
 ConvertElements conversion_to(const StoredFormat& from) {
-    return from == StoredFormat::f32    ? convert_memory<float, To>
-           : from == StoredFormat::f16  ? convert_memory<half, To>
-           : from == StoredFormat::bf16 ? convert_memory<bfloat16, To>
-                                        : nullptr;
+    return from == StoredFormat::f32()    ? convert_memory<float, To>
+           : from == StoredFormat::f16()  ? convert_memory<half, To>
+           : from == StoredFormat::bf16() ? convert_memory<bfloat16, To>
+                                          : nullptr;
 }
 
 /// The conversion between two formats of one value a unit; null if there is none.
 inline ConvertElements conversion_of(const StoredFormat& from, const StoredFormat& to) {
-    return to == StoredFormat::f32    ? conversion_to<float>(from)
-           : to == StoredFormat::f16  ? conversion_to<half>(from)
-           : to == StoredFormat::bf16 ? conversion_to<bfloat16>(from)
-                                      : nullptr;
+    return to == StoredFormat::f32()    ? conversion_to<float>(from)
+           : to == StoredFormat::f16()  ? conversion_to<half>(from)
+           : to == StoredFormat::bf16() ? conversion_to<bfloat16>(from)
+                                        : nullptr;
 }
 
 } // namespace cellar::detail

@@ -20,23 +20,19 @@ struct StoredFormat {
 
     bool operator==(const StoredFormat&) const = default;
 
-    static const StoredFormat f32;
-    static const StoredFormat f16;
-    static const StoredFormat bf16;
-    static const StoredFormat i32;
+    static StoredFormat f32() { return {"F32", 4}; }
+    static StoredFormat f16() { return {"F16", 2}; }
+    static StoredFormat bf16() { return {"BF16", 2}; }
+    static StoredFormat i32() { return {"I32", 4}; }
 };
-inline const StoredFormat StoredFormat::f32{"F32", 4};
-inline const StoredFormat StoredFormat::f16{"F16", 2};
-inline const StoredFormat StoredFormat::bf16{"BF16", 2};
-inline const StoredFormat StoredFormat::i32{"I32", 4};
 
 /// The format of an element.
 template <class E>
 StoredFormat stored_format_of() {
     static_assert(Element<E>, "files and messages have names for float, half and bfloat16 only");
-    return std::is_same_v<E, half>       ? StoredFormat::f16
-           : std::is_same_v<E, bfloat16> ? StoredFormat::bf16
-                                         : StoredFormat::f32;
+    return std::is_same_v<E, half>       ? StoredFormat::f16()
+           : std::is_same_v<E, bfloat16> ? StoredFormat::bf16()
+                                         : StoredFormat::f32();
 }
 
 /// The formats of the units and of the scales of a storage format.

@@ -149,7 +149,7 @@ private:
     }
 
     // Moves sequence `from` to the place `to` before it.
-    void move_to(std::int32_t to, std::int32_t from) {
+    void move_to(std::int32_t to, std::int32_t from) const {
         SequenceTokens* const s = tokens_.sequences;
         std::rotate(tokens_.ranges + s[to].first, tokens_.ranges + s[from].first, tokens_.ranges + s[from].end());
         std::int32_t first = s[to].first;

@@ -188,7 +188,7 @@ public:
         UnownedData<Rows> no_rows{};
     };
     Result<Merge> prepare(const op::Merge<CellSnapshot>& operation) {
-        auto& [parent, child] = operation;
+        const auto& [parent, child] = operation;
         state_.expect_no_pass("merge");
         KeptCells& first = kept_of(parent, "merge");
         KeptCells& second = kept_of(child, "merge");

@@ -91,7 +91,7 @@ private:
         stored.numbers.emplace_back(prefix + "from", kept.from.value);
         stored.numbers.emplace_back(prefix + "to", kept.to.value);
         stored.numbers.emplace_back(prefix + "is_window", kept.is_window ? 1 : 0);
-        StoredArray list{prefix + "positions", StoredFormat::i32, {positions->size()}};
+        StoredArray list{prefix + "positions", StoredFormat::i32(), {positions->size()}};
         list.set_host_rows([positions] { return positions->list().data(); });
         stored.arrays.push_back(std::move(list));
         const std::size_t before = stored.arrays.size();

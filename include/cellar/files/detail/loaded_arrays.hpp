@@ -139,7 +139,7 @@ inline FileResult<void> read_arrays(const std::filesystem::path& path, FileReade
     for (const StoredArray& array : arrays) {
         const StoredTensor* const tensor = reader.find(array.name);
         const StoredFormat from = tensor == nullptr ? StoredFormat{"none"} : units_of(reader, *tensor);
-        const bool is_element = conversion_of(array.format, StoredFormat::f32) != nullptr;
+        const bool is_element = conversion_of(array.format, StoredFormat::f32()) != nullptr;
         if (from != array.format && conversion_of(from, array.format) == nullptr)
             return unsuitable(path,
                               "its " + array.name + " has elements of type "

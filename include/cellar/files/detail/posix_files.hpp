@@ -40,11 +40,11 @@ public:
         return uninterrupted([&] { return descriptor_ = ::open(path.c_str(), flags | O_CLOEXEC, mode); });
     }
 
-    int status(struct stat& status) { return ::fstat(descriptor_, &status) == 0 ? 0 : errno; }
+    int status(struct stat& status) const { return ::fstat(descriptor_, &status) == 0 ? 0 : errno; }
 
     /// Those of another file, except what this process may not give: then its group gets none, because this file's
     /// group is another one. A file system without permissions refuses, which does no harm.
-    void take_permissions(const struct stat& other) {
+    void take_permissions(const struct stat& other) const {
         ::mode_t mode = other.st_mode & 0777;
         if (::fchown(descriptor_, other.st_uid, other.st_gid) != 0
             && ::fchown(descriptor_, static_cast<::uid_t>(-1), other.st_gid) != 0)

@@ -59,7 +59,7 @@ public:
         const auto tokens = std::make_shared<std::vector<std::int32_t>>();
         for (const Node* part = &node; part != above; part = part->parent)
             tokens->insert(tokens->begin(), part->tokens.begin(), part->tokens.end());
-        StoredArray list{prefix + "tokens", StoredFormat::i32, {tokens->size()}};
+        StoredArray list{prefix + "tokens", StoredFormat::i32(), {tokens->size()}};
         list.set_host_rows([tokens] { return tokens->data(); });
         stored.arrays.push_back(std::move(list));
         memory_.save(*node.snapshot, prefix, stored);

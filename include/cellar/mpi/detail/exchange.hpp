@@ -37,7 +37,7 @@ public:
             const std::span received = from(rank);
             const std::span sent = to(rank);
             using T = typename decltype(received)::element_type;
-            const MPI_Datatype type = std::is_same_v<T, float> ? MPI_FLOAT : MPI_BYTE;
+            MPI_Datatype type = std::is_same_v<T, float> ? MPI_FLOAT : MPI_BYTE;
             MPI_Request* const requests = &requests_[2 * static_cast<std::size_t>(rank)];
             if (!received.empty())
                 note(rank, MPI_Irecv(received.data(), static_cast<int>(received.size()), type, rank, tag_,

@@ -72,7 +72,7 @@ enum class MessageFault { none, cut, foreign, altered };
 
 /// Keeps memory that MPI may still use until the process ends. Leak checkers find the latest of it here.
 template <class Memory>
-void abandon(Memory&& memory) noexcept {
+void abandon(Memory memory) noexcept {
     alignas(Memory) static std::byte kept[64][sizeof(Memory)];
     static std::size_t next = 0;
     ::new (kept[next++ % std::size(kept)]) Memory{std::move(memory)}; // never destroyed

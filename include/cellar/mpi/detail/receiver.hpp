@@ -180,7 +180,7 @@ private:
         for (const StoredArray& array : arrays_) targets.emplace(array.name, &array);
         for (const AnnouncedArray& array : announcement_->arrays()) {
             Incoming incoming;
-            if (array.format != StoredFormat::i32) {
+            if (array.format != StoredFormat::i32()) {
                 const auto found = targets.find(array.name);
                 if (found == targets.end() || found->second->shape != array.shape)
                     return Problem{"it has " + array.name + ", which this memory does not take"};

@@ -48,7 +48,7 @@ public:
         Announcement::write(out, model, stored);
         stored_ = std::move(stored);
         for (const StoredArray& array : stored_.arrays) {
-            const std::uint64_t rows = array.format == StoredFormat::i32 ? 0 : array.shape[0];
+            const std::uint64_t rows = array.format == StoredFormat::i32() ? 0 : array.shape[0];
             const std::uint64_t row = row_bytes_of(array.format, array.shape).value_or(0);
             CELLAR_EXPECTS(row < std::uint64_t{1} << 30, "send: a row of ", array.name, " has ", row,
                            " bytes, expected less than 2^30");

@@ -123,7 +123,7 @@ public:
             out.number(array.format.unit_bytes);
             out.number(static_cast<std::uint64_t>(array.shape.size()));
             for (const std::uint64_t extent : array.shape) out.number(extent);
-            if (array.format != StoredFormat::i32) continue;
+            if (array.format != StoredFormat::i32()) continue;
             const std::span<const std::byte> integers = array.on_host();
             out.bytes(integers.data(), integers.size());
         }
@@ -158,7 +158,7 @@ public:
         const auto found = indices_.find(name);
         if (found == indices_.end()) return false;
         const AnnouncedArray& array = arrays_[found->second];
-        if (array.format != StoredFormat::i32 || array.integers.size() != to.size()) return false;
+        if (array.format != StoredFormat::i32() || array.integers.size() != to.size()) return false;
         std::copy(array.integers.begin(), array.integers.end(), to.begin());
         return true;
     }
@@ -174,7 +174,7 @@ private:
         const auto row = row_bytes_of(array.format, array.shape);
         if (!row) return Problem{"an array is too large"};
         array.row_bytes = *row;
-        if (array.format == StoredFormat::i32) {
+        if (array.format == StoredFormat::i32()) {
             if (array.shape.size() != 1) return Problem{"an array of integers has more than one extent"};
             const auto integers = in.take(array.shape[0] * 4);
             array.integers.resize(integers.size() / 4);
