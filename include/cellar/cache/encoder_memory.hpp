@@ -170,7 +170,7 @@ public:
     }
 
     /// For hybrids, prefix trees, files and transfers; see `Cache`.
-    static constexpr bool counts_tokens() { return false; }
+    constexpr bool counts_tokens() const { return false; }
     using Cells::can_restore;
     using Cells::frees_cells;
     using Cells::occupied_bytes;

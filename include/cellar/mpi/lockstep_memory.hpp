@@ -209,7 +209,7 @@ private:
     auto perform(const Operation& operation, const std::source_location& where) {
         const detail::Caller caller{where};
         return detail::finish_if(lockstep_.prepare(memory_, operation), [&](auto&& prepared) noexcept {
-            return detail::finish_any<Operation>(memory_, std::move(prepared));
+            return detail::finish_any<Operation>(memory_, std::forward<decltype(prepared)>(prepared));
         });
     }
 

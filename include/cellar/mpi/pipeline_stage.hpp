@@ -273,7 +273,7 @@ private:
     template <class Operation, class FirstPhase>
     Result<void> finish(FirstPhase prepared) {
         return detail::finish_if(std::move(prepared), [&](auto&& value) {
-            return detail::finish_any<Operation>(memory_, std::move(value));
+            return detail::finish_any<Operation>(memory_, std::forward<decltype(value)>(value));
         });
     }
 

@@ -13,7 +13,7 @@ namespace cellar::detail {
 template <class From, class To>
 CELLAR_SIMD_INLINE void convert_16(const From* from, To* to) {
     using namespace simd::native;
-    for (std::int64_t i = 0; i < 16; i += 2 * lanes)
+    for (int i = 0; i < 16; i += 2 * lanes)
         Vector::store(to + i, to + i + lanes, Vector::load(from + i), Vector::load(from + i + lanes));
 }
 

@@ -88,6 +88,7 @@ template <class E>
 void stream_run(const E* from, E* to, std::int64_t n, const E* ahead = nullptr) {
     if constexpr (!streams) {
         copy_run(from, to, n);
+        // NOLINTNEXTLINE(misc-redundant-expression): they differ for some types
     } else if constexpr (sizeof(E) != alignof(E)) { // such units do not begin at every line
         return stream_run(reinterpret_cast<const std::byte*>(from), reinterpret_cast<std::byte*>(to),
                           n * std::int64_t{sizeof(E)}, reinterpret_cast<const std::byte*>(ahead));

@@ -8,6 +8,7 @@
 // A template cannot do this: an attribute cannot depend on its arguments. Without these macros the file is empty.
 #ifdef CELLAR_KERNELS
 
+// NOLINTNEXTLINE(modernize-concat-nested-namespaces): they are, but for the macro's
 namespace cellar::detail::CELLAR_KERNELS {
 
 #define CELLAR_INLINE [[CELLAR_TARGET gnu::always_inline]] inline

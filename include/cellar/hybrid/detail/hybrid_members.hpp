@@ -293,9 +293,9 @@ private:
 
     template <class Operation, std::size_t... I>
     Snapshot finish_snapshot(Prepared<Operation>& all, std::index_sequence<I...>) noexcept {
-        const auto finish_one = []<class M>(std::optional<M>& m, auto& prepared) -> std::optional<SnapshotOf<M>> {
-            if (!m) return std::nullopt;
-            return m->finish(*std::move(prepared));
+        const auto finish_one = [](auto& m, auto& prepared) {
+            using One = decltype(m->finish(*std::move(prepared)));
+            return m ? std::optional<One>{m->finish(*std::move(prepared))} : std::nullopt;
         };
         return MemoryAccess::make<Snapshot>(finish_one(std::get<I>(members_), std::get<I>(all.members))...);
     }
