@@ -7,6 +7,7 @@
 /// `backend/eigen.hpp`, `backend/kokkos.hpp`, and the headers of `interop/`, `files/` and `mpi/`.
 
 #include <cellar/backend/host.hpp>
+#include <cellar/backend/no_data.hpp>
 #include <cellar/base/tokens.hpp>
 #include <cellar/base/version.hpp>
 #include <cellar/cache/cache.hpp>

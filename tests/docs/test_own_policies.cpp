@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -240,6 +241,53 @@ TEST_CASE("a cache stores keys in a format that a user wrote") {
     CHECK(keys == std::vector<float>{127, -64, 1, 0});
     CHECK(pass->values(0).scales(pass->cells()[0] - pass->history().first, 0, 0) == 1);
     pass->commit();
+}
+
+namespace {
+
+/// The keys of an engine: a position for each cell, as rotary embeddings have it.
+struct Engine {
+    std::vector<std::int32_t> keys = std::vector<std::int32_t>(16);
+
+    void copy(std::ptrdiff_t from, std::ptrdiff_t to, std::ptrdiff_t count) {
+        std::copy_n(std::vector{keys}.begin() + from, count, keys.begin() + to);
+    }
+    void rotate(std::ptrdiff_t first, std::ptrdiff_t count, std::int32_t by) {
+        std::for_each_n(keys.begin() + first, count, [by](std::int32_t& key) { key += by; });
+    }
+};
+
+} // namespace
+
+TEST_CASE("a cache keeps the books of an engine that has keys and values itself") {
+    // [books]
+    using Books = cellar::Cache<cellar::StandardV<float>, cellar::FullCausal, cellar::RopeShift<>, cellar::NoData>;
+    Books cache{{32, 8, 128}, {.sequences = 2, .cells = 16}, {}, cellar::RopeShift<>{cellar::rope_frequencies(128)}};
+    // [/books]
+    Engine engine;
+    const auto run = [&](cellar::Sequence s) {
+        const std::int32_t position = cache.next(s).value;
+        // [plans]
+        auto pass = cache.begin(cellar::Tokens{s, cache.next(s)}).value();
+        for (const cellar::Plan& plan : cache.take_plans()) {
+            for (const cellar::Move& move : plan.moves) engine.copy(move.from, move.to, move.count);
+            for (const cellar::KeyRotation& r : plan.rotations) engine.rotate(r.first, r.count, r.delta);
+        }
+        // [/plans]
+        engine.keys[static_cast<std::size_t>(pass.cells()[0])] = position;
+        pass.commit();
+    };
+    for (int i = 0; i < 4; ++i) run({0});
+    REQUIRE(cache.copy_prefix({0}, {1}, 4));
+    REQUIRE(cache.remove({0}, {0}, {1}));
+    REQUIRE(cache.remove({1}, {1}, {3}));
+    for (int i = 0; i < 2; ++i) run({0});
+    for (const cellar::Sequence s : {cellar::Sequence{0}, cellar::Sequence{1}})
+        cache.visit_cells(s, [&](cellar::Position first, cellar::Cell cell, std::int32_t count) {
+            for (std::int32_t i = 0; i < count; ++i)
+                CHECK(engine.keys[static_cast<std::size_t>(cell + i)] == first.value + i);
+        });
+    CHECK(cache.tokens({0}) == 5);
 }
 
 } // namespace test_own_policies

@@ -3,6 +3,7 @@
 #include "formats.hpp"
 #include <cellar/backend/eigen.hpp>
 #include <cellar/backend/host.hpp>
+#include <cellar/backend/no_data.hpp>
 #include <cellar/shift/rope_shift.hpp>
 
 #include <concepts>
@@ -27,6 +28,12 @@ static_assert(HostBackend::host_reaches && EigenBackend::host_reaches && !cellar
 static_assert(!UploadsCells<HostBackend> && !UploadsCells<EigenBackend>);
 static_assert(!ComputesChecksums<HostBackend> && !ComputesChecksums<EigenBackend>);
 static_assert(!WritesLists<HostBackend> && !WritesLists<EigenBackend> && !WritesLists<cellar_test::MaskWriter>);
+
+// Without data, there is nothing else either.
+static_assert(BackendPolicy<NoData> && HoldsNoData<NoData> && NoData::host_reaches);
+static_assert(!HoldsNoData<HostBackend> && !HoldsNoData<EigenBackend> && !HoldsNoData<cellar_test::MaskWriter>);
+static_assert(!WritesMasks<NoData> && !WritesLists<NoData> && !BorrowsMemory<NoData> && !ReservesPlans<NoData>);
+static_assert(!StoresFormat<NoData, cellar_test::BlocksOf32>);
 
 // A buffer has one owner.
 static_assert(std::movable<HostBackend::Buffer<float>>);

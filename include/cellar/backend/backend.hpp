@@ -253,6 +253,14 @@ concept BorrowsMemory = requires(B& b, float* floats, half* halves, bfloat16* ot
     { b.borrow(others, n) } -> std::same_as<typename B::template Buffer<bfloat16>>;
 };
 
+/// A backend with `holds_data = false`, as `NoData`: keys and values are in memory that the program works on itself. A
+/// cache then does the bookkeeping, and `Cache::take_plans` returns what the program has to copy and to rotate. Buffers
+/// have no elements, and work on them is none.
+template <class B>
+concept HoldsNoData = requires {
+    requires !B::holds_data;
+};
+
 /// A backend that needs memory of its own to carry out plans. A cache reserves it while an operation may still refuse.
 ///
 /// - `reserve_moves(cells)`, `reserve_rotations(shift, layer, cells)`: may block, and may throw with nothing changed.

@@ -43,6 +43,7 @@ public:
 
     /// The moves as a plan.
     const Plan& plan() const { return plan_; }
+    Plan& plan() { return plan_; }
 
     /// How many runs the moves can add to a sequence: a run is divided where a move begins behind its first cell.
     /// O(runs + log moves for each one that moves).

@@ -7,6 +7,7 @@
 #include <cellar/base/guards.hpp>
 #include <cellar/base/ids.hpp>
 #include <cellar/base/page_to.hpp>
+#include <cellar/base/plan.hpp>
 #include <cellar/base/result.hpp>
 #include <cellar/book/cell_table.hpp>
 #include <cellar/book/defragmentation.hpp>
@@ -42,7 +43,8 @@ namespace cellar {
 /// - `Window`: what a token may see (`FullCausal`, `SlidingWindow<4096>`, `ChunkedAttention<8192>`).
 /// - `Shift`: what happens to a key whose token moves to another position (`DisabledShift`, `UnrotatedShift`,
 ///   `RopeShift<Neox>`).
-/// - `Backend`: where the memory is and who works on it (`HostBackend`, `EigenBackend`, `KokkosBackend<>`).
+/// - `Backend`: where the memory is and who works on it (`HostBackend`, `EigenBackend`, `KokkosBackend<>`),
+///   or `NoData` if the program has keys and values itself.
 ///
 /// The constructor allocates all memory for keys and values; its addresses change only with `initial_cells`. Every
 /// operation does all it says, or refuses and changes nothing. Movable, not copyable. One thread at a time may use it.
@@ -57,7 +59,7 @@ class Cache {
 
     struct Opening {
         Batch batch;
-        std::unique_ptr<const detail::Defragmentation> defragmentation{}; ///< to make room before the pass opens
+        std::unique_ptr<detail::Defragmentation> defragmentation{}; ///< to make room before the pass opens
     };
 
 public:
@@ -65,6 +67,9 @@ public:
     using window_type = Window;
     using shift_type = Shift;
     using backend_type = Backend;
+
+    /// False if keys and values are not here: see `NoData`.
+    static constexpr bool holds_data = !HoldsNoData<Backend>;
 
     /// Throws `std::bad_alloc` if there is not enough memory. Violations: limits out of range, with neither a capacity
     /// nor cells, or of more than 2^31 - 64 cells; a retention below the window's width; rotary pairs that do not fit
@@ -247,6 +252,8 @@ public:
     /// Does nothing if the snapshot is paged out already. Enqueues; blocks if the data goes to memory of the host that
     /// the backend's work cannot reach. O(runs + tokens); each row is copied once, by way of a buffer if it blocks.
     void page_out(CellSnapshot& snapshot, PageTo to = PageTo::host, Where where = Where::current()) {
+        static_assert(holds_data, "page_out: this cache has no keys and values (its backend is NoData), expected a "
+                                  "backend with memory; or drop the snapshot, and copy the rows of its cells yourself");
         detail::perform(*this, op::PageOut<CellSnapshot>{snapshot, to}, where).value();
     }
 
@@ -254,12 +261,27 @@ public:
     /// is in place already. Blocks. Refuses with `full` if there are too few free cells. O(runs + tokens), and what
     /// `begin` needs to find cells; each row is copied once, as by `page_out`.
     Result<void> page_in(CellSnapshot& snapshot, Where where = Where::current()) {
+        static_assert(holds_data, "page_in: this cache has no keys and values (its backend is NoData), so none of its "
+                                  "snapshots is paged out; expected a backend with memory");
         return detail::perform(*this, op::PageIn<CellSnapshot>{snapshot}, where);
     }
 
     /// Moves the cells in use to [0, n) with the fewest moves possible (enqueued). Never needed to avoid `full`; it
     /// makes histories shorter and batches contiguous. If a backend throws, the cache is as it was.
     void defragment(Where where = Where::current()) { detail::perform(*this, op::Defragment{}, where).value(); }
+
+    /// For a cache without keys and values (`NoData`): what `remove`, `defragment` and `begin` (which defragments under
+    /// `Placement::contiguous`) left to the program since the last call, in this order. Carry out one plan after the
+    /// other: first its moves, for the keys and the values of each layer that has memory of its own; then its
+    /// rotations, for the keys of these layers. Cells and positions are the same for all layers.
+    ///
+    /// Call it after `begin`, and carry out the plans before the pass writes or reads a cell. The commit of a pass is a
+    /// violation while there are plans, because its kernels found keys at other places or positions than the
+    /// bookkeeping says. So the list has the operations between two commits at most. It grows in their first phase, by
+    /// one plan each, and in no decode step. O(1).
+    std::vector<Plan> take_plans(Where where = Where::current()) requires(!holds_data) {
+        return std::exchange(state(where).plans, {});
+    }
 
     /// Blocks until all enqueued work is done.
     void fence(Where where = Where::current()) { state(where).backend.fence(); }
@@ -368,12 +390,21 @@ public:
 
     /// For files and transfers, which are cellar's own.
     void save(const CellSnapshot& snapshot, const std::string& prefix, detail::StoredSnapshot& stored) {
+        static_assert(holds_data, "save: this cache has no keys and values (its backend is NoData), expected a backend "
+                                  "with memory; or write the rows of the sequence's cells yourself (visit_cells)");
         snapshots().save(snapshot, prefix, stored);
     }
     void save_ahead(Sequence s, Position to, const std::string& prefix, detail::StoredSnapshot& stored) {
+        static_assert(holds_data, "send_ahead: this cache has no keys and values (its backend is NoData), expected a "
+                                  "backend with memory");
         snapshots().save_ahead(s, to, prefix, stored);
     }
-    auto prepare(const detail::Load& load) { return snapshots().prepare(load); }
+    detail::Checked<typename detail::Snapshots<State>::Loaded> prepare(const detail::Load& load) {
+        static_assert(holds_data,
+                      "load: this cache has no keys and values (its backend is NoData), expected a backend "
+                      "with memory; or begin a pass of the tokens, and write the rows of its cells yourself");
+        return snapshots().prepare(load);
+    }
 
 protected:
     friend struct MemoryAccess;
@@ -386,9 +417,10 @@ protected:
         state().reserve_plan(defragmentation.cells(), 0);
         return defragmentation;
     }
-    [[gnu::noinline]] void carry_out(const detail::Defragmentation& defragmentation) {
-        state().carry_out(defragmentation.plan());
+    [[gnu::noinline]] void carry_out(detail::Defragmentation& defragmentation) {
+        if constexpr (holds_data) state().carry_out(defragmentation.plan());
         state().book.finish_defragment(defragmentation);
+        if constexpr (!holds_data) state().hand_over(defragmentation.plan());
     }
 
     State& state(Where where = Where::current()) { return const_cast<State&>(std::as_const(*this).state(where)); }
@@ -426,7 +458,7 @@ auto Cache<Layout, Window, Shift, Backend>::prepare(const op::Begin& begin) -> A
     Opening opening{batch};
     if (limits().placement == Placement::contiguous && state().book.is_too_scattered_for(batch)) {
         allocated = true;
-        opening.defragmentation = std::make_unique<const detail::Defragmentation>(prepare_defragment(batch.sequences));
+        opening.defragmentation = std::make_unique<detail::Defragmentation>(prepare_defragment(batch.sequences));
     }
     return {std::move(opening), allocated};
 }
@@ -462,7 +494,11 @@ auto Cache<Layout, Window, Shift, Backend>::prepare(const op::Remove& remove) ->
 template <LayoutPolicy Layout, WindowPolicy Window, ShiftPolicy Shift, BackendPolicy Backend>
 void Cache<Layout, Window, Shift, Backend>::finish(detail::Removal&& removal) noexcept {
     state().book.finish_remove(removal);
-    if constexpr (Shift::possible) state().carry_out(removal.plan);
+    if constexpr (!holds_data) {
+        state().hand_over(removal.plan);
+    } else if constexpr (Shift::possible) {
+        state().carry_out(removal.plan);
+    }
 }
 
 template <LayoutPolicy Layout, WindowPolicy Window, ShiftPolicy Shift, BackendPolicy Backend>

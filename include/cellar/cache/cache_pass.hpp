@@ -59,6 +59,8 @@ public:
     /// not aligned for their type, and an Eigen matrix by columns with a token in each row are violations.
     template <class K, class V>
     void put(int layer, const K& k, const V& v, const std::source_location& where = std::source_location::current()) & {
+        static_assert(Memory::holds_data, "put: this cache has no keys and values (its backend is NoData), expected a "
+                                          "backend with memory; or write your own at cells(): no put is needed");
         const detail::Caller caller{where};
         const std::size_t index = state().store_index("put", layer);
         expect_own_memory("put", layer);
@@ -89,6 +91,8 @@ public:
     /// A layer's keys and values in all cells that have memory, [`CacheStatistics::allocated`, kv_heads, dim], for
     /// kernels that write the batch's rows themselves: to `cells()`, and nowhere else. `mark_put` follows.
     auto in_place(int layer, const std::source_location& where = std::source_location::current()) & {
+        static_assert(Memory::holds_data, "in_place: this cache has no keys and values (its backend is NoData), "
+                                          "expected a backend with memory; or write your own at cells()");
         const detail::Caller caller{where};
         auto& store = state().stores[state().store_index("in_place", layer)];
         const CellRange all{0, state().stores.cells()};
@@ -133,6 +137,7 @@ public:
         CELLAR_EXPECTS(missing < 0, "commit: ", Base::name()(missing), " was not put, expected a put of every layer");
         CELLAR_EXPECTS(!state().scratch.attention.branches,
                        "commit: the tokens have branches, expected a pass of one branch");
+        Base::expect_plans_taken();
     }
     void finish_commit() noexcept;
 

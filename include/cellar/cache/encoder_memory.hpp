@@ -128,6 +128,7 @@ public:
     using Cells::fence;
     using Cells::remove;
     using Cells::reserve_lists;
+    using Cells::take_plans;
 
     /// As those of `Cache`. `snapshot` and `split` never refuse, and `restore` only with `full` or `cannot_share`. A
     /// snapshot up to `to_end` has all inputs; a `merge` to it drops its inputs from where the child begins on.
@@ -147,6 +148,7 @@ public:
     using Cells::backend;
     using Cells::bytes;
     using Cells::cells;
+    using Cells::holds_data;
     using Cells::layers;
     using Cells::limits;
     using Cells::sequences;

@@ -47,7 +47,10 @@ public:
     }
 
     /// The two phases of `commit`: see `TwoPhaseMemory`.
-    void expect_complete() const { state(); }
+    void expect_complete() const {
+        state();
+        Base::expect_plans_taken();
+    }
     void finish_commit() noexcept {
         if (!state().pass.reserved) state().book.drop();
         Base::close();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <cellar/backend/backend.hpp>
 #include <cellar/base/contract.hpp>
 #include <cellar/base/guards.hpp>
 #include <cellar/base/ids.hpp>
@@ -52,6 +53,8 @@ public:
     /// units in place of values; of one with two planes, it is a pair of views, `units` and `scales`. Reading a layer
     /// of the batch before it was put is a violation.
     auto keys(int layer, const std::source_location& where = std::source_location::current()) const& {
+        static_assert(Memory::holds_data, "keys: this cache has no keys and values (its backend is NoData), expected "
+                                          "a backend with memory; or read your own at the cells of visible or lists");
         const detail::Caller caller{where};
         return readable("keys", layer).read_keys().view(history_);
     }
@@ -59,6 +62,8 @@ public:
     /// The values of the history, in place: [history, kv_heads, value_dim]. A view as of the keys: with
     /// `PermutedV`, stride(0) is 1. Reading a layer of the batch before it was put is a violation.
     auto values(int layer, const std::source_location& where = std::source_location::current()) const& {
+        static_assert(Memory::holds_data, "values: this cache has no keys and values (its backend is NoData), expected "
+                                          "a backend with memory; or read your own at the cells of visible or lists");
         const detail::Caller caller{where};
         return readable("values", layer).read_values().view(history_);
     }
@@ -70,6 +75,8 @@ public:
     template <class K, class V>
     void gather(int layer, std::span<const Cell> cells, const StridedView<K, 3>& k, const StridedView<V, 3>& v,
                 const std::source_location& where = std::source_location::current()) const& {
+        static_assert(Memory::holds_data, "gather: this cache has no keys and values (its backend is NoData), expected "
+                                          "a backend with memory; or read these cells of your own");
         const detail::Caller caller{where};
         const auto& store = readable("gather", layer);
         expect_rows("keys", layer, cells, store.read_keys(), k);
@@ -170,6 +177,8 @@ public:
 
     /// For `attend`: what it may use of this pass. Checks the layer, and that it was put.
     auto attention_source(const char* operation, int layer) const& {
+        static_assert(Memory::holds_data, "attend: this cache has no keys and values (its backend is NoData), expected "
+                                          "a backend with memory; or kernels of your own, which take lists or a mask");
         static_cast<void>(readable(operation, layer));
         return detail::AttendedCells<State>{state(), tokens_};
     }
@@ -189,10 +198,10 @@ public:
     detail::LayerName& name() const { return state().pass.layer_name; }
 
 protected:
-    /// `puts`: a layer must be put before it is read.
+    /// `puts`: a layer must be put before it is read, if it is put here at all.
     ReadPass(State& state, std::int32_t tokens, CellRange history, bool reserved, bool puts)
         : state_{&state}, tokens_{tokens}, history_{history} {
-        state.begin_pass(reserved, puts && !reserved && tokens > 0);
+        state.begin_pass(reserved, puts && !HoldsNoData<typename State::Backend> && !reserved && tokens > 0);
     }
     ReadPass(ReadPass&& other) noexcept
         : state_{std::exchange(other.state_, nullptr)}, tokens_{other.tokens_}, history_{other.history_} {}
@@ -214,6 +223,13 @@ protected:
         CELLAR_EXPECTS(!s.pass.must_put || s.pass.put.contains(index), operation, ": ", name()(layer),
                        " was not put in this pass, expected a put before it is read");
         return s.stores[index];
+    }
+
+    /// A pass reads what the plans leave behind.
+    void expect_plans_taken() const {
+        if constexpr (HoldsNoData<typename State::Backend>)
+            CELLAR_EXPECTS(state().pass.reserved || state().plans.empty(), "commit: ", state().plans.size(),
+                           " plans were not taken, expected take_plans before the kernels of the pass");
     }
 
     /// Ends the pass; the bookkeeping is done.

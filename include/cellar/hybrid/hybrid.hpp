@@ -56,6 +56,9 @@ class Hybrid {
     using Prepared = detail::PreparedByAll<Operation, Members...>;
 
 public:
+    /// False if keys and values of a member are not here: see `NoData`.
+    static constexpr bool holds_data = (detail::holds_data<Members> && ...);
+
     /// The memory of a model with `layers` layers. Each member has as many layers as the pattern gives it, and all have
     /// the same number of sequences and the same tokens, if any; anything else is a violation.
     explicit Hybrid(int layers, Members... members, Where where = Where::current()) requires(!at_run_time)
@@ -200,11 +203,15 @@ public:
     /// changed, if there is no memory for it.
     void page_out(Snapshot& snapshot, PageTo to = PageTo::host,
                   Where where = Where::current()) requires(TwoPhaseSnapshots<Members>&&...) {
+        static_assert(holds_data, "page_out: a member has no keys and values (its backend is NoData), expected members "
+                                  "with memory");
         detail::perform(*this, op::PageOut<Snapshot>{snapshot, to}, where).value();
     }
 
     /// Brings a snapshot that is paged out back into cells and slots of all members. Blocks. Refuses as they do.
     Result<void> page_in(Snapshot& snapshot, Where where = Where::current()) requires(TwoPhaseSnapshots<Members>&&...) {
+        static_assert(holds_data, "page_in: a member has no keys and values (its backend is NoData), expected members "
+                                  "with memory");
         return detail::perform(*this, op::PageIn<Snapshot>{snapshot}, where);
     }
 
@@ -288,7 +295,8 @@ public:
             [&](auto& m, auto i) { m.save_ahead(s, to, detail::member_prefix(prefix, i), stored); });
     }
 
-    auto prepare(const detail::Load& load) requires(detail::SavesSnapshots<Members>&&...) {
+    detail::Checked<Prepared<detail::Load>>
+    prepare(const detail::Load& load) requires(detail::SavesSnapshots<Members>&&...) {
         return members_.prepare(load);
     }
 

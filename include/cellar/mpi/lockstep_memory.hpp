@@ -41,6 +41,9 @@ class LockstepMemory {
 public:
     using memory_type = M;
 
+    /// False if keys and values are not here: see `NoData`.
+    static constexpr bool holds_data = detail::holds_data<M>;
+
     /// All ranks make theirs at the same time, from memories with the same limits, windows and tokens: a difference is
     /// a violation on all ranks. It has its own duplicate of `comm`.
     LockstepMemory(const Communicator& comm, M memory, const LockstepOptions& options = {},

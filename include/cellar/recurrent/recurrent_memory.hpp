@@ -55,6 +55,8 @@ struct StateStatistics {
 /// Movable, not copyable. One thread may use it at a time.
 template <class States, BackendPolicy Backend>
 class RecurrentMemory {
+    static_assert(!HoldsNoData<Backend>,
+                  "RecurrentMemory: NoData has no memory for states, expected a backend that has");
     using State = detail::RecurrentMemoryState<States, Backend>;
     using Pass = RecurrentPass<RecurrentMemory>;
     using Where = std::source_location;

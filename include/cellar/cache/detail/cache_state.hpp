@@ -28,7 +28,9 @@
 #include <iterator>
 #include <memory>
 #include <span>
+#include <type_traits>
 #include <utility>
+#include <vector>
 
 namespace cellar::detail {
 
@@ -146,6 +148,9 @@ struct PassScratch {
     bool lists_known = false;
     AttentionScratch attention{};
 };
+
+/// In place of the plans that a program takes, where the backend carries them out.
+struct NoPlans {};
 
 /// The stores of the layers that have memory of their own.
 template <class Store>
@@ -285,7 +290,9 @@ struct CacheState {
     /// Room for what the backend needs to move and to rotate that many cells in every layer. May throw, with nothing
     /// changed.
     void reserve_plan(std::int64_t moved, std::int64_t rotated) {
-        if constexpr (ReservesPlans<Backend>) {
+        if constexpr (HoldsNoData<Backend>) {
+            if (moved + rotated != 0 && plans.size() == plans.capacity()) plans.reserve(2 * plans.size() + 1);
+        } else if constexpr (ReservesPlans<Backend>) {
             if (moved != 0) backend.reserve_moves(moved);
             if constexpr (rotates_keys<Shift>)
                 if (rotated != 0)
@@ -305,6 +312,11 @@ struct CacheState {
                 if (!plan.rotations.empty())
                     stores[i].all_keys().rotate(backend, shift, stores.owner(i), std::span{plan.rotations});
         }
+    }
+
+    /// In place of `carry_out`, where the program does this work. `reserve_plan` has made room.
+    void hand_over(Plan& plan) noexcept requires(HoldsNoData<Backend>) {
+        if (!plan.moves.empty() || !plan.rotations.empty()) plans.push_back(std::move(plan));
     }
 
     /// Memory for the cells that the next n tokens will take, if they can behind cell `behind`. Blocks if it has to
@@ -337,6 +349,7 @@ struct CacheState {
     LayerStores<Store> stores;
     PassState pass;
     PassScratch<Backend> scratch;
+    [[no_unique_address]] std::conditional_t<HoldsNoData<Backend>, std::vector<Plan>, NoPlans> plans; // to be taken
 
 private:
     struct Resolved {};

@@ -265,6 +265,8 @@ private:
     static Rows& rows_of(const KeptCells& kept) { return static_cast<Rows&>(*kept.data); }
 
     UnownedData<Rows> make_rows(std::int64_t tokens, PageTo to) {
+        CELLAR_EXPECTS(!HoldsNoData<typename State::Backend>, "page_out: the cache has no keys and values, expected a "
+                                                              "backend with memory");
         return UnownedData<Rows>{new Rows{state_.backend, state_.stores, tokens, to}};
     }
 

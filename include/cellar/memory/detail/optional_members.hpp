@@ -45,6 +45,16 @@ std::int64_t occupied_bytes(const M& m, const Snapshot& snapshot) {
     }
 }
 
+/// False for a memory that has only the bookkeeping of data, or a hybrid with such a member: it pages nothing out.
+/// Without it, true.
+template <class M>
+inline constexpr bool holds_data = true;
+template <class M>
+    requires requires {
+        M::holds_data;
+    }
+inline constexpr bool holds_data<M> = M::holds_data;
+
 /// True for an encoder's memory, and for a hybrid.
 template <class M>
 inline constexpr bool may_have_inputs = requires(const M& m) {

@@ -45,7 +45,7 @@ public:
         std::int32_t end = 0;
     };
 
-    static constexpr bool pages_out = requires(M & memory, Snapshot& snapshot) {
+    static constexpr bool pages_out = holds_data<M> && requires(M & memory, Snapshot& snapshot) {
         memory.page_out(snapshot, PageTo::host);
         memory.page_in(snapshot);
     };

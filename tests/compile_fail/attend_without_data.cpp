@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// error: attend: this cache has no keys and values (its backend is NoData)
+#include <cellar/attention/attend.hpp>
+#include <cellar/cellar.hpp>
+
+#include <vector>
+
+using namespace cellar;
+
+#ifdef CORRECTED
+using Backend = HostBackend;
+#else
+using Backend = NoData;
+#endif
+
+void f(CachePass<Cache<StandardV<float>, FullCausal, DisabledShift, Backend>>& pass, const std::vector<float>& q) {
+    std::vector<float> out(q.size());
+    attend(pass, 0, q, out);
+}
