@@ -114,7 +114,7 @@ TEST_CASE("units and scales of any storage format arrive as they are, and anothe
     const auto rows_of = [](auto& cache) {
         const auto snapshot = cache.snapshot({0}).value();
         detail::StoredSnapshot stored;
-        MemoryAccess::save(cache, snapshot, "", stored);
+        cache.save(snapshot, "", stored);
         std::vector<std::vector<std::byte>> rows;
         for (const detail::StoredArray& array : stored.arrays) {
             rows.emplace_back(5 * array.row_bytes());
