@@ -52,9 +52,10 @@ public:
         if (*to == 0 || !suits) return suits;
         for_each_array(prefix, [&]<class Tag>(const StoredArray& expected, std::int64_t) {
             const auto found = source.shape(expected.name);
-            if (suits && found != expected.shape)
-                suits = Problem{"its " + expected.name + " is " + (found ? text_of(*found) : "missing") + ", expected "
-                                + text_of(expected.shape)};
+            if (!suits || found == expected.shape) return;
+            // nvcc takes the assignment for a result that is ignored.
+            static_cast<void>(suits = Problem{"its " + expected.name + " is " + (found ? text_of(*found) : "missing")
+                                              + ", expected " + text_of(expected.shape)});
         });
         return suits;
     }
