@@ -2,6 +2,7 @@
 
 // The code of docs/how-to/attend.md, and of the attention in docs/put-it-into-your-model.md.
 #include <cellar/attention/attend.hpp>
+#include <cellar/attention/op_threads.hpp>
 #include <cellar/cellar.hpp>
 
 #include <doctest/doctest.h>
@@ -216,6 +217,21 @@ TEST_CASE("attend, with several threads") {
     CHECK(out == same); // bit by bit
     // [/several]
     CHECK(equal(out, own_attention(pass, 0, q)));
+    cellar::OpThreads team; // one for the threads of all
+    const auto on_each_thread = [&](int ith, int nth) {
+        // [op]
+        // On each of the engine's threads; `ith` is its number among `nth`:
+        team.op(ith, nth, [&](const cellar::OpThreads& threads) { // on thread 0 alone
+            cellar::attend(pass, 0, q, same, {}, threads);
+        });
+        // [/op]
+    };
+    std::fill(same.begin(), same.end(), 0.0F);
+    {
+        const std::jthread other{on_each_thread, 1, 2};
+        on_each_thread(0, 2);
+    }
+    CHECK(out == same);
     pass.drop();
 
     // Sequence 2 alone, in other cells: equal bit by bit.

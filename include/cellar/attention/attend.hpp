@@ -42,6 +42,7 @@ struct AnyThreadWork {
 // clang-format off
 template <class R>
 concept attention_rows_given = strided<R> || requires(const R& rows) { std::data(rows); std::size(rows); };
+// What `run` promises is at CallingThread.
 template <class T>
 concept attention_threads = requires(const T& threads) { threads.count() > 0; threads.run(AnyThreadWork{}); };
 // clang-format on
@@ -159,7 +160,7 @@ void attend_with(Instructions instructions, Pass& pass, int layer, const Queries
 ///   head h reads head h / (heads / kv_heads) of keys and values.
 /// - `out` [tokens, heads, value_dim]: likewise. Must not overlap `q`. If the layer stores keys alone (MLA), values are
 ///   the first elements of the keys, as many as `out` has.
-/// - `threads`: an object like `CallingThread`. A device does not use it.
+/// - `threads`: an object like `CallingThread`, which says what `run` must do. A device does not use it.
 ///
 /// A `KokkosBackend` on a device enqueues the work: `q`, `out` and `options.log_sum_exp` are in memory that it reaches,
 /// and must not change until the work is done. The other options are in memory of the host, and may change once the

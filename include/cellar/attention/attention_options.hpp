@@ -34,11 +34,13 @@ struct AttentionOptions {
     StridedView<float, 2> log_sum_exp{};
 };
 
-/// The threads that `attend` works with: the calling one.
+/// The threads that `attend` works with: the calling one. For others, give it an object with the same functions.
 struct CallingThread {
-    /// How many may work at once.
+    /// How many may work at once. The same number during a call of `attend`.
     static int count() { return 1; }
-    /// Calls f(0) to f(count() - 1), and returns when all have.
+    /// Calls f(0), and may call f(1) to f(count() - 1), each once at most, on any threads and in any order. These may
+    /// come late or be left out: the calls take the work from a common counter, so those that come do it all. Returns
+    /// when every call that was made has returned; none is made later. So it need not wait for a busy thread.
     template <class F>
     void run(F&& f) const {
         f(0);
