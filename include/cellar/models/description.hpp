@@ -20,6 +20,8 @@ enum class LayerKind : char {
     full = 'F',      ///< keys and values of all tokens
     recurrent = 'R', ///< a state of constant size
     nothing = '-',   ///< nothing (a feed-forward network that the model counts as a layer)
+    chunked = 'C',   ///< keys and values of a chunk of positions; only in a `RunTimeDescription`
+    encoder = 'E',   ///< keys and values of an encoder's inputs; only in a `RunTimeDescription`
 };
 
 /// Which elements of a key form a rotary pair (see `Neox` and `Interleaved`), in the order of the published checkpoint.

@@ -132,6 +132,8 @@ constexpr std::int64_t total_bytes(const Description& model, const CacheLimits& 
 /// the model is layer `description.count(kind, i)`.
 template <const Description& TheModel>
 struct Model {
+    static_assert(TheModel.count(LayerKind::chunked) + TheModel.count(LayerKind::encoder) == 0,
+                  "Model: its pattern has a kind of layers that only a RunTimeDescription may have");
     static constexpr const Description& description = TheModel;
     /// The same as a function: nvcc accepts no constant from a class that is not complete yet.
     static constexpr const Description& describe() { return TheModel; }

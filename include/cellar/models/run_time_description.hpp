@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <cellar/base/contract.hpp>
+#include <cellar/base/result.hpp>
+#include <cellar/layout/layer_shape.hpp>
+#include <cellar/models/description.hpp>
+#include <cellar/shift/frequencies.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace cellar::models {
+
+/// Why a configuration, a description, or a memory for it is refused: one sentence for a person.
+struct ModelError {
+    std::string message{};
+};
+inline const std::string& to_string(const ModelError& error) {
+    return error.message;
+}
+
+/// A value, or the reason why there is none. A file that is wrong is never a violation.
+template <class T>
+using ModelResult = Result<T, ModelError>;
+
+/// Rotary position embeddings, with what only a file knows.
+struct RunTimeRope : Rope {
+    /// By which the frequencies are divided, one for each pair; empty: they are not. (`rope_freqs.weight` of a GGUF
+    /// file, the short factors of LongRoPE.)
+    std::vector<double> divisors{};
+    /// LongRoPE (arXiv:2402.13753): the divisors where sequences are planned to be longer than `original_context`.
+    std::vector<double> long_divisors{};
+    double original_context = 0; ///< tokens; for `long_divisors`
+    /// The model multiplies cosines and sines by it, so it is in the keys already, and no shift changes that.
+    double attention_factor = 1.0;
+};
+
+/// What one layer stores, and how its queries are weighed.
+struct LayerDescription {
+    LayerKind kind = LayerKind::full;
+    /// Of a kind with keys. A `value_dim` of 0: a latent that is key and value at once (MLA). `shares_layer` is the
+    /// index of a layer of the model.
+    LayerShape shape{};
+    std::int32_t window = 0; ///< sliding: the tokens that a token sees, itself included; chunked: positions of a chunk
+    int heads = 0;           ///< of queries; 0: not known
+    double scale = 0;        ///< as in `AttentionOptions`; 0: 1 / sqrt(key_dim)
+    double soft_cap = 0;     ///< as in `AttentionOptions`; 0: none
+    bool learned_sinks = false; ///< each head has a score of its own in the softmax, as in gpt-oss
+    RunTimeRope rope{};
+    std::vector<StateDescription> state{}; ///< recurrent: the tensors of a sequence's state
+};
+
+/// What a model stores, layer by layer, as a file says. `check` tells whether it contradicts itself.
+struct RunTimeDescription {
+    std::string architecture{};       ///< as the file calls it
+    std::int32_t trained_context = 0; ///< tokens; 0: not known
+    std::vector<LayerDescription> layers{};
+
+    int count(LayerKind kind) const {
+        const auto found =
+            std::count_if(layers.begin(), layers.end(), [&](const auto& layer) { return layer.kind == kind; });
+        return static_cast<int>(found);
+    }
+};
+
+/// In radians per position, one for each pair, as `RopeShift` takes them; none if keys carry no position. `context`:
+/// how long sequences are planned to be, which only LongRoPE asks for.
+inline std::vector<double> frequencies(const RunTimeRope& rope, std::int32_t context = 0) {
+    if (rope.pairing == Pairing::none) return {};
+    std::vector<double> found = frequencies(static_cast<const Rope&>(rope));
+    const bool is_long = !rope.long_divisors.empty() && context > rope.original_context;
+    const std::vector<double>& divisors = is_long ? rope.long_divisors : rope.divisors;
+    for (std::size_t i = 0; i < found.size() && i < divisors.size(); ++i) found[i] /= divisors[i];
+    return found;
+}
+
+/// The same for a published model. A `Description` says neither the heads of queries nor the scale.
+inline RunTimeDescription at_run_time(const Description& model) {
+    RunTimeDescription found{std::string{model.name}, 0, {}};
+    for (int i = 0; i < model.layers; ++i) {
+        LayerDescription layer;
+        layer.kind = model.kind(i);
+        if (layer.kind == LayerKind::sliding || layer.kind == LayerKind::full) {
+            const Attention& attention = model.attention(layer.kind);
+            layer.shape = attention.shape;
+            layer.window = attention.window;
+            static_cast<Rope&>(layer.rope) = attention.rope;
+        }
+        if (layer.kind == LayerKind::recurrent) layer.state.assign(model.state, model.state + model.states());
+        found.layers.push_back(layer);
+    }
+    return found;
+}
+
+namespace detail {
+
+// A file can say anything, so these limits are far above every model, and low enough that no number of bytes
+// overflows.
+inline constexpr int max_layers = 1000;
+inline constexpr std::int64_t max_row = 1 << 18;   // elements of a token's keys in one layer
+inline constexpr std::int64_t max_state = 1 << 24; // elements of a tensor of a state
+
+inline bool is_positive(double number) {
+    return number > 0 && std::isfinite(number);
+}
+
+/// Says what contradicts itself in a description.
+class DescriptionCheck {
+public:
+    explicit DescriptionCheck(const RunTimeDescription& model) : model_{model} {}
+
+    /// One sentence, or empty.
+    std::string contradiction() {
+        const std::size_t layers = model_.layers.size();
+        if (layers == 0 || layers > std::size_t{max_layers})
+            return cellar::detail::composed({"the model has ", layers, " layers, expected 1 to ", max_layers});
+        if (model_.trained_context < 0)
+            return cellar::detail::composed(
+                {"the model was trained with ", model_.trained_context, " tokens, expected 0 or more"});
+        for (index_ = 0; index_ < layers; ++index_)
+            if (std::string found = of_layer(model_.layers[index_]); !found.empty()) return found;
+        return {};
+    }
+
+private:
+    using Part = cellar::detail::MessagePart;
+
+    template <class... Parts>
+    std::string layer_has(Parts... parts) const {
+        return cellar::detail::composed({"layer ", index_, " has ", Part{parts}...});
+    }
+
+    std::string of_layer(const LayerDescription& layer) const {
+        switch (layer.kind) {
+        case LayerKind::sliding:
+        case LayerKind::chunked:
+            if (layer.window < 1) return layer_has("a window of ", layer.window, ", expected at least 1");
+            return of_keys(layer);
+        case LayerKind::full:
+        case LayerKind::encoder:
+            if (layer.window != 0) return layer_has("a window of ", layer.window, ", expected 0 for its kind");
+            return of_keys(layer);
+        case LayerKind::recurrent:
+            return of_state(layer);
+        case LayerKind::nothing:
+            return {};
+        }
+        return layer_has("an unknown kind");
+    }
+
+    std::string of_keys(const LayerDescription& layer) const {
+        const LayerShape& shape = layer.shape;
+        if (shape.kv_heads < 1 || shape.key_dim < 1 || shape.value_dim < 0)
+            return layer_has(shape.kv_heads, " heads of keys, a key_dim of ", shape.key_dim, " and a value_dim of ",
+                             shape.value_dim, ", expected at least 1, 1 and 0");
+        const std::int64_t row = std::int64_t{shape.kv_heads} * std::max(shape.key_dim, shape.value_dim);
+        if (row > max_row) return layer_has("rows of ", row, " elements, expected at most ", max_row);
+        if (layer.heads < 0 || layer.heads % shape.kv_heads != 0)
+            return layer_has(layer.heads, " heads of queries, expected a multiple of its ", shape.kv_heads,
+                             " heads of keys");
+        if (!std::isfinite(layer.scale) || layer.scale < 0 || !std::isfinite(layer.soft_cap) || layer.soft_cap < 0)
+            return layer_has("a scale or a soft cap that is no finite number of at least 0");
+        if (!layer.state.empty()) return layer_has("keys and a state, expected one of them");
+        if (std::string found = of_shared(layer); !found.empty()) return found;
+        return of_rope(layer);
+    }
+
+    std::string of_shared(const LayerDescription& layer) const {
+        const int owner = layer.shape.shares_layer;
+        if (owner == -1) return {};
+        if (owner < 0 || static_cast<std::size_t>(owner) >= index_)
+            return layer_has("the memory of layer ", owner, ", expected that of an earlier one");
+        const LayerDescription& other = model_.layers[static_cast<std::size_t>(owner)];
+        if (other.shape.shares_layer != -1)
+            return layer_has("the memory of layer ", owner, ", which has none of its own");
+        const bool alike = other.kind == layer.kind && other.window == layer.window
+                           && other.shape.kv_heads == layer.shape.kv_heads && other.shape.key_dim == layer.shape.key_dim
+                           && other.shape.value_dim == layer.shape.value_dim;
+        if (!alike)
+            return layer_has("the memory of layer ", owner, ", expected one of the same kind, window, heads and dims");
+        return {};
+    }
+
+    std::string of_rope(const LayerDescription& layer) const {
+        const RunTimeRope& rope = layer.rope;
+        if (rope.pairing == Pairing::none) return {};
+        if (rope.dims < 2 || rope.dims % 2 != 0 || rope.begin < 0
+            || std::int64_t{rope.begin} + rope.dims > layer.shape.key_dim)
+            return layer_has(rope.dims, " rotary elements from element ", rope.begin, " on, expected an even number ",
+                             "within its ", layer.shape.key_dim);
+        if (!is_positive(rope.base) || !is_positive(rope.attention_factor) || !std::visit(valid, rope.scaling)
+            || (std::holds_alternative<YarnScaling>(rope.scaling) && rope.base <= 1))
+            return layer_has("rotary parameters (base, scaling) of which one is not positive, or not finite");
+        for (const std::vector<double>* divisors : {&rope.divisors, &rope.long_divisors}) {
+            if (!divisors->empty() && divisors->size() != static_cast<std::size_t>(rope.dims / 2))
+                return layer_has(divisors->size(), " divisors of frequencies, expected ", rope.dims / 2,
+                                 ", one for each pair");
+            if (!std::all_of(divisors->begin(), divisors->end(), is_positive))
+                return layer_has("a divisor of a frequency that is not a finite number above 0");
+        }
+        if (!rope.long_divisors.empty() && (rope.divisors.empty() || !is_positive(rope.original_context)))
+            return layer_has(
+                "divisors for long sequences, expected also those for short ones, and the length of these");
+        for (const std::int32_t context : {0, INT32_MAX})
+            for (const double frequency : frequencies(rope, context))
+                if (!std::isfinite(frequency)) return layer_has("a frequency that is not finite");
+        return {};
+    }
+
+    static bool valid_scaling(std::monostate) { return true; }
+    static bool valid_scaling(const LinearScaling& s) { return is_positive(s.factor); }
+    static bool valid_scaling(const Llama3Scaling& s) {
+        return is_positive(s.factor) && is_positive(s.original_context)
+               && is_positive(s.high_frequency_factor - s.low_frequency_factor);
+    }
+    static bool valid_scaling(const YarnScaling& s) {
+        return is_positive(s.factor) && is_positive(s.original_context) && is_positive(s.beta_slow)
+               && is_positive(s.beta_fast - s.beta_slow);
+    }
+    static constexpr auto valid = [](const auto& scaling) { return valid_scaling(scaling); };
+
+    std::string of_state(const LayerDescription& layer) const {
+        if (layer.state.empty()) return layer_has("no tensor of a state, expected at least one");
+        for (const StateDescription& tensor : layer.state) {
+            std::int64_t elements = tensor.rank() == 0 ? 0 : 1;
+            for (int i = 0; i < tensor.rank(); ++i)
+                elements = tensor.extents[i] < 1 ? 0 : std::min(elements * tensor.extents[i], max_state + 1);
+            if (elements < 1 || elements > max_state)
+                return layer_has("a state '", tensor.name, "' of ", elements < 1 ? "no" : "too many",
+                                 " elements, expected 1 to ", max_state);
+        }
+        return {};
+    }
+
+    const RunTimeDescription& model_;
+    std::size_t index_ = 0;
+};
+
+} // namespace detail
+
+/// Refuses a description that contradicts itself, with a sentence that names the layer. A layer's kind decides which of
+/// its members are looked at.
+inline ModelResult<void> check(const RunTimeDescription& model) {
+    std::string contradiction = detail::DescriptionCheck{model}.contradiction();
+    if (!contradiction.empty()) return ModelError{std::move(contradiction)};
+    return {};
+}
+
+} // namespace cellar::models
