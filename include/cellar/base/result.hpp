@@ -170,6 +170,11 @@ public:
 
 private:
     void expect_value() const {
+        if (!has_value()) [[unlikely]]
+            say_why_not();
+    }
+    // Apart, so that asking for a value is inlined as one comparison.
+    [[gnu::cold, gnu::noinline]] void say_why_not() const {
         CELLAR_EXPECTS_AT(failed_at_, has_value(), is_refusal ? "a refused" : "a failed",
                           " result has no value: ", to_string(error_));
     }

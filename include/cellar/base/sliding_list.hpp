@@ -54,7 +54,7 @@ public:
     /// The first element for which `before` is false. Most searches end near an end of the list: there they touch one
     /// cache line, where a binary search would touch one per step.
     template <class Before>
-    std::int64_t first_not(Before before) const {
+    [[gnu::always_inline]] std::int64_t first_not(Before before) const {
         const T* const all = begin_;
         const std::int64_t n = size();
         if (n == 0 || before(all[n - 1])) return n;

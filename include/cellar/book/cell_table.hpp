@@ -90,7 +90,7 @@ public:
     }
 
     /// Reserves room for tokens of these sequences, one for each mention, and for any query of them. O(n).
-    bool prepare_tokens(IdSpan<Sequence> sequences) {
+    [[gnu::always_inline]] bool prepare_tokens(IdSpan<Sequence> sequences) { // for every token
         const auto n = static_cast<std::int64_t>(sequences.size());
         bool has_room = sets_->is_complete();
         for (const Sequence s : sequences) has_room = has_room && unchecked(s).runs.has_room(runs_for(n));
@@ -320,7 +320,7 @@ private:
 
     // The same as prepare_tokens, with no more room for a sequence than its own tokens need. `before`: null, or the
     // moves that are carried out first.
-    bool reserve_each(IdSpan<Sequence> sequences, const Defragmentation* before) {
+    [[gnu::noinline]] bool reserve_each(IdSpan<Sequence> sequences, const Defragmentation* before) {
         const struct Count {
             ~Count() { // also if there is no memory
                 for (const Sequence s : sequences) tokens[s.value] = 0;

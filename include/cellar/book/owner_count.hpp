@@ -68,7 +68,8 @@ public:
     }
 
     /// Removes an owner from these cells of word `at`, all of them owned. Returns those that have none left.
-    Word drop_word(std::int64_t at, Word cells) {
+    [[gnu::always_inline]] Word drop_word(std::int64_t at,
+                                          Word cells) { // a call for each word costs a fifth of a removal
         Word borrow = cells;
         Word free = cells;
         std::size_t k = 0;
