@@ -15,6 +15,6 @@ struct Backend : HostBackend {
 };
 #endif
 
-int main() {
+void make() {
     Cache<StandardV<cellar_test::BlocksOf32>, FullCausal, UnrotatedShift, Backend> cache{{1, 1, 32}, {.capacity = 4}};
 }

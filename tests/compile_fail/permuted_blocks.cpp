@@ -11,6 +11,6 @@ using Layout = PermutedV<cellar_test::BlocksOf32, half>;
 using Layout = PermutedV<half, cellar_test::BlocksOf32>;
 #endif
 
-int main() {
+void make() {
     Cache<Layout, FullCausal, UnrotatedShift, HostBackend> cache{{1, 1, 32}, {.capacity = 4}};
 }
