@@ -31,7 +31,7 @@ ROOMS = {
     "prefix": ["base", "memory"],
     "attention": ["base", "simd", "element", "layout", "book", "backend", "memory"],
     "models": ["base", "element", "layout", "window", "shift", "backend", "cache", "recurrent", "hybrid"],
-    "interop": ["base", "element"],
+    "interop": ["base", "element", "layout", "memory", "cache", "attention"],
     "files": ["base", "crc", "element", "memory", "prefix"],
     "mpi": ["base", "simd", "crc", "element", "layout", "window", "backend", "memory", "cache", "prefix", "attention"],
 }
@@ -49,7 +49,7 @@ SUITES = {
 }
 
 # Named only in headers that are called after them, or that lie in a folder called after them.
-OPT_IN = {"eigen": "Eigen", "kokkos": "Kokkos", "dlpack": "dlpack", "files": "nlohmann", "mpi": "mpi"}
+OPT_IN = {"eigen": "Eigen", "kokkos": "Kokkos", "dlpack": "dlpack", "ggml": "ggml", "files": "nlohmann", "mpi": "mpi"}
 
 # Headers of an operating system, behind an #if: the whole list.
 PLATFORM = {

@@ -151,7 +151,7 @@ TEST_CASE("every item of every job is done once, with threads that change in num
     }
 }
 
-TEST_CASE("the leader does not wait for a thread that has not come; it then returns at once") {
+TEST_CASE("the leader does not wait for a thread that has not come, and which then returns at once") {
     OpThreads team;
     std::latch over{1};
     std::atomic<int> calls_of_1{0};

@@ -4,7 +4,7 @@
 # result must be the files of EXPECTED.
 file(REMOVE_RECURSE ${BUILD} ${PREFIX})
 set(disabled "")
-foreach(package IN ITEMS benchmark CLI11 dlpack doctest Eigen3 Kokkos MPI nlohmann_json Python3 rapidcheck)
+foreach(package IN ITEMS benchmark CLI11 dlpack doctest Eigen3 ggml Kokkos MPI nlohmann_json Python3 rapidcheck)
     list(APPEND disabled -D CMAKE_DISABLE_FIND_PACKAGE_${package}=ON)
 endforeach()
 execute_process(

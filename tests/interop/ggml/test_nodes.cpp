@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+// A node computes what put and attend compute, for every kind of layer.
+#include "../../violations.hpp"
+#include "processor.hpp"
+#include <cellar/attention/attend.hpp>
+#include <cellar/cellar.hpp>
+#include <cellar/interop/ggml.hpp>
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace test_nodes {
+
+using namespace cellar;
+using ggml_test::Processor;
+
+namespace {
+
+constexpr int heads = 4, kv_heads = 2, dim = 8, tokens = 5;
+using Floats = std::vector<float>;
+
+Floats wave(int n, int first) {
+    Floats floats;
+    for (int i = 0; i < n; ++i) floats.push_back(static_cast<float>(std::sin(first + 1.7 * i)));
+    return floats;
+}
+const Floats q = wave(tokens * heads * dim, 1), k = wave(tokens * kv_heads * dim, 2),
+             v = wave(tokens * kv_heads * dim, 3);
+
+/// A graph of the nodes that `add` makes, of which it returns the last.
+class Graph {
+public:
+    ggml_context* context() const { return context_.get(); }
+
+    /// An input [dim, heads, tokens].
+    ggml_tensor* input(const Floats& data) {
+        const std::int64_t n = std::ssize(data) / (dim * tokens);
+        ggml_tensor* const tensor = ggml_new_tensor_3d(context(), GGML_TYPE_F32, dim, n, tokens);
+        ggml_set_input(tensor);
+        inputs_.push_back({tensor, &data});
+        return tensor;
+    }
+
+    template <class Attention, class Pass>
+    Floats compute(Attention& attention, Pass& pass, ggml_tensor* result, std::span<const std::int32_t> parents = {}) {
+        ggml_cgraph* const graph = ggml_new_graph(context());
+        ggml_set_output(result);
+        ggml_build_forward_expand(graph, result);
+        const ggml_gallocr_ptr memory{ggml_gallocr_new(ggml_backend_cpu_buffer_type())};
+        ggml_gallocr_alloc_graph(memory.get(), graph);
+        for (const auto& [tensor, data] : inputs_)
+            if (tensor->data != nullptr) ggml_backend_tensor_set(tensor, data->data(), 0, ggml_nbytes(tensor));
+        const ggml_status status = attention.compute(pass, processor_.backend(), graph, parents);
+        CHECK(status == GGML_STATUS_SUCCESS);
+        Floats found(static_cast<std::size_t>(ggml_nelements(result)));
+        ggml_backend_tensor_get(result, found.data(), 0, ggml_nbytes(result));
+        return found;
+    }
+
+private:
+    struct Input {
+        ggml_tensor* tensor;
+        const Floats* data;
+    };
+
+    ggml_context_ptr context_{ggml_init({64 * ggml_tensor_overhead() + ggml_graph_overhead(), nullptr, true})};
+    std::vector<Input> inputs_;
+    Processor processor_{2};
+};
+
+template <class Pass>
+Floats attended(Pass& pass, int layer, const AttentionOptions& options = {}) {
+    Floats out(q.size());
+    attend(pass, layer, q, out, options);
+    return out;
+}
+
+using Text = Cache<StandardV<half>>;
+using Images = EncoderMemory<StandardV<half>>;
+constexpr CacheLimits limits{.cells = 64, .batch = 16};
+
+} // namespace
+
+TEST_CASE("a node has the options of its layer and the parents of the pass, and a layer that shares memory reads it") {
+    const Floats slopes{0.5F, 0.25F, 0.125F, 0.0625F}, sinks{1, 0, -1, 0.5F};
+    const AttentionOptions options{.scale = 0.5F, .soft_cap = 2, .slopes = slopes, .sinks = sinks};
+    const std::vector<std::int32_t> parents{-1, 0, 1, 1, 2};
+    const Tokens batch = Tokens{{0}, {0}, 3}.add({0}, {2}).add({0}, {3});
+    const CacheShape shape{{{kv_heads, dim, dim}, {kv_heads, dim, dim, 0}}};
+    Text cache{shape, limits};
+    cellar::ggml::Attention<PassOf<Text>> attention{2};
+    attention.set_options(0, options);
+    Graph graph;
+    ggml_tensor* const of_0 = attention.attend(graph.context(), 0, graph.input(q), graph.input(k), graph.input(v));
+    CHECK(of_0->ne[0] == dim);
+    CHECK(of_0->ne[1] == heads);
+    CHECK(of_0->ne[2] == tokens);
+    ggml_tensor* const of_1 = attention.attend(graph.context(), 1, graph.input(q), nullptr, dim);
+    ggml_tensor* const both = ggml_concat(graph.context(), of_0, of_1, 2);
+    auto pass = cache.begin(batch).value();
+    const Floats found = graph.compute(attention, pass, both, parents);
+    pass.drop();
+
+    auto again = cache.begin(batch).value();
+    again.put(0, k, v);
+    AttentionOptions with_parents = options;
+    with_parents.parents = parents;
+    Floats expected = attended(again, 0, with_parents);
+    const Floats of_shared = attended(again, 1, {.parents = parents});
+    expected.insert(expected.end(), of_shared.begin(), of_shared.end());
+    CHECK(found == expected);
+    CHECK(attention.times().put > 0);
+    CHECK(attention.times().attend > 0);
+}
+
+TEST_CASE("a layer of a hybrid reads an encoder's inputs, and takes no keys") {
+    Hybrid<RunTimePattern, Text, Images> memory{
+        {0, 1, no_memory}, Text{{1, kv_heads, dim}, limits}, Images{{1, kv_heads, dim}, limits}};
+    {
+        auto written = memory.template member<Images>().write({0}, {1}, tokens).value();
+        written.put(0, k, v);
+        written.commit();
+    }
+    cellar::ggml::Attention<PassOf<decltype(memory)>> attention{3};
+    const auto compute = [&](int layer, bool gives_keys) {
+        Graph graph;
+        ggml_context* const c = graph.context();
+        ggml_tensor* const node = gives_keys
+                                      ? attention.attend(c, layer, graph.input(q), graph.input(k), graph.input(v))
+                                      : attention.attend(c, layer, graph.input(q), nullptr, dim);
+        auto pass = memory.begin(Tokens{{0}, {0}, tokens}).value();
+        return graph.compute(attention, pass, node);
+    };
+    const Floats found = compute(1, false);
+    auto pass = memory.begin(Tokens{{0}, {0}, tokens}).value();
+    CHECK(found == attended(pass.template of<Images>(), 0));
+    CHECK(found[0] == 0); // the token before the input sees nothing
+    CHECK(found[heads * dim] != 0);
+    pass.drop();
+    CHECK(violation_of([&] { compute(1, true); })
+          == "attend: layer 1 only reads an encoder's inputs, expected no keys");
+    CHECK(violation_of([&] { compute(2, false); })
+          == "attend: layer 2 has no keys and values, expected one of attention");
+    CHECK(compute(1, false) == found); // the next computation knows nothing of that
+}
+
+TEST_CASE("wrong arguments are violations, before there is a node") {
+    cellar::ggml::Attention<PassOf<Text>> attention{2};
+    Graph graph;
+    ggml_context* const c = graph.context();
+    ggml_tensor* const f32 = graph.input(q);
+    ggml_tensor* const f16 = ggml_cast(c, f32, GGML_TYPE_F16);
+    ggml_set_name(f16, "halves");
+    CHECK(violation_of([&] { attention.attend(c, 2, f32, f32, f32); }) == "attend: layer 2, expected 0 to 1");
+    CHECK(violation_of([&] { attention.attend(c, 0, f32, f32, f16); })
+          == "attend: the tensor 'halves' is of type f16, expected f32");
+    CHECK(violation_of([&] { attention.attend(c, 0, f32, nullptr, nullptr); })
+          == "attend: no keys or no values, expected both, or the value_dim of the results");
+    CHECK(violation_of([&] { attention.attend(c, 0, nullptr, nullptr, dim); })
+          == "attend: null queries in layer 0, expected a tensor");
+    const std::vector<std::int32_t> parents{-1};
+    CHECK(violation_of([&] {
+              attention.set_options(0, {.parents = parents});
+          }).starts_with("set_options: parents or a log_sum_exp"));
+    CHECK(violation_of([] { const cellar::ggml::Attention<PassOf<Text>> none{0}; })
+          == "Attention: 0 layers, expected at least 1");
+}
+
+} // namespace test_nodes
