@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <random>
 #include <span>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -40,6 +41,13 @@ void check_rotated_keys() {
     const std::vector<cellar::KeyRotation> rotations{{0, 7, -3}, {20, 20, -3}, {9, 1, 100000}, {12, 2, 0}};
     memory.rotate(shift, 0, rotations);
     CHECK(is_rotated_by(memory, frequencies, shift, rotations));
+
+    Memory<Backend, typename Kind::Mapping, typename Kind::Element> same_keys{40, 3, 16};
+    random.seed(10);
+    same_keys.fill(random);
+    constexpr bool interleaved = std::is_same_v<Pairing, cellar::Interleaved>;
+    same_keys.rotate(cellar::RopeShift<cellar::RunTimePairing>{frequencies, {interleaved}}, 0, rotations);
+    CHECK(same(same_keys.read(), memory.read()));
 }
 
 } // namespace cellar_test

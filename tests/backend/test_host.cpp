@@ -70,6 +70,28 @@ bool rotates_any_number_of_pairs() {
     return close;
 }
 
+// For any numbers of pairs, keys of random values.
+template <class E, class Pairing>
+void check_bits_at_run_time(cellar::RunTimePairing pairing) {
+    for (const int pairs : {1, 4, 8, 12, 16, 24, 64, 260, 272}) {
+        for (const int begin : {0, 3, 16}) {
+            CAPTURE(pairs);
+            CAPTURE(begin);
+            const auto frequencies = cellar::rope_frequencies(2 * pairs);
+            const auto rotated = [&](const auto& shift) {
+                std::mt19937 random{4};
+                cellar_test::Memory<cellar::HostBackend, cellar::CellsHeadsDims, E> memory{5, 2, begin + 2 * pairs};
+                memory.fill(random);
+                memory.rotate(shift, 0, {{0, 1, 7}, {1, 2, 7}, {4, 1, -9}});
+                return memory.read();
+            };
+            const auto expected = rotated(cellar::RopeShift<Pairing>{frequencies, begin});
+            CHECK(cellar_test::same(rotated(cellar::RopeShift<cellar::RunTimePairing>{frequencies, pairing, begin}),
+                                    expected));
+        }
+    }
+}
+
 } // namespace
 
 TEST_CASE_TEMPLATE("any number of pairs is rotated, apart, as neighbours, or crossed", E, float, cellar::half,
@@ -77,6 +99,12 @@ TEST_CASE_TEMPLATE("any number of pairs is rotated, apart, as neighbours, or cro
     CHECK(rotates_any_number_of_pairs<E, cellar::Neox>());
     CHECK(rotates_any_number_of_pairs<E, cellar::Interleaved>());
     CHECK(rotates_any_number_of_pairs<E, Crossed>());
+}
+
+TEST_CASE_TEMPLATE("a pairing that is known at run time rotates to the same bits", E, float, cellar::half,
+                   cellar::bfloat16) {
+    check_bits_at_run_time<E, cellar::Neox>({.interleaved = false});
+    check_bits_at_run_time<E, cellar::Interleaved>({.interleaved = true});
 }
 
 } // namespace test_host

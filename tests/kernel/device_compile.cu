@@ -151,12 +151,14 @@ void launch_all() {
     launch_tiles<Mapping, Element, float>(mapping, memory);
     launch_rotate<Mapping, Element, cellar::Neox>(mapping, memory);
     launch_rotate<Mapping, Element, cellar::Interleaved>(mapping, memory);
+    launch_rotate<Mapping, Element, cellar::RunTimePairing>(mapping, memory);
     launch_attention<Mapping, Element, Element>(mapping, memory);
     launch_attention<Mapping, Element, float>(mapping, memory);
     if constexpr (cellar::detail::contiguous_heads<Mapping>) {
         using enum cellar::detail::kernel::PairOrder;
         launch_rotate_packs<Mapping, Element, cellar::Neox, apart>(mapping, memory);
         launch_rotate_packs<Mapping, Element, cellar::Interleaved, neighbours>(mapping, memory);
+        launch_rotate_packs<Mapping, Element, cellar::RunTimePairing, apart>(mapping, memory);
     }
 }
 

@@ -100,6 +100,14 @@ struct Rotating {
     }
 };
 
+/// The same, with a pairing that is known at run time.
+template <class Pairing>
+struct RotatingAtRunTime : Rotating<Pairing> {
+    using type = cellar::RopeShift<cellar::RunTimePairing>;
+    static constexpr const char* name = "RopeShift<RunTimePairing>";
+    static type make() { return type::per_layer(Rotating<Pairing>::frequencies(), {!Rotating<Pairing>::halves}, 1); }
+};
+
 /// Half a unit in the last place, relative.
 inline double rounding_of(float) {
     return 0x1p-24;

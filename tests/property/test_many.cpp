@@ -56,6 +56,13 @@ TEST_CASE("bigger caches agree with the naive model") {
     }
 }
 
+TEST_CASE("a cache whose pairing is known at run time agrees with the naive model") {
+    using Layout = cellar::StandardV<cellar::half>;
+    using Host = cellar::HostBackend;
+    CHECK(agrees_with_model(combination<Layout, Full, RotatingAtRunTime<cellar::Neox>, Host>("run time")));
+    CHECK(agrees_with_model(combination<Layout, Sliding<3>, RotatingAtRunTime<cellar::Interleaved>, Host>("run time")));
+}
+
 // Keys and values of different element types.
 TEST_CASE("half keys and float values agree with the naive model") {
     using Mixed = cellar::PermutedV<cellar::half, float>;

@@ -162,6 +162,31 @@ TEST_CASE("a layer may have its own frequencies, or none") {
     CHECK(shift.factor(2, 0, 3).sine == doctest::Approx(std::sin(1.5)));
 }
 
+TEST_CASE("a pairing may be known at run time") {
+    const auto elements_of = [](const auto& rotation) {
+        std::vector<std::pair<int, int>> elements;
+        for (int pair = 0; pair < rotation.pairs(); ++pair)
+            elements.emplace_back(rotation.first(pair), rotation.second(pair));
+        return elements;
+    };
+    using AtRunTime = RopeShift<cellar::RunTimePairing>;
+    const auto frequencies = cellar::rope_frequencies(6);
+    CHECK(elements_of(AtRunTime{frequencies, {.interleaved = false}}.rotation(0))
+          == elements_of(RopeShift<Neox>{frequencies}.rotation(0)));
+    CHECK(elements_of(AtRunTime{frequencies, {.interleaved = true}, 4}.rotation(0))
+          == elements_of(RopeShift<Interleaved>{frequencies, 4}.rotation(0)));
+    const auto of_layers = AtRunTime::per_layer({{1.0}, {1.0, 0.1}}, {.interleaved = true}, 2);
+    CHECK(elements_of(of_layers.rotation(1)) == std::vector<std::pair<int, int>>{{2, 3}, {4, 5}});
+    CHECK(of_layers.fits(2));
+    CHECK(!of_layers.fits(3));
+    const auto moved = of_layers.factor(1, 1, 10);
+    CHECK(moved.sine == doctest::Approx(std::sin(1.0)));
+    CHECK(violation_of([] {
+              AtRunTime{std::vector<double>{}, {.interleaved = true}};
+          })
+          == "RopeShift: no frequencies, expected one for each pair");
+}
+
 TEST_CASE("one list of frequencies applies to every layer") {
     const RopeShift<> shift{{1.0, 0.1}};
     CHECK(shift.rotation(0).pairs() == 2);

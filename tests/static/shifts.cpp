@@ -4,6 +4,7 @@
 #include <cellar/shift/unrotated_shift.hpp>
 
 #include <type_traits>
+#include <vector>
 
 using namespace cellar;
 
@@ -14,6 +15,15 @@ static_assert(rotates_keys<RopeShift<>> && !rotates_keys<UnrotatedShift> && !rot
 static_assert(ShiftPolicy<RopeShift<Interleaved>>);
 static_assert(std::is_same_v<RopeShift<>, RopeShift<Neox>>);
 static_assert(!std::is_default_constructible_v<RopeShift<>>);
+
+using AtRunTime = RopeShift<RunTimePairing>;
+using Frequencies = std::vector<double>;
+static_assert(ShiftPolicy<AtRunTime> && std::is_trivially_copyable_v<AtRunTime::Rotation>);
+static_assert(std::is_constructible_v<RopeShift<>, Frequencies> && !std::is_constructible_v<AtRunTime, Frequencies>);
+static_assert(std::is_constructible_v<AtRunTime, Frequencies, RunTimePairing>);
+static_assert(!std::is_constructible_v<RopeShift<>, Frequencies, Neox>);
+static_assert(!std::is_constructible_v<AtRunTime, Frequencies, int> && !std::is_default_constructible_v<AtRunTime>);
+static_assert(sizeof(RopeShift<>::Rotation) == 2 * sizeof(int)); // the pairing takes no space
 
 namespace {
 

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <source_location>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -27,13 +28,27 @@ struct Interleaved {
     CELLAR_FUNCTION static constexpr int second(int pair, int) { return 2 * pair + 1; }
 };
 
+/// One of these two, where only a file says which. Keys rotate to the same bits, at the same cost.
+struct RunTimePairing {
+    bool interleaved; ///< false: as `Neox`
+
+    CELLAR_FUNCTION constexpr int first(int pair, int) const { return interleaved ? 2 * pair : pair; }
+    CELLAR_FUNCTION constexpr int second(int pair, int pairs) const {
+        return interleaved ? 2 * pair + 1 : pair + pairs;
+    }
+};
+
 /// Rotates keys that carry rotary position embeddings (RoFormer, arXiv:2104.09864). Moving a key by delta positions
 /// rotates pair i by delta * frequency i, because rotations add up.
 ///
 /// The frequencies, in radians per position, must be those of the model (see frequencies.hpp). A constant by which the
 /// model multiplies cosines and sines (YaRN's attention factor) is unaffected.
+///
+/// `RopeShift<RunTimePairing>` takes the pairing as its second argument: {frequencies, {.interleaved = true}}.
 template <class Pairing = Neox>
 class RopeShift {
+    static constexpr bool at_run_time = !std::is_empty_v<Pairing>;
+
 public:
     static constexpr bool possible = true;
 
@@ -42,11 +57,12 @@ public:
         float sine;
     };
 
-    class Rotation {
+    class Rotation : Pairing { // a base, so that one without members takes no space
     public:
         static constexpr bool by_angle = true;
 
-        CELLAR_FUNCTION constexpr Rotation(int begin, int pairs) : begin_{begin}, pairs_{pairs} {}
+        CELLAR_FUNCTION constexpr Rotation(int begin, int pairs, Pairing pairing = {})
+            : Pairing{pairing}, begin_{begin}, pairs_{pairs} {}
 
         CELLAR_FUNCTION constexpr int pairs() const { return pairs_; }
         CELLAR_FUNCTION constexpr int first(int pair) const { return begin_ + Pairing::first(pair, pairs_); }
@@ -65,17 +81,24 @@ public:
     /// All layers alike: one frequency per pair. Fewer pairs than half of a head leave its further elements alone;
     /// `begin` is the first element of a head that is rotated.
     explicit RopeShift(const std::vector<double>& frequencies, int begin = 0,
-                       const std::source_location& where = std::source_location::current())
-        : RopeShift{std::vector<std::vector<double>>(1, frequencies), begin, true, where} {
-        CELLAR_EXPECTS_AT(where, !frequencies.empty(), "RopeShift: no frequencies, expected one for each pair");
-    }
+                       const std::source_location& where = std::source_location::current()) requires(!at_run_time)
+        : RopeShift{for_all_layers(frequencies, where), Pairing{}, begin, true, where} {}
+    RopeShift(const std::vector<double>& frequencies, Pairing pairing, int begin = 0,
+              const std::source_location& where = std::source_location::current()) requires(at_run_time)
+        : RopeShift{for_all_layers(frequencies, where), pairing, begin, true, where} {}
 
     RopeShift() = delete; // give the frequencies: RopeShift<>{rope_frequencies(rotary_dim, base)}
 
     /// Frequencies for each layer of the cache; an empty list for a layer without rotary embeddings.
-    static RopeShift per_layer(std::vector<std::vector<double>> frequencies, int begin = 0,
-                               const std::source_location& where = std::source_location::current()) {
-        return {std::move(frequencies), begin, false, where};
+    static RopeShift
+    per_layer(std::vector<std::vector<double>> frequencies, int begin = 0,
+              const std::source_location& where = std::source_location::current()) requires(!at_run_time) {
+        return {std::move(frequencies), Pairing{}, begin, false, where};
+    }
+    static RopeShift
+    per_layer(std::vector<std::vector<double>> frequencies, Pairing pairing, int begin = 0,
+              const std::source_location& where = std::source_location::current()) requires(at_run_time) {
+        return {std::move(frequencies), pairing, begin, false, where};
     }
 
     /// True for any number of layers if it was made for all layers alike, else for as many as it has frequencies for.
@@ -83,7 +106,7 @@ public:
     /// The layers that it has frequencies for; 1 if these are for all.
     std::size_t layers() const { return frequencies_.size(); }
 
-    Rotation rotation(int layer) const { return {begin_, static_cast<int>(frequencies(layer).size())}; }
+    Rotation rotation(int layer) const { return {begin_, static_cast<int>(frequencies(layer).size()), pairing_}; }
 
     /// Computed in double, so that large deltas lose no precision.
     Factor factor(int layer, int pair, std::int32_t delta) const {
@@ -95,8 +118,9 @@ private:
     // Of a head; so that twice the pairs and the first element make an int.
     static constexpr int max_elements = 1 << 28;
 
-    RopeShift(std::vector<std::vector<double>> frequencies, int begin, bool for_all, const std::source_location& where)
-        : frequencies_{std::move(frequencies)}, for_all_{for_all}, begin_{begin} {
+    RopeShift(std::vector<std::vector<double>> frequencies, Pairing pairing, int begin, bool for_all,
+              const std::source_location& where)
+        : frequencies_{std::move(frequencies)}, for_all_{for_all}, begin_{begin}, pairing_{pairing} {
         const detail::Caller caller{where};
         CELLAR_EXPECTS(!frequencies_.empty(), "RopeShift: no layer, expected at least one");
         CELLAR_EXPECTS(begin >= 0 && begin < max_elements, "RopeShift: the first rotary element is ", begin,
@@ -111,6 +135,12 @@ private:
         }
     }
 
+    static std::vector<std::vector<double>> for_all_layers(const std::vector<double>& frequencies,
+                                                           const std::source_location& where) {
+        CELLAR_EXPECTS_AT(where, !frequencies.empty(), "RopeShift: no frequencies, expected one for each pair");
+        return std::vector<std::vector<double>>(1, frequencies);
+    }
+
     const std::vector<double>& frequencies(int layer) const {
         const std::size_t layers = frequencies_.size();
         if (for_all_) return frequencies_.front();
@@ -122,6 +152,7 @@ private:
     std::vector<std::vector<double>> frequencies_; // of each layer, or once for all
     bool for_all_;
     int begin_;
+    Pairing pairing_;
 };
 
 } // namespace cellar

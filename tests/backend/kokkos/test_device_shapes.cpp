@@ -215,6 +215,7 @@ TEST_CASE("device work: keys are rotated in packs and pair by pair") {
         CAPTURE(dim);
         check_rotations<float>(random, RopeShift<Neox>{std::vector<double>(16, 0.3)}, dim);
         check_rotations<float>(random, RopeShift<Interleaved>{std::vector<double>(12, 0.3)}, dim);
+        check_rotations<float>(random, RopeShift<RunTimePairing>{std::vector<double>(12, 0.3), {true}}, dim);
         check_rotations<cellar::half>(random, cellar_test::AddShift{16}, dim);
         check_rotations<cellar::half>(random, cellar_test::AddShift{4}, dim);
         check_rotations<cellar::bfloat16>(random, MixedShift{}, dim);
