@@ -31,6 +31,22 @@ TEST_CASE("linear scaling divides all frequencies by the factor") {
     check_all(cellar::linear_scaled(cellar::rope_frequencies(8), 4.0), {0.25, 0.025, 0.0025, 0.00025});
 }
 
+TEST_CASE("each frequency is divided by its own factor") {
+    const std::vector<float> factors{1.0F, 2.0F, 8.0F, 0.5F};
+    check_all(cellar::divided_by(cellar::rope_frequencies(8), factors), {1.0, 0.05, 0.00125, 0.002});
+    CHECK(cellar::divided_by({}, {}).empty());
+}
+
+// As a GGUF file of Llama 3.1 has them: the factors are floats.
+TEST_CASE("Llama 3.1's scaling may be factors of a file") {
+    const auto plain = cellar::rope_frequencies(128, 5e5);
+    const auto scaled = cellar::llama3_scaled(plain, {});
+    std::vector<float> factors;
+    for (std::size_t i = 0; i < plain.size(); ++i) factors.push_back(static_cast<float>(plain[i] / scaled[i]));
+    const auto divided = cellar::divided_by(plain, factors);
+    for (std::size_t i = 0; i < plain.size(); ++i) CHECK(divided[i] == doctest::Approx(scaled[i]).epsilon(1e-7));
+}
+
 TEST_CASE("NTK-aware scaling keeps the highest frequency and divides the lowest by the factor") {
     check_all(cellar::ntk_scaled(cellar::rope_frequencies(8), 8.0), {1.0, 0.05, 0.0025, 0.000125});
     // The published form: the base times factor^(d / (d - 2)).
@@ -128,6 +144,8 @@ TEST_CASE("a parameter that makes no frequencies is a violation") {
         CHECK(violation_of([&] { rope_frequencies(8, bad); }) == says("rope_frequencies: the base", bad));
         CHECK(violation_of([&] { linear_scaled(plain, bad); }) == says("linear_scaled: the factor", bad));
         CHECK(violation_of([&] { ntk_scaled(plain, bad); }) == says("ntk_scaled: the factor", bad));
+        const std::vector<float> factors{1, 1, 1, static_cast<float>(bad)};
+        CHECK(violation_of([&] { divided_by(plain, factors); }) == says("divided_by: the factor", bad));
         CHECK(violation_of([&] { llama3_scaled(plain, {.factor = bad}); }) == says("llama3_scaled: the factor", bad));
         CHECK(violation_of([&] { llama3_scaled(plain, {.original_context = bad}); })
               == says("llama3_scaled: the original_context", bad));
@@ -138,6 +156,9 @@ TEST_CASE("a parameter that makes no frequencies is a violation") {
         CHECK(violation_of([&] { yarn_scaled(plain, 1e4, {.factor = 4, .original_context = 4096, .beta_slow = bad}); })
               == says("yarn_scaled: the beta_slow", bad));
     }
+    const std::vector<float> too_few{1, 1, 1};
+    CHECK(violation_of([&] { divided_by(plain, too_few); })
+          == "divided_by: 3 factors, expected 4, one for each frequency");
     CHECK(violation_of([&] { llama3_scaled(plain, {.low_frequency_factor = 4}); })
           == says("llama3_scaled: the difference of the high and the low frequency factor", 0));
     CHECK(violation_of([&] { yarn_scaled(plain, 1.0, {.factor = 4, .original_context = 4096}); })

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstddef>
 #include <source_location>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -41,6 +42,22 @@ inline std::vector<double> linear_scaled(std::vector<double> frequencies, double
     const detail::Caller caller{where};
     detail::expect_positive("linear_scaled", "factor", factor);
     for (double& frequency : frequencies) frequency /= factor;
+    return frequencies;
+}
+
+/// Every frequency divided by its own factor, one for each pair, as files of models have them: GGUF's tensor
+/// `rope_freqs.weight` (a GGUF file has no parameters of `llama3_scaled`: they are in these factors), its
+/// `rope_factors_long.weight` and `rope_factors_short.weight`, and LongRoPE's `long_factor` and `short_factor`
+/// (arXiv:2402.13753). Violations: another number of factors than of frequencies; one that is not above 0.
+inline std::vector<double> divided_by(std::vector<double> frequencies, std::span<const float> factors,
+                                      const std::source_location& where = std::source_location::current()) {
+    const detail::Caller caller{where};
+    CELLAR_EXPECTS(factors.size() == frequencies.size(), "divided_by: ", factors.size(), " factors, expected ",
+                   frequencies.size(), ", one for each frequency");
+    for (std::size_t i = 0; i < frequencies.size(); ++i) {
+        detail::expect_positive("divided_by", "factor", factors[i]);
+        frequencies[i] /= factors[i];
+    }
     return frequencies;
 }
 
