@@ -281,14 +281,17 @@ protected:
 private:
     void read_in_place(int layer, int column, Rows& rows) const {
         const cellar::LayerShape& shape = memory_.shape()[layer];
-        const auto keys = pass_->keys(layer);
-        const auto values = pass_->values(layer);
         rows.key.clear();
         rows.value.clear();
-        for (int h = 0; h < shape.kv_heads; ++h) {
-            for (int d = 0; d < shape.key_dim; ++d) rows.key.push_back(static_cast<float>(keys(column, h, d)));
-            for (int d = 0; d < shape.value_dim; ++d) rows.value.push_back(static_cast<float>(values(column, h, d)));
-        }
+        const auto read = [&](const auto& keys, const auto& values, int row) {
+            for (int h = 0; h < shape.kv_heads; ++h) {
+                for (int d = 0; d < shape.key_dim; ++d) rows.key.push_back(static_cast<float>(keys(row, h, d)));
+                for (int d = 0; d < shape.value_dim; ++d) rows.value.push_back(static_cast<float>(values(row, h, d)));
+            }
+        };
+        if (column % 2 == 0) return read(pass_->keys(layer), pass_->values(layer), column);
+        const auto all = std::as_const(memory_).rows(layer);
+        read(all.keys, all.values, pass_->history().first + column);
     }
 
     static constexpr bool has_elements = cellar::Element<Key> && cellar::Element<Value>;

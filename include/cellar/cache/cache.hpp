@@ -286,6 +286,30 @@ public:
     /// Blocks until all enqueued work is done.
     void fence(Where where = Where::current()) { state(where).backend.fence(); }
 
+    /// The keys and values of a layer in place, in all cells that have memory: `keys` [cells, kv_heads, key_dim] and
+    /// `values` [cells, kv_heads, value_dim], indexed by `Cell`. Views as of `ReadPass::keys`, of constant elements if
+    /// the cache is constant; a layer that shares another's memory has the rows of that one. They lie in the memory of
+    /// the backend; `HostBackend` and `EigenBackend` align the first row to 64 bytes, except in memory of a program's
+    /// own. Also while a pass is open: for tensors of other libraries that are made once, before any pass. Their
+    /// kernels may write to the cells of the open pass, and nowhere else; see `CachePass::mark_put`. O(1).
+    auto rows(int layer, Where where = Where::current()) const {
+        expect_data();
+        const detail::Caller caller{where};
+        return state(where).rows("rows", layer);
+    }
+    auto rows(int layer, Where where = Where::current()) {
+        expect_data();
+        const detail::Caller caller{where};
+        return state(where).rows("rows", layer);
+    }
+
+    /// Changes whenever the addresses and the number of cells of `rows` may have changed: only with `initial_cells`, in
+    /// operations that need cells, whatever they then return. Moving the cache changes neither. O(1).
+    std::uint64_t generation(Where where = Where::current()) const {
+        expect_data();
+        return state(where).stores.generation();
+    }
+
     /// The oldest and the newest kept position of s, if it has tokens.
     std::optional<PositionRange> range(Sequence s, Where where = Where::current()) const {
         const detail::PositionRuns& kept = runs(s, where);
@@ -426,6 +450,10 @@ protected:
     State& state(Where where = Where::current()) { return const_cast<State&>(std::as_const(*this).state(where)); }
     const State& state(Where where = Where::current()) const {
         return detail::expect_not_moved(state_, "cache", where);
+    }
+    static void expect_data() {
+        static_assert(holds_data, "rows: this cache has no keys and values (its backend is NoData), expected a backend "
+                                  "with memory");
     }
     const detail::CellTable& table(Where where = Where::current()) const { return state(where).book.table(); }
     detail::Snapshots<State> snapshots() { return detail::Snapshots<State>{state()}; }

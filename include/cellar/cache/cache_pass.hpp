@@ -19,13 +19,6 @@
 
 namespace cellar {
 
-/// The keys and values of a layer.
-template <class Keys, class Values>
-struct LayerRows {
-    Keys keys;
-    Values values;
-};
-
 /// One forward pass over a batch: `put` each layer's keys and values, read them with `get`, then commit. A pass that is
 /// destroyed without `commit` is dropped: the cache is as if it had never begun. One pass may be open at a time; it
 /// must not outlive its cache.
@@ -88,17 +81,13 @@ public:
         state().backend.upload_cells(cells());
     }
 
-    /// A layer's keys and values in all cells that have memory, [`CacheStatistics::allocated`, kv_heads, dim], for
-    /// kernels that write the batch's rows themselves: to `cells()`, and nowhere else. `mark_put` follows.
+    /// `Cache::rows`, for kernels that write the batch's rows themselves: to `cells()`, and nowhere else. `mark_put`
+    /// follows.
     auto in_place(int layer, const std::source_location& where = std::source_location::current()) & {
         static_assert(Memory::holds_data, "in_place: this cache has no keys and values (its backend is NoData), "
                                           "expected a backend with memory; or write your own at cells()");
         const detail::Caller caller{where};
-        auto& store = state().stores[state().store_index("in_place", layer)];
-        const CellRange all{0, state().stores.cells()};
-        const auto keys = store.all_keys().view(all);
-        const auto values = store.all_values().view(all);
-        return LayerRows<std::remove_const_t<decltype(keys)>, std::remove_const_t<decltype(values)>>{keys, values};
+        return state().rows("in_place", layer);
     }
     void in_place(int) && = delete; // the pass is dropped at the end of the line
 

@@ -148,9 +148,11 @@ public:
     using Cells::backend;
     using Cells::bytes;
     using Cells::cells;
+    using Cells::generation;
     using Cells::holds_data;
     using Cells::layers;
     using Cells::limits;
+    using Cells::rows;
     using Cells::sequences;
     using Cells::shape;
     using Cells::statistics;

@@ -174,9 +174,12 @@ public:
 
     /// How many cells have memory: a multiple of the padding.
     Cell cells() const { return cells_; }
+    /// Changes with every `grow`.
+    std::uint64_t generation() const { return generation_; }
     /// May throw, with nothing but addresses changed.
     template <class Backend>
     void grow(Backend& backend, Cell cells) {
+        ++generation_;
         for (Store& store : *this) store.grow(backend, cells);
         cells_ = cells;
     }
@@ -197,6 +200,7 @@ private:
     ReservedList<int> owners_;
     ReservedList<std::size_t> of_; // layer -> index of its store
     Cell cells_;
+    std::uint64_t generation_ = 0;
 };
 
 /// The parts of a cache, at a fixed address: the cache may move while a pass points here. Bookkeeping and data meet
@@ -232,6 +236,14 @@ struct CacheState {
         CELLAR_EXPECTS(layer >= 0 && layer < shape.layers(), operation, ": layer ", layer, ", expected 0 to ",
                        shape.layers() - 1);
         return stores.index_of(layer);
+    }
+
+    /// The keys and values of a layer in all cells that have memory.
+    auto rows(const char* operation, int layer) const {
+        return stores[store_index(operation, layer)].rows({0, stores.cells()});
+    }
+    auto rows(const char* operation, int layer) {
+        return stores[store_index(operation, layer)].rows({0, stores.cells()});
     }
 
     /// `puts`: each layer must be put before it is read.

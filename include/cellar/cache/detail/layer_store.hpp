@@ -8,6 +8,7 @@
 #include <cellar/base/trivial_list.hpp>
 #include <cellar/base/view.hpp>
 #include <cellar/cache/layer_memory.hpp>
+#include <cellar/cache/layer_rows.hpp>
 #include <cellar/element/storage_format.hpp>
 #include <cellar/layout/layer_shape.hpp>
 #include <cellar/layout/layout.hpp>
@@ -277,6 +278,10 @@ public:
         keys_.grow(backend, cells);
         values_.grow(backend, cells);
     }
+
+    /// Both in these cells, in place.
+    auto rows(CellRange cells) const { return LayerRows{keys_.view(cells), values_.view(cells)}; }
+    auto rows(CellRange cells) { return LayerRows{keys_.view(cells), values_.view(cells)}; }
 
     Keys& all_keys() { return keys_; }
     const Keys& read_keys() const { return keys_; }
