@@ -65,6 +65,29 @@ void check_written_masks() {
 template <class Window, class Backend>
 using MaskCache = cellar::Cache<cellar::StandardV<float>, Window, cellar::DisabledShift, Backend>;
 
+/// Checks that a pass writes this mask into memory of the program's own, hides the columns behind the history, and
+/// leaves what lies between the rows alone.
+template <class T, class Pass>
+void check_mask_into(Pass& pass, const cellar::StridedView<const T, 2>& expected, int hidden_columns, int gap) {
+    const std::int64_t tokens = expected.extent(0);
+    const std::int64_t columns = expected.extent(1) + hidden_columns;
+    const std::int64_t stride = columns + gap;
+    std::vector<unsigned char> bytes(static_cast<std::size_t>(tokens * stride) * sizeof(T), 0x5A);
+    T* const first = reinterpret_cast<T*>(bytes.data());
+    pass.mask_into(cellar::StridedView<T, 2>{first, {tokens, columns}, {stride, 1}});
+    const T hidden = cellar::detail::MaskValues<T>::hidden;
+    const std::vector<unsigned char> untouched(sizeof(T), 0x5A);
+    bool is_right = true;
+    for (std::int64_t i = 0; i < tokens; ++i)
+        for (std::int64_t c = 0; c < stride; ++c) {
+            const void* const wanted = c < expected.extent(1) ? static_cast<const void*>(&expected(i, c))
+                                       : c < columns          ? static_cast<const void*>(&hidden)
+                                                              : untouched.data();
+            is_right = is_right && std::memcmp(first + i * stride + c, wanted, sizeof(T)) == 0;
+        }
+    CHECK(is_right);
+}
+
 /// Checks that two passes have equal masks. The host must be able to read them after a fence of b's cache.
 template <class T, class A, class B, class Cache>
 void check_same_mask(A& a, B& b, Cache& cache_of_b) {
@@ -76,6 +99,8 @@ void check_same_mask(A& a, B& b, Cache& cache_of_b) {
     CHECK(other.is_contiguous());
     CHECK((one.size() == 0
            || std::memcmp(one.pointer, other.pointer, static_cast<std::size_t>(one.size()) * sizeof(T)) == 0));
+    check_mask_into(b, one, 0, 0);
+    check_mask_into(b, one, 100, 3);
 }
 
 template <class Backend, class Window>

@@ -3,7 +3,12 @@
 #include "numbers.hpp"
 #include <cellar/cache/sizes.hpp>
 
+#include <algorithm>
 #include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <vector>
 
 namespace test_pass {
 
@@ -146,6 +151,60 @@ TEST_CASE("masks of float, half and bool agree, in any order within one pass") {
     };
     check();
     check();
+}
+
+TEST_CASE("a mask is written into memory of the program's own, as wide as it likes") {
+    numbers::Cache<> cache{numbers::small,
+                           {.sequences = 2, .capacity = 9, .batch = 4, .placement = Placement::scattered}};
+    feed(cache, prompt(0, 0, {1, 2}));
+    auto pass = numbers::begin(cache, prompt(0, 2, {3, 4}));
+    REQUIRE(pass->history() == CellRange{0, 4});
+    std::vector<float> mask(2 * 8, 7.0F);
+    pass->mask_into(StridedView<float, 2>{mask.data(), {2, 6}, {8, 1}});
+    const float hidden = -std::numeric_limits<float>::infinity();
+    CHECK(mask
+          == Values{0, 0, 0, hidden, hidden, hidden, 7, 7, //
+                    0, 0, 0, 0, hidden, hidden, 7, 7});
+    pass->drop();
+    auto reserved = cache.reserve(1);
+    std::vector<half> all(20, half{3.0F});
+    reserved.mask_into(contiguous_view(all.data(), 1, 20));
+    for (std::size_t c = 0; c < 20; ++c) CHECK(all[c].bits == (c < 18 ? 0 : 0xFC00));
+}
+
+TEST_CASE("a mask that does not fit is a violation, and is not written") {
+    numbers::Cache<> cache{numbers::small, {.sequences = 1, .capacity = 9, .batch = 4}};
+    auto pass = numbers::begin(cache, prompt(0, 0, {1, 2}));
+    std::vector<float> mask(16, 7.0F);
+    const auto into = [&](float* data, std::int64_t tokens, std::int64_t columns, std::int64_t stride,
+                          std::int64_t step) {
+        return violation_of([&] { pass->mask_into(StridedView<float, 2>{data, {tokens, columns}, {stride, step}}); });
+    };
+    CHECK(into(mask.data(), 3, 2, 2, 1) == "mask_into: the mask is [3, 2], expected [2 tokens, 2 cells or more]");
+    CHECK(into(mask.data(), 2, 1, 2, 1) == "mask_into: the mask is [2, 1], expected [2 tokens, 2 cells or more]");
+    CHECK(into(mask.data(), 2, 4, 3, 1) == "mask_into: the mask has strides [3, 1], expected [4 or more, 1]");
+    CHECK(into(mask.data(), 2, 2, 4, 2) == "mask_into: the mask has strides [4, 2], expected [2 or more, 1]");
+    CHECK(into(nullptr, 2, 2, 2, 1) == "mask_into: the mask is a null pointer, expected [2 tokens, 2]");
+    CHECK(mask == Values(16, 7.0F));
+    CHECK(into(mask.data(), 2, 2, 2, 1) == "none");
+    pass->drop();
+    CHECK(into(mask.data(), 2, 2, 2, 1)
+          == "the pass is over, expected one that was not committed, dropped or moved from");
+}
+
+TEST_CASE("the cells of a pass are copied to 64-bit integers") {
+    numbers::Cache<> cache{numbers::small, {.sequences = 2, .capacity = 80, .batch = 4}};
+    feed(cache, prompt(0, 0, {1, 2}));
+    auto pass = numbers::begin(cache, prompt(0, 2, {3}) + prompt(1, 0, {4, 5}));
+    std::vector<std::int64_t> cells(3);
+    pass->copy_cells(cells);
+    CHECK(std::equal(cells.begin(), cells.end(), pass->cells().begin(), pass->cells().end()));
+    CHECK(cells == std::vector<std::int64_t>{2, 64, 65});
+    std::vector<std::int64_t> other(2, -1);
+    CHECK(violation_of([&] { pass->copy_cells(other); }) == "copy_cells: room for 2 cells, expected 3");
+    CHECK(other == std::vector<std::int64_t>{-1, -1});
+    pass->drop();
+    cache.reserve(2).copy_cells({});
 }
 
 TEST_CASE("the history starts and ends at multiples of the padding") {

@@ -87,9 +87,11 @@ public:
     }
 
     void read_mask(int style, std::vector<std::vector<bool>>& visible) override {
-        if (style % 3 == 0) read_mask_of(pass_->template mask<float>(), visible);
-        if (style % 3 == 1) read_mask_of(pass_->template mask<cellar::half>(), visible);
-        if (style % 3 == 2) read_mask_of(pass_->template mask<bool>(), visible);
+        const bool into = style / 3 % 2 == 1;
+        if (style % 3 == 0) read_mask_of(into ? own_mask<float>() : pass_->template mask<float>(), visible);
+        if (style % 3 == 1)
+            read_mask_of(into ? own_mask<cellar::half>() : pass_->template mask<cellar::half>(), visible);
+        if (style % 3 == 2) read_mask_of(into ? own_mask<bool>() : pass_->template mask<bool>(), visible);
     }
 
     std::vector<std::pair<int, int>> visible(int token) override {
@@ -341,6 +343,21 @@ private:
         return rows;
     }
 
+    /// The mask in memory of the program's own, with a gap behind each row.
+    template <class T>
+    cellar::StridedView<const T, 2> own_mask() {
+        const std::int64_t tokens = pass_->tokens();
+        const std::int64_t columns = pass_->history().count;
+        mask_.resize(static_cast<std::size_t>(tokens * (columns + 7)) * sizeof(T));
+        const cellar::StridedView<T, 2> mask{
+            reinterpret_cast<T*>(mask_.data()), {tokens, columns + 3}, {columns + 7, 1}};
+        pass_->mask_into(mask);
+        for (std::int64_t t = 0; t < tokens; ++t)
+            for (std::int64_t c = columns; c < columns + 3; ++c)
+                if (is_visible(mask(t, c))) throw std::runtime_error{"a column behind the history is visible"};
+        return {mask.pointer, {tokens, columns}, {columns + 7, 1}};
+    }
+
     template <class T>
     static void read_mask_of(cellar::StridedView<const T, 2> mask, std::vector<std::vector<bool>>& visible) {
         visible.assign(static_cast<std::size_t>(mask.extent(0)), {});
@@ -358,6 +375,7 @@ private:
 
     Memory& memory_;
     std::vector<cellar::CellSnapshot> snapshots_;
+    std::vector<std::byte> mask_;
     std::optional<Pass> own_;
     Pass* pass_ = nullptr;
 };

@@ -9,6 +9,7 @@
 #include <cellar/cache/read_pass.hpp>
 #include <cellar/layout/layer_shape.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
@@ -43,6 +44,15 @@ public:
         const detail::Caller caller{where};
         if (state().pass.reserved) return {};
         return {state().book.pass().cells.data(), state().book.pass().cells.size()};
+    }
+
+    /// Copies `cells()` to 64-bit integers, as many as there are: to an index tensor of ggml or PyTorch.
+    void copy_cells(std::span<std::int64_t> to,
+                    const std::source_location& where = std::source_location::current()) const {
+        const detail::Caller caller{where};
+        const std::span<const Cell> own = cells(where);
+        CELLAR_EXPECTS(to.size() == own.size(), "copy_cells: room for ", to.size(), " cells, expected ", own.size());
+        std::copy(own.begin(), own.end(), to.begin());
     }
 
     /// Enqueues: stores the batch's keys [tokens, kv_heads, key_dim] and values [tokens, kv_heads, value_dim], which

@@ -10,10 +10,12 @@
 #include <cellar/cache/cell_lists.hpp>
 #include <cellar/cache/detail/attended_cells.hpp>
 #include <cellar/cache/detail/cache_state.hpp>
+#include <cellar/cache/detail/mask.hpp>
 #include <cellar/element/half.hpp>
 #include <cellar/memory/layer_name.hpp>
 #include <cellar/memory/two_phase.hpp>
 
+#include <algorithm>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -164,6 +166,35 @@ public:
             s.scratch.written_mask = wanted;
         }
         return view;
+    }
+
+    /// Writes the mask into memory of the program's own, which the host reaches, whatever the backend: [tokens,
+    /// columns] of float, half or bool, with the values of `mask`. Column j is that of cell history().first + j;
+    /// columns behind the history are hidden. A view with any distance between its rows (`StridedView`, `std::mdspan`).
+    /// O(tokens * columns); writes nothing else, and allocates nothing. Violations: other rows than the batch's tokens,
+    /// fewer columns than the history has, columns that are not contiguous, rows that overlap, a null pointer.
+    template <detail::strided View>
+    void mask_into(const View& to, const std::source_location& where = std::source_location::current()) & {
+        const detail::Caller caller{where};
+        const auto mask = strided_view(to);
+        static_assert(decltype(mask)::rank() == 2, "mask_into: a mask has two extents, [tokens, columns]");
+        using T = typename decltype(mask)::element_type;
+        static_cast<void>(element_of<T>());
+        CELLAR_EXPECTS(mask.extent(0) == tokens_ && mask.extent(1) >= history_.count, "mask_into: the mask is [",
+                       mask.extent(0), ", ", mask.extent(1), "], expected [", tokens_, " tokens, ", history_.count,
+                       " cells or more]");
+        CELLAR_EXPECTS(mask.size() == 0 || mask.pointer != nullptr, "mask_into: the mask is a null pointer, expected [",
+                       tokens_, " tokens, ", mask.extent(1), "]");
+        CELLAR_EXPECTS((mask.stride(0) >= mask.extent(1) || tokens_ <= 1)
+                           && (mask.stride(1) == 1 || mask.extent(1) <= 1),
+                       "mask_into: the mask has strides [", mask.stride(0), ", ", mask.stride(1), "], expected [",
+                       mask.extent(1), " or more, 1]");
+        if (!state().pass.reserved) return detail::write_mask(state().book, mask);
+        for (std::int64_t i = 0; i < tokens_; ++i) {
+            T* const row = mask.pointer + i * mask.stride(0);
+            std::fill_n(row, history_.count, detail::MaskValues<T>::visible);
+            std::fill_n(row + history_.count, mask.extent(1) - history_.count, detail::MaskValues<T>::hidden);
+        }
     }
 
     /// Keys, values and mask of one layer, for a structured binding. Writes the mask, in O(tokens * history), if the

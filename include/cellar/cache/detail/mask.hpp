@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cellar/base/ids.hpp>
+#include <cellar/base/view.hpp>
 #include <cellar/book/cell_set.hpp>
 #include <cellar/element/half.hpp>
 #include <cellar/simd/vector.hpp>
@@ -97,6 +98,17 @@ void write_mask_row(const CellSet& visible, CellRange history, T* row) {
         T last[64];
         write_mask_word(bits, last, bytes);
         std::memcpy(row + whole, last, static_cast<std::size_t>(rest) * sizeof(T));
+    });
+}
+
+/// Writes the mask of the book's open pass, [tokens, columns]. Columns behind the history are hidden.
+template <class T, class Book>
+void write_mask(Book& book, const StridedView<T, 2>& mask) {
+    const CellRange history = book.pass().history;
+    book.for_each_visible_row([&](std::int64_t token, const CellSet& visible) {
+        T* const row = mask.pointer + token * mask.stride(0);
+        write_mask_row(visible, history, row);
+        std::fill_n(row + history.count, mask.extent(1) - history.count, MaskValues<T>::hidden);
     });
 }
 

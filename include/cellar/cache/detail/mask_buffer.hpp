@@ -38,10 +38,7 @@ public:
     /// Writes the mask of the book's open pass.
     template <class T, class Book>
     void write(Backend&, Book& book, StridedView<T, 2> mask) {
-        const CellRange history = book.pass().history;
-        book.for_each_visible_row([&](std::int64_t token, const CellSet& visible) {
-            write_mask_row(visible, history, mask.pointer + token * history.count);
-        });
+        write_mask(book, mask);
     }
 
 private:
