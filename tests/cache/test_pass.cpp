@@ -232,6 +232,48 @@ TEST_CASE("a padding need not be a power of two") {
     CHECK(numbers::begin(cache, prompt(1, 3, {1})).value().history() == CellRange{6, 12}); // sees cells 9 to 12
 }
 
+TEST_CASE("a history may start at coarser steps than it ends, and the cells in front are hidden") {
+    const auto made = [](std::int32_t start_padding) {
+        numbers::Cache<> cache{numbers::small,
+                               {.sequences = 2,
+                                .capacity = 30,
+                                .batch = 20,
+                                .padding = 4,
+                                .start_padding = start_padding,
+                                .placement = Placement::scattered}};
+        feed(cache, prompt(0, 0, Values(20)));
+        return cache;
+    };
+    const auto check = [&](std::int32_t start_padding, std::int32_t resolved, CellRange history) {
+        CAPTURE(start_padding);
+        auto cache = made(start_padding);
+        CHECK(cache.limits().start_padding == resolved);
+        auto pass = numbers::begin(cache, prompt(1, 0, {7})); // sees cell 20 alone
+        CHECK(pass->history() == history);
+        numbers::put(*pass, cache.shape(), prompt(1, 0, {7}));
+        CHECK(pass->keys(0).extent(0) == history.count);
+        CHECK(numbers::sees(cache, *pass, 0) == Values{7});
+        const auto mask = pass->mask<bool>();
+        REQUIRE(mask.extent(1) == history.count);
+        for (int c = 0; c < history.count; ++c) CHECK(mask(0, c) == (history.first + c == 20));
+        pass->drop();
+        CHECK(cache.begin({}).value().history() == CellRange{});
+    };
+    check(1, 4, {20, 4});
+    check(4, 4, {20, 4});
+    check(3, 12, {12, 12});
+    check(16, 16, {16, 8});
+    check(10, 20, {20, 4});
+    check(7, 28, {0, 24});
+    check(32, 32, {0, 24});
+    check(1 << 30, 1 << 30, {0, 24});
+    check(0, 0, {0, 24});
+    CHECK(violation_of([&] { made(-1); }) == "limits: a start padding of -1, expected 0 to 1073741824");
+    CHECK(violation_of([&] { made((1 << 30) - 1); })
+          == "limits: a padding of 4 and a start padding of 1073741823, expected a common multiple of at most "
+             "1073741824");
+}
+
 TEST_CASE("the history is the smallest range that holds what the batch sees") {
     numbers::Cache<SlidingWindow<2>> cache{
         numbers::small,

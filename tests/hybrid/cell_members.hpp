@@ -46,7 +46,7 @@ public:
         : subject_{subject},
           rows_{std::move(rows)},
           trace_{trace},
-          inspector_{subject, rows_, trace, setting.placement},
+          inspector_{subject, rows_, trace, setting},
           model_{setting.setup},
           next_{model_} {
         trace_.expect(subject.cells() == model_.cells(), subject.cells(), " cells, expected ", model_.cells());

@@ -392,6 +392,7 @@ inline cellar::CacheLimits limits_of(const Setting& s) {
             .initial_cells = s.initial_cells,
             .batch = s.setup.batch,
             .padding = s.setup.padding,
+            .start_padding = s.start_padding,
             .placement = s.placement,
             .positions = s.setup.consecutive ? cellar::Positions::consecutive : cellar::Positions::any};
 }

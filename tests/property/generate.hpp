@@ -108,6 +108,8 @@ inline rc::Gen<Setting> settings(naive::WindowKind kind, int size, bool can_shif
         s.setup.batch = number(1, 6);
         constexpr int paddings[] = {1, 2, 3, 4, 6, 8};
         s.setup.padding = paddings[number(0, 5)];
+        constexpr int start_paddings[] = {1, 1, 0, 12, 64};
+        s.start_padding = start_paddings[number(0, 4)];
         s.setup.can_shift = can_shift;
         s.setup.consecutive = number(0, 1) == 1;
         constexpr cellar::Placement placements[] = {cellar::Placement::blocks, cellar::Placement::scattered,

@@ -222,7 +222,7 @@ void Inspector::check_resume(const naive::Model& model, int s) const {
 void Inspector::check_history(const std::set<int>& seen, int padding) const {
     std::pair<int, int> expected{0, 0};
     if (!seen.empty()) {
-        expected.first = *seen.begin() / padding * padding;
+        if (start_padding_ != 0) expected.first = *seen.begin() / start_padding_ * start_padding_;
         const int end = (*seen.rbegin() + padding) / padding * padding;
         expected.second = end - expected.first;
     }

@@ -3,12 +3,14 @@
 
 #include "../naive/naive_model.hpp"
 #include "rows.hpp"
+#include "setting.hpp"
 #include "subject.hpp"
 #include "trace.hpp"
 #include <cellar/cache/cache_limits.hpp>
 
 #include <cstddef>
 #include <map>
+#include <numeric>
 #include <optional>
 #include <set>
 #include <vector>
@@ -22,8 +24,12 @@ class Inspector {
 public:
     using Batch = std::vector<naive::NewToken>;
 
-    Inspector(Subject& subject, const RowSource& rows, const Trace& trace, cellar::Placement placement)
-        : subject_{subject}, rows_{rows}, trace_{trace}, placement_{placement} {}
+    Inspector(Subject& subject, const RowSource& rows, const Trace& trace, const Setting& setting)
+        : subject_{subject},
+          rows_{rows},
+          trace_{trace},
+          placement_{setting.placement},
+          start_padding_{std::lcm(setting.setup.padding, setting.start_padding)} {}
 
     void check_counts(const naive::Model& model, const std::set<int>& sequences) const;
 
@@ -61,6 +67,7 @@ private:
     const RowSource& rows_;
     const Trace& trace_;
     cellar::Placement placement_;
+    int start_padding_; ///< of histories; 0: they start at cell 0
     int readable_layers_ = 0;
     std::map<naive::TokenRef, int> cell_of_; ///< as far as passes have shown
     std::map<int, naive::TokenRef> read_;    ///< the tokens in the cells that this pass has read

@@ -17,7 +17,7 @@ Trial::Trial(Subject& subject, const Setting& setting, const RowSource& rows)
       model_{setting.setup},
       rows_{rows},
       setting_{setting},
-      inspector_{subject, rows, trace_, setting.placement} {
+      inspector_{subject, rows, trace_, setting} {
     trace_.expect(subject.cells() == model_.cells(), subject.cells(), " cells, expected ", model_.cells());
 }
 

@@ -43,7 +43,7 @@ inline std::uint64_t book_hash(const CellTable& table, const Schedules& schedule
 template <class Size, class Window>
 std::uint64_t rules_hash(const Size& size, const Window& window) {
     Digest digest;
-    digest.add(size.cells).add(size.sequences).add(size.batch).add(size.padding);
+    digest.add(size.cells).add(size.sequences).add(size.batch).add(size.padding).add(size.start_padding);
     digest.add(static_cast<std::int32_t>(size.positions)).add(static_cast<std::int32_t>(size.choice));
     digest.add(window.sinks());
     for (const Position p : {Position{1 << 20}, Position{INT32_MAX - 1}})

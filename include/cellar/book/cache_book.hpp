@@ -29,9 +29,10 @@ namespace cellar::detail {
 struct BookSize {
     Cell cells = 0;
     std::int32_t sequences = 1;
-    std::int32_t batch = 1;        ///< tokens of one pass at most
-    std::int32_t padding = 1;      ///< a history starts and ends at multiples of this
-    std::int64_t planned_runs = 0; ///< runs of cells that a sequence has room for from the start
+    std::int32_t batch = 1;         ///< tokens of one pass at most
+    std::int32_t padding = 1;       ///< a history ends at a multiple of this
+    std::int32_t start_padding = 1; ///< and starts at one of this, a multiple of the padding; 0: at cell 0
+    std::int64_t planned_runs = 0;  ///< runs of cells that a sequence has room for from the start
     std::int64_t planned_blocks =
         CellSetMemory::plan_of_blocks; ///< the same for blocks of visible cells, of all sequences
     Positions positions = Positions::any;
@@ -413,14 +414,16 @@ private:
         if (!visible.empty()) pass_.history = padded(visible);
     }
 
-    // The cells from the lowest to the highest, extended to multiples of the padding.
+    // The cells from the lowest to the highest, extended to multiples of the paddings.
     CellRange padded(const CellBounds& bounds) const {
-        const Cell last = size_.padding - 1;
-        if ((size_.padding & last) == 0) // a power of two, as usual: two divisions take as long as a third of a step
-            return {bounds.lowest & ~last, (bounds.highest | last) + 1 - (bounds.lowest & ~last)};
-        const Cell first = bounds.lowest / size_.padding * size_.padding;
-        return {first, (bounds.highest - first + size_.padding) / size_.padding * size_.padding};
+        const Cell first = last_multiple(bounds.lowest, size_.start_padding);
+        const Cell end = last_multiple(bounds.highest, size_.padding) + size_.padding;
+        return {first, end - first};
     }
+
+    // The last multiple of n up to the cell. n is 0 or a power of two, as usual: two divisions take as long as a third
+    // of a step.
+    static Cell last_multiple(Cell cell, std::int32_t n) { return (n & (n - 1)) == 0 ? cell & -n : cell / n * n; }
 
     // The short path of a decode step: a token that directly follows its sequence's last one, and whose window advances
     // from the previous query's. Returns false, with nothing changed, for any other token.

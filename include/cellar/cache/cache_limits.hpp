@@ -48,6 +48,10 @@ struct CacheLimits {
     /// A history starts and ends at multiples of this, as the model's kernels require. Rounded up to a multiple of the
     /// layout's blocks.
     std::int32_t padding = 1;
+    /// A history starts at a multiple of this, too; 0: at the first cell. So where its views begin stays the same while
+    /// a window slides or prompts are removed, as a graph needs that an engine builds once. Masks then have columns for
+    /// the cells in front, which are hidden. The cache takes the least common multiple with the padding.
+    std::int32_t start_padding = 1;
     Placement placement = Placement::blocks;
     Positions positions = Positions::consecutive;
 };
@@ -82,17 +86,23 @@ inline const CacheLimits& expect_valid(const CacheLimits& limits) {
     CELLAR_EXPECTS(limits.batch > 0, "limits: a batch of ", limits.batch, ", expected at least 1");
     CELLAR_EXPECTS(limits.padding > 0 && limits.padding <= 1 << 30, "limits: a padding of ", limits.padding,
                    ", expected 1 to ", 1 << 30);
+    CELLAR_EXPECTS(limits.start_padding >= 0 && limits.start_padding <= 1 << 30, "limits: a start padding of ",
+                   limits.start_padding, ", expected 0 to ", 1 << 30);
     return limits;
 }
 
-/// The same limits, with a padding of whole blocks of the layout.
+/// The same limits, with a padding of whole blocks of the layout, and a start padding of whole paddings.
 template <LayoutPolicy Layout>
 constexpr CacheLimits in_whole_blocks(CacheLimits limits) {
     constexpr std::int64_t most = 1 << 30;
     const std::int64_t padding = std::lcm(std::int64_t{limits.padding}, std::int64_t{layout_block_cells<Layout>});
     CELLAR_EXPECTS(padding <= most, "limits: a padding of ", limits.padding, " and blocks of ",
                    layout_block_cells<Layout>, " cells, expected a common multiple of at most ", most);
+    const std::int64_t start = std::lcm(padding, std::int64_t{limits.start_padding});
+    CELLAR_EXPECTS(start <= most, "limits: a padding of ", padding, " and a start padding of ", limits.start_padding,
+                   ", expected a common multiple of at most ", most);
     limits.padding = static_cast<std::int32_t>(padding);
+    limits.start_padding = static_cast<std::int32_t>(start);
     return limits;
 }
 

@@ -46,8 +46,8 @@ public:
 
     std::int32_t tokens() const { return tokens_; }
 
-    /// The smallest range of cells that contains everything the batch may see, aligned to `CacheLimits::padding`. Cells
-    /// in it that no token of the batch sees may hold anything that was put there before.
+    /// The smallest range of cells that contains everything the batch may see, aligned to `CacheLimits::padding` and
+    /// `start_padding`. Cells in it that no token of the batch sees may hold anything that was put there before.
     CellRange history() const { return history_; }
 
     /// The keys of the history, in place: [history, kv_heads, key_dim]. A `StridedView` whose strides show the

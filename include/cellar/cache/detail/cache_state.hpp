@@ -55,6 +55,7 @@ BookSize book_size(const CacheLimits& limits, const Window& resolved) {
             .sequences = limits.sequences,
             .batch = limits.batch,
             .padding = limits.padding,
+            .start_padding = limits.start_padding,
             .planned_runs = std::min(std::min(own, share + limits.batch) + 2 * std::int64_t{limits.batch} + 2,
                                      planned_in_all / limits.sequences + 1),
             .positions = limits.positions,
