@@ -176,6 +176,17 @@ TEST_CASE("a zeroed array is zero and aligned, keeps its address, and throws if 
     CHECK_THROWS_AS(ZeroedArray<std::int64_t>{INT64_MAX / 4}, std::bad_alloc);
 }
 
+TEST_CASE("what a zeroed array holds stays when it is populated") {
+    for (const std::int64_t size : {0, 1, 63, 1024, 1025, 5000}) {
+        ZeroedArray<std::int32_t> array{size};
+        for (std::int64_t i = 0; i < size; ++i) array[i] = static_cast<std::int32_t>(i);
+        array.populate();
+        bool is_same = true;
+        for (std::int64_t i = 0; i < size; ++i) is_same = is_same && array[i] == i;
+        CHECK(is_same);
+    }
+}
+
 TEST_CASE("a large zeroed array begins at a huge page, where there are any") {
     constexpr auto page = static_cast<std::int64_t>(detail::huge_page);
     for (const std::int64_t size : {16 * page, 16 * page + 1}) {

@@ -7,12 +7,18 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <utility>
 #include <vector>
 
-// Keys and values in memory that the program owns.
+#if defined(__linux__)
+#include <sys/mman.h>
+#include <unistd.h>
+#endif
+
+// Where the memory of keys and values comes from: the program's own, and when the operating system commits it.
 
 namespace test_memory {
 
@@ -135,5 +141,43 @@ TEST_CASE("memory that does not fit is a violation") {
     CHECK(violation_of([&] { cache_in({own.memory()}); }) == "memory: of 1 layers, expected of all 2");
     CHECK(violation_of([&] { cache_in({}); }) == "memory: of 0 layers, expected of all 2");
 }
+
+#if defined(__linux__)
+namespace {
+
+/// How many of the pages of this memory are committed, from 0 to 1.
+template <class T, int Rank>
+double committed(const StridedView<T, Rank>& rows) {
+    const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
+    const auto address = reinterpret_cast<std::uintptr_t>(rows.pointer);
+    const std::uintptr_t begin = address / page * page;
+    const std::uintptr_t bytes = address + static_cast<std::uintptr_t>(rows.size()) * sizeof(T) - begin;
+    std::vector<unsigned char> pages((bytes + page - 1) / page);
+    REQUIRE(mincore(reinterpret_cast<void*>(begin), bytes, pages.data()) == 0);
+    const auto n = std::count_if(pages.begin(), pages.end(), [](unsigned char bits) { return (bits & 1) != 0; });
+    return static_cast<double>(n) / static_cast<double>(pages.size());
+}
+
+} // namespace
+
+TEST_CASE("all memory of keys and values is committed at once with populate, and else when it is first written") {
+    const CacheShape shape{1, 8, 128, 8}; // keys of 4 KiB a cell: 96 MiB, which no allocator keeps for later
+    const auto check = [&](bool populate, std::int32_t initial_cells) {
+        CAPTURE(populate);
+        CAPTURE(initial_cells);
+        Cache<> cache{shape, {.cells = 24576, .initial_cells = initial_cells, .batch = 24576, .populate = populate}};
+        if (initial_cells != 0) REQUIRE(cache.begin(Tokens{Sequence{0}, Position{0}, 24576}));
+        const auto rows = std::as_const(cache).rows(0);
+        REQUIRE(rows.keys.extent(0) == 24576);
+        CHECK((committed(rows.keys) == 1) == populate);
+        if (populate) CHECK(committed(rows.values) == 1);
+        CHECK(rows.keys(24575, 7, 127) == 0);
+    };
+    check(true, 0);
+    check(false, 0);
+    check(true, 64);
+    check(false, 64);
+}
+#endif
 
 } // namespace test_memory

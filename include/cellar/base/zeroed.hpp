@@ -76,6 +76,20 @@ public:
 
     ~ZeroedArray() { std::free(block_); }
 
+    /// Makes the operating system commit all of it now. What it holds stays.
+    void populate() noexcept {
+        if (size_ == 0) return;
+        auto* const bytes = reinterpret_cast<volatile unsigned char*>(data_);
+        const std::int64_t last = size_ * std::int64_t{sizeof(T)} - 1;
+        const auto touch = [bytes](std::int64_t at) {
+            const unsigned char held = bytes[at];
+            bytes[at] = held;
+        };
+        constexpr std::int64_t page = 4096; // no system has smaller ones
+        for (std::int64_t at = 0; at < last; at += page) touch(at);
+        touch(last);
+    }
+
     T* data() noexcept { return data_; }
     const T* data() const noexcept { return data_; }
     std::int64_t size() const noexcept { return size_; }

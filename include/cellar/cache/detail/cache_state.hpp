@@ -391,6 +391,15 @@ private:
             const LayerMemory* const given = memory.empty() ? nullptr : &memory[static_cast<std::size_t>(layer)];
             stores.add(layer, backend, stores.cells(), own, given, layer);
         }
+        if (limits.populate) populate();
+    }
+
+    // Memory that a device has allocated is committed.
+    void populate() {
+        for (Store& store : stores)
+            for_each_plane(store, Store::planes(), [](auto& plane) {
+                if constexpr (requires { plane.memory().populate(); }) plane.memory().populate();
+            });
     }
 
     // As many cells or a few more, but not more than there are.
@@ -402,6 +411,7 @@ private:
     [[gnu::noinline]] bool allocate_up_to(Cell end) {
         if (end <= stores.cells()) return false;
         stores.grow(backend, padded(std::max<std::int64_t>(end, std::int64_t{stores.cells()} + stores.cells() / 2)));
+        if (limits.populate) populate();
         return true;
     }
 
