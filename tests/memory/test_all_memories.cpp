@@ -27,6 +27,10 @@ using Recurrent = RecurrentMemory<States<Sum>>;
 using Encoder = EncoderMemory<>;
 using Together = Hybrid<Repeat<Caches, Recurrent>, Caches, Recurrent>;
 
+template <class... Memories>
+inline constexpr bool name_their_pass = (std::is_same_v<typename Memories::pass_type, PassOf<Memories>> && ...);
+static_assert(name_their_pass<Caches, Fixed, Recurrent, Encoder, Together>);
+
 Caches caches_of(int layers) {
     return {{layers, 1, 2},
             {.sequences = 2, .cells = 12, .batch = 8},

@@ -40,6 +40,8 @@ static_assert(!std::is_convertible_v<Result<int>, bool>);
 static_assert(!std::is_convertible_v<Result<void>, bool>);
 static_assert(std::is_convertible_v<Refusal, Result<int>>);
 static_assert(std::is_convertible_v<Refusal, Result<void>>);
+static_assert(std::is_same_v<Result<int>::value_type, int> && std::is_same_v<Result<int>::error_type, Refusal>);
+static_assert(std::is_void_v<Result<void>::value_type> && std::is_same_v<Result<void, int>::error_type, int>);
 
 // The value has the constness of its result, and can be moved out of a temporary one.
 static_assert(std::is_same_v<decltype(std::declval<Result<int>&>().value()), int&>);

@@ -124,6 +124,9 @@ class [[nodiscard]] Result {
     static constexpr bool is_refusal = std::is_same_v<E, Refusal>;
 
 public:
+    using value_type = std::conditional_t<has_type, T, void>;
+    using error_type = E;
+
     // Two, because nvcc moves no local variable into a parameter that is taken by value.
     Result(T&& value) : value_{std::move(value)} {}
     Result(const T& value) requires(std::copy_constructible<T>) : value_{value} {}

@@ -67,6 +67,7 @@ public:
     using window_type = Window;
     using shift_type = Shift;
     using backend_type = Backend;
+    using pass_type = Pass; ///< of any memory M: `PassOf<M>`
 
     /// False if keys and values are not here: see `NoData`.
     static constexpr bool holds_data = !HoldsNoData<Backend>;

@@ -54,6 +54,7 @@ class EncoderMemory : private Cache<Layout, FullCausal, UnrotatedShift, Backend>
 public:
     using typename Cells::backend_type;
     using typename Cells::layout_type;
+    using pass_type = Pass;
 
     /// Throws `std::bad_alloc` if there is not enough memory.
     EncoderMemory(CacheShape the_shape, const CacheLimits& the_limits, Backend the_backend = Backend{},

@@ -56,6 +56,8 @@ class Hybrid {
     using Prepared = detail::PreparedByAll<Operation, Members...>;
 
 public:
+    using pass_type = Pass;
+
     /// False if keys and values of a member are not here: see `NoData`.
     static constexpr bool holds_data = (detail::holds_data<Members> && ...);
 

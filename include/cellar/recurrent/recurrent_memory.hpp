@@ -64,6 +64,7 @@ class RecurrentMemory {
 public:
     using states_type = States;
     using backend_type = Backend;
+    using pass_type = Pass;
 
     /// Throws `std::bad_alloc` if there is not enough memory.
     RecurrentMemory(StateShape shape, const StateLimits& limits, Backend backend = Backend{},
