@@ -469,7 +469,7 @@ private:
                        "], expected rows of ", stored->ne[0], " elements in ", tokens_, " tokens, as '", stored->name,
                        "' has");
         const bool has_rows =
-            given->nb[0] == ggml_type_size(given->type) && given->nb[1] == given->nb[0] * given->ne[0];
+            given->nb[0] == ggml_type_size(given->type) && given->nb[1] == ggml_row_size(given->type, given->ne[0]);
         if (!has_rows) given = ggml_cont(context, given);
         ggml_tensor* const rows = ggml_view_2d(context, given, stored->ne[0], tokens_, given->nb[2], 0);
         ggml_build_forward_expand(graph, ggml_set_rows(context, stored, rows, cells_));
