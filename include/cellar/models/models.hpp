@@ -8,6 +8,7 @@
 #include <cellar/hybrid/pattern.hpp>
 #include <cellar/models/attention.hpp>
 #include <cellar/models/description.hpp>
+#include <cellar/models/detail/state_extents.hpp>
 #include <cellar/models/recurrent.hpp>
 #include <cellar/models/windowed.hpp>
 #include <cellar/recurrent/recurrent_memory.hpp>
@@ -178,13 +179,7 @@ struct Model {
     /// The recurrent layers, for the constructor of their memory. Allocates.
     static StateShape state_shape() {
         std::vector<cellar::StateExtents> tensors;
-        for (int i = 0; i < TheModel.states(); ++i) {
-            const auto& n = TheModel.state[i].extents;
-            const int rank = TheModel.state[i].rank();
-            tensors.push_back(rank == 1   ? cellar::StateExtents{n[0]}
-                              : rank == 2 ? cellar::StateExtents{n[0], n[1]}
-                                          : cellar::StateExtents{n[0], n[1], n[2]});
-        }
+        for (int i = 0; i < TheModel.states(); ++i) tensors.push_back(detail::extents_of(TheModel.state[i]));
         return StateShape{std::vector<std::vector<cellar::StateExtents>>(
             static_cast<std::size_t>(TheModel.count(LayerKind::recurrent)), tensors)};
     }

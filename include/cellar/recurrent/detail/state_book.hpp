@@ -122,7 +122,7 @@ public:
         clear();
     }
 
-private:
+    /// The slots of a memory with these limits, which are checked.
     static Slot count_slots(const StateLimits& limits) {
         CELLAR_EXPECTS(limits.sequences > 0, "limits: ", limits.sequences, " sequences, expected at least 1");
         CELLAR_EXPECTS(limits.batch > 0, "limits: a batch of ", limits.batch, ", expected at least 1");
@@ -140,6 +140,7 @@ private:
         return static_cast<Slot>(slots);
     }
 
+private:
     bool is_equal() const {
         const auto& all = batch_sequences_.all();
         return std::all_of(all.begin(), all.end(), [&](const BatchSequence& s) { return s.tokens == all[0].tokens; });

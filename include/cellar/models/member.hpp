@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <cellar/backend/backend.hpp>
+#include <cellar/base/contract.hpp>
+#include <cellar/base/named_only.hpp>
+#include <cellar/cache/cache.hpp>
+#include <cellar/cache/sizes.hpp>
+#include <cellar/element/storage_format.hpp>
+#include <cellar/models/detail/state_extents.hpp>
+#include <cellar/models/run_time_description.hpp>
+#include <cellar/recurrent/recurrent_memory.hpp>
+#include <cellar/recurrent/sizes.hpp>
+#include <cellar/shift/rope_shift.hpp>
+#include <cellar/shift/shift.hpp>
+#include <cellar/window/chunked_attention.hpp>
+#include <cellar/window/full_causal.hpp>
+#include <cellar/window/sliding_window.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace cellar::models {
+
+/// How much the memories of a model hold.
+struct MemoryLimits {
+    NamedOnly named_only{};
+    /// Of full layers. Its sequences and batch are those of all members.
+    CacheLimits attention{};
+    /// Of sliding and of chunked layers. Without it, they have the capacity, padding and placement of `attention`, and
+    /// as many cells as never become full.
+    std::optional<CacheLimits> sliding{};
+    std::optional<CacheLimits> chunked{};
+    StateLimits states{};   ///< of recurrent layers
+    WindowOptions window{}; ///< of sliding and chunked layers; a retention below a window's width stands for the width
+};
+
+/// The layers of one member. Here, `shares_layer` is the index of a layer of the member.
+using MemberLayers = std::vector<LayerDescription>;
+
+/// How a type of memory takes layers of a description: it is defined for every `Cache` whose window is `FullCausal`,
+/// `SlidingWindow` or `ChunkedAttention`, and every `RecurrentMemory`. Specialise it for a memory of your own, with
+/// these static functions:
+///
+/// - `bool takes(const LayerDescription&)`: whether the type can be the memory of such a layer.
+/// - `std::string objection(const MemberLayers&)`: why one object cannot have all these layers, which it takes; a
+///   sentence, or empty.
+/// - `std::int64_t bytes(const MemberLayers&, const MemoryLimits&)`: what `make(...).bytes()` will be.
+/// - `M make(const MemberLayers&, const MemoryLimits&)`.
+template <class M>
+struct MemberFor;
+
+namespace detail {
+
+// ---- what a window is for
+
+template <class Window>
+struct WindowFor;
+template <>
+struct WindowFor<FullCausal> {
+    static constexpr LayerKind kind = LayerKind::full;
+    static bool takes(std::int32_t) { return true; }
+    static FullCausal make(std::int32_t, const WindowOptions&) { return {}; }
+};
+template <class Window, LayerKind Kind, std::int32_t Width>
+struct WindowOfWidth {
+    static constexpr LayerKind kind = Kind;
+    static bool takes(std::int32_t width) { return Width == dynamic_width || width == Width; }
+    static Window make(std::int32_t width, WindowOptions options) {
+        if (options.retention != 0) options.retention = std::max(options.retention, width);
+        if constexpr (Width == dynamic_width) {
+            return Window{width, options};
+        } else {
+            return Window{options};
+        }
+    }
+};
+template <std::int32_t Width>
+struct WindowFor<SlidingWindow<Width>> : WindowOfWidth<SlidingWindow<Width>, LayerKind::sliding, Width> {};
+template <std::int32_t Size>
+struct WindowFor<ChunkedAttention<Size>> : WindowOfWidth<ChunkedAttention<Size>, LayerKind::chunked, Size> {};
+
+// ---- what a shift is for
+
+template <class Shift>
+struct ShiftFor { // one that rotates no key
+    static bool takes(Pairing pairing) { return !Shift::possible || pairing == Pairing::none; }
+    static Shift make(const MemberLayers&, std::int32_t) { return {}; }
+};
+template <class Pairs>
+struct ShiftFor<RopeShift<Pairs>> {
+    static bool takes(Pairing pairing) {
+        if (std::is_same_v<Pairs, Neox>) return pairing != Pairing::interleaved;
+        if (std::is_same_v<Pairs, Interleaved>) return pairing != Pairing::neox;
+        return true;
+    }
+
+    static RopeShift<Pairs> make(const MemberLayers& layers, std::int32_t context) {
+        std::vector<std::vector<double>> all;
+        const LayerDescription* rotated = &layers.front();
+        for (const LayerDescription& layer : layers) {
+            all.push_back(frequencies(layer.rope, context));
+            if (!all.back().empty()) rotated = &layer;
+        }
+        if constexpr (std::is_same_v<Pairs, RunTimePairing>) {
+            const bool interleaved = rotated->rope.pairing == Pairing::interleaved;
+            return RopeShift<Pairs>::per_layer(std::move(all), {interleaved}, rotated->rope.begin);
+        } else {
+            return RopeShift<Pairs>::per_layer(std::move(all), rotated->rope.begin);
+        }
+    }
+};
+
+/// Why layers cannot have one shift; a sentence, or empty.
+inline std::string rotation_objection(const MemberLayers& layers) {
+    const RunTimeRope* first = nullptr;
+    for (const LayerDescription& layer : layers) {
+        const RunTimeRope& rope = layer.rope;
+        if (rope.pairing == Pairing::none) continue;
+        if (first == nullptr) first = &rope;
+        if (rope.pairing != first->pairing || rope.begin != first->begin)
+            return "its layers have different rotary pairs, or begin them at different elements";
+    }
+    return {};
+}
+
+template <class Format>
+bool fits_format(int dim) {
+    if constexpr (Element<Format>) {
+        return true;
+    } else {
+        constexpr int scale = cellar::detail::ScaleOf<Format>::values;
+        return dim % cellar::detail::values_per_unit<Format> == 0 && (scale == whole_head || dim % scale == 0)
+               && dim <= cellar::detail::max_encoded_dim;
+    }
+}
+
+inline CacheLimits limits_of(LayerKind kind, const MemoryLimits& limits) {
+    const auto& own = kind == LayerKind::sliding ? limits.sliding : limits.chunked;
+    if (kind == LayerKind::full) return limits.attention;
+    CacheLimits found = own ? *own : limits.attention;
+    if (!own) {
+        found.capacity = cellar::detail::planned_capacity(limits.attention);
+        found.cells = found.initial_cells = 0;
+    }
+    found.sequences = limits.attention.sequences;
+    found.batch = limits.attention.batch;
+    return found;
+}
+
+} // namespace detail
+
+template <LayoutPolicy Layout, WindowPolicy Window, ShiftPolicy Shift, BackendPolicy Backend>
+struct MemberFor<Cache<Layout, Window, Shift, Backend>> {
+    using Memory = Cache<Layout, Window, Shift, Backend>;
+    using WindowFor = detail::WindowFor<Window>;
+
+    static bool takes(const LayerDescription& layer) {
+        return layer.kind == WindowFor::kind && WindowFor::takes(layer.window)
+               && detail::ShiftFor<Shift>::takes(layer.rope.pairing)
+               && detail::fits_format<typename Layout::key_format>(layer.shape.key_dim)
+               && detail::fits_format<typename Layout::value_format>(layer.shape.value_dim);
+    }
+
+    static std::string objection(const MemberLayers& layers) {
+        for (const LayerDescription& layer : layers)
+            if (layer.window != layers.front().window) return "its layers have windows of different widths";
+        return rotates_keys<Shift> ? detail::rotation_objection(layers) : std::string{};
+    }
+
+    static std::int64_t bytes(const MemberLayers& layers, const MemoryLimits& limits) {
+        if (HoldsNoData<Backend>) return 0;
+        return cache_bytes<Layout>(shape(layers), detail::limits_of(WindowFor::kind, limits), window(layers, limits));
+    }
+
+    static Memory make(const MemberLayers& layers, const MemoryLimits& limits) {
+        const std::int32_t context = cellar::detail::planned_capacity(limits.attention);
+        return Memory{shape(layers), detail::limits_of(WindowFor::kind, limits), window(layers, limits),
+                      detail::ShiftFor<Shift>::make(layers, context)};
+    }
+
+private:
+    static CacheShape shape(const MemberLayers& layers) {
+        std::vector<LayerShape> shapes;
+        for (const LayerDescription& layer : layers) shapes.push_back(layer.shape);
+        return CacheShape{shapes};
+    }
+    static Window window(const MemberLayers& layers, const MemoryLimits& limits) {
+        return WindowFor::make(layers.front().window, limits.window);
+    }
+};
+
+template <StateTag... Tags, BackendPolicy Backend>
+struct MemberFor<RecurrentMemory<States<Tags...>, Backend>> {
+    using Memory = RecurrentMemory<States<Tags...>, Backend>;
+
+    /// A state has the tensors of the tags, in their order, each of the tag's rank.
+    static bool takes(const LayerDescription& layer) {
+        if (layer.kind != LayerKind::recurrent || layer.state.size() != sizeof...(Tags)) return false;
+        std::size_t tensor = 0;
+        return ((layer.state[tensor++].rank() == Tags::rank) && ...);
+    }
+
+    static std::string objection(const MemberLayers&) { return {}; }
+
+    static std::int64_t bytes(const MemberLayers& layers, const MemoryLimits& limits) {
+        return state_bytes<States<Tags...>>(shape(layers), state_limits(limits));
+    }
+
+    static Memory make(const MemberLayers& layers, const MemoryLimits& limits) {
+        return Memory{shape(layers), state_limits(limits)};
+    }
+
+private:
+    static StateLimits state_limits(const MemoryLimits& limits) {
+        StateLimits found = limits.states;
+        found.sequences = limits.attention.sequences;
+        found.batch = limits.attention.batch;
+        return found;
+    }
+
+    static StateShape shape(const MemberLayers& layers) {
+        std::vector<std::vector<StateExtents>> all;
+        for (const LayerDescription& layer : layers) {
+            std::vector<StateExtents> tensors;
+            for (const StateDescription& tensor : layer.state) tensors.push_back(detail::extents_of(tensor));
+            all.push_back(std::move(tensors));
+        }
+        return StateShape{std::move(all)};
+    }
+};
+
+} // namespace cellar::models

@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+// Memories of models that are known at run time only.
+#include "every_model.hpp"
+#include <cellar/base/tokens.hpp>
+#include <cellar/models/make_memory.hpp>
+#include <cellar/shift/disabled_shift.hpp>
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace test_make_memory {
+
+using namespace cellar;
+using namespace cellar::models;
+
+namespace {
+
+// [members]
+using Layout = cellar::StandardV<cellar::bf16>;
+using Rotated = cellar::RopeShift<cellar::RunTimePairing>;
+using Full = cellar::Cache<Layout, cellar::FullCausal, Rotated>;
+using Sliding = cellar::Cache<Layout, cellar::SlidingWindow<>, Rotated>;
+using Chunked = cellar::Cache<Layout, cellar::ChunkedAttention<>, Rotated>;
+struct Convolution : cellar::StateTensor<2> {};
+struct Heads : cellar::StateTensor<3> {};
+struct Channels : cellar::StateTensor<2> {};
+using MambaTwo = cellar::RecurrentMemory<cellar::States<Convolution, Heads>>; // also of gated delta nets
+using MambaOne = cellar::RecurrentMemory<cellar::States<Convolution, Channels>>;
+using ShortConvolution = cellar::RecurrentMemory<cellar::States<Convolution>>;
+using Memory = cellar::Hybrid<cellar::RunTimePattern, Full, Sliding, Chunked, MambaTwo, MambaOne, ShortConvolution>;
+// [/members]
+
+LayerDescription full_layer(int heads = 2, int dim = 8) {
+    LayerDescription layer;
+    layer.shape = {heads, dim, dim};
+    layer.rope.pairing = Pairing::neox;
+    layer.rope.dims = dim;
+    return layer;
+}
+LayerDescription sliding_layer(std::int32_t window) {
+    LayerDescription layer = full_layer();
+    layer.kind = LayerKind::sliding;
+    layer.window = window;
+    return layer;
+}
+RunTimeDescription model_of(std::vector<LayerDescription> layers) {
+    return {"a test", 0, std::move(layers)};
+}
+
+template <class M>
+std::string refusal_of(const RunTimeDescription& model) {
+    const MemoryLimits limits{.attention = {.capacity = 8}};
+    const auto made = make_memory<M>(model, limits);
+    const auto bytes = memory_bytes<M>(model, limits);
+    CHECK(made.has_value() == bytes.has_value());
+    if (!made && !bytes) CHECK(made.error().message == bytes.error().message);
+    return made ? "none" : made.error().message;
+}
+
+constexpr Position positions[] = {{0}, {1}};
+constexpr Sequence sequences[] = {{0}, {0}};
+
+template <class Cache>
+void put_ones(Cache& cache) {
+    auto pass = cache.begin({positions, sequences});
+    REQUIRE(pass);
+    for (int layer = 0; layer < cache.layers(); ++layer) {
+        const std::vector<float> ones(2 * 16, 1.0F);
+        pass->put(layer, ones, ones);
+    }
+    pass->commit();
+}
+
+} // namespace
+
+TEST_CASE("every published model has a memory at run time, of as many bytes as its own type") {
+    const MemoryLimits limits{.attention = {.sequences = 2, .capacity = 8, .batch = 3}, .states = {.rollback = 1}};
+    for_each_model([&]<class M>(M) {
+        const RunTimeDescription model = at_run_time(M::description);
+        CAPTURE(model.architecture);
+        if (M::description.states() == 3) { // RWKV: compile one more member in
+            CHECK(
+                refusal_of<Memory>(model)
+                == "layer 0 is recurrent with a state of 'attention shift' (1 extents) 'wkv' (3 extents) 'feed-forward "
+                   "shift' (1 extents), and no member of the memory takes such a layer");
+            return;
+        }
+        const auto made = make_memory<Memory>(model, limits);
+        REQUIRE_MESSAGE(made, made.error().message);
+        CHECK(made->bytes() == M::make(limits.attention, limits.states).bytes());
+        CHECK(memory_bytes<Memory>(model, limits).value() == made->bytes());
+        CHECK(made->layers() == M::description.layers);
+        for (int layer = 0; layer < made->layers(); ++layer) {
+            const LayerKind kind = M::description.kind(layer);
+            CHECK(made->place(layer).layer == M::description.count(kind, layer));
+            CHECK((made->place(layer).member == no_memory) == (kind == LayerKind::nothing));
+        }
+    });
+}
+
+TEST_CASE("a memory of one type has all layers") {
+    const RunTimeDescription model = at_run_time(llama31_8b);
+    const MemoryLimits limits{.attention = {.sequences = 2, .capacity = 8, .batch = 3}};
+    const auto cache = make_memory<Full>(model, limits);
+    REQUIRE(cache);
+    CHECK(cache->layers() == 32);
+    CHECK(cache->bytes() == memory_bytes<Full>(model, limits).value());
+    CHECK(refusal_of<Full>(at_run_time(gemma3_4b))
+          == "layer 0 is sliding, of 1024 tokens, with rotary pairs as in GPT-NeoX, and no member of the memory takes "
+             "such a layer");
+    CHECK(refusal_of<MambaTwo>(at_run_time(mamba2_2_7b)) == "none");
+
+    RunTimeDescription with_nothing = model_of({full_layer(), {}});
+    with_nothing.layers[1].kind = LayerKind::nothing;
+    CHECK(refusal_of<Full>(with_nothing)
+          == "the model has layers without memory, expected a Hybrid with a RunTimePattern");
+    CHECK(refusal_of<Memory>(with_nothing) == "none");
+}
+
+TEST_CASE("windows come from the description, and retention and sinks from the limits") {
+    const RunTimeDescription model = model_of({full_layer(), sliding_layer(4)});
+    const MemoryLimits limits{.attention = {.capacity = 100, .batch = 2}, .window = {.retention = 7, .sinks = 1}};
+    const auto memory = make_memory<Memory>(model, limits);
+    REQUIRE(memory);
+    const auto& window = memory->member<Sliding>().window();
+    CHECK(window.oldest_visible({50}) == Position{47});
+    CHECK(window.oldest_kept({50}) == Position{44});
+    CHECK(window.sinks() == 1);
+    CHECK(memory->member<Sliding>().cells() == 1 + 7 + 2);
+    CHECK(memory->member<Full>().cells() == 100);
+
+    // A file may have a wider window than the program thought of.
+    const auto wide = make_memory<Memory>(model_of({full_layer(), sliding_layer(20)}), limits);
+    REQUIRE(wide);
+    CHECK(wide->member<Sliding>().window().oldest_kept({50}) == Position{31});
+}
+
+TEST_CASE("each kind may have limits of its own, with the sequences and the batch of all") {
+    const MemoryLimits limits{.attention = {.sequences = 3, .cells = 50, .batch = 5},
+                              .sliding = CacheLimits{.cells = 17},
+                              .states = {.rollback = 2}};
+    RunTimeDescription model = model_of({full_layer(), sliding_layer(4), {}});
+    model.layers[2].kind = LayerKind::recurrent;
+    model.layers[2].state = {{"conv", {3, 16}}};
+    const auto memory = make_memory<Memory>(model, limits);
+    REQUIRE(memory);
+    CHECK(memory->sequences() == 3);
+    CHECK(memory->member<Full>().cells() == 50);
+    CHECK(memory->member<Sliding>().cells() == 17);
+    CHECK(memory->member<Sliding>().limits().batch == 5);
+    CHECK(memory->member<ShortConvolution>().limits().batch == 5);
+    CHECK(memory->member<ShortConvolution>().limits().rollback == 2);
+    CHECK(memory->bytes() == memory_bytes<Memory>(model, limits).value());
+
+    const auto by_default = make_memory<Memory>(model, {.attention = limits.attention});
+    CHECK(by_default->member<Sliding>().cells() == 3 * (4 + 1) + 5); // never full
+}
+
+TEST_CASE("keys rotate with the file's pairs and frequencies, and those of plain layers do not") {
+    RunTimeDescription model = model_of({full_layer(), full_layer()});
+    for (LayerDescription& layer : model.layers) {
+        layer.rope.pairing = Pairing::interleaved;
+        layer.rope.dims = 4;
+        layer.rope.divisors = {2, 1};
+    }
+    model.layers[1].rope = {};
+    auto made =
+        make_memory<Cache<StandardV<float>, FullCausal, Rotated>>(model, {.attention = {.capacity = 4, .batch = 2}});
+    REQUIRE(made);
+    put_ones(*made);
+    REQUIRE(made->remove({0}, {0}, {1})); // the second token moves to position 0, by one radian / 2
+    const auto pass = made->reserve(1);
+    const auto keys = pass.keys(0);
+    CHECK(keys(1, 0, 0) == doctest::Approx(std::cos(0.5) + std::sin(0.5)));
+    CHECK(keys(1, 0, 1) == doctest::Approx(std::cos(0.5) - std::sin(0.5)));
+    CHECK(keys(1, 0, 4) == 1.0F);
+    for (int d = 0; d < 8; ++d) CHECK(pass.keys(1)(1, 0, d) == 1.0F);
+}
+
+TEST_CASE("a shared layer reads its owner's memory, whatever lies between them") {
+    RunTimeDescription model = model_of({sliding_layer(4), full_layer(), sliding_layer(4), full_layer()});
+    model.layers[2].shape.shares_layer = 0;
+    model.layers[3].shape.shares_layer = 1;
+    const auto memory = make_memory<Memory>(model, {.attention = {.capacity = 4}});
+    REQUIRE(memory);
+    CHECK(memory->member<Full>().shape()[1].shares_layer == 0);
+    CHECK(memory->member<Sliding>().shape()[1].shares_layer == 0);
+    CHECK(memory->bytes() == 2 * 4 * 2 * 8 * 2 * 2); // 2 layers, 4 cells, keys and values of 2 heads of 8 in bf16
+}
+
+TEST_CASE("what was not compiled in is refused, and so are layers that one member cannot have together") {
+    using OnlyFull = Hybrid<RunTimePattern, Full>;
+    CHECK(
+        refusal_of<OnlyFull>(model_of({full_layer(), sliding_layer(4)}))
+        == "layer 1 is sliding, of 4 tokens, with rotary pairs as in GPT-NeoX, and no member of the memory takes such "
+           "a layer");
+    CHECK(refusal_of<Memory>(model_of({sliding_layer(4), sliding_layer(5)}))
+          == "member 1 of the memory cannot be made: its layers have windows of different widths");
+
+    RunTimeDescription pairs = model_of({full_layer(), full_layer()});
+    pairs.layers[1].rope.pairing = Pairing::interleaved;
+    CHECK(
+        refusal_of<Memory>(pairs)
+        == "member 0 of the memory cannot be made: its layers have different rotary pairs, or begin them at different "
+           "elements");
+    using Unrotated = Cache<Layout, FullCausal, DisabledShift>;
+    CHECK(refusal_of<Unrotated>(pairs) == "none"); // nothing rotates
+
+    using NeoxOnly = Cache<Layout, FullCausal, RopeShift<Neox>>;
+    using PlainOnly = Cache<Layout, FullCausal, UnrotatedShift>;
+    CHECK(refusal_of<NeoxOnly>(model_of({full_layer()})) == "none");
+    CHECK(refusal_of<NeoxOnly>(model_of({pairs.layers[1]}))
+          == "layer 0 is full, with neighbours as rotary pairs, and no member of the memory takes such a layer");
+    CHECK(refusal_of<PlainOnly>(model_of({full_layer()}))
+          == "layer 0 is full, with rotary pairs as in GPT-NeoX, and no member of the memory takes such a layer");
+    using TwoKinds = Hybrid<RunTimePattern, NeoxOnly, Cache<Layout, FullCausal, RopeShift<Interleaved>>>;
+    CHECK(refusal_of<TwoKinds>(pairs) == "none");
+
+    RunTimeDescription plain = model_of({full_layer()});
+    plain.layers[0].rope = {};
+    CHECK(refusal_of<PlainOnly>(plain) == "none");
+    using FixedWindow = Cache<Layout, SlidingWindow<4>, Rotated>;
+    CHECK(refusal_of<FixedWindow>(model_of({sliding_layer(4)})) == "none");
+    CHECK(refusal_of<FixedWindow>(model_of({sliding_layer(5)})).starts_with("layer 0 is sliding, of 5 tokens"));
+
+    RunTimeDescription encoder = model_of({full_layer()});
+    encoder.layers[0].kind = LayerKind::encoder;
+    CHECK(refusal_of<Memory>(encoder).starts_with("layer 0 is of an encoder"));
+    encoder.layers[0].kind = LayerKind::nothing;
+    CHECK(refusal_of<Memory>(encoder) == "the model has no layer with memory, expected at least one");
+    CHECK(refusal_of<Memory>(model_of({})) == "the model has 0 layers, expected 1 to 1000");
+}
+
+TEST_CASE("the bytes of states equal those that are allocated") {
+    RunTimeDescription model = model_of(std::vector<LayerDescription>(2));
+    for (LayerDescription& layer : model.layers) layer.kind = LayerKind::recurrent;
+    model.layers[0].state = {{"conv", {3, 5}}, {"ssm", {2, 3, 7}}}; // rows are padded to 16 bytes
+    model.layers[1].state = {{"conv", {1, 9}}, {"ssm", {4, 3, 1}}};
+    for (const StateLimits& states : {StateLimits{}, StateLimits{.rollback = 3}, StateLimits{.checkpoints = 5},
+                                      StateLimits{.rollback = 1, .checkpoints = 1, .snapshots = 4}}) {
+        const MemoryLimits limits{.attention = {.sequences = 3, .batch = 2}, .states = states};
+        const auto made = make_memory<MambaTwo>(model, limits);
+        REQUIRE(made);
+        CHECK(made->bytes() == memory_bytes<MambaTwo>(model, limits).value());
+    }
+}
+
+TEST_CASE("the most cells for a number of bytes") {
+    const RunTimeDescription model = model_of({full_layer(), sliding_layer(4)});
+    const MemoryLimits limits{.attention = {.sequences = 2, .batch = 3, .padding = 4}};
+    for (const std::int64_t bytes : {3000, 4095, 4096, 100000}) {
+        const auto cells = largest_cells<Memory>(model, limits, bytes);
+        REQUIRE(cells);
+        MemoryLimits found = limits;
+        found.attention.cells = *cells;
+        CHECK(memory_bytes<Memory>(model, found).value() <= bytes);
+        ++found.attention.cells;
+        CHECK(memory_bytes<Memory>(model, found).value() > bytes);
+    }
+    CHECK(largest_cells<Memory>(model, limits, 10).error().message == "not even one cell fits into 10 bytes");
+    CHECK(largest_cells<Memory>(model, limits, INT64_MAX).value() == 1 << 30);
+    CHECK(largest_cells<Full>(model, limits, INT64_MAX).error().message.starts_with("layer 1 is sliding"));
+}
+
+} // namespace test_make_memory
