@@ -417,16 +417,21 @@ public:
         CELLAR_EXPECTS(fits(pass), "set: a pass of ", pass.tokens(), " tokens with ", pass.history().count,
                        " cells from ", pass.history().first, " on, expected ", tokens_, " with ", history_.count,
                        " from ", history_.first, " on, as the graph was made for");
-        write(cells_, [&](void* to) {
-            pass.copy_cells(std::span{static_cast<std::int64_t*>(to), static_cast<std::size_t>(tokens_)});
-        });
+        // Where no layer stores keys, as those that read an encoder's inputs, no node uses the cells.
+        if constexpr (requires { pass.copy_cells(std::span<std::int64_t>{}); }) {
+            const auto copy = [&](void* to) {
+                pass.copy_cells(std::span{static_cast<std::int64_t*>(to), static_cast<std::size_t>(tokens_)});
+            };
+            if (cells_->data != nullptr) write(cells_, copy);
+        }
         write(mask_,
               [&](void* to) { pass.mask_into(contiguous_view(static_cast<half*>(to), tokens_, history_.count)); });
     }
 
     /// Nodes that write the batch's keys and values to their cells, and attend: as `Attention::attend`, with k and v
-    /// null for a layer that shares another's memory. Reads follow writes only by the order of the graph, so the writes
-    /// are added to it here. The result is [value_dim * heads, tokens].
+    /// null for a layer that stores nothing itself. If a layer stores keys alone, v is the part of them that the values
+    /// are. Reads follow writes only by the order of the graph, so the writes are added to it here. The result is
+    /// [value_dim * heads, tokens].
     ggml_tensor* attend(ggml_context* context, ggml_cgraph* graph, const Tensors& tensors, int layer, ggml_tensor* q,
                         ggml_tensor* k, ggml_tensor* v, const FlashOptions& options = {},
                         const std::source_location& where = std::source_location::current()) const {
@@ -455,7 +460,7 @@ public:
 private:
     template <class F>
     static void write(ggml_tensor* to, F fill) {
-        CELLAR_EXPECTS(to->buffer != nullptr || to->data != nullptr, "set: the tensor '", to->name,
+        CELLAR_EXPECTS(to->data != nullptr, "set: the tensor '", to->name,
                        "' has no memory, expected a graph that was allocated");
         if (detail::in_host_memory(*to)) return fill(to->data);
         std::vector<std::int64_t> copy((ggml_nbytes(to) + 7) / 8);

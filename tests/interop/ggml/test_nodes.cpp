@@ -12,6 +12,9 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <iterator>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -37,30 +40,38 @@ const Floats q = wave(tokens * heads * dim, 1), k = wave(tokens * kv_heads * dim
 class Graph {
 public:
     ggml_context* context() const { return context_.get(); }
+    ggml_cgraph* get() const { return graph_; }
+    ggml_backend_t backend() const { return processor_.backend(); }
 
     /// An input [dim, heads, tokens].
     ggml_tensor* input(const Floats& data) {
         const std::int64_t n = std::ssize(data) / (dim * tokens);
         ggml_tensor* const tensor = ggml_new_tensor_3d(context(), GGML_TYPE_F32, dim, n, tokens);
-        ggml_set_input(tensor);
-        inputs_.push_back({tensor, &data});
+        add_input(tensor, data);
         return tensor;
     }
+    void add_input(ggml_tensor* tensor, const Floats& data) {
+        ggml_set_input(tensor);
+        inputs_.push_back({tensor, &data});
+    }
 
-    template <class Attention, class Pass>
-    Floats compute(Attention& attention, Pass& pass, ggml_tensor* result, std::span<const std::int32_t> parents = {}) {
-        ggml_cgraph* const graph = ggml_new_graph(context());
+    /// Calls compute(), which computes the graph, with the inputs set.
+    Floats compute(ggml_tensor* result, const std::function<ggml_status()>& compute) {
         ggml_set_output(result);
-        ggml_build_forward_expand(graph, result);
+        ggml_build_forward_expand(graph_, result);
         const ggml_gallocr_ptr memory{ggml_gallocr_new(ggml_backend_cpu_buffer_type())};
-        ggml_gallocr_alloc_graph(memory.get(), graph);
+        ggml_gallocr_alloc_graph(memory.get(), graph_);
         for (const auto& [tensor, data] : inputs_)
             if (tensor->data != nullptr) ggml_backend_tensor_set(tensor, data->data(), 0, ggml_nbytes(tensor));
-        const ggml_status status = attention.compute(pass, processor_.backend(), graph, parents);
+        const ggml_status status = compute();
         CHECK(status == GGML_STATUS_SUCCESS);
         Floats found(static_cast<std::size_t>(ggml_nelements(result)));
         ggml_backend_tensor_get(result, found.data(), 0, ggml_nbytes(result));
         return found;
+    }
+    template <class Attention, class Pass>
+    Floats compute(Attention& attention, Pass& pass, ggml_tensor* result, std::span<const std::int32_t> parents = {}) {
+        return compute(result, [&] { return attention.compute(pass, backend(), graph_, parents); });
     }
 
 private:
@@ -70,6 +81,7 @@ private:
     };
 
     ggml_context_ptr context_{ggml_init({64 * ggml_tensor_overhead() + ggml_graph_overhead(), nullptr, true})};
+    ggml_cgraph* graph_ = ggml_new_graph(context_.get());
     std::vector<Input> inputs_;
     Processor processor_{2};
 };
@@ -148,6 +160,49 @@ TEST_CASE("a layer of a hybrid reads an encoder's inputs, and takes no keys") {
     CHECK(violation_of([&] { compute(2, false); })
           == "attend: layer 2 has no keys and values, expected one of attention");
     CHECK(compute(1, false) == found); // the next computation knows nothing of that
+}
+
+TEST_CASE("ggml's attention over the same cells agrees, with its options, shared layers and an encoder's inputs") {
+    const Floats sinks{1, 0, -1, 0.5F};
+    Text cache{CacheShape{{{kv_heads, dim, dim}, {kv_heads, dim, dim, 0}}}, limits};
+    const auto agree = [](const Floats& found, const Floats& expected) {
+        REQUIRE(found.size() == expected.size());
+        for (std::size_t i = 0; i < found.size(); ++i) CHECK(std::abs(found[i] - expected[i]) < 2e-3F); // in halves
+    };
+    const auto flash = [](auto& memory, auto& pass, int layer, const Floats* own_sinks, bool gives_keys) {
+        Graph graph;
+        ggml_context* const c = graph.context();
+        const cellar::ggml::Tensors tensors{memory};
+        const cellar::ggml::PassInputs inputs{c, pass};
+        cellar::ggml::FlashOptions options;
+        if (own_sinks != nullptr) {
+            options = {.scale = 0.5F, .soft_cap = 2, .sinks = ggml_new_tensor_1d(c, GGML_TYPE_F32, heads)};
+            graph.add_input(options.sinks, *own_sinks);
+        }
+        ggml_tensor* const result =
+            inputs.attend(c, graph.get(), tensors, layer, graph.input(q), gives_keys ? graph.input(k) : nullptr,
+                          gives_keys ? graph.input(v) : nullptr, options);
+        return graph.compute(result, [&] {
+            inputs.set(pass);
+            return ggml_backend_graph_compute(graph.backend(), graph.get());
+        });
+    };
+    {
+        auto pass = cache.begin(Tokens{{0}, {0}, tokens}).value();
+        const Floats of_0 = flash(cache, pass, 0, &sinks, true);
+        const Floats of_1 = flash(cache, pass, 1, nullptr, false);
+        pass.mark_put(0);
+        agree(of_0, attended(pass, 0, {.scale = 0.5F, .soft_cap = 2, .sinks = sinks}));
+        agree(of_1, attended(pass, 1));
+    }
+    Images images{{1, kv_heads, dim}, limits};
+    {
+        auto written = images.write({0}, {0}, tokens).value();
+        written.put(0, k, v);
+        written.commit();
+    }
+    auto pass = images.begin(Tokens{{0}, {0}, tokens}).value();
+    agree(flash(images, pass, 0, nullptr, false), attended(pass, 0));
 }
 
 TEST_CASE("wrong arguments are violations, before there is a node") {

@@ -216,7 +216,7 @@ TEST_CASE("tensors and passes that do not fit are violations") {
     auto pass = cache.begin(Tokens{{0}, {0}, 3}).value();
     const PassInputs inputs{context.get(), pass};
     CHECK(violation_of([&] { inputs.set(pass); })
-          == "set: the tensor 'cells' has no memory, expected a graph that was allocated");
+          == "set: the tensor 'mask' has no memory, expected a graph that was allocated");
     pass.drop();
     auto longer = cache.begin(Tokens{{0}, {0}, 4}).value();
     CHECK(!inputs.fits(longer));
