@@ -12,6 +12,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -150,6 +151,33 @@ TEST_CASE("a snapshot is loaded into another layout, element type, window and ba
     Cache<StandardV<half>> half_to{shape, limits};
     const CellSnapshot in_half = loaded(file, half_to).value();
     CHECK(loaded(saved(half_to, in_half), from).value().bytes() == 6 * 2 * 3 * 4); // float again
+}
+
+TEST_CASE("a snapshot whose keys are rotated in other pairs is refused, and nothing has changed") {
+    using Rotated = Cache<StandardV<float>, FullCausal, RopeShift<RunTimePairing>>;
+    const CacheShape shape{2, 1, 8};
+    const CacheLimits limits{.sequences = 1, .capacity = 16, .batch = 8};
+    const auto made = [&](bool interleaved, int dims = 8, int begin = 0) {
+        Rotated cache{shape, limits, {}, {rope_frequencies(dims), {interleaved}, begin}};
+        numbers::feed(cache, prompt(0, 0, {1, 2, 3}));
+        return cache;
+    };
+    Rotated from = made(true);
+    const Bytes file = saved(from, from.snapshot({0}).value());
+    Rotated same = made(true);
+    CHECK(loaded(file, same).value().tokens() == 3);
+    for (Rotated& other : std::array{made(false), made(true, 4), made(true, 4, 4)}) {
+        const std::string before = numbers::portrait(other);
+        CHECK(refusal(file, other) == "f: its keys are rotated in other pairs of elements than those of this cache");
+        CHECK(numbers::portrait(other) == before);
+        CHECK(audit(other) == "");
+    }
+    Cache<StandardV<float>, FullCausal, RopeShift<Interleaved>> at_compile_time{
+        shape, limits, {}, RopeShift<Interleaved>{rope_frequencies(8, 500.0)}};
+    CHECK(loaded(file, at_compile_time).value().tokens() == 3);
+    Cache<> unrotated{shape, limits}; // which will not rotate them
+    const CellSnapshot loaded_there = loaded(file, unrotated).value();
+    CHECK(loaded(saved(unrotated, loaded_there), from).value().tokens() == 3); // nobody knows their pairs by now
 }
 
 TEST_CASE("halves are loaded as bfloat16, and bfloat16 as halves") {

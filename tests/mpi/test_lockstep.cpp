@@ -191,12 +191,12 @@ TEST_CASE("compare names the rank that did another operation") {
               "compare() as operation 3: rank " + std::to_string(other) + " called compare() as operation 4"));
 }
 
-TEST_CASE("memories with other limits, windows or tokens on one rank are a violation that names it") {
+TEST_CASE("memories with other limits, windows, rotations or tokens on one rank are a violation that names it") {
     Communicator comm{MPI_COMM_WORLD};
     const int other = comm.size() - 1;
     const bool differs = comm.rank() == other;
     const auto violation = [&](auto memory) { return violation_of([&] { LockstepMemory{comm, std::move(memory)}; }); };
-    const std::string expected = "lockstep: other limits, windows or tokens on rank " + std::to_string(other)
+    const std::string expected = "lockstep: other limits, windows, rotations or tokens on rank " + std::to_string(other)
                                  + ", expected the same on all ranks";
     CHECK(violation(rotating(comm, {.sequences = differs ? 3 : 2, .cells = 64, .batch = 16})) == expected);
     CHECK(violation(rotating(comm, {.sequences = 2, .cells = differs ? 65 : 64, .batch = 16})) == expected);
@@ -213,6 +213,10 @@ TEST_CASE("memories with other limits, windows or tokens on one rank are a viola
                                     .batch = 16,
                                     .placement = differs ? Placement::scattered : Placement::blocks}))
           == expected);
+    CHECK(violation(rotating(comm, {.sequences = 2, .cells = 64, .batch = 16, .start_padding = differs ? 0 : 1}))
+          == expected);
+    using Paired = Cache<StandardV<float>, FullCausal, RopeShift<RunTimePairing>>;
+    CHECK(violation(Paired{{1, 1, 4}, {.cells = 64}, {}, {rope_frequencies(4), {.interleaved = differs}}}) == expected);
     using Chunks = Cache<StandardV<float>, ChunkedAttention<>>;
     CHECK(violation(Chunks{{1, 1, 1}, {.cells = 64, .batch = 4}, ChunkedAttention<>{differs ? 8 : 16}}) == expected);
     for (const int field : {0, 1, 2, 3, 4}) {

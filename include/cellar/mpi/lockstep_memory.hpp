@@ -44,8 +44,8 @@ public:
     /// False if keys and values are not here: see `NoData`.
     static constexpr bool holds_data = detail::holds_data<M>;
 
-    /// All ranks make theirs at the same time, from memories with the same limits, windows and tokens: a difference is
-    /// a violation on all ranks. It has its own duplicate of `comm`.
+    /// All ranks make theirs at the same time, from memories with the same limits, windows, pairs of rotated elements
+    /// and tokens: a difference is a violation on all ranks. It has its own duplicate of `comm`.
     LockstepMemory(const Communicator& comm, M memory, const LockstepOptions& options = {},
                    const std::source_location& where = std::source_location::current())
         : memory_{std::move(memory)}, lockstep_{comm, options, where} {

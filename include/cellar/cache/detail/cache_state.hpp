@@ -4,6 +4,7 @@
 #include <cellar/backend/backend.hpp>
 #include <cellar/base/batch.hpp>
 #include <cellar/base/contract.hpp>
+#include <cellar/base/digest.hpp>
 #include <cellar/base/guards.hpp>
 #include <cellar/base/plan.hpp>
 #include <cellar/base/reserved_list.hpp>
@@ -358,6 +359,7 @@ struct CacheState {
     Shift shift;
     Backend backend;
     Book book;
+    std::int64_t rotation = 0; // stands for the pairs of elements that are rotated in all layers; 0: none are
     bool holds_inputs = false; // of an encoder: a sequence can resume anywhere, and a snapshot has any of its inputs
     LayerStores<Store> stores;
     PassState pass;
@@ -392,6 +394,18 @@ private:
             stores.add(layer, backend, stores.cells(), own, given, layer);
         }
         if (limits.populate) populate();
+        if constexpr (rotates_keys<Shift>) rotation = digest_of_pairs();
+    }
+
+    std::int64_t digest_of_pairs() const {
+        Digest digest;
+        for (std::size_t i = 0; i < stores.size(); ++i) {
+            const auto of_layer = shift.rotation(stores.owner(i));
+            digest.add(of_layer.pairs());
+            for (int pair = 0; pair < of_layer.pairs(); ++pair)
+                digest.add(of_layer.first(pair)).add(of_layer.second(pair));
+        }
+        return static_cast<std::int64_t>(digest.value() >> 1 | 1);
     }
 
     // Memory that a device has allocated is committed.

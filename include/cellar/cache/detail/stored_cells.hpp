@@ -71,6 +71,9 @@ public:
         add_arrays(n, prefix, arrays);
         for (std::size_t i = before; i < arrays.size(); ++i)
             if (auto suits = check_shape(source, arrays[i]); !suits) return suits;
+        const auto rotation = source.number(prefix + "rotation");
+        if (rotation && state_.rotation != 0 && *rotation != state_.rotation)
+            return Problem{"its keys are rotated in other pairs of elements than those of this cache"};
         RowPositions::List positions;
         if (auto made = make_kept(source, prefix, positions, kept); !made) return made;
         if (to == LoadTo::host) {
@@ -91,6 +94,7 @@ private:
         stored.numbers.emplace_back(prefix + "from", kept.from.value);
         stored.numbers.emplace_back(prefix + "to", kept.to.value);
         stored.numbers.emplace_back(prefix + "is_window", kept.is_window ? 1 : 0);
+        if (state_.rotation != 0) stored.numbers.emplace_back(prefix + "rotation", state_.rotation);
         StoredArray list{prefix + "positions", StoredFormat::i32(), {positions->size()}};
         list.set_host_rows([positions] { return positions->list().data(); });
         stored.arrays.push_back(std::move(list));

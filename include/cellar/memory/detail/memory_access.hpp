@@ -10,14 +10,16 @@
 #include <utility>
 
 struct cellar::MemoryAccess {
-    /// For several ranks: a hash of the bookkeeping: which positions are kept, and where. For a memory that is not one
-    /// of cellar's own, a hash of `next` of its sequences. O(runs).
+    /// For several ranks: a hash of the bookkeeping: which positions are kept, and where, and which elements are
+    /// rotated. For a memory that is not one of cellar's own, a hash of `next` of its sequences. O(runs).
     template <class M>
     static std::uint64_t book_hash(const M& m) {
         detail::Digest digest;
         detail::for_each_member(m, [&](const auto& one) {
             if constexpr (requires { one.state().book.hash(); }) {
                 digest.add(one.state().book.hash());
+                if constexpr (requires { one.state().rotation; })
+                    digest.add(static_cast<std::uint64_t>(one.state().rotation));
             } else {
                 for (std::int32_t s = 0; s < one.sequences(); ++s) digest.add(one.next(Sequence{s}));
             }

@@ -51,8 +51,8 @@ public:
         own.book = MemoryAccess::book_hash(memory);
         if (exchange(own)) throw mpi::MpiFailure{*lost_};
         const DifferingRanks other = differing_ranks(reports_.all(), same_book);
-        CELLAR_EXPECTS_AT(where, other.first < 0, "lockstep: other limits, windows or tokens on ", ranks(other),
-                          ", expected the same on all ranks");
+        CELLAR_EXPECTS_AT(where, other.first < 0, "lockstep: other limits, windows, rotations or tokens on ",
+                          ranks(other), ", expected the same on all ranks");
     }
 
     /// The first phase of an operation. If it had to allocate, or does not tell, all ranks wait for each other; if
