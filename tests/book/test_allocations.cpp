@@ -30,7 +30,9 @@ template <WindowPolicy Window>
 struct Decoding {
     Decoding(const Window& window, std::int32_t count)
         : cache{CacheShape{layers, heads, dim}, {.sequences = count, .capacity = capacity, .batch = batch}, window},
-          keys(static_cast<std::size_t>(count) * heads * dim, 1.0F) {
+          keys(static_cast<std::size_t>(count) * heads * dim, 1.0F),
+          own_mask(static_cast<std::size_t>(count * cache.cells())),
+          own_cells(static_cast<std::size_t>(count)) {
         for (std::int32_t s = 0; s < count; ++s) {
             sequences.push_back({s});
             positions.push_back({0});
@@ -51,6 +53,8 @@ struct Decoding {
         }
         if (with_mask) used += pass->mask().size();
         if (with_mask) used += pass->template mask<half>().size() + pass->template mask<bool>().size();
+        if (with_mask) pass->mask_into(contiguous_view(own_mask.data(), pass->tokens(), pass->history().count));
+        pass->copy_cells(own_cells);
         used += pass->lists().compressed().indices.size();
         if (with_mask) used += pass->pages(16).has_value() ? 1 : 0;
         if (!keep) {
@@ -66,6 +70,8 @@ struct Decoding {
 
     TestCache<Window> cache;
     std::vector<float> keys;
+    std::vector<half> own_mask;
+    std::vector<std::int64_t> own_cells;
     std::vector<Sequence> sequences;
     std::vector<Position> positions;
     bool refused = false;
