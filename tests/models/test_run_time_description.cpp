@@ -140,7 +140,11 @@ TEST_CASE("rotary parameters that are out of range are refused") {
               r.long_divisors = {1, 2};
           })
           == "layer 0 has divisors for long sequences, expected also those for short ones, and the length of these");
-    CHECK(refusal_of_rope([](auto& r) { r.divisors = {1, 1e-320}; }) == "layer 0 has a frequency that is not finite");
+    CHECK(refusal_of_layer([](auto& l) {
+              l.shape.key_dim = l.rope.dims = 64;
+              l.rope.base = std::numeric_limits<double>::denorm_min();
+          })
+          == "layer 0 has a frequency that is not finite");
 }
 
 TEST_CASE("states that are too large or empty are refused") {

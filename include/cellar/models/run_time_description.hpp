@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -33,9 +34,9 @@ using ModelResult = Result<T, ModelError>;
 struct RunTimeRope : Rope {
     /// By which the frequencies are divided, one for each pair; empty: they are not. (`rope_freqs.weight` of a GGUF
     /// file, the short factors of LongRoPE.)
-    std::vector<double> divisors{};
+    std::vector<float> divisors{};
     /// LongRoPE (arXiv:2402.13753): the divisors where sequences are planned to be longer than `original_context`.
-    std::vector<double> long_divisors{};
+    std::vector<float> long_divisors{};
     double original_context = 0; ///< tokens; for `long_divisors`
     /// The model multiplies cosines and sines by it, so it is in the keys already, and no shift changes that.
     double attention_factor = 1.0;
@@ -75,9 +76,8 @@ inline std::vector<double> frequencies(const RunTimeRope& rope, std::int32_t con
     if (rope.pairing == Pairing::none) return {};
     std::vector<double> found = frequencies(static_cast<const Rope&>(rope));
     const bool is_long = !rope.long_divisors.empty() && context > rope.original_context;
-    const std::vector<double>& divisors = is_long ? rope.long_divisors : rope.divisors;
-    for (std::size_t i = 0; i < found.size() && i < divisors.size(); ++i) found[i] /= divisors[i];
-    return found;
+    const std::vector<float>& divisors = is_long ? rope.long_divisors : rope.divisors;
+    return divisors.empty() ? found : divided_by(std::move(found), divisors);
 }
 
 /// The same for a published model. A `Description` says neither the heads of queries nor the scale.
@@ -197,7 +197,7 @@ private:
         if (!is_positive(rope.base) || !is_positive(rope.attention_factor) || !std::visit(valid, rope.scaling)
             || (std::holds_alternative<YarnScaling>(rope.scaling) && rope.base <= 1))
             return layer_has("rotary parameters (base, scaling) of which one is not positive, or not finite");
-        for (const std::vector<double>* divisors : {&rope.divisors, &rope.long_divisors}) {
+        for (const std::vector<float>* divisors : {&rope.divisors, &rope.long_divisors}) {
             if (!divisors->empty() && divisors->size() != static_cast<std::size_t>(rope.dims / 2))
                 return layer_has(divisors->size(), " divisors of frequencies, expected ", rope.dims / 2,
                                  ", one for each pair");

@@ -128,7 +128,7 @@ TEST_CASE("gguf: a file at a path has its own divisors of frequencies") {
     const Written written{file, "rope_freqs.weight", GGML_TYPE_F32};
     const auto found = from_gguf(std::string{Written::path});
     REQUIRE_MESSAGE(found, found.error().message);
-    CHECK(found->layers[0].rope.divisors == std::vector<double>{1, 2, 4, 8});
+    CHECK(found->layers[0].rope.divisors == std::vector<float>{1, 2, 4, 8});
     CHECK(frequencies(found->layers[0].rope)[2] == rope_frequencies(8, 500000)[2] / 4);
 }
 

@@ -109,8 +109,8 @@ private:
     }
 
     void scale_by_longrope(RunTimeRope& rope) {
-        rope.divisors = keys_.numbers(at_ + "short_factor");
-        rope.long_divisors = keys_.numbers(at_ + "long_factor");
+        rope.divisors = divisors(at_ + "short_factor");
+        rope.long_divisors = divisors(at_ + "long_factor");
         if (rope.divisors.empty() || rope.long_divisors.empty())
             keys_.fail({"'", at_, "short_factor' or 'long_factor' is missing"});
         rope.original_context = original_context();
@@ -118,6 +118,12 @@ private:
         const double magnitude =
             factor <= 1 ? 1.0 : std::sqrt(1.0 + std::log(factor) / std::log(std::fmax(rope.original_context, 2.0)));
         rope.attention_factor = keys_.positive(at_ + "attention_factor", magnitude);
+    }
+
+    std::vector<float> divisors(const std::string& key) {
+        std::vector<float> found;
+        for (const double number : keys_.numbers(key)) found.push_back(static_cast<float>(number));
+        return found;
     }
 
     double trained_context() { return keys_.positive("max_position_embeddings", 1.0); }

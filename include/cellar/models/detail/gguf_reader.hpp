@@ -282,8 +282,8 @@ private:
 
     KeyReader& keys_;
     std::string name_;
-    std::vector<double> divisors_;
-    std::vector<double> long_divisors_;
+    std::vector<float> divisors_;
+    std::vector<float> long_divisors_;
     GgufArchitecture model_{};
     RunTimeRope rope_{};
     RunTimeRope sliding_rope_{};
