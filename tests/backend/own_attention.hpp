@@ -3,7 +3,7 @@
 
 #include <cellar/backend/host.hpp>
 #include <cellar/base/attention_work.hpp>
-#include <cellar/base/score_rule.hpp>
+#include <cellar/base/score.hpp>
 
 #include <cstddef>
 #include <cstdint>

@@ -3,7 +3,7 @@
 
 #include <cellar/attention/detail/attention_call.hpp>
 #include <cellar/base/contract.hpp>
-#include <cellar/base/score_rule.hpp>
+#include <cellar/base/score.hpp>
 #include <cellar/base/view.hpp>
 #include <cellar/element/element.hpp>
 

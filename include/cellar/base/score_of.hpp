@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// How the product of a query and a key becomes a score. Included for single numbers by score_rule.hpp, and for the
+// How the product of a query and a key becomes a score. Included for single numbers by score.hpp, and for the
 // vectors of each set of instructions, because a function for these must be compiled for them. Without the macros the
 // file is empty.
 #ifdef CELLAR_SCORE_FUNCTION

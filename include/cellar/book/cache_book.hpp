@@ -145,8 +145,9 @@ public:
     }
 
     /// See `CellTable::prepare_remove`.
+    template <Gaps gaps = Gaps::closed>
     Result<Removal> prepare_remove(Sequence s, Position begin, Position end, MovedKeys keys, std::int32_t delta) {
-        Result<Removal> removal = table_.prepare_remove(s, begin, end, keys, delta);
+        Result<Removal> removal = table_.prepare_remove<gaps>(s, begin, end, keys, delta);
         if (!removal) return removal;
         const Position before = next(s);
         removal->next = before <= begin ? before : before <= end ? begin : before - (end - begin);
@@ -154,12 +155,14 @@ public:
     }
     /// Schedules at positions that s loses end, and those after a gap, because their positions are then those of other
     /// tokens.
+    template <Gaps gaps = Gaps::closed>
     void finish_remove(Removal& removal) noexcept {
-        if (removal.closes_gap()) return finish_gap(removal);
+        if constexpr (gaps == Gaps::closed)
+            if (removal.closes_gap()) return finish_gap(removal);
         if (removal.empties) unschedule_all(removal.sequence);
         if (removal.begin != removal.end)
             schedules_.remove(removal.sequence, removal.begin + 1, next(removal.sequence));
-        table_.finish_remove(removal);
+        table_.finish_remove<Gaps::refused>(removal);
         cut(removal.sequence, removal.next);
     }
     /// Decides whether s can be restored at p, which lies within the snapshot, and reserves room for it. If the
@@ -342,7 +345,7 @@ private:
     }
 
     void finish_gap(Removal& removal) noexcept {
-        table_.finish_remove(removal);
+        table_.finish_remove<Gaps::closed>(removal);
         cut(removal.sequence, removal.next);
         if (schedules_.remove(removal.sequence, removal.begin + 1, to_end)) forget_old(removal.sequence);
     }

@@ -56,6 +56,7 @@ class Cache {
     using State = detail::CacheState<Layout, Window, Shift, Backend>;
     using Pass = CachePass<Cache>;
     using Where = std::source_location;
+    static constexpr detail::Gaps gaps = Shift::possible ? detail::Gaps::closed : detail::Gaps::refused;
 
     struct Opening {
         Batch batch;
@@ -504,7 +505,7 @@ template <LayoutPolicy Layout, WindowPolicy Window, ShiftPolicy Shift, BackendPo
 auto Cache<Layout, Window, Shift, Backend>::prepare(const op::Remove& remove) -> Attempt<detail::Removal> {
     using enum detail::MovedKeys;
     state().expect_no_pass("remove");
-    detail::MovedKeys keys = !Shift::possible ? refused : rotates_keys<Shift> ? rotated : kept;
+    detail::MovedKeys keys = rotates_keys<Shift> ? rotated : kept;
     std::int32_t delta = 0;
     if (rotates_keys<Shift> && remove.rotate_by) {
         const std::int32_t by = remove.rotate_by->positions;
@@ -512,17 +513,19 @@ auto Cache<Layout, Window, Shift, Backend>::prepare(const op::Remove& remove) ->
         keys = by == 0 ? kept : rotated;
         delta = -by;
     }
-    auto removal = state().book.prepare_remove(remove.sequence, remove.begin, remove.end, keys, delta);
+    auto removal = state().book.template prepare_remove<gaps>(remove.sequence, remove.begin, remove.end, keys, delta);
     if (!removal) return removal.error();
-    state().allocate_for(removal->copies);
-    state().reserve_plan(removal->copies, removal->rotated);
+    if constexpr (gaps == detail::Gaps::closed) {
+        state().allocate_for(removal->copies);
+        state().reserve_plan(removal->copies, removal->rotated);
+    }
     const bool allocated = removal->allocated;
     return {*std::move(removal), allocated};
 }
 
 template <LayoutPolicy Layout, WindowPolicy Window, ShiftPolicy Shift, BackendPolicy Backend>
 void Cache<Layout, Window, Shift, Backend>::finish(detail::Removal&& removal) noexcept {
-    state().book.finish_remove(removal);
+    state().book.template finish_remove<gaps>(removal);
     if constexpr (!holds_data) {
         state().hand_over(removal.plan);
     } else if constexpr (Shift::possible) {

@@ -4,7 +4,7 @@
 #include <cellar/base/attention_work.hpp>
 #include <cellar/base/function.hpp>
 #include <cellar/base/ids.hpp>
-#include <cellar/base/score_rule.hpp>
+#include <cellar/base/score.hpp>
 #include <cellar/base/view.hpp>
 #include <cellar/kernel/attention.hpp>
 #include <cellar/kernel/divisor.hpp>

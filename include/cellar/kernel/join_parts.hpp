@@ -2,7 +2,7 @@
 #pragma once
 
 #include <cellar/base/function.hpp>
-#include <cellar/base/score_rule.hpp>
+#include <cellar/base/score.hpp>
 #include <cellar/kernel/attention.hpp>
 
 #include <cstdint>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <cellar/base/function_ref.hpp>
 #include <cellar/base/result.hpp>
 #include <cellar/element/stored_format.hpp>
 #include <cellar/memory/device_rows.hpp>
@@ -8,7 +9,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -31,7 +31,7 @@ public:
     RowStream& operator=(const RowStream&) = delete;
     virtual ~RowStream() = default;
 
-    using Visit = std::function<void(std::span<std::byte> rows)>;
+    using Visit = FunctionRef<void(std::span<std::byte> rows)>;
     /// Visits where `count` rows from `first` on lie, in order, if the host reaches them there. False if it does not.
     virtual bool in_place(std::uint64_t first, std::uint64_t count, const Visit& visit) = 0;
     /// Copies rows to `to`. Here, those that are in place.

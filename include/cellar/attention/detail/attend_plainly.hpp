@@ -3,7 +3,7 @@
 
 #include <cellar/attention/detail/attention_source.hpp>
 #include <cellar/base/ids.hpp>
-#include <cellar/base/score_rule.hpp>
+#include <cellar/base/score.hpp>
 
 #include <algorithm>
 #include <cmath>

@@ -9,7 +9,7 @@
 #include <cellar/attention/detail/tile_stream.hpp>
 #include <cellar/base/attention_work.hpp>
 #include <cellar/base/contract.hpp>
-#include <cellar/base/score_rule.hpp>
+#include <cellar/base/score.hpp>
 #include <cellar/base/scratch.hpp>
 #include <cellar/base/view.hpp>
 #include <cellar/element/convert.hpp>

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <cellar/base/contract.hpp>
-#include <cellar/base/score_rule.hpp>
+#include <cellar/base/score.hpp>
 #include <cellar/base/scratch.hpp>
 #include <cellar/mpi/communicator.hpp>
 #include <cellar/mpi/detail/exchange.hpp>
