@@ -7,8 +7,8 @@
 
 namespace cellar::detail {
 
-/// A function that is called during the call that it is given to, and not kept: no allocation, and a small header, which
-/// std::function has not.
+/// A function that is called during the call that it is given to, and not kept. Allocates nothing, and comes without
+/// the large header of std::function.
 template <class Signature>
 class FunctionRef;
 
