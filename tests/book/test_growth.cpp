@@ -98,7 +98,7 @@ TEST_CASE("a book that planned no memory agrees with one that planned all of it"
             } else if (choice == 3 && random(0, 1) == 0) {
                 const Position p = complete.next(s) + random(1, 60);
                 both([&](Book& b) {
-                    b.prepare_schedule(s, p);
+                    b.prepare_schedule(s);
                     b.finish_schedule(s, p);
                 });
                 scheduled.emplace_back(s, p);

@@ -208,7 +208,7 @@ private:
         std::set<cellar::Slot> slots;
         for (int s = 0; s < model.setup().sequences; ++s)
             for (const cellar::KeptState& kept : memory_.kept({s})) slots.insert(kept.slot);
-        for (const auto* kept : cellar_test::table_of(memory_).snapshots())
+        for (const auto* kept : cellar_test::table_of(memory_).snapshots().in_place())
             if (kept->to.value != 0) slots.insert(kept->slot);
         return slots;
     }

@@ -33,47 +33,93 @@ struct FinishAndDelete {
     }
 };
 
-/// Data that no snapshot owns yet.
+/// Data that no snapshot owns yet, or no longer.
 template <class Data>
 using UnownedData = std::unique_ptr<Data, FinishAndDelete>;
 
-/// What the snapshots of a table own. Each is a `Kept`, which has a pointer to its `table` and its `index` here. Both
-/// live at fixed addresses.
-template <class Kept>
-class KeptList {
+/// What a snapshot or a restored sequence must be able to do.
+enum class Resuming {
+    checked, ///< the next token finds all that it sees
+    anywhere ///< nothing: the inputs of an encoder
+};
+
+/// What a snapshot owns, in place or paged out. A table fills in the rest, which depends on the memory.
+template <class TheTable>
+struct Kept {
+    using Table = TheTable;
+
+    bool is_paged_out() const { return data != nullptr; }
+
+    std::unique_ptr<PagedData> data{}; ///< null if it is in place
+    Table* table = nullptr;            ///< null before something is owned, and after the table is destroyed
+    std::size_t index = 0;             ///< among those of the table that are in place, or among those that are not
+};
+
+/// A table of what snapshots own. All of them live at fixed addresses. `Table` derives from it, and has `give(kept)`,
+/// which gives up what a snapshot owns in place.
+template <class Table, class Kept>
+class KeptLists {
+    using List = TrivialList<Kept*>;
+
 public:
-    KeptList() = default;
-    KeptList(const KeptList&) = delete;
-    KeptList& operator=(const KeptList&) = delete;
-    ~KeptList() { // the table is destroyed, too
-        for (Kept* kept : all_) kept->table = nullptr;
-    }
-
-    /// Room for one more. May throw.
-    void reserve_one() {
-        if (all_.size() == all_.capacity()) all_.reserve(2 * all_.size() + 1);
-    }
-
-    /// Needs room.
-    template <class Table>
-    void add(Kept& kept, Table& table) noexcept {
-        kept.table = &table;
-        kept.index = all_.size();
-        all_.push_back(&kept);
-    }
-
-    void remove(Kept& kept) noexcept {
-        all_.back()->index = kept.index;
-        all_[kept.index] = all_.back();
-        all_.pop_back();
-        kept.table = nullptr;
+    KeptLists() = default;
+    KeptLists(const KeptLists&) = delete;
+    KeptLists& operator=(const KeptLists&) = delete;
+    ~KeptLists() {
+        for (const List* list : {&in_place_, &paged_out_})
+            for (Kept* kept : *list) kept->table = nullptr;
     }
 
     /// In no particular order.
-    const TrivialList<Kept*>& all() const { return all_; }
+    const List& in_place() const { return in_place_; }
+    const List& paged_out() const { return paged_out_; }
+
+    /// Room for one more that is paged out. May throw.
+    void prepare_adopt() { reserve_one(paged_out_); }
+    /// Takes over what no table has, with its data.
+    void finish_adopt(Kept& kept, UnownedData<PagedData> data) noexcept {
+        kept.data.reset(data.release());
+        add(kept);
+    }
+
+    /// Gives up what it owns, and takes it off the table.
+    void release(Kept& kept) noexcept {
+        kept.is_paged_out() ? kept.data->finish_work() : static_cast<Table&>(*this).give(kept);
+        remove(kept);
+    }
+
+protected:
+    void reserve_in_place() { reserve_one(in_place_); }
+    void reserve_beside(const Kept& kept) { reserve_one(list_of(kept)); }
+
+    /// Needs room.
+    void add(Kept& kept) noexcept {
+        List& list = list_of(kept);
+        kept.table = static_cast<Table*>(this);
+        kept.index = list.size();
+        list.push_back(&kept);
+    }
+    void remove(Kept& kept) noexcept {
+        List& list = list_of(kept);
+        list.back()->index = kept.index;
+        list[kept.index] = list.back();
+        list.pop_back();
+        kept.table = nullptr;
+    }
+    /// What is in place again has no use for its data.
+    UnownedData<PagedData> remove_with_data(Kept& kept) noexcept {
+        if (kept.is_paged_out()) remove(kept);
+        return UnownedData<PagedData>{kept.data.release()};
+    }
 
 private:
-    TrivialList<Kept*> all_;
+    static void reserve_one(List& list) {
+        if (list.size() == list.capacity()) list.reserve(2 * list.size() + 1);
+    }
+    List& list_of(const Kept& kept) { return kept.is_paged_out() ? paged_out_ : in_place_; }
+
+    List in_place_;
+    List paged_out_;
 };
 
 struct ReleaseKept {

@@ -6,6 +6,7 @@
 #include <cellar/base/contract.hpp>
 #include <cellar/base/expect_batch.hpp>
 #include <cellar/base/ids.hpp>
+#include <cellar/base/kept.hpp>
 #include <cellar/base/result.hpp>
 #include <cellar/base/schedules.hpp>
 #include <cellar/base/trivial_list.hpp>
@@ -37,12 +38,6 @@ struct BookSize {
         CellSetMemory::plan_of_blocks; ///< the same for blocks of visible cells, of all sequences
     Positions positions = Positions::any;
     Choice choice = Choice::lowest;
-};
-
-/// What a snapshot or a restored sequence must be able to do.
-enum class Resuming {
-    checked, ///< the next token sees all that its window asks for
-    anywhere ///< nothing: the inputs of an encoder
 };
 
 /// The bookkeeping of a cache: passes, retention and visibility. `CellTable` says which sequence owns which cell; the
@@ -111,12 +106,7 @@ public:
     }
 
     /// Reserves room for a position of s at which a snapshot is wanted. Returns true if it allocated.
-    bool prepare_schedule(Sequence s, Position p) {
-        const Position expected = next(s);
-        CELLAR_EXPECTS(p > expected && p < to_end, "schedule: position ", p, ", expected more than ", expected,
-                       ", the position of the next token, and less than to_end");
-        return forgets() && schedules_.reserve(s, size_.sequences);
-    }
+    bool prepare_schedule(Sequence s) { return forgets() && schedules_.reserve(s, size_.sequences); }
     /// From now on, s does not forget what a pass that ends with the token at p - 1 keeps.
     void finish_schedule(Sequence s, Position p) noexcept {
         if (forgets()) schedules_.add(s, p);

@@ -5,9 +5,7 @@
 #include <cellar/base/kept.hpp>
 #include <cellar/book/position_runs.hpp>
 
-#include <cstddef>
 #include <cstdint>
-#include <memory>
 
 namespace cellar::detail {
 
@@ -15,7 +13,7 @@ class KeptTable;
 
 /// The cells that a snapshot owns, as a sequence owns its own: defragmentation moves them, and nothing else changes
 /// them. Or, if it is paged out, the rows of its data. `KeptTable` fills them in.
-struct KeptCells {
+struct KeptCells : Kept<KeptTable> {
     /// Of positions [the_from, the_to); with room for `count` runs.
     KeptCells(Position the_from, Position the_to, bool window, std::int64_t count)
         : runs{count + 2}, from{the_from}, to{the_to}, is_window{window} {}
@@ -23,15 +21,12 @@ struct KeptCells {
     /// True if every position in [begin, end) has a token here.
     bool covers(Position begin, Position end) const { return runs.covers(begin, end); }
 
-    bool is_paged_out() const { return data != nullptr; }
+    std::int32_t rows() const { return runs.tokens(); }
 
     PositionRuns runs; ///< of cells, or of rows
     Position from;
     Position to;
     bool is_window; ///< tokens below `to` were forgotten before: what is here is a window, and the sinks
-    std::unique_ptr<PagedData> data; ///< null if not paged out
-    KeptTable* table = nullptr;      ///< null before the cells are owned, and after the table is destroyed
-    std::size_t index = 0;           ///< among those of the table
 };
 
 using KeptCellsPointer = KeptPointer<KeptCells>;

@@ -23,16 +23,12 @@ namespace cellar::detail {
 /// What snapshots own: cells of the pool in place, or, if they are paged out, data of their own. Only operations that
 /// begin with `prepare` allocate; they change nothing visible, and `finish` cannot fail if the pool has not changed in
 /// between.
-class KeptTable {
+class KeptTable : public KeptLists<KeptTable, KeptCells> {
 public:
     /// The pool is at a fixed address, and has `sequences` other owners.
     KeptTable(CellPool& pool, std::int32_t sequences) : pool_{pool}, sequences_{sequences} {}
 
     Cell cells() const { return pool_.cells(); }
-
-    /// The snapshots that own cells in place.
-    const TrivialList<KeptCells*>& in_place() const { return in_place_.all(); }
-    const TrivialList<KeptCells*>& paged_out() const { return paged_out_.all(); }
 
     /// For what `runs` have at positions [from, to). O(runs).
     KeptCellsPointer prepare(const PositionRuns& runs, Position from, Position to, bool is_window) {
@@ -45,19 +41,9 @@ public:
         fill(kept, runs, kept);
         kept.runs.erase(gap_begin, gap_end);
         kept.runs.for_each(kept.from, kept.to, [&](Position, Cell cell, std::int32_t n) { pool_.share(cell, n); });
-        in_place_.add(kept, *this);
+        add(kept);
     }
-
-    /// The opposite: gives up the cells, or the data.
-    void release(KeptCells& kept) noexcept {
-        if (kept.is_paged_out()) {
-            kept.data->finish_work();
-            paged_out_.remove(kept);
-        } else {
-            pool_.give(kept.runs, kept.from, kept.to);
-            in_place_.remove(kept);
-        }
-    }
+    void give(const KeptCells& kept) noexcept { pool_.give(kept.runs, kept.from, kept.to); }
 
     /// True if some of the kept cells have no other owner. O(words of 64 cells that they span).
     bool frees_cells(const KeptCells& kept) const {
@@ -71,13 +57,13 @@ public:
     KeptCellsPointer prepare_split(KeptCells& kept, Position at) {
         KeptCellsPointer tail = make(kept.runs, at, kept.to, false);
         kept.runs.reserve(1);
-        list_of(kept).reserve_one();
+        reserve_beside(kept);
         return tail;
     }
-    /// `kept` gives them up to `tail`. If it is paged out, the rows of both are numbered from 0 on.
+    /// `kept` gives them up to `tail`, which has its data by now. Rows of both are numbered from 0 on.
     void finish_split(KeptCells& kept, KeptCells& tail) noexcept {
         fill(tail, kept.runs, tail, kept.is_paged_out() ? -tokens_below(kept, tail.from) : 0);
-        list_of(kept).add(tail, *this);
+        add(tail);
         kept.runs.erase(tail.from, to_end);
         kept.to = tail.from;
     }
@@ -89,63 +75,52 @@ public:
     void finish_join(KeptCells& kept, KeptCells& tail) noexcept {
         fill(kept, tail.runs, tail, kept.is_paged_out() ? kept.runs.tokens() : 0);
         kept.to = tail.to;
-        list_of(tail).remove(tail);
+        remove(tail);
     }
 
-    /// The runs of kept cells, with rows, numbered from 0 on, in place of cells. O(runs).
-    PositionRuns prepare_page_out(const KeptCells& kept) {
-        PositionRuns rows{kept.runs.runs() + 2};
-        Cell row = 0;
-        kept.runs.for_each(kept.from, kept.to, [&](Position position, Cell, std::int32_t n) {
-            rows.insert(position, row, n);
-            row += n;
-        });
-        paged_out_.reserve_one();
-        return rows;
-    }
-    /// Gives up the cells. `data` has the rows from now on.
-    void finish_page_out(KeptCells& kept, PositionRuns rows, std::unique_ptr<PagedData> data) noexcept {
-        pool_.give(kept.runs, kept.from, kept.to);
-        in_place_.remove(kept);
-        paged_out_.add(kept, *this);
-        std::swap(kept.runs, rows);
-        kept.data = std::move(data);
-    }
-
-    /// Takes over what no table has yet, with its data.
-    void prepare_adopt() { paged_out_.reserve_one(); }
-    void finish_adopt(KeptCells& kept, std::unique_ptr<PagedData> data) noexcept {
-        paged_out_.add(kept, *this);
-        kept.data = std::move(data);
-    }
-
-    /// Cells for rows.
-    struct Intake {
-        TrivialList<Cell> cells; ///< of each row; empty, with room, until they are taken
+    /// The cells of each row.
+    using Places = TrivialList<Cell>;
+    struct Rows {
+        Places places;
         PositionRuns runs;
     };
 
-    /// Refuses with `full`.
-    Result<Intake> prepare_page_in(const KeptCells& kept) {
-        const std::int32_t n = kept.runs.tokens();
+    /// Kept cells, in order, and their runs with rows, numbered from 0 on, in place of cells. O(tokens).
+    Rows prepare_page_out(const KeptCells& kept) {
+        Rows rows{{}, PositionRuns{kept.runs.runs() + 2}};
+        rows.places.reserve(static_cast<std::size_t>(kept.rows()));
+        kept.runs.for_each(kept.from, kept.to, [&](Position position, Cell cell, std::int32_t n) {
+            rows.runs.insert(position, static_cast<Cell>(rows.places.size()), n);
+            for (std::int32_t i = 0; i < n; ++i) rows.places.push_back(cell + i);
+        });
+        prepare_adopt();
+        return rows;
+    }
+    /// Gives up the cells. `data` has the rows from now on.
+    void finish_page_out(KeptCells& kept, Rows& rows, UnownedData<PagedData> data) noexcept {
+        release(kept);
+        std::swap(kept.runs, rows.runs);
+        finish_adopt(kept, std::move(data));
+    }
+
+    /// Room for the cells of all rows. Refuses with `full`.
+    Result<Rows> prepare_page_in(const KeptCells& kept) {
+        const std::int32_t n = kept.rows();
         if (n > pool_.free().count()) return Reason::full;
-        Intake intake{{}, PositionRuns{pieces_of(kept, n)}};
-        intake.cells.reserve(static_cast<std::size_t>(n));
+        Rows rows{{}, PositionRuns{pieces_of(kept, n)}};
+        rows.places.reserve(static_cast<std::size_t>(n));
         prepare_owner();
-        return intake;
+        return rows;
     }
-    /// Takes cells for all rows. Afterwards, the snapshot does not need its data any more.
-    void finish_page_in(KeptCells& kept, Intake& intake) noexcept {
-        paged_out_.remove(kept);
-        finish_intake(kept, intake);
-    }
-    /// The same for what no table has yet. It has neither rows nor data, but its runs number rows.
-    void finish_intake(KeptCells& kept, Intake& intake) noexcept {
-        pool_.take(kept.runs.tokens(), -1, intake.cells);
-        for_each_piece(kept, kept.to, intake.cells,
-                       [&](Position position, Cell cell, std::int32_t n) { intake.runs.insert(position, cell, n); });
-        in_place_.add(kept, *this);
-        std::swap(kept.runs, intake.runs);
+    /// Takes cells for all rows. Returns the data. What no table has yet has none, but its runs number rows.
+    UnownedData<PagedData> finish_page_in(KeptCells& kept, Rows& rows) noexcept {
+        UnownedData<PagedData> data = remove_with_data(kept);
+        pool_.take(kept.rows(), -1, rows.places);
+        for_each_piece(kept, kept.to, rows.places,
+                       [&](Position position, Cell cell, std::int32_t n) { rows.runs.insert(position, cell, n); });
+        std::swap(kept.runs, rows.runs);
+        add(kept);
+        return data;
     }
 
     /// At most that many runs of cells will hold the first n rows.
@@ -176,7 +151,7 @@ public:
 private:
     // Room for one more owner.
     void prepare_owner() {
-        in_place_.reserve_one();
+        reserve_in_place();
         pool_.reserve_owners(std::int64_t{sequences_} + std::ssize(in_place()) + 1);
     }
 
@@ -193,12 +168,8 @@ private:
                       [&](Position position, Cell cell, std::int32_t n) { kept.runs.insert(position, cell + by, n); });
     }
 
-    KeptList<KeptCells>& list_of(const KeptCells& kept) { return kept.is_paged_out() ? paged_out_ : in_place_; }
-
     CellPool& pool_;
     std::int32_t sequences_;
-    KeptList<KeptCells> in_place_;
-    KeptList<KeptCells> paged_out_;
 };
 
 } // namespace cellar::detail

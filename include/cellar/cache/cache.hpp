@@ -17,7 +17,7 @@
 #include <cellar/cache/cache_shape.hpp>
 #include <cellar/cache/cell_snapshot.hpp>
 #include <cellar/cache/detail/cache_state.hpp>
-#include <cellar/cache/detail/snapshots.hpp>
+#include <cellar/cache/detail/cell_snapshots.hpp>
 #include <cellar/cache/fwd.hpp>
 #include <cellar/cache/layer_memory.hpp>
 #include <cellar/cache/statistics.hpp>
@@ -373,26 +373,12 @@ public:
         return prepare(op::Remove{rewind.sequence, rewind.to, to_end});
     }
     void finish(detail::Removal&& removal) noexcept;
-    Attempt<op::Schedule> prepare(const op::Schedule& schedule) {
-        state().expect_no_pass("schedule");
-        return {schedule, state().book.prepare_schedule(schedule.sequence, schedule.position)};
-    }
-    void finish(op::Schedule&& schedule) noexcept {
-        state().book.finish_schedule(schedule.sequence, schedule.position);
-    }
-    Attempt<op::Unschedule> prepare(const op::Unschedule& schedule) {
-        state().expect_no_pass("unschedule");
-        CELLAR_EXPECTS(schedule.position.value >= 0, "unschedule: position ", schedule.position,
-                       ", expected 0 or more");
-        return {schedule, state().book.prepare_unschedule(schedule.sequence, schedule.position)};
-    }
-    void finish(op::Unschedule&& schedule) noexcept {
-        state().book.finish_unschedule(schedule.sequence, schedule.position);
-    }
     Result<detail::Defragmentation> prepare(const op::Defragment&) { return prepare_defragment(); }
     // A backend may throw, as for a pass.
     void finish(detail::Defragmentation&& defragmentation) { carry_out(defragmentation); }
     auto prepare(const op::Snapshot& snapshot) { return snapshots().prepare(snapshot); }
+    auto prepare(const op::Schedule& schedule) { return snapshots().prepare(schedule); }
+    auto prepare(const op::Unschedule& schedule) { return snapshots().prepare(schedule); }
     template <template <class> class Operation>
     auto prepare(const Operation<CellSnapshot>& operation) {
         return snapshots().prepare(operation);
@@ -425,7 +411,7 @@ public:
                                   "backend with memory");
         snapshots().save_ahead(s, to, prefix, stored);
     }
-    detail::Checked<typename detail::Snapshots<State>::Loaded> prepare(const detail::Load& load) {
+    detail::Checked<typename detail::CellSnapshots<State>::Loaded> prepare(const detail::Load& load) {
         static_assert(holds_data,
                       "load: this cache has no keys and values (its backend is NoData), expected a backend "
                       "with memory; or begin a pass of the tokens, and write the rows of its cells yourself");
@@ -458,7 +444,7 @@ protected:
                                   "with memory");
     }
     const detail::CellTable& table(Where where = Where::current()) const { return state(where).book.table(); }
-    detail::Snapshots<State> snapshots() { return detail::Snapshots<State>{state()}; }
+    detail::CellSnapshots<State> snapshots() { return detail::CellSnapshots<State>{state()}; }
     const detail::PositionRuns& runs(Sequence s, const std::source_location& where) const {
         const detail::Caller caller{where};
         return table().record(s).runs;

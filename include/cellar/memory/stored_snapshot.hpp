@@ -142,6 +142,17 @@ public:
     virtual bool read(const std::string& name, std::span<std::int32_t> to) = 0;
 };
 
+/// The source has all of these arrays.
+inline Checked<void> check_arrays(const StoredSource& source, std::span<const StoredArray> expected) {
+    for (const StoredArray& array : expected) {
+        const auto found = source.shape(array.name);
+        if (!found) return Problem{"it has no " + array.name + ", expected " + text_of(array.shape)};
+        if (*found != array.shape)
+            return Problem{"its " + array.name + " is " + text_of(*found) + ", expected " + text_of(array.shape)};
+    }
+    return {};
+}
+
 /// Where a snapshot that is loaded has its data.
 enum class LoadTo {
     host, ///< paged out on the host

@@ -158,7 +158,7 @@ public:
 
     /// Moves what the snapshot owns out of its slot, which it gives up, to memory of its own. Throws `std::bad_alloc`,
     /// with nothing changed, if there is no memory for it. Does nothing if the snapshot is paged out already. Enqueues;
-    /// blocks if the data goes to memory of the host that the backend's work cannot reach. O(layers); each tensor is
+    /// blocks if the data goes to memory of the host that the backend's work cannot reach. O(layers); the state is
     /// copied once, by way of a buffer if it blocks.
     void page_out(StateSnapshot& snapshot, PageTo to = PageTo::host, Where where = Where::current()) {
         detail::perform(*this, op::PageOut<StateSnapshot>{snapshot, to}, where).value();
@@ -206,8 +206,8 @@ public:
         const detail::Caller caller{where};
         state().expect_no_pass("set_initial");
         state().expect_layer("set_initial", layer);
-        state().store.template set_initial<Tag>(state().backend, shape(), layer, values);
-        state().book.set_start_source(state().store.start_source());
+        state().stores.template set_initial<Tag>(state().backend, shape(), layer, values);
+        state().book.set_start_source(state().stores.start_source());
     }
 
     /// The position of the next token of s: 0 if it has none.
@@ -247,7 +247,7 @@ public:
         state().expect_layer("view", layer);
         CELLAR_EXPECTS(table().slots().is_current(handle), "view: generation ", handle.generation,
                        " of the state in slot ", handle.slot, " is not kept, expected a handle to a kept state");
-        const auto all = state_->store.template in_slots<Tag>(shape(), layer);
+        const auto all = state_->stores.template in_slots<Tag>(shape(), layer);
         StridedView<const typename Tag::element_type, Tag::rank> view;
         view.pointer = all.pointer + handle.slot * all.stride(0);
         for (int r = 0; r < Tag::rank; ++r) {
@@ -271,14 +271,14 @@ public:
     Slot slots(Where where = Where::current()) const { return table(where).slots().slots(); }
 
     /// Bytes of the states in all slots and layers, and of the rows that `get` gathers.
-    std::int64_t bytes(Where where = Where::current()) const { return state(where).store.bytes(); }
+    std::int64_t bytes(Where where = Where::current()) const { return state(where).stores.bytes(); }
 
     /// Slots, checkpoints and snapshots, counted now. O(snapshots that are paged out).
     StateStatistics statistics(Where where = Where::current()) const {
         const detail::SlotTable& slots = table(where).slots();
         StateStatistics found{slots.slots(), slots.slots() - slots.free(), slots.checkpoints(), bytes()};
-        found.snapshots = static_cast<std::int32_t>(table().snapshots().size());
-        for (const detail::KeptSlot* kept : table().paged_out()) {
+        found.snapshots = static_cast<std::int32_t>(table().snapshots().in_place().size());
+        for (const detail::KeptSlot* kept : table().snapshots().paged_out()) {
             ++found.paged_out;
             found.paged_bytes += kept->data->bytes();
         }
@@ -296,7 +296,7 @@ public:
     Pass finish(op::Begin&& begin) {
         state().book.open();
         Pass pass{state(), begin.batch.tokens(), false};
-        if (const auto starts = state().book.starts(); !starts.empty()) state().store.start(state().backend, starts);
+        if (const auto starts = state().book.starts(); !starts.empty()) state().stores.start(state().backend, starts);
         return pass;
     }
     Attempt<op::CopyPrefix> prepare(const op::CopyPrefix& copy) {
@@ -323,26 +323,9 @@ public:
     void finish(op::Remove&& remove) noexcept {
         state().book.table().finish_remove(remove.sequence, remove.begin, remove.end);
     }
-    Attempt<op::Schedule> prepare(const op::Schedule& schedule) {
-        state().expect_no_pass("schedule");
-        const Result<bool> can = state().book.table().prepare_schedule(schedule.sequence, schedule.position);
-        if (!can) return can.error();
-        return {schedule, *can};
-    }
-    void finish(op::Schedule&& schedule) noexcept {
-        state().book.table().finish_schedule(schedule.sequence, schedule.position);
-    }
-    Attempt<op::Unschedule> prepare(const op::Unschedule& schedule) {
-        state().expect_no_pass("unschedule");
-        CELLAR_EXPECTS(schedule.position.value >= 0, "unschedule: position ", schedule.position,
-                       ", expected 0 or more");
-        static_cast<void>(table().states(schedule.sequence)); // checks the sequence
-        return {schedule, false};
-    }
-    void finish(op::Unschedule&& schedule) noexcept {
-        state().book.table().unschedule(schedule.sequence, schedule.position);
-    }
     auto prepare(const op::Snapshot& snapshot) { return snapshots().prepare(snapshot); }
+    auto prepare(const op::Schedule& schedule) { return snapshots().prepare(schedule); }
+    auto prepare(const op::Unschedule& schedule) { return snapshots().prepare(schedule); }
     template <template <class> class Operation>
     auto prepare(const Operation<StateSnapshot>& operation) {
         return snapshots().prepare(operation);
@@ -359,8 +342,8 @@ public:
     void save(const StateSnapshot& snapshot, const std::string& prefix, detail::StoredSnapshot& stored) {
         snapshots().save(snapshot, prefix, stored);
     }
-    void save_ahead(Sequence, Position to, const std::string& prefix, detail::StoredSnapshot& stored) {
-        snapshots().save_ahead(to, prefix, stored);
+    void save_ahead(Sequence s, Position to, const std::string& prefix, detail::StoredSnapshot& stored) {
+        snapshots().save_ahead(s, to, prefix, stored);
     }
     auto prepare(const detail::Load& load) { return snapshots().prepare(load); }
 

@@ -57,11 +57,11 @@ public:
         State& s = state();
         if (s.fetched_layer != layer || s.fetched_micro_batch != micro_batch.index()) {
             s.fetched_micro_batch = -1; // if the backend throws
-            s.store.fetch(s.backend, layer, micro_batch.fetches());
+            s.stores.fetch(s.backend, layer, micro_batch.fetches());
             s.fetched_layer = layer;
             s.fetched_micro_batch = micro_batch.index();
         }
-        return s.store.template gathered<Tag>(s.shape, layer, micro_batch.sequences());
+        return s.stores.template gathered<Tag>(s.shape, layer, micro_batch.sequences());
     }
 
     /// Enqueues one copy of all tensors that `get` returned, as they are now, to the targets.
@@ -76,7 +76,7 @@ public:
                        micro_batch.index(), " of ", name()(layer),
                        ", expected what `get` was last called for: micro-batch ", s.fetched_micro_batch, " of layer ",
                        s.fetched_layer);
-        s.store.store(s.backend, layer, micro_batch.stores());
+        s.stores.store(s.backend, layer, micro_batch.stores());
         finish(layer);
     }
 
@@ -86,7 +86,7 @@ public:
     auto slots(int layer, const std::source_location& where = std::source_location::current()) & {
         const detail::Caller caller{where};
         state().expect_layer("slots", layer);
-        return state().store.template in_slots<Tag>(state().shape, layer);
+        return state().stores.template in_slots<Tag>(state().shape, layer);
     }
 
     /// Replaces `put` where states were written in place: all tensors of all targets are written, or enqueued to be.

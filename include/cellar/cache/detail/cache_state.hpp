@@ -6,12 +6,14 @@
 #include <cellar/base/contract.hpp>
 #include <cellar/base/digest.hpp>
 #include <cellar/base/guards.hpp>
+#include <cellar/base/kept.hpp>
 #include <cellar/base/plan.hpp>
 #include <cellar/base/reserved_list.hpp>
 #include <cellar/base/scratch.hpp>
 #include <cellar/base/trivial_list.hpp>
 #include <cellar/book/cache_book.hpp>
 #include <cellar/book/cell_rows.hpp>
+#include <cellar/book/kept_cells.hpp>
 #include <cellar/book/page_rows.hpp>
 #include <cellar/cache/cache_limits.hpp>
 #include <cellar/cache/cache_shape.hpp>
@@ -347,6 +349,17 @@ struct CacheState {
         const Cell end = book.end_of_next(batch);
         const bool again = book.prepare_tokens(batch);
         return allocate_up_to(end) || again;
+    }
+
+    /// The same for all rows of a snapshot, and for those of one that is paged out that s takes.
+    bool allocate_for(const KeptCells& kept) { return allocate_for(kept.rows()); }
+    bool allocate_for(const KeptCells& kept, Sequence s, const TrivialList<Cell>& room) {
+        return allocate_for(static_cast<std::int32_t>(room.capacity()), book.runs(s).last_cell_before(kept.from));
+    }
+
+    /// `unchecked`: of an operation with a snapshot.
+    Resuming resuming(bool unchecked) const {
+        return unchecked || holds_inputs ? Resuming::anywhere : Resuming::checked;
     }
 
     /// Room for what the backend needs for passes of `tokens` tokens that see all cells.

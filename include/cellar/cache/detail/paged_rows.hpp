@@ -3,6 +3,7 @@
 
 #include <cellar/backend/backend.hpp>
 #include <cellar/backend/paged_memory.hpp>
+#include <cellar/base/contract.hpp>
 #include <cellar/base/ids.hpp>
 #include <cellar/base/kept.hpp>
 #include <cellar/base/page_to.hpp>
@@ -207,28 +208,36 @@ class PagedPlanes;
 template <class Store, BackendPolicy Backend, auto... Members>
 class PagedPlanes<Store, Backend, PlaneList<Members...>> final : public PagedData {
 public:
-    using Staging = std::tuple<typename PagedBlock<Store, Members, Backend>::Staging...>;
+    /// Memory that a copy needs beside the rows.
+    using Transfer = std::tuple<typename PagedBlock<Store, Members, Backend>::Staging...>;
 
     /// Both at fixed addresses.
     PagedPlanes(Backend& backend, ReservedList<Store>& stores, std::int64_t tokens, PageTo to)
         : backend_{backend},
           stores_{stores},
-          place_{to},
+          place_{checked(to)},
           blocks_{PagedBlock<Store, Members, Backend>{backend, stores, tokens, to}...} {}
 
     std::int64_t bytes() const override { return (std::get<Block<Members>>(blocks_).bytes() + ...); }
     void finish_work() noexcept override { backend_.fence(); }
     PageTo place() const { return place_; }
 
-    Staging allocate_staging(std::int64_t tokens) const {
+    /// `room`: of as many cells as will be read or written.
+    Transfer prepare_read(const TrivialList<Cell>& room) const {
+        const auto tokens = static_cast<std::int64_t>(room.capacity());
         return {std::get<Block<Members>>(blocks_).allocate_staging(backend_, tokens)...};
     }
-
-    void read(std::span<const Cell> cells, Staging staging) {
-        for_each([&]<std::size_t I>(auto& block) { block.read(backend_, stores_, cells, std::get<I>(staging)); });
+    Transfer prepare_write(const TrivialList<Cell>& room) const {
+        if constexpr (ReservesPasses<Backend>)
+            backend_.reserve(static_cast<std::int64_t>(room.capacity()), 0); // the list of cells
+        return prepare_read(room);
     }
-    void write(std::span<const Cell> cells, Staging staging) {
-        for_each([&]<std::size_t I>(auto& block) { block.write(backend_, stores_, cells, std::get<I>(staging)); });
+
+    void read(std::span<const Cell> cells, Transfer transfer) {
+        for_each([&]<std::size_t I>(auto& block) { block.read(backend_, stores_, cells, std::get<I>(transfer)); });
+    }
+    void write(std::span<const Cell> cells, Transfer transfer) {
+        for_each([&]<std::size_t I>(auto& block) { block.write(backend_, stores_, cells, std::get<I>(transfer)); });
     }
 
     /// Copies n rows of another one, from row `first` on, to those from row `to` on. Enqueues; blocks if one is on the
@@ -248,6 +257,12 @@ public:
 private:
     template <auto RowsOf>
     using Block = PagedBlock<Store, RowsOf, Backend>;
+
+    static PageTo checked(PageTo to) {
+        CELLAR_EXPECTS(!HoldsNoData<Backend>, "page_out: the cache has no keys and values, expected a backend with "
+                                              "memory");
+        return to;
+    }
 
     template <class F>
     void for_each(F f) {

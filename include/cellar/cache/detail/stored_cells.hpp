@@ -16,6 +16,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -32,8 +33,7 @@ class StoredCells {
     using ValueFormat = typename Store::Values::Format;
 
 public:
-    StoredCells(State& state, Resuming resuming)
-        : state_{state}, kind_{resuming == Resuming::checked ? stored_cache : stored_inputs} {}
+    explicit StoredCells(State& state) : state_{state}, kind_{state.holds_inputs ? stored_inputs : stored_cache} {}
 
     /// Adds what a snapshot consists of. `prefix`: of all names.
     void save(const KeptCells& kept, const std::string& prefix, StoredSnapshot& stored) {
@@ -63,20 +63,23 @@ public:
 
     /// Makes what a snapshot owns, not filled in yet: paged out on the host, or, without rows, to be given cells. Adds
     /// where its arrays go.
-    Checked<void> prepare_load(StoredSource& source, const std::string& prefix, LoadTo to, KeptCellsPointer& kept,
-                               UnownedData<Rows>& rows, std::vector<StoredArray>& arrays) {
+    Checked<void> prepare_load(const Load& load, KeptCellsPointer& kept, UnownedData<Rows>& rows) {
+        auto& source = load.source;
+        const std::string& prefix = load.prefix;
+        auto& arrays = load.arrays;
         std::uint64_t n = 0;
         if (auto suits = check_numbers(source, prefix, n); !suits) return suits;
         const std::size_t before = arrays.size();
         add_arrays(n, prefix, arrays);
-        for (std::size_t i = before; i < arrays.size(); ++i)
-            if (auto suits = check_shape(source, arrays[i]); !suits) return suits;
+        if (auto suits = check_arrays(source, std::span{arrays}.subspan(before)); !suits) return suits;
         const auto rotation = source.number(prefix + "rotation");
         if (rotation && state_.rotation != 0 && *rotation != state_.rotation)
             return Problem{"its keys are rotated in other pairs of elements than those of this cache"};
         RowPositions::List positions;
         if (auto made = make_kept(source, prefix, positions, kept); !made) return made;
-        if (to == LoadTo::host) {
+        if (kind_ == stored_cache && !state_.book.can_restore(*kept, kept->to))
+            return Problem{"its snapshot lacks positions that the window of this cache sees"};
+        if (load.to == LoadTo::host) {
             rows.reset(new Rows{state_.backend, state_.stores, static_cast<std::int64_t>(n), PageTo::host});
             set_paged_rows(*rows, arrays, before);
         } else {
@@ -171,13 +174,6 @@ private:
         tokens = (*shape)[0];
         if (tokens > static_cast<std::uint64_t>(INT32_MAX)) return Problem{"its snapshot has too many tokens"};
         return check_layers(source.number(prefix + "layers"), layers());
-    }
-
-    static Checked<void> check_shape(const StoredSource& source, const StoredArray& expected) {
-        const auto found = source.shape(expected.name);
-        if (!found) return Problem{"it has no " + expected.name + ", expected " + text_of(expected.shape)};
-        if (*found == expected.shape) return {};
-        return Problem{"its " + expected.name + " is " + text_of(*found) + ", expected " + text_of(expected.shape)};
     }
 
     // The source has these numbers.

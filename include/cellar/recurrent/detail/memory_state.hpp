@@ -4,6 +4,7 @@
 #include <cellar/backend/backend.hpp>
 #include <cellar/base/contract.hpp>
 #include <cellar/base/guards.hpp>
+#include <cellar/base/kept.hpp>
 #include <cellar/memory/layer_name.hpp>
 #include <cellar/recurrent/detail/state_book.hpp>
 #include <cellar/recurrent/detail/state_store.hpp>
@@ -30,7 +31,7 @@ struct RecurrentMemoryState {
         : shape{std::move(the_shape)},
           backend{std::move(the_backend)},
           book{limits},
-          store{backend, shape, book.table().slots().slots(), limits.sequences},
+          stores{backend, shape, book.table().slots().slots(), limits.sequences},
           done_in_layer(static_cast<std::size_t>(shape.layers())) {
         if constexpr (ReservesSlots<Backend>) backend.reserve_slots(limits.sequences);
     }
@@ -52,6 +53,11 @@ struct RecurrentMemoryState {
         layer_name = {};
     }
 
+    /// For snapshots: a sequence always needs its whole state, and all slots have memory from the beginning.
+    static constexpr Resuming resuming(bool) { return Resuming::checked; }
+    template <class... Arguments>
+    static constexpr void allocate_for(const Arguments&...) {}
+
     void expect_no_pass(const char* operation) const { detail::expect_no_pass(operation, pass_open); }
 
     void expect_layer(const char* operation, int layer) const {
@@ -62,7 +68,7 @@ struct RecurrentMemoryState {
     StateShape shape;
     Backend backend;
     StateBook book;
-    Store store;
+    Store stores;
     // Of the open pass. They are not in the pass, so that moving it is cheap.
     bool pass_open = false;
     bool pass_reserved = false;

@@ -7,9 +7,11 @@
 #include <cellar/base/trivial_list.hpp>
 #include <cellar/base/type_list.hpp>
 #include <cellar/base/view.hpp>
+#include <cellar/element/stored_format.hpp>
 #include <cellar/recurrent/state_shape.hpp>
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -114,6 +116,12 @@ public:
 
     Slot slots() const { return slots_; }
 
+    /// The rows of all tensors, layer after layer: to slots.
+    std::span<const SlotRows> rows() const { return {stores_.data(), stores_.size()}; }
+    static std::array<StoredFormat, sizeof...(Tags)> formats() {
+        return {stored_format_of<typename Tags::element_type>()...};
+    }
+
     std::int64_t bytes() const {
         const auto of = [](const auto& memory) {
             std::int64_t elements = memory.gathered.size();
@@ -155,11 +163,6 @@ public:
     /// `start_source()`.
     void start(Backend& backend, std::span<const SlotCopy> starts) { backend.copy_slots(starts_, starts); }
 
-    template <class Tag>
-    StateMemory<Tag, Backend>& memory_of() {
-        return std::get<StateMemory<Tag, Backend>>(memories_);
-    }
-
     Slot start_source() const { return has_initial_ ? 0 : zero_slot; }
 
     /// Sequences start from these values in one tensor of a layer. Blocks. The first call allocates.
@@ -175,6 +178,11 @@ public:
 
 private:
     static constexpr int count = sizeof...(Tags);
+
+    template <class Tag>
+    StateMemory<Tag, Backend>& memory_of() {
+        return std::get<StateMemory<Tag, Backend>>(memories_);
+    }
 
     template <int... I>
     StateStore(Backend& backend, const StateShape& shape, Slot slots, std::int32_t sequences,

@@ -11,7 +11,7 @@
 #include <cellar/base/slot_copy.hpp>
 #include <cellar/base/trivial_list.hpp>
 #include <cellar/recurrent/detail/batch_sequences.hpp>
-#include <cellar/recurrent/detail/kept_slot.hpp>
+#include <cellar/recurrent/detail/kept_slots.hpp>
 #include <cellar/recurrent/detail/kept_states.hpp>
 #include <cellar/recurrent/detail/slot_table.hpp>
 #include <cellar/recurrent/state_limits.hpp>
@@ -20,7 +20,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
-#include <memory>
 #include <span>
 #include <utility>
 
@@ -40,6 +39,7 @@ public:
     StateTable(const StateLimits& limits, Slot slots)
         : limits_{limits},
           slots_{slots},
+          kept_{slots_, limits.snapshots},
           states_(static_cast<std::size_t>(limits.sequences)),
           use_(static_cast<std::size_t>(slots)) {
         states_.resize(static_cast<std::size_t>(limits.sequences));
@@ -50,12 +50,17 @@ public:
     const StateLimits& limits() const { return limits_; }
     const SlotTable& slots() const { return slots_; }
     SlotTable& slots() { return slots_; }
+    /// Which slots the snapshots own that are in place.
+    const KeptSlots& snapshots() const { return kept_; }
+    KeptSlots& snapshots() { return kept_; }
 
     bool has(Sequence s) const { return s.value >= 0 && s.value < limits_.sequences; }
     const KeptStates& states(Sequence s) const {
         CELLAR_EXPECTS(has(s), "sequence ", s, ", expected 0 to ", limits_.sequences - 1);
         return states_[static_cast<std::size_t>(s.value)];
     }
+    /// The position of the next token of s.
+    Position next(Sequence s) const { return states(s).next(); }
 
     /// The slots that a pass may use for new checkpoints.
     Slot checkpoints_free() const { return static_cast<Slot>(checkpoint_slots(limits_)) - slots_.checkpoints(); }
@@ -106,74 +111,30 @@ public:
         unschedule_all(to);
     }
 
-    /// What keeps the state of s at position `to` after `finish_snapshot`.
-    Result<KeptSlotPointer> prepare_snapshot(Sequence s, Position to) {
+    /// What keeps the state of s at position `to` after `finish_keep`. Refuses with `cannot_rewind` and
+    /// `too_many_snapshots`.
+    Result<KeptSlotPointer> prepare_keep(Sequence s, Position, Position to, Resuming) {
         if (!can_resume(s, to)) return Reason::cannot_rewind;
-        if (std::ssize(snapshots()) == limits_.snapshots) return Reason::too_many_snapshots;
-        snapshots_.reserve_one();
-        return KeptSlotPointer{new KeptSlot{.to = to, .data = nullptr}};
+        return kept_.prepare(to);
     }
-    void finish_snapshot(Sequence s, KeptSlot& kept) noexcept {
-        if (kept.to.value != 0) {
-            kept.slot = states(s).slot_at(kept.to);
-            slots_.keep(kept.slot);
-        }
-        snapshots_.add(kept, *this);
+    void finish_keep(Sequence s, KeptSlot& kept) noexcept {
+        kept_.finish(kept, kept.rows() == 0 ? zero_slot : states(s).slot_at(kept.to));
     }
-
-    /// The opposite.
-    void release(KeptSlot& kept) noexcept {
-        if (kept.is_paged_out()) {
-            kept.data->finish_work();
-            paged_out_.remove(kept);
-        } else {
-            give_up_slot(kept);
-        }
-    }
-
-    void prepare_page_out() { paged_out_.reserve_one(); }
-    /// Gives up the slot. The state is in `data` from now on.
-    void finish_page_out(KeptSlot& kept, std::unique_ptr<PagedData> data) noexcept {
-        give_up_slot(kept);
-        paged_out_.add(kept, *this);
-        kept.data = std::move(data);
-    }
-
-    /// Takes over what no table has yet, with its data.
-    void finish_adopt(KeptSlot& kept, std::unique_ptr<PagedData> data) noexcept {
-        paged_out_.add(kept, *this);
-        kept.data = std::move(data);
-    }
-
-    Result<void> prepare_page_in() {
-        if (std::ssize(snapshots()) == limits_.snapshots) return Reason::too_many_snapshots;
-        snapshots_.reserve_one();
-        return {};
-    }
-    /// Takes a slot, which the state has yet to be written to.
-    void finish_page_in(KeptSlot& kept) noexcept {
-        paged_out_.remove(kept);
-        if (kept.to.value != 0) {
-            kept.slot = slots_.take();
-            slots_.keep(kept.slot);
-        }
-        snapshots_.add(kept, *this);
-    }
-
-    /// The states that snapshots own in place.
-    const TrivialList<KeptSlot*>& snapshots() const { return snapshots_.all(); }
-    const TrivialList<KeptSlot*>& paged_out() const { return paged_out_.all(); }
 
     /// s gives up its states and shares the kept one; if that is paged out, it gets a slot for it, which is returned.
-    /// `prepare_restore` reserves room for it.
-    void prepare_restore(Sequence s) { own(s).reserve(1); }
-    Slot finish_restore(Sequence s, const KeptSlot& kept) noexcept {
+    /// Refuses with `cannot_rewind` if p is not the end of the snapshot.
+    Result<Slot> prepare_restore(Sequence s, const KeptSlot& kept, Position p, Resuming) {
+        KeptStates& states = own(s);
+        if (p != kept.to) return Reason::cannot_rewind;
+        states.reserve(1);
+        return Slot{kept.slot};
+    }
+    void finish_restore(Sequence s, const KeptSlot& kept, Position, Slot& slot) noexcept {
         own(s).truncate({-1}, slots_);
         unschedule_all(s);
-        if (kept.to.value == 0) return zero_slot;
-        const Slot slot = kept.is_paged_out() ? slots_.take() : kept.slot;
+        if (kept.rows() == 0) return;
+        if (kept.is_paged_out()) slot = slots_.take();
         own(s).append({kept.to, slot, false}, slots_);
-        return slot;
     }
 
     /// Makes the current state of s a checkpoint; others may be dropped for it. Does nothing if s has no state.
@@ -186,15 +147,16 @@ public:
     }
 
     /// The pass that brings s to position p, or past it, keeps a checkpoint there.
-    Result<bool> prepare_schedule(Sequence s, Position p) {
-        const Position next = states(s).next();
-        CELLAR_EXPECTS(p > next && p < to_end, "schedule: position ", p, ", expected more than ", next,
-                       ", the position of the next token, and less than to_end");
+    Result<bool> prepare_schedule(Sequence s) {
         if (limits_.checkpoints == 0) return Reason::no_checkpoints;
         return schedules_.reserve(s, limits_.sequences);
     }
     void finish_schedule(Sequence s, Position p) noexcept { schedules_.add(s, p); }
-    void unschedule(Sequence s, Position p) noexcept { schedules_.remove(s, p, p); }
+    bool prepare_unschedule(Sequence s, Position) {
+        static_cast<void>(states(s)); // checks s
+        return false;
+    }
+    void finish_unschedule(Sequence s, Position p) noexcept { schedules_.remove(s, p, p); }
 
     /// The last position up to p at which a checkpoint of s is wanted; 0 if there is none.
     Position wanted_up_to(Sequence s, Position p) const {
@@ -228,8 +190,9 @@ public:
             for (const Position p : schedules_.of(s)) digest.add(p);
         }
         std::uint64_t kept_in_any_order = 0;
-        for (const KeptSlot* kept : snapshots()) kept_in_any_order += Digest{}.add(kept->to).add(kept->slot).value();
-        for (const KeptSlot* kept : paged_out()) kept_in_any_order += Digest{}.add(kept->to).add(-1).value();
+        for (const KeptSlot* kept : kept_.in_place())
+            kept_in_any_order += Digest{}.add(kept->to).add(kept->slot).value();
+        for (const KeptSlot* kept : kept_.paged_out()) kept_in_any_order += Digest{}.add(kept->to).add(-1).value();
         return digest.add(kept_in_any_order).value();
     }
 
@@ -243,11 +206,6 @@ private:
     KeptStates& own(Sequence s) { return const_cast<KeptStates&>(std::as_const(*this).states(s)); }
 
     void unschedule_all(Sequence s) noexcept { schedules_.remove(s, {0}, to_end); }
-
-    void give_up_slot(KeptSlot& kept) noexcept {
-        if (kept.to.value != 0) slots_.release(kept.slot);
-        snapshots_.remove(kept);
-    }
 
     /// Calls `visit(checkpoint, use)` for all. The use of a checkpoint is how many more positions would have to be
     /// computed again without it: those since the sequence's previous checkpoint.
@@ -279,11 +237,10 @@ private:
 
     StateLimits limits_;
     SlotTable slots_;
+    KeptSlots kept_;                  // by snapshots
     ReservedList<KeptStates> states_; // of each sequence
     Schedules schedules_;             // of checkpoints
-    KeptList<KeptSlot> snapshots_;
-    KeptList<KeptSlot> paged_out_;
-    TrivialList<std::int32_t> use_; // by slot; scratch memory of forget_least_useful
+    TrivialList<std::int32_t> use_;   // by slot; scratch memory of forget_least_useful
 };
 
 } // namespace cellar::detail
