@@ -136,15 +136,8 @@ auto finish_if(FirstPhase prepared, Finish finish) {
 template <class M, class Operation>
 auto perform(M& memory, const Operation& operation, const std::source_location& where) {
     const Caller caller{where};
-    auto prepared = memory.prepare(operation);
-    using Done = decltype(memory.finish(*std::move(prepared)));
-    if (!prepared) return Result<Done>{prepared.error()};
-    if constexpr (std::is_void_v<Done>) {
-        memory.finish(*std::move(prepared));
-        return Result<void>{};
-    } else {
-        return Result<Done>{Made{[&] { return memory.finish(*std::move(prepared)); }}};
-    }
+    return finish_if(memory.prepare(operation),
+                     [&](auto&& prepared) { return memory.finish(std::forward<decltype(prepared)>(prepared)); });
 }
 
 /// True for what concerns only memories that have schedules, or cells to defragment. Others leave it out.
