@@ -2,24 +2,16 @@
 #pragma once
 
 #include <cellar/base/ids.hpp>
+#include <cellar/base/position_run.hpp>
 #include <cellar/base/sliding_list.hpp>
 #include <cellar/book/words.hpp>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <span>
 
 namespace cellar::detail {
-
-/// Neighbouring positions in neighbouring cells.
-struct PositionRun {
-    std::int32_t position;
-    Cell cell;
-    std::int32_t count;
-    std::int32_t covered_from; ///< from here to the run's end, no position is missing
-
-    std::int32_t last() const { return position + count - 1; }
-    PositionRun tail(std::int32_t n) const { return {position + count - n, cell + count - n, n, covered_from}; }
-};
 
 /// The cells of one sequence in the order of its positions, as runs: neighbouring positions in neighbouring cells are
 /// one run. Equal positions are allowed and keep the order in which they were inserted.
@@ -272,19 +264,8 @@ public:
 
     /// The largest p up to which both have the same tokens in the same cells. O(runs up to there).
     Position shared_until(const PositionRuns& other) const {
-        std::int32_t until = 0;
-        std::int64_t i = 0;
-        for (bool is_same = true; is_same && i < std::min(runs(), other.runs()); ++i) {
-            const Run& own = runs_[i];
-            const Run& others = other.runs_[i];
-            if (own.position != others.position || own.cell != others.cell) break;
-            until = own.position + std::min(own.count, others.count);
-            is_same = own.count == others.count;
-        }
-        // Positions may repeat, so the next run of either may begin before the end of the last one.
-        for (const PositionRuns* const each : {this, &other})
-            if (i < each->runs()) until = std::min(until, each->runs_[i].position);
-        return {until};
+        const auto end = [](const PositionRuns& runs) { return runs.empty() ? Position{0} : runs.last() + 1; };
+        return std::min({first_difference(all(), other.all()), end(*this), end(other)});
     }
 
     /// One more than the last position below p that has a token; 0 if there is none. O(log runs).
@@ -295,6 +276,8 @@ public:
 
 private:
     using Run = PositionRun;
+
+    std::span<const Run> all() const { return {runs_.begin(), static_cast<std::size_t>(runs_.size())}; }
 
     // Goes through the cells at positions [from, to), one word or several whole ones at a time. Most of its work is not
     // inlined, because it has many callers.

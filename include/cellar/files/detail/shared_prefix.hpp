@@ -2,40 +2,15 @@
 #pragma once
 
 #include <cellar/base/ids.hpp>
+#include <cellar/base/position_run.hpp>
 #include <cellar/memory/two_phase.hpp>
 
 #include <algorithm>
-#include <cstddef>
 #include <cstdint>
 #include <type_traits>
 #include <vector>
 
 namespace cellar::detail {
-
-/// Positions [position, position + count) of a sequence lie in cells [cell, cell + count).
-struct SharedRun {
-    Position position;
-    Cell cell = 0;
-    std::int32_t count = 0;
-};
-
-/// The position of the first difference between two lists of runs; `to_end` if there is none.
-inline Position first_difference(std::vector<SharedRun> a, std::vector<SharedRun> b) {
-    std::size_t i = 0;
-    std::size_t j = 0;
-    const auto skip = [](SharedRun& run, std::size_t& at, std::int32_t n) {
-        run.position = run.position + n;
-        run.cell += n;
-        run.count -= n;
-        at += run.count == 0 ? 1 : 0;
-    };
-    while (i < a.size() && j < b.size() && a[i].position == b[j].position && a[i].cell == b[j].cell) {
-        const std::int32_t n = std::min(a[i].count, b[j].count);
-        skip(a[i], i, n);
-        skip(b[j], j, n);
-    }
-    return std::min(i < a.size() ? a[i].position : to_end, j < b.size() ? b[j].position : to_end);
-}
 
 struct AnyCellVisitor {
     void operator()(Position, Cell, std::int32_t) const {}
@@ -57,8 +32,10 @@ Position shared_prefix(const M& memory, Sequence a, Sequence b) {
     for_each_member(memory, [&]<class Member>(const Member& member) {
         if constexpr (lists_cells<Member>) {
             const auto runs_of = [&](Sequence s) {
-                std::vector<SharedRun> runs;
-                member.visit_cells(s, [&](Position p, Cell cell, std::int32_t n) { runs.push_back({p, cell, n}); });
+                std::vector<PositionRun> runs;
+                member.visit_cells(s, [&](Position p, Cell cell, std::int32_t n) {
+                    runs.push_back({p.value, cell, n, p.value});
+                });
                 return runs;
             };
             end = std::min(end, first_difference(runs_of(a), runs_of(b)));
