@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
 // Generates text with a byte-level model in a safetensors file. At the end, it computes the whole text again without a
-// memory and compares the logits. `CellarMemory` has all that the model needs of cellar.
+// memory and compares the logits. `CellarMemory` has all that the model needs of cellar. Given a folder in Hugging
+// Face's format, it generates text with that model instead: see examples/folder.
 #include "command_line.hpp"
 #include "draft.hpp"
 #include "flags.hpp"
@@ -21,6 +22,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <folder/generate.hpp>
 #include <iostream>
 #include <iterator>
 #include <limits>
@@ -34,6 +36,7 @@ namespace {
 
 struct Options {
     llama::ModelFlags model;
+    std::string folder;
     std::string prompt = "ROMEO:\n";
     std::string json;
     std::string backend = "eigen";
@@ -50,6 +53,10 @@ struct Options {
 };
 
 void declare(CLI::App& app, Options& o) {
+    app.add_option(
+        "folder", o.folder,
+        "a folder in Hugging Face's format, with a Llama, Mistral, Qwen 2, Qwen 3 or Gemma 3. Of the options, "
+        "it takes --prompt, --tokens, --context, --seed and --temperature, in tokens instead of bytes");
     app.add_option("--prompt", o.prompt, "text to continue")->capture_default_str();
     app.add_option("--tokens", o.tokens, "bytes to generate")->check(CLI::Range(1, 10'000'000))->capture_default_str();
     llama::declare(app, o.model, {"float", "half", "bf16"});
@@ -215,6 +222,16 @@ llama::Report describe(const Options& o, const llama::Llama& model) {
 }
 
 int run(Options o) {
+    if (!o.folder.empty()) {
+        folder::generate({.folder = o.folder,
+                          .prompt = o.prompt,
+                          .tokens = o.tokens,
+                          .context = o.model.context,
+                          .seed = o.model.seed,
+                          .temperature = o.model.temperature},
+                         std::cout);
+        return llama::done;
+    }
     const auto kokkos = o.backend == "kokkos" ? llama::start_kokkos() : nullptr; // outlives the memory
     llama::Llama model{llama::read_weights(llama::Safetensors::read(o.model.model))};
     if (o.compare && kokkos) throw std::runtime_error{"--compare is for --backend eigen"};

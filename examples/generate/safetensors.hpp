@@ -31,6 +31,7 @@ public:
     const Metadata& metadata() const { return metadata_; }
 
     std::vector<std::string> tensor_names() const;
+    bool has(const std::string& tensor) const { return tensors_.contains(tensor); }
 
     /// The elements of a tensor as float, row by row.
     std::vector<float> tensor(const std::string& name, const std::vector<std::int64_t>& shape) const;

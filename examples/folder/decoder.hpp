@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include "model_folder.hpp"
+#include <cellar/cellar.hpp>
+#include <cellar/models/make_memory.hpp>
+
+#include <cstdint>
+#include <generate/weights.hpp>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace folder {
+
+using llama::Matrix, llama::RowVector;
+
+// [memory]
+/// The memory of every model that a folder may hold: each layer goes to the member that its description asks for.
+using Layout = cellar::StandardV<float>;
+using Rotated = cellar::RopeShift<cellar::Neox>;
+using Full = cellar::Cache<Layout, cellar::FullCausal, Rotated>;
+using Sliding = cellar::Cache<Layout, cellar::SlidingWindow<>, Rotated>;
+using Memory = cellar::Hybrid<cellar::RunTimePattern, Full, Sliding>;
+// [/memory]
+
+/// A decoder with the weights of a folder: Llama (so SmolLM 2), Mistral, Qwen 2, Qwen 3 or Gemma 3.
+class Decoder {
+public:
+    /// Throws `std::runtime_error` for another model, or one whose weights do not fit its config.
+    explicit Decoder(const ModelFolder& folder);
+
+    const cellar::models::RunTimeDescription& description() const { return model_; }
+    int vocabulary() const { return vocabulary_; }
+
+    /// Bytes of `make_memory`, before it is made.
+    std::int64_t memory_bytes(const cellar::models::MemoryLimits& limits) const;
+    Memory make_memory(const cellar::models::MemoryLimits& limits) const;
+
+    /// Runs tokens at positions [first, first + size) of a sequence. Returns a row of logits for each. Refuses as
+    /// `begin` does, and then has changed nothing.
+    cellar::Result<Matrix> forward(Memory& memory, cellar::Sequence sequence, cellar::Position first,
+                                   std::span<const int> tokens) const;
+
+private:
+    struct Layer {
+        RowVector input_norm, attention_norm, feed_forward_norm, output_norm; // Gemma has all four
+        RowVector query_norm, key_norm;                                       // empty: none
+        Matrix query, key, value, output, gate, up, down;
+        RowVector query_bias, key_bias, value_bias; // empty: none
+    };
+
+    Layer read_layer(const ModelFolder& folder, int index) const;
+    RowVector norm_weight(const ModelFolder& folder, const std::string& name, int size) const;
+    Matrix normed(const Matrix& x, const RowVector& weight) const;
+    void rotate(Matrix& rows, const cellar::models::LayerDescription& layer, int first) const;
+    Matrix attend(cellar::PassOf<Memory>& pass, int index, const Matrix& x, int first) const;
+    Matrix feed_forward(const Layer& layer, const Matrix& x) const;
+
+    cellar::models::RunTimeDescription model_;
+    std::string prefix_; // of the tensors' names
+    bool is_gemma_ = false;
+    int vocabulary_ = 0;
+    int hidden_ = 0;
+    int intermediate_ = 0;
+    float epsilon_ = 0;
+    Matrix embedding_;
+    Matrix classifier_; // empty: the embedding
+    RowVector norm_;
+    std::vector<Layer> layers_;
+};
+
+} // namespace folder

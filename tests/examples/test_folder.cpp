@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+// Tiny models with random weights, against transformers: logits, and what its own cache holds after each step. See
+// write_folders.py.
+#include "folder/decoder.hpp"
+#include "folder/generate.hpp"
+#include "folder/model_folder.hpp"
+#include "paths.hpp"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <generate/file.hpp>
+#include <generate/safetensors.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace test_folder {
+
+using folder::Decoder, folder::Full, folder::Matrix, folder::Memory, folder::ModelFolder, folder::Sliding;
+using llama::Safetensors;
+
+namespace {
+
+std::string path_of(const std::string& name) {
+    return cellar_test::source_dir() + "/tests/examples/folders/" + name;
+}
+
+/// More cells than tokens, so that a window's cells are in the order of positions.
+const cellar::models::MemoryLimits limits{.attention = {.sequences = 2, .capacity = 64, .batch = 16},
+                                          .sliding = cellar::CacheLimits{.capacity = 64, .cells = 256}};
+
+double largest_difference(const std::vector<float>& found, const std::vector<float>& expected) {
+    REQUIRE(found.size() == expected.size());
+    double largest = 0;
+    for (std::size_t i = 0; i < found.size(); ++i) largest = std::fmax(largest, std::fabs(found[i] - expected[i]));
+    return largest;
+}
+
+/// Of the largest number.
+double largest_error(const std::vector<float>& found, const std::vector<float>& expected) {
+    double largest = 0;
+    for (const float number : expected) largest = std::fmax(largest, std::fabs(number));
+    return largest_difference(found, expected) / largest;
+}
+
+std::vector<int> tokens_of(const Safetensors& expected, const std::string& step, int count) {
+    std::vector<int> tokens;
+    for (const float token : expected.tensor(step + "tokens", {count})) tokens.push_back(static_cast<int>(token));
+    return tokens;
+}
+
+/// The rows of cells in the order of a tensor of transformers: [heads, tokens, dim].
+template <class View>
+std::vector<float> rows_of(const View& view, const std::vector<cellar::Cell>& cells, cellar::Cell first) {
+    std::vector<float> rows;
+    for (std::int64_t head = 0; head < view.extent(1); ++head)
+        for (const cellar::Cell cell : cells)
+            for (std::int64_t d = 0; d < view.extent(2); ++d) rows.push_back(view(cell - first, head, d));
+    return rows;
+}
+
+/// Compares what a token of a pass sees, besides itself, with a layer of transformers' cache.
+template <class Pass>
+void check_layer(Pass& pass, int layer, const cellar::LayerShape& shape, const Safetensors& expected,
+                 const std::string& at) {
+    pass.mark_put(layer);
+    std::vector<cellar::Cell> cells;
+    for (const cellar::CellRange& run : pass.visible(0))
+        for (cellar::Cell cell = run.first; cell < run.first + run.count; ++cell) cells.push_back(cell);
+    cells.pop_back(); // the token's own
+    const std::vector<std::int64_t> extents{shape.kv_heads, std::ssize(cells), shape.key_dim};
+    const cellar::Cell first = pass.history().first;
+    CHECK(largest_error(rows_of(pass.keys(layer), cells, first), expected.tensor(at + "keys", extents)) < 1e-5);
+    CHECK(largest_error(rows_of(pass.values(layer), cells, first), expected.tensor(at + "values", extents)) < 1e-5);
+}
+
+/// The same for all layers, before the next token.
+void check_memory(Memory& memory, const Decoder& decoder, const Safetensors& expected, const std::string& step) {
+    auto pass = memory.begin(cellar::Tokens{{0}, memory.next({0}), 1});
+    REQUIRE(pass);
+    int compared = 0;
+    for (int layer = 0; layer < memory.layers(); ++layer) {
+        CAPTURE(layer);
+        const auto& shape = decoder.description().layers[static_cast<std::size_t>(layer)].shape;
+        pass->visit(layer, [&](auto& own, int index) {
+            if constexpr (requires { own.history(); }) {
+                check_layer(own, index, shape, expected, step + "layer" + std::to_string(layer) + ".");
+                ++compared;
+            }
+        });
+    }
+    CHECK(compared == memory.layers());
+} // the pass is dropped
+
+/// All steps of the text, in a sequence.
+void check_text(const char* name, cellar::Sequence sequence, bool contents) {
+    const ModelFolder folder{path_of(name)};
+    const Decoder decoder{folder};
+    const Safetensors expected = Safetensors::read(path_of(name) + "/expected.safetensors");
+    Memory memory = decoder.make_memory(limits);
+    CHECK(memory.bytes() == decoder.memory_bytes(limits));
+    int number = 0;
+    for (const int count : {7, 1, 1, 12, 1, 3, 5}) {
+        const std::string step = "step" + std::to_string(number++) + ".";
+        CAPTURE(step);
+        const auto logits = decoder.forward(memory, sequence, memory.next(sequence), tokens_of(expected, step, count));
+        REQUIRE(logits);
+        const std::vector<float> found(logits->data(), logits->data() + logits->size());
+        CHECK(largest_difference(found, expected.tensor(step + "logits", {count, decoder.vocabulary()})) < 1e-4);
+        if (contents) check_memory(memory, decoder, expected, step);
+    }
+}
+
+/// A copy of a folder that can be changed.
+class ChangedFolder {
+public:
+    explicit ChangedFolder(const char* name) {
+        std::filesystem::remove_all(path_);
+        std::filesystem::copy(path_of(name), path_);
+    }
+    ~ChangedFolder() { std::filesystem::remove_all(path_); }
+    ChangedFolder(const ChangedFolder&) = delete;
+    ChangedFolder& operator=(const ChangedFolder&) = delete;
+
+    void change(const nlohmann::json& patch) const {
+        nlohmann::json json = folder::read_json(path_ + "/config.json");
+        json.merge_patch(patch);
+        std::ofstream{path_ + "/config.json"} << json;
+    }
+    std::string refusal() const {
+        try {
+            const Decoder decoder{ModelFolder{path_}};
+        } catch (const std::runtime_error& error) {
+            return error.what();
+        }
+        return "none";
+    }
+    const std::string& path() const { return path_; }
+
+private:
+    std::string path_ = "changed_folder";
+};
+
+} // namespace
+
+TEST_CASE("folder: logits are those of transformers, and memories hold what its caches hold, step by step") {
+    for (const char* const name : {"llama", "mistral", "qwen2", "qwen3", "gemma3"}) {
+        CAPTURE(name);
+        check_text(name, {0}, true);
+        check_text(name, {1}, false);
+    }
+}
+
+TEST_CASE("folder: the description of Gemma 3 has two kinds of layers, from files in several parts") {
+    const ModelFolder folder{path_of("gemma3")};
+    CHECK(std::filesystem::exists(path_of("gemma3") + "/model.safetensors.index.json"));
+    const Decoder decoder{folder};
+    CHECK(decoder.description().count(cellar::models::LayerKind::sliding) == 4);
+    CHECK(decoder.description().count(cellar::models::LayerKind::full) == 1);
+    const Memory memory = decoder.make_memory(limits);
+    CHECK(memory.member<Sliding>().layers() == 4);
+    CHECK(memory.member<Full>().layers() == 1);
+}
+
+TEST_CASE("folder: a pass that is refused changes nothing") {
+    const Decoder decoder{ModelFolder{path_of("llama")}};
+    Memory memory = decoder.make_memory({.attention = {.capacity = 4, .batch = 8}});
+    const std::vector<int> tokens{5, 6, 7};
+    REQUIRE(decoder.forward(memory, {0}, {0}, tokens));
+    const auto refused = decoder.forward(memory, {0}, {3}, tokens);
+    REQUIRE_FALSE(refused);
+    CHECK(refused.error() == cellar::Reason::full);
+    CHECK(memory.next({0}) == cellar::Position{3});
+}
+
+TEST_CASE("folder: files that are missing or wrong are refused with a sentence") {
+    const ChangedFolder changed{"qwen3"};
+    CHECK(changed.refusal() == "none");
+    changed.change({{"num_hidden_layers", 3}});
+    CHECK(changed.refusal() == "config: 'num_hidden_layers' is 3, and 2 layer types are listed");
+    changed.change({{"num_hidden_layers", 2}, {"intermediate_size", 49}});
+    CHECK(changed.refusal()
+          == "changed_folder/model.safetensors: tensor 'model.layers.0.mlp.gate_proj.weight' has the shape [48, 32], "
+             "expected [49, 32]");
+    changed.change({{"intermediate_size", nullptr}});
+    CHECK(changed.refusal() == "changed_folder/config.json: 'intermediate_size' is missing, or not a positive integer");
+    changed.change({{"intermediate_size", 48}, {"model_type", "gpt_oss"}});
+    CHECK(changed.refusal() != "none");
+    changed.change({{"model_type", "granite"}});
+    CHECK(changed.refusal() == "the model is a 'granite', expected llama, mistral, qwen2, qwen3 or gemma3_text");
+    std::ofstream{changed.path() + "/config.json"} << "{";
+    CHECK(changed.refusal() == "changed_folder/config.json: not a JSON object");
+    std::ofstream{changed.path() + "/model.safetensors.index.json"} << R"({"weight_map": {"a": "../b"}})";
+    std::ofstream{changed.path() + "/config.json"} << "{}";
+    CHECK(changed.refusal() == "changed_folder/model.safetensors.index.json: tensor 'a' has no file name");
+}
+
+TEST_CASE("folder: a text is continued with the model and the tokenizer of a folder") {
+    const ChangedFolder changed{"llama"};
+    folder::Request request{.folder = changed.path(), .prompt = "Hello world", .tokens = 12};
+    const auto written = [&] {
+        std::ostringstream out;
+        folder::generate(request, out);
+        return out.str();
+    };
+    const auto refusal = [&] {
+        try {
+            return written();
+        } catch (const std::runtime_error& error) {
+            return std::string{error.what()};
+        }
+    };
+    CHECK(refusal().starts_with("changed_folder/tokenizer.json: cannot be opened"));
+    std::filesystem::copy(path_of("words-llama3") + "/tokenizer.json", changed.path());
+    const std::string text = written();
+    CHECK(text.starts_with("llama, 3 layers; memory: "));
+    CHECK(text.find(" bytes\n\nHello world") != std::string::npos);
+    CHECK(text.substr(0, text.rfind("\n\n")) == written().substr(0, text.rfind("\n\n"))); // behind it are times
+    request.context = 13;
+    CHECK(refusal() == "the context is smaller than the prompt and the tokens to generate");
+}
+
+} // namespace test_folder

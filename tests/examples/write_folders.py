@@ -1,0 +1,139 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Writes the folders in tests/examples/folders: tiny models with random weights, made and run by `transformers`, and
+tokenizers trained by `tokenizers`.
+
+usage: scripts/sandbox --with "python3-torch python3-transformers" tests/examples/write_folders.py
+
+The tokens of words-llama3 are also those of the model llama. A model's folder has config.json, the weights in bf16, in one file or in several, and expected.safetensors: for each
+step of one text its `tokens` and `logits`, and the keys and values of each layer of transformers' own cache after it,
+[heads, tokens, dim].
+"""
+import json
+import sys
+from pathlib import Path
+
+import torch
+from safetensors.torch import save_file
+from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+from transformers import DynamicCache, Gemma3ForCausalLM, Gemma3TextConfig, LlamaConfig, LlamaForCausalLM
+from transformers import MistralConfig, MistralForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM
+
+FOLDERS = Path(__file__).parent / "folders"
+COMMON = {"vocab_size": 96, "hidden_size": 32, "intermediate_size": 48, "num_attention_heads": 4,
+          "num_key_value_heads": 2, "max_position_embeddings": 64, "bos_token_id": 1, "eos_token_id": 2,
+          "pad_token_id": 0, "initializer_range": 0.4}
+MODELS = {
+    "llama": (LlamaForCausalLM, LlamaConfig(
+        **{**COMMON, "vocab_size": 400}, num_hidden_layers=3, tie_word_embeddings=False, rope_theta=10000.0,
+        rope_scaling={"rope_type": "llama3", "factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+                      "original_max_position_embeddings": 16})),
+    "qwen3": (Qwen3ForCausalLM, Qwen3Config(
+        **COMMON, num_hidden_layers=2, head_dim=16, tie_word_embeddings=True, rope_theta=1000000.0)),
+    "qwen2": (Qwen2ForCausalLM, Qwen2Config(**COMMON, num_hidden_layers=1, rope_theta=10000.0)),
+    "mistral": (MistralForCausalLM, MistralConfig(
+        **{**COMMON, "max_position_embeddings": 32}, num_hidden_layers=1, sliding_window=6, rope_theta=10000.0)),
+    "gemma3": (Gemma3ForCausalLM, Gemma3TextConfig(
+        **COMMON, num_hidden_layers=5, head_dim=8, sliding_window=8, sliding_window_pattern=3,
+        query_pre_attn_scalar=12, rope_scaling={"rope_type": "linear", "factor": 2.0})),
+}
+STEPS = [7, 1, 1, 12, 1, 3, 5]
+
+
+def write_model(name, model_class, config):
+    torch.manual_seed(7)
+    config._attn_implementation = "eager"
+    model = model_class(config).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.dim() == 1:  # norms are not all alike
+                parameter.add_(torch.rand_like(parameter) - 0.5)
+            parameter.copy_(parameter.to(torch.bfloat16).float())
+    folder = FOLDERS / name
+    expected = {}
+    cache = DynamicCache(config=config)
+    tokens = torch.randint(3, config.vocab_size, (1, sum(STEPS)))
+    begin = 0
+    with torch.no_grad():
+        for step, count in enumerate(STEPS):
+            batch = tokens[:, begin:begin + count]
+            begin += count
+            logits = model(batch, past_key_values=cache, use_cache=True).logits
+            expected[f"step{step}.tokens"] = batch[0].float()
+            expected[f"step{step}.logits"] = logits[0].clone()
+            for index, layer in enumerate(cache.layers):
+                expected[f"step{step}.layer{index}.keys"] = layer.keys[0].clone().contiguous()
+                expected[f"step{step}.layer{index}.values"] = layer.values[0].clone().contiguous()
+    folder.mkdir(parents=True, exist_ok=True)
+    model.to(torch.bfloat16).save_pretrained(folder, max_shard_size="30KB" if name == "gemma3" else "1GB")
+    (folder / "generation_config.json").unlink(missing_ok=True)
+    save_file(expected, folder / "expected.safetensors")
+
+
+LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|"
+          r"\s+(?!\S)|\s+")
+QWEN = LLAMA3.replace(r"\p{N}{1,3}", r"\p{N}")
+TEXTS = [
+    "", "Hello world", "  two  spaces   and more ", "It's I'LL we've they'D 'tis", "12345 and 1,000,000.50",
+    "line\n\nbreaks\r\n \n  indented\n", "tabs\t\tand\ttrailing\t", "na\u00efve caf\u00e9 stra\u00dfe \u65e5\u672c\u8a9e \u041f\u0440\u0438\u0432\u0435\u0442",
+    "\U0001f600\U0001f468\u200d\U0001f469\u200d\U0001f467 emoji", "<|begin|>a<|end|><|begin|>", "a<|end|>b", "x=1;y+=2;// c++",
+    "\u0967\u0968\u0969 \u00bd \u2167 digits", "\u00a0nbsp\u3000wide", "...!!!\n\n???", "a\u2581b", "don\u2019t", "'\u017f", "\ufffd", "abc123def4",
+    " ", "\n", "   x", "word " * 20,
+]
+
+
+def byte_level(split):
+    steps = [pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=split is None)]
+    if split is None:
+        steps.insert(0, pre_tokenizers.Digits(individual_digits=True))
+    else:
+        steps.insert(0, pre_tokenizers.Split(Regex(split), "isolated"))
+    tokenizer = Tokenizer(models.BPE(ignore_merges=split == LLAMA3))
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(steps)
+    tokenizer.decoder = decoders.ByteLevel()
+    return tokenizer, trainers.BpeTrainer(
+        vocab_size=400, special_tokens=["<|begin|>", "<|end|>"], show_progress=False,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet())
+
+
+def by_character():
+    tokenizer = Tokenizer(models.BPE(byte_fallback=True, fuse_unk=True, unk_token="<unk>"))
+    tokenizer.normalizer = normalizers.Replace(" ", "\u2581")
+    tokenizer.pre_tokenizer = pre_tokenizers.Split(" ", "merged_with_previous")
+    tokenizer.decoder = decoders.Sequence([decoders.Replace("\u2581", " "), decoders.ByteFallback(), decoders.Fuse()])
+    special = ["<unk>", "<|begin|>", "<|end|>", *[f"<0x{byte:02X}>" for byte in range(256)]]
+    return tokenizer, trainers.BpeTrainer(vocab_size=600, special_tokens=special, show_progress=False,
+                                          max_token_length=12)
+
+
+def write_tokenizer(name, tokenizer, trainer, adds_begin, corpus):
+    tokenizer.train_from_iterator(corpus, trainer)
+    data = json.loads(tokenizer.to_str())
+    data["added_tokens"] = [token for token in data["added_tokens"] if not token["content"].startswith("<0x")]
+    tokenizer = Tokenizer.from_str(json.dumps(data))
+    if adds_begin:
+        begin = tokenizer.token_to_id("<|begin|>")
+        tokenizer.post_processor = processors.TemplateProcessing(
+            single="<|begin|> $A", special_tokens=[("<|begin|>", begin)])
+    folder = FOLDERS / name
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "tokenizer.json").write_text(json.dumps(json.loads(tokenizer.to_str()), separators=(",", ":")) + "\n")
+    cases = []
+    for text in TEXTS:
+        ids = tokenizer.encode(text).ids
+        cases.append({"text": text, "tokens": ids, "decoded": tokenizer.decode(ids)})
+    (folder / "cases.json").write_text(json.dumps({"cases": cases}, separators=(",", ":")) + "\n")
+
+
+def main():
+    for name, (model_class, config) in MODELS.items():
+        write_model(name, model_class, config)
+    corpus = (Path(__file__).parents[2] / "LICENSE").read_text().splitlines()
+    corpus.append("\u65e5\u672c\u8a9e \u65e5\u672c \u041f\u0440\u0438\u0432\u0435\u0442 caf\u00e9 \n\n\n    ")
+    for name, split, adds_begin in [("words-llama3", LLAMA3, True), ("words-qwen", QWEN, False), ("words-smollm", None, False)]:
+        write_tokenizer(name, *byte_level(split), adds_begin, corpus)
+    write_tokenizer("words-gemma", *by_character(), True, [line.replace("\u0441", "") for line in corpus])
+
+
+if __name__ == "__main__":
+    sys.exit(main())
