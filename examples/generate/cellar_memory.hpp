@@ -116,7 +116,10 @@ private:
                 // A removal may move forgotten positions into the window: a gap.
                 .positions = cellar::Positions::any};
     }
-    Shift shift() const { return Shift{cellar::rope_frequencies(config_.head_dim, config_.rope_theta)}; }
+    Shift shift() const {
+        return Shift{cellar::rope_frequencies(config_.head_dim, config_.rope_theta),
+                     {.interleaved = config_.rope_pairing == Pairing::interleaved}};
+    }
 
     bool has(LayerKind kind) const { return config_.layers(kind) > 0; }
 
@@ -145,10 +148,8 @@ template <class Compute>
 std::unique_ptr<TextMemory> make_cellar_memory(const Config& config, const TextLimits& limits,
                                                const CacheFormat& format) {
     const auto make = [&]<class Layout>(Layout) -> std::unique_ptr<TextMemory> {
-        using cellar::Interleaved, cellar::Neox, cellar::RopeShift;
-        if (config.rope_pairing == Pairing::neox)
-            return std::make_unique<CellarMemory<Layout, RopeShift<Neox>, Compute>>(config, limits);
-        return std::make_unique<CellarMemory<Layout, RopeShift<Interleaved>, Compute>>(config, limits);
+        using Shift = cellar::RopeShift<cellar::RunTimePairing>;
+        return std::make_unique<CellarMemory<Layout, Shift, Compute>>(config, limits);
     };
     const auto with_element = [&]<class Element>(Element) {
         if (format.layout == "standard") return make(cellar::StandardV<Element>{});

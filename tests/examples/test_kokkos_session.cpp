@@ -21,8 +21,8 @@ namespace test_kokkos_session {
 namespace {
 
 template <class Layout>
-using Memory =
-    llama::CellarMemory<Layout, cellar::RopeShift<cellar::Neox>, llama::KokkosCompute<cellar_test::DeviceOnHost>>;
+using Memory = llama::CellarMemory<Layout, cellar::RopeShift<cellar::RunTimePairing>,
+                                   llama::KokkosCompute<cellar_test::DeviceOnHost>>;
 
 std::vector<llama::Config> configs() {
     return {tiny_config(), tiny_hybrid_config(), tiny_shakespeare_hybrid_config()};

@@ -25,7 +25,7 @@ llama::Llama& tiny() {
     return model;
 }
 
-using Rope = cellar::RopeShift<cellar::Neox>;
+using Rope = cellar::RopeShift<cellar::RunTimePairing>;
 
 // Faulty shifts: they rotate the wrong way, not at all, or by one position too many.
 struct RotatesBack : Rope {
