@@ -33,8 +33,13 @@ const Commands::Command Commands::all[] = {
     {"/quit", Command::no_name, "ends the program", nullptr},
 };
 
-Commands::Commands(llama::TextPool& pool, Speaker& speaker, Place place, std::ostream& out)
-    : pool_{pool}, speaker_{speaker}, place_{std::move(place)}, out_{out}, conversations_{place_.conversations} {
+Commands::Commands(llama::TextModel& model, llama::Texts& pool, Speaker& speaker, Place place, std::ostream& out)
+    : model_{model},
+      pool_{pool},
+      speaker_{speaker},
+      place_{std::move(place)},
+      out_{out},
+      conversations_{place_.conversations} {
     begin("main");
 }
 
@@ -77,7 +82,7 @@ void Commands::load(const std::string& name) {
     Conversation* const existing = conversations_.find(name);
     Conversation& c = existing == nullptr ? conversations_.add(name) : *existing;
     try {
-        chat::load(file, place_.model, c, pool_);
+        chat::load(file, place_.model, c, pool_, model_.vocabulary());
     } catch (...) {
         if (existing == nullptr) conversations_.remove_current();
         conversations_.go_to(*before);
@@ -121,8 +126,7 @@ void Commands::retry(const std::string&) {
 }
 
 void Commands::text(const std::string&) {
-    for (const int token : conversations_.current().tokens) out_ << static_cast<char>(token);
-    out_ << '\n';
+    out_ << model_.text(conversations_.current().tokens) << '\n';
 }
 
 void Commands::list(const std::string&) {
@@ -164,7 +168,7 @@ void Commands::help(const std::string&) {
 
 Conversation& Commands::begin(const std::string& name) {
     Conversation& c = conversations_.add(name);
-    for (const char byte : place_.opening) c.tokens.push_back(static_cast<unsigned char>(byte));
+    c.tokens = model_.tokens(place_.opening);
     speaker_.remember(c);
     return c;
 }
@@ -176,11 +180,13 @@ void Commands::expect_turn() {
 
 Listener Commands::listener() {
     expect_interrupt();
-    return {.write = [this](char c) { out_ << c << std::flush; }, .is_interrupted = was_interrupted};
+    return {.write = [this](const std::string& text) { out_ << text << std::flush; },
+            .is_interrupted = was_interrupted};
 }
 
 void Commands::finish(bool complete) {
-    if (conversations_.current().tokens.back() != '\n') out_ << '\n';
+    const int last = conversations_.current().tokens.back();
+    if (const std::string text = model_.text({&last, 1}); text.empty() || text.back() != '\n') out_ << '\n';
     if (!complete) out_ << "[stopped]\n";
     out_ << std::flush;
 }

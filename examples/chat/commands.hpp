@@ -2,7 +2,7 @@
 #pragma once
 
 #include "conversations.hpp"
-#include "pool/text_pool.hpp"
+#include "pool/text_model.hpp"
 #include "speaker.hpp"
 
 #include <ostream>
@@ -21,7 +21,7 @@ struct Place {
 /// Carries out the lines of the user: commands, which begin with '/', and what is said.
 class Commands {
 public:
-    Commands(llama::TextPool& pool, Speaker& speaker, Place place, std::ostream& out);
+    Commands(llama::TextModel& model, llama::Texts& pool, Speaker& speaker, Place place, std::ostream& out);
 
     /// Throws `std::runtime_error` if the line cannot be carried out; the conversations are then as they were. Returns
     /// false after /quit.
@@ -53,7 +53,8 @@ private:
     void finish(bool complete);
     std::string path(const std::string& name) const;
 
-    llama::TextPool& pool_;
+    llama::TextModel& model_;
+    llama::Texts& pool_;
     Speaker& speaker_;
     Place place_;
     std::ostream& out_;

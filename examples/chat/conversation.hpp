@@ -30,6 +30,11 @@ struct Conversation {
         return seen.first(seen.empty() ? 0 : seen.size() - 1);
     }
 
+    /// What the last turn has of the reply.
+    std::span<const int> reply() const {
+        return std::span{tokens}.subspan(static_cast<std::size_t>(turns.back().prompt_end));
+    }
+
     /// Takes tokens back. The memory has to follow.
     void cut(int length, int new_begin) {
         tokens.resize(static_cast<std::size_t>(length));

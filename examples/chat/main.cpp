@@ -9,7 +9,10 @@
 #include "generate/huggingface.hpp"
 #include "generate/model.hpp"
 #include "interrupt.hpp"
+#include "manner.hpp"
+#include "pool/text_model.hpp"
 #include "pool/text_pool.hpp"
+#include "prompt.hpp"
 #include "speaker.hpp"
 
 #include <CLI/CLI.hpp>
@@ -27,19 +30,22 @@ struct Options {
     llama::ModelFlags model;
     std::string colour = "auto";
     std::int64_t host_bytes = 0;
+    std::string user = "ROMEO";
+    std::string speaker = "JULIET";
+    std::string stop = "\n\n";
     chat::SpeechOptions speech;
     chat::Place place;
 };
 
 void declare(CLI::App& app, Options& o) {
     llama::declare(app, o.model, {"float", "half"});
-    app.add_option("--user", o.speech.user, "the character that you are")->capture_default_str();
-    app.add_option("--speaker", o.speech.speaker, "the character that the model is")->capture_default_str();
+    app.add_option("--user", o.user, "the character that you are")->capture_default_str();
+    app.add_option("--speaker", o.speaker, "the character that the model is")->capture_default_str();
     app.add_option("--opening", o.place.opening, "text that every conversation begins with");
     app.add_option("--tokens", o.speech.tokens, "bytes of a reply at most")
         ->check(CLI::Range(1, 10'000'000))
         ->capture_default_str();
-    app.add_option("--stop", o.speech.stop, "text that ends a reply; default: an empty line");
+    app.add_option("--stop", o.stop, "text that ends a reply; default: an empty line");
     app.add_option("--conversations", o.place.conversations, "at a time")
         ->check(CLI::Range(1, 62))
         ->capture_default_str();
@@ -50,26 +56,6 @@ void declare(CLI::App& app, Options& o) {
     app.add_option("--color", o.colour, "colours of /map")
         ->check(CLI::IsMember({"auto", "always", "never"}))
         ->capture_default_str();
-}
-
-void read_lines(chat::Commands& commands) {
-    const bool interactive = isatty(STDIN_FILENO) != 0;
-    std::string line;
-    while (true) {
-        if (interactive) std::cout << commands.current() << "> " << std::flush;
-        if (!std::getline(std::cin, line)) {
-            if (interactive) std::cout << '\n';
-            return;
-        }
-        try {
-            if (!commands.run(line)) return;
-        } catch (const std::ios::failure&) {
-            throw;
-        } catch (const std::exception& error) {
-            std::cout.flush();
-            std::cerr << "error: " << error.what() << '\n';
-        }
-    }
 }
 
 int run(Options o) {
@@ -83,10 +69,12 @@ int run(Options o) {
     const llama::PoolLimits limits{
         .texts = o.place.conversations, .context = o.model.context, .prefixes = {.paged_bytes = o.host_bytes}};
     const auto pool = llama::make_pool(model.config(), limits, o.model.element);
-    chat::Speaker speaker{model, *pool, o.speech};
-    chat::Commands commands{*pool, speaker, o.place, std::cout};
+    llama::ByteModel bytes{model, *pool};
+    const chat::Play manner{o.user, o.speaker, o.stop};
+    chat::Speaker speaker{bytes, *pool, manner, o.speech};
+    chat::Commands commands{bytes, *pool, speaker, o.place, std::cout};
     chat::catch_interrupts();
-    read_lines(commands);
+    chat::read_lines(commands);
     return llama::done;
 }
 

@@ -32,9 +32,9 @@ std::string read_note(const std::string& path) {
 }
 
 /// True if the parts of a conversation fit each other.
-bool is_consistent(const Conversation& c) {
+bool is_consistent(const Conversation& c, int vocabulary) {
     const auto length = static_cast<int>(c.tokens.size());
-    const auto is_token = [](int token) { return token >= 0 && token < 256; };
+    const auto is_token = [&](int token) { return token >= 0 && token < vocabulary; };
     int end = 0;
     for (const Turn& turn : c.turns) {
         if (turn.begin < 0 || turn.begin > turn.first || turn.first < end || turn.prompt_end <= turn.first)
@@ -45,7 +45,7 @@ bool is_consistent(const Conversation& c) {
            && std::all_of(c.tokens.begin(), c.tokens.end(), is_token);
 }
 
-Conversation parsed(const std::string& path, const std::string& note) {
+Conversation parsed(const std::string& path, const std::string& note, int vocabulary) {
     Conversation c;
     try {
         const auto json = nlohmann::json::parse(note);
@@ -58,21 +58,22 @@ Conversation parsed(const std::string& path, const std::string& note) {
     } catch (const nlohmann::json::exception&) {
         c.tokens.clear();
     }
-    if (!is_consistent(c)) throw std::runtime_error{path + ": a conversation that contradicts itself"};
+    if (!is_consistent(c, vocabulary)) throw std::runtime_error{path + ": a conversation that contradicts itself"};
     return c;
 }
 
 } // namespace
 
-void save(const std::string& path, const std::string& model, const Conversation& c, llama::TextPool& pool,
+void save(const std::string& path, const std::string& model, const Conversation& c, llama::Texts& pool,
           const cellar::FileProgress& progress) {
     if (c.turns.empty()) throw std::runtime_error{"'" + c.name + "' has no turns, expected at least one"};
     pool.save(path, c.text, {.model = model, .notes = {{note_name, note_of(c)}}, .write = {.progress = progress}});
 }
 
-void load(const std::string& path, const std::string& model, Conversation& conversation, llama::TextPool& pool) {
+void load(const std::string& path, const std::string& model, Conversation& conversation, llama::Texts& pool,
+          int vocabulary) {
     const std::string note = read_note(path);
-    Conversation c = parsed(path, note);
+    Conversation c = parsed(path, note, vocabulary);
     pool.load(path, conversation.text, {.model = model, .notes = {{note_name, note}}});
     conversation.begin = c.begin;
     conversation.tokens = std::move(c.tokens);

@@ -11,10 +11,6 @@ namespace chat {
 
 namespace {
 
-void append(std::vector<int>& tokens, const std::string& bytes) {
-    for (const char c : bytes) tokens.push_back(static_cast<unsigned char>(c));
-}
-
 /// Mixes numbers to a seed. (The constants are those of splitmix64.)
 std::uint64_t mixed(std::uint64_t seed, std::uint64_t a, std::uint64_t b) {
     return seed + a * 0x9e3779b97f4a7c15U + b * 0xbf58476d1ce4e5b9U;
@@ -24,13 +20,7 @@ std::uint64_t mixed(std::uint64_t seed, std::uint64_t a, std::uint64_t b) {
 
 bool Speaker::say(Conversation& c, const std::string& line, const Listener& listener) {
     Turn turn{.begin = c.begin, .first = static_cast<int>(c.tokens.size())};
-    if (!c.tokens.empty()) { // an interrupted reply may end anywhere
-        const std::size_t last = c.tokens.size() - 1;
-        const bool ends_line = c.tokens[last] == '\n';
-        const bool ends_speech = ends_line && last > 0 && c.tokens[last - 1] == '\n';
-        append(c.tokens, ends_speech ? "" : ends_line ? "\n" : "\n\n");
-    }
-    append(c.tokens, options_.user + ":\n" + line + "\n\n" + options_.speaker + ":\n");
+    manner_.say(c.tokens, line);
     turn.prompt_end = static_cast<int>(c.tokens.size());
     c.turns.push_back(turn);
     return reply(c, listener);
@@ -61,22 +51,14 @@ bool Speaker::reply(Conversation& c, const Listener& listener) {
     bool interrupted = false;
     for (int i = 0; i < options_.tokens; ++i) {
         interrupted = listener.is_interrupted();
-        if (interrupted || (i > 0 && ends_with_stop(c))) break;
+        if (interrupted || (i > 0 && manner_.ends(c.reply()))) break;
         fit(c);
         const int token = sample(feed(c, c.visible().last(1)));
         c.tokens.push_back(token);
-        listener.write(static_cast<char>(token));
+        listener.write(model_.text({&token, 1}));
     }
     remember(c);
     return !interrupted;
-}
-
-bool Speaker::ends_with_stop(const Conversation& c) const {
-    const std::string& stop = options_.stop;
-    const std::size_t length = c.tokens.size() - static_cast<std::size_t>(c.turns.back().prompt_end);
-    if (stop.empty() || length < stop.size()) return false;
-    return std::equal(stop.rbegin(), stop.rend(), c.tokens.rbegin(),
-                      [](char wanted, int token) { return static_cast<unsigned char>(wanted) == token; });
 }
 
 /// If the context is full, the model goes on with the newest half of what it sees.
@@ -104,7 +86,7 @@ void Speaker::remember(Conversation& c) {
 const llama::Matrix& Speaker::feed(const Conversation& c, std::span<const int> tokens) {
     const llama::NewTokens batch{c.text, tokens};
     cellar::Refusal refusal;
-    const llama::Matrix* const logits = run(model_, pool_, {&batch, 1}, refusal);
+    const llama::Matrix* const logits = model_.run({&batch, 1}, refusal);
     if (logits == nullptr) {
         throw std::runtime_error{"the memory refused " + std::to_string(tokens.size())
                                  + " tokens: " + to_string(refusal)};

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "conversation.hpp"
-#include "generate/model.hpp"
-#include "pool/text_pool.hpp"
+#include "manner.hpp"
+#include "pool/text_model.hpp"
 
 #include <cstdint>
 #include <functional>
@@ -13,10 +13,7 @@
 namespace chat {
 
 struct SpeechOptions {
-    std::string user = "ROMEO";
-    std::string speaker = "JULIET";
-    std::string stop = "\n\n"; ///< ends a reply; empty: only `tokens` does
-    int tokens = 200;          ///< of a reply at most
+    int tokens = 200; ///< of a reply at most
     std::uint64_t seed = 1;
     double temperature = 0.8;
 };
@@ -29,16 +26,16 @@ struct Work {
 
 /// What a reply does besides growing the conversation.
 struct Listener {
-    std::function<void(char)> write;      ///< called for each byte
-    std::function<bool()> is_interrupted; ///< asked before each byte
+    std::function<void(const std::string&)> write; ///< called for the text of each token
+    std::function<bool()> is_interrupted;          ///< asked before each token
 };
 
 /// Computes replies. The seed, the length of the conversation and the attempt determine the random numbers of a reply.
 /// So a conversation that was saved goes on as it would have.
 class Speaker {
 public:
-    Speaker(llama::Llama& model, llama::TextPool& pool, SpeechOptions options)
-        : model_{model}, pool_{pool}, options_{std::move(options)} {}
+    Speaker(llama::TextModel& model, llama::Texts& pool, const Manner& manner, const SpeechOptions& options)
+        : model_{model}, pool_{pool}, manner_{manner}, options_{options} {}
 
     /// Appends what the user says, as the first part of a turn, and the reply. Returns false if it was interrupted; the
     /// conversation then has a part of the reply.
@@ -59,10 +56,10 @@ private:
     bool reply(Conversation& c, const Listener& listener);
     void fit(Conversation& c);
     const llama::Matrix& feed(const Conversation& c, std::span<const int> tokens);
-    bool ends_with_stop(const Conversation& c) const;
 
-    llama::Llama& model_;
-    llama::TextPool& pool_;
+    llama::TextModel& model_;
+    llama::Texts& pool_;
+    const Manner& manner_;
     SpeechOptions options_;
     Work work_;
 };

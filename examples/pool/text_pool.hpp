@@ -40,20 +40,24 @@ struct PoolUse {
     int free() const { return cells - live - kept; }
 };
 
-/// The memory of many texts, with a tree of the prefixes that were computed before. Keys, values and states of a token
-/// depend on the tokens before it alone, not in one bit on the batch, the cells, or the tree. So a text goes on in the
-/// same way however its memory came about, if the model multiplies `row_by_row`.
-class TextPool : public LayerMemory {
+/// The memory of many texts, with a tree of the prefixes that were computed before.
+class Texts {
 public:
+    virtual ~Texts() = default;
+
     /// Begins a pass over tokens of several texts, in this order; each text once. The tree evicts prefixes if it must.
-    /// The caller then calls `attend` or `recur` for every layer, then `commit`.
+    /// The model then computes every layer, and the caller calls `commit`.
     virtual cellar::Result<void> begin(std::span<const NewTokens> batch) = 0;
     virtual void commit() = 0;
+    /// Ends the pass instead. The memory is as if it had not begun.
+    virtual void drop() = 0;
 
     /// Tokens of a text that the memory has.
     virtual int length(int text) const = 0;
     /// The memory forgets the text. The tree keeps what it has of it.
     virtual void clear(int text) = 0;
+    /// Removes tokens [begin, end) of a text. Later ones move down, if the memory can move them; else it refuses.
+    virtual cellar::Result<void> remove(int text, int begin, int end) = 0;
 
     /// How many of the tokens `attach` would find.
     virtual int match(std::span<const int> tokens) const = 0;
@@ -76,6 +80,11 @@ public:
     /// The first contradiction in the bookkeeping, or an empty string.
     virtual std::string audit() const = 0;
 };
+
+/// `Texts` of a model whose layers run on the processor. Keys, values and states of a token depend on the tokens before
+/// it alone, not in one bit on the batch, the cells, or the tree. So a text goes on in the same way however its memory
+/// came about, if the model multiplies `row_by_row`.
+class TextPool : public Texts, public LayerMemory {};
 
 /// A pool on the host. `element` is "float" or "half". Throws if it is neither.
 std::unique_ptr<TextPool> make_pool(const Config& config, const PoolLimits& limits, const std::string& element);

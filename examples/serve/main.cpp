@@ -8,6 +8,7 @@
 #include "generate/model.hpp"
 #include "generate/output_file.hpp"
 #include "picture.hpp"
+#include "pool/text_model.hpp"
 #include "pool/text_pool.hpp"
 #include "progress.hpp"
 #include "report.hpp"
@@ -78,7 +79,8 @@ serve::Trace trace_of(const Options& o) {
 serve::NamedOutcome serve_all(llama::Llama& model, const Options& o, const serve::Trace& trace, bool tree) {
     const std::string name = tree ? "with the tree" : "without the tree";
     const auto pool = llama::make_pool(model.config(), o.limits, o.model.element);
-    serve::Server server{model,
+    llama::ByteModel bytes{model, *pool};
+    serve::Server server{bytes,
                          *pool,
                          trace,
                          {.tree = tree,

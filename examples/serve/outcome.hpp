@@ -42,6 +42,7 @@ struct Outcome {
     std::int64_t replies = 0;
     std::int64_t refusals = 0;    ///< passes that the pool had no room for
     std::int64_t preemptions = 0; ///< requests that were put back
+    std::int64_t shifts = 0;      ///< times that a conversation had outgrown the context
     cellar::PrefixStatistics tree = {};
     Latency first = {}; ///< to the first byte of a reply
     Latency whole = {}; ///< to its last one

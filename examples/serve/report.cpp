@@ -3,6 +3,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
+#include <cstddef>
 #include <functional>
 #include <iomanip>
 #include <sstream>
@@ -50,6 +52,7 @@ const std::vector<Row>& rows() {
         {"prefixes paged in", [](const Outcome& o) { return std::to_string(o.tree.page_ins); }},
         {"refused passes", [](const Outcome& o) { return std::to_string(o.refusals); }},
         {"preemptions", [](const Outcome& o) { return std::to_string(o.preemptions); }},
+        {"shifts", [](const Outcome& o) { return std::to_string(o.shifts); }},
         {"steps to the first byte, p50 / p90 / p99", [](const Outcome& o) { return percentiles_of_steps(o.first); }},
         {"seconds to the first byte", [](const Outcome& o) { return percentiles_of_seconds(o.first); }},
         {"steps to the whole reply", [](const Outcome& o) { return percentiles_of_steps(o.whole); }},
@@ -64,6 +67,14 @@ nlohmann::ordered_json to_json(const Latency& latency) {
         json[name] = {{"steps", percentile(latency.steps, percent)}, {"seconds", percentile(latency.seconds, percent)}};
     }
     return json;
+}
+
+/// Texts may differ where a model's results depend on the rest of a batch.
+std::string equality(const std::vector<std::string>& a, const std::vector<std::string>& b) {
+    std::size_t equal = 0;
+    for (std::size_t i = 0; i < std::min(a.size(), b.size()); ++i) equal += a[i] == b[i] ? 1 : 0;
+    if (equal == a.size()) return "The texts are equal.";
+    return std::to_string(equal) + " of " + std::to_string(a.size()) + " texts are equal.";
 }
 
 } // namespace
@@ -86,7 +97,7 @@ void print(std::ostream& stream, const std::vector<NamedOutcome>& runs) {
             100 * static_cast<double>(plain.computed - tree.computed) / static_cast<double>(plain.computed);
         out << "\nThe tree saved " << plain.computed - tree.computed << " of " << plain.computed << " tokens ("
             << rounded(share, 1) << " %) and " << rounded(plain.seconds - tree.seconds, 2) << " of "
-            << rounded(plain.seconds, 2) << " seconds. The texts are equal.\n";
+            << rounded(plain.seconds, 2) << " seconds. " << equality(tree.texts, plain.texts) << '\n';
     }
     stream << out.str();
 }
@@ -106,6 +117,7 @@ void write_json(std::ostream& stream, const std::vector<NamedOutcome>& runs) {
                       {"page_ins", o.tree.page_ins},
                       {"refusals", o.refusals},
                       {"preemptions", o.preemptions},
+                      {"shifts", o.shifts},
                       {"to_first_byte", to_json(o.first)},
                       {"to_whole_reply", to_json(o.whole)},
                       {"texts", o.texts},

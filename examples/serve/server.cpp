@@ -9,18 +9,19 @@
 
 namespace serve {
 
-Server::Server(llama::Llama& model, llama::TextPool& pool, const Trace& trace, ServerOptions options)
+Server::Server(llama::TextModel& model, llama::Texts& pool, const Trace& trace, ServerOptions options)
     : model_{model}, pool_{pool}, options_{std::move(options)} {
     const llama::PoolLimits& limits = pool.limits();
     const int longest = std::min(limits.context, pool.use().cells);
     for (const User& user : trace) {
         const auto index = static_cast<int>(requests_.size());
-        if (user.length() > longest) {
-            throw std::runtime_error{"user " + std::to_string(index + 1) + " needs " + std::to_string(user.length())
+        const std::int64_t length = Request::length(user, model);
+        if (length > longest && options_.sinks < 0) {
+            throw std::runtime_error{"user " + std::to_string(index + 1) + " needs " + std::to_string(length)
                                      + " tokens, expected at most " + std::to_string(longest)
                                      + ", the context or the cells"};
         }
-        due_.push_back(&requests_.emplace_back(user, index, options_.temperature));
+        due_.push_back(&requests_.emplace_back(user, index, model, options_.temperature));
     }
     for (int text = limits.texts; text > 0; --text) free_texts_.push_back(text - 1);
     outcome_.texts.resize(trace.size());
@@ -109,14 +110,8 @@ std::vector<Server::Part> Server::next_batch() const {
 /// Puts requests back until the pool has room for the batch.
 const llama::Matrix& Server::compute(std::vector<Part>& batch) {
     while (true) {
-        std::vector<llama::NewTokens> tokens;
-        for (const Part& part : batch) {
-            const auto from = static_cast<std::size_t>(done(*part.request));
-            tokens.push_back({part.request->text_number,
-                              part.request->tokens().subspan(from, static_cast<std::size_t>(part.count))});
-        }
         cellar::Refusal refusal;
-        if (const llama::Matrix* const logits = llama::run(model_, pool_, tokens, refusal)) {
+        if (const llama::Matrix* const logits = run_pass(batch, refusal)) {
             ++outcome_.passes;
             for (const Part& part : batch) outcome_.computed += part.count;
             return *logits;
@@ -129,10 +124,44 @@ const llama::Matrix& Server::compute(std::vector<Part>& batch) {
     }
 }
 
+/// Returns null and the refusal if the pool has no room.
+const llama::Matrix* Server::run_pass(const std::vector<Part>& batch, cellar::Refusal& refusal) {
+    std::vector<llama::NewTokens> tokens;
+    for (const Part& part : batch) {
+        if (const auto shifted = shift(*part.request, part.count); !shifted) {
+            refusal = shifted.error();
+            return nullptr;
+        }
+        const auto from = static_cast<std::size_t>(done(*part.request));
+        tokens.push_back(
+            {part.request->text_number, part.request->tokens().subspan(from, static_cast<std::size_t>(part.count))});
+    }
+    return model_.run(tokens, refusal);
+}
+
+/// Makes room in the context for the next tokens, if a conversation may outgrow it.
+cellar::Result<void> Server::shift(Request& request, int count) {
+    const int length = done(request);
+    const int over = length + count - pool_.limits().context;
+    if (over <= 0 || options_.sinks < 0) return {};
+    const int sinks = std::min(options_.sinks, length);
+    const int end = sinks + std::min(length - sinks, std::max((length - sinks) / 2, over));
+    if (auto removed = pool_.remove(request.text_number, sinks, end); !removed) return removed;
+    request.forget(sinks, end);
+    request.is_shifted = true;
+    ++outcome_.shifts;
+    return {};
+}
+
+/// The tree keeps what was computed, unless it saw tokens that the request no longer has.
+void Server::keep(Request& request, int length) {
+    if (options_.tree && !request.is_shifted) pool_.keep(request.text_number, request.first(length));
+}
+
 /// The request that began last goes back to the head of the queue.
 void Server::preempt() {
     Request& request = *running_.back();
-    if (options_.tree) pool_.keep(request.text_number, request.first(done(request)));
+    keep(request, done(request));
     release(request);
     queue_.push_front(&request);
     ++outcome_.preemptions;
@@ -142,17 +171,17 @@ void Server::preempt() {
 void Server::advance(const Part& part, const llama::Matrix& logits, Eigen::Index row) {
     Request& request = *part.request;
     const int now = done(request);
-    if (options_.tree && request.is_boundary(now)) pool_.keep(request.text_number, request.first(now));
+    if (request.is_boundary(now)) keep(request, now);
     if (now < request.length()) return;
     request.draw(logits, row);
-    if (request.has_one_byte()) measure(outcome_.first, request);
+    if (request.has_one_token()) measure(outcome_.first, request);
     if (request.is_answered()) finish_turn(request);
 }
 
 void Server::finish_turn(Request& request) {
     measure(outcome_.whole, request);
     ++outcome_.replies;
-    if (options_.tree) pool_.keep(request.text_number, request.first(done(request)));
+    keep(request, done(request));
     release(request);
     if (request.next_turn(step_)) {
         due_.push_back(&request);
@@ -164,6 +193,7 @@ void Server::finish_turn(Request& request) {
 
 void Server::release(Request& request) {
     pool_.clear(request.text_number);
+    request.is_shifted = false;
     free_texts_.push_back(std::exchange(request.text_number, -1));
     std::erase(running_, &request);
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include "generate/model.hpp"
 #include "outcome.hpp"
+#include "pool/text_model.hpp"
 #include "pool/text_pool.hpp"
 #include "request.hpp"
 #include "trace.hpp"
@@ -26,6 +26,9 @@ struct State {
 struct ServerOptions {
     bool tree = true; ///< keep and attach prefixes
     double temperature = 0.8;
+    /// How many first tokens stay when a conversation outgrows the context, and the older half of the others is
+    /// removed. -1: conversations must fit.
+    int sinks = -1;
     std::function<void(const State&)> watch = {}; ///< called after each step
 };
 
@@ -36,7 +39,7 @@ struct ServerOptions {
 class Server {
 public:
     /// Throws if a conversation does not fit.
-    Server(llama::Llama& model, llama::TextPool& pool, const Trace& trace, ServerOptions options);
+    Server(llama::TextModel& model, llama::Texts& pool, const Trace& trace, ServerOptions options);
 
     Outcome run();
 
@@ -51,6 +54,9 @@ private:
     bool has_room_for(const Request& request) const;
     std::vector<Part> next_batch() const;
     const llama::Matrix& compute(std::vector<Part>& batch);
+    const llama::Matrix* run_pass(const std::vector<Part>& batch, cellar::Refusal& refusal);
+    cellar::Result<void> shift(Request& request, int count);
+    void keep(Request& request, int length);
     void preempt();
     void advance(const Part& part, const llama::Matrix& logits, Eigen::Index row);
     void finish_turn(Request& request);
@@ -59,8 +65,8 @@ private:
     void measure(Latency& latency, const Request& request) const;
     void skip_idle_steps();
 
-    llama::Llama& model_;
-    llama::TextPool& pool_;
+    llama::TextModel& model_;
+    llama::Texts& pool_;
     ServerOptions options_;
     std::list<Request> requests_;
     std::vector<Request*> due_;     // whose prompt has not arrived

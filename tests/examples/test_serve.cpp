@@ -50,7 +50,8 @@ public:
             CHECK(state.running <= texts);
             CHECK(pool->audit().empty());
         };
-        serve::Outcome outcome = serve::Server{llama_, *pool, trace, options}.run();
+        llama::ByteModel bytes{llama_, *pool};
+        serve::Outcome outcome = serve::Server{bytes, *pool, trace, options}.run();
         CHECK(pool->use().live == 0);
         return outcome;
     }
