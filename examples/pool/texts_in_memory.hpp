@@ -53,9 +53,10 @@ public:
     int length(int text) const override { return memory_.next({text}).value; }
     void clear(int text) override { expect(memory_.remove({text}, {0}, cellar::to_end), "forget a text"); }
     cellar::Result<void> remove(int text, int begin, int end) override {
-        while (true) { // keys that the tree has are copied before they move
+        while (true) { // keys that the tree has are copied before they move, unless it gives them up
             const cellar::Result<void> removed = memory_.remove({text}, {begin}, {end});
-            if (removed || !tree_.make_room(removed.error())) return removed;
+            if (removed || removed.error() != cellar::Reason::full) return removed;
+            if (!tree_.make_room(removed.error()) && !tree_.evict()) return removed;
         }
     }
 

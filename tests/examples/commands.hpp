@@ -14,8 +14,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-inline const std::string model = cellar_test::source_dir() + "/examples/models/shakespeare/model.safetensors";
-inline const std::string hybrid = cellar_test::source_dir() + "/examples/models/shakespeare-hybrid/model.safetensors";
+inline const std::string plain_model = cellar_test::source_dir() + "/examples/models/shakespeare/model.safetensors";
+inline const std::string hybrid_model =
+    cellar_test::source_dir() + "/examples/models/shakespeare-hybrid/model.safetensors";
 
 /// A folder that is removed at the end of the test.
 class Scratch {

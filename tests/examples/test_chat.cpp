@@ -70,7 +70,7 @@ TEST_CASE("chat: wrong flags and lines are refused, and the conversation goes on
 }
 
 TEST_CASE("chat: a saved conversation goes on exactly as it would have") {
-    for (const std::string& file : {model, hybrid}) {
+    for (const std::string& file : {plain_model, hybrid_model}) {
         const Scratch scratch;
         const std::string lines = "Good morrow.\nWhat news?\n";
         const std::string more = "And then?\nWho told you so?\n";
@@ -98,7 +98,7 @@ TEST_CASE("chat: conversations longer than the context are saved as well") {
 }
 
 TEST_CASE("chat: what was computed before is not computed again") {
-    for (const std::string& file : {model, hybrid}) {
+    for (const std::string& file : {plain_model, hybrid_model}) {
         const Scratch scratch;
         const auto computed = [&](const std::string& lines) {
             const std::string out = said(scratch, lines + "/stats\n", of_model(file));

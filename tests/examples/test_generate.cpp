@@ -43,7 +43,7 @@ TEST_CASE("generate: wrong flags are refused") {
 
 TEST_CASE("generate: a file that is not a model is refused") {
     const Scratch scratch;
-    const std::string whole = content(model);
+    const std::string whole = content(plain_model);
     std::ofstream{scratch.path("cut"), std::ios::binary} << whole.substr(0, whole.size() / 2);
     std::ofstream{scratch.path("empty")};
     std::ofstream{scratch.path("text")} << "These are not the weights you are looking for.\n";
@@ -119,7 +119,7 @@ TEST_CASE("generate: drafts do not change the text") {
         REQUIRE(o.code == 0);
         return nlohmann::json::parse(content(json));
     };
-    for (const std::string& file : {model, hybrid}) {
+    for (const std::string& file : {plain_model, hybrid_model}) {
         for (const std::string temperature : {"0", "0.5"}) {
             const std::string flags = "--model " + file + " --temperature " + temperature;
             const auto plain = report(flags);
@@ -142,7 +142,7 @@ TEST_CASE("generate: drafts do not change the text") {
 TEST_CASE("generate: a model with recurrent layers runs beyond its context") {
     const Scratch scratch;
     const std::string json = scratch.path("report.json");
-    const Outcome o = generate("--model " + hybrid + " --tokens 700 --seed 3 --draft 3 --json " + json);
+    const Outcome o = generate("--model " + hybrid_model + " --tokens 700 --seed 3 --draft 3 --json " + json);
     CAPTURE(o.error);
     REQUIRE(o.code == 0);
     const auto r = nlohmann::json::parse(content(json));
@@ -182,7 +182,7 @@ TEST_CASE("generate: attention over views gives the same logits, also after a hi
         return nlohmann::json::parse(content(json));
     };
     for (const std::string& flags :
-         std::vector<std::string>{"", "--model " + hybrid, "--layout permuted --cache-type half --draft 3"}) {
+         std::vector<std::string>{"", "--model " + hybrid_model, "--layout permuted --cache-type half --draft 3"}) {
         const auto alone = report(flags);
         CHECK(alone.at("over_views").is_null());
         const auto r = report("--compare " + flags);
@@ -205,13 +205,13 @@ TEST_CASE("llama2c: wrong flags and files are refused") {
     check_refused(run(CELLAR_LLAMA2C), 2, "checkpoint is required");
     check_refused(run(CELLAR_LLAMA2C " --layout x y"), 2, "--layout");
     check_refused(run(CELLAR_LLAMA2C " /no/such/model"), 1, "cannot be opened");
-    check_refused(run(CELLAR_LLAMA2C " " + model), 1, "not a llama2.c checkpoint");
+    check_refused(run(CELLAR_LLAMA2C " " + plain_model), 1, "not a llama2.c checkpoint");
 }
 
 TEST_CASE("rwkv: texts that run together equal those that run alone") {
     check_refused(run(CELLAR_RWKV), 2, "checkpoint is required");
     check_refused(run(CELLAR_RWKV " /no/such/model"), 1, "cannot be opened");
-    check_refused(run(CELLAR_RWKV " " + model), 1, "not a file of rwkv.cpp");
+    check_refused(run(CELLAR_RWKV " " + plain_model), 1, "not a file of rwkv.cpp");
     if (!has_rwkv()) CELLAR_SKIP("no RWKV model in ../shared");
     check_refused(run(CELLAR_RWKV " " + tiny_rwkv + " --prompt ''"), 1, "--prompt is empty");
     const auto text = [](const std::string& flags) {

@@ -38,7 +38,7 @@ void check_beyond_the_context(const nlohmann::json& r) {
 } // namespace
 
 TEST_CASE("generate on Kokkos: the most likely text equals that of Eigen, beyond the context") {
-    for (const std::string& file : {model, hybrid}) {
+    for (const std::string& file : {plain_model, hybrid_model}) {
         const std::string flags = "--model " + file + " --tokens 200 --context 64 --temperature 0";
         const auto eigen = report(generate, flags);
         const auto kokkos = report(generate_on_kokkos, flags);
@@ -52,7 +52,7 @@ TEST_CASE("generate on Kokkos: the most likely text equals that of Eigen, beyond
 }
 
 TEST_CASE("generate on Kokkos: every layout and element type passes the check") {
-    for (const std::string& file : {model, hybrid}) {
+    for (const std::string& file : {plain_model, hybrid_model}) {
         for (const std::string flags :
              {"--layout permuted", "--cache-type half", "--layout permuted --cache-type bf16"})
             check_beyond_the_context(
@@ -61,7 +61,7 @@ TEST_CASE("generate on Kokkos: every layout and element type passes the check") 
 }
 
 TEST_CASE("generate on Kokkos: drafts do not change the text") {
-    for (const std::string& file : {model, hybrid}) {
+    for (const std::string& file : {plain_model, hybrid_model}) {
         const std::string flags = "--model " + file + " --tokens 300 --context 128 --temperature 0";
         const auto plain = report(generate_on_kokkos, flags);
         const auto drafted = report(generate_on_kokkos, flags + " --draft 4");

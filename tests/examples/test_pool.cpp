@@ -65,7 +65,7 @@ private:
 } // namespace
 
 TEST_CASE("pool: the logits of a text depend on its tokens alone, in every bit") {
-    for (const std::string& file : {model, hybrid}) {
+    for (const std::string& file : {plain_model, hybrid_model}) {
         Model m{file};
         const Text text = text_of(90, 40, 3);
         const Text other = text_of(70, 40, 5);
@@ -93,7 +93,7 @@ TEST_CASE("pool: the logits of a text depend on its tokens alone, in every bit")
 }
 
 TEST_CASE("pool: its logits are those of a session, up to rounding") {
-    for (const std::string& file : {model, hybrid}) {
+    for (const std::string& file : {plain_model, hybrid_model}) {
         Model m{file};
         const Text text = text_of(100, 10, 7);
         const auto memory = llama::make_memory(m.llama().config(), {.context = 128, .batch = 64});
@@ -105,7 +105,7 @@ TEST_CASE("pool: its logits are those of a session, up to rounding") {
 }
 
 TEST_CASE("pool: the tree evicts what it must, and a refused pass changes nothing") {
-    for (const std::string& file : {model, hybrid}) {
+    for (const std::string& file : {plain_model, hybrid_model}) {
         Model m{file};
         const auto pool = m.pool(128);
         const Text first = text_of(60, 0, 3);

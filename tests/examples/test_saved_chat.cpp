@@ -23,7 +23,7 @@ namespace {
 
 /// A conversation whose memory a pool has.
 struct Fixture {
-    llama::Llama llama{llama::read_weights(llama::Safetensors::read(hybrid)), llama::Products::row_by_row};
+    llama::Llama llama{llama::read_weights(llama::Safetensors::read(hybrid_model)), llama::Products::row_by_row};
     std::unique_ptr<llama::TextPool> pool =
         llama::make_pool(llama.config(), {.texts = 2, .context = 64, .snapshots = 4}, "float");
     chat::Conversation conversation{.name = "a"};

@@ -86,7 +86,7 @@ void check_trace_refused(const std::string& line, const std::string& words) {
 } // namespace
 
 TEST_CASE("serve: texts do not depend on the tree, the pool or the other requests") {
-    for (const std::string& file : {model, hybrid}) {
+    for (const std::string& file : {plain_model, hybrid_model}) {
         Machine machine{file};
         const serve::Trace trace = small_trace();
         const serve::Outcome tight = machine.serve(trace, 360, 4, true);
@@ -118,7 +118,7 @@ TEST_CASE("serve: texts do not depend on the tree, the pool or the other request
 }
 
 TEST_CASE("serve: a turn waits as long as the trace says, and idle steps are skipped") {
-    Machine machine{hybrid};
+    Machine machine{hybrid_model};
     serve::Trace trace{{.at = 100, .seed = 1, .system = "ROMEO:\n", .turns = {{0, "Ay", 3}, {1000, "No", 2}}}};
     const serve::Outcome o = machine.serve(trace, 256, 1, true);
     check_complete(o, trace);
@@ -166,7 +166,7 @@ TEST_CASE("serve: the drawing has a panel for each run, and axes") {
 }
 
 TEST_CASE("serve: a recorded trace with a tight pool") {
-    for (const std::string& file : {model, hybrid}) {
+    for (const std::string& file : {plain_model, hybrid_model}) {
         const Scratch scratch;
         const std::string flags = " --trace " + recorded + " --model " + file + " --cells 280 --sequences 4 --svg "
                                   + scratch.path("svg") + " --json " + scratch.path("json");

@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+// Runs a language model from a GGUF file on ggml, with cellar as its memory: one text, a chat, many users, or beside
+// libllama.
+#include "chat/commands.hpp"
+#include "chat/interrupt.hpp"
+#include "chat/prompt.hpp"
+#include "chat/speaker.hpp"
+#include "compare.hpp"
+#include "engine.hpp"
+#include "generate/command_line.hpp"
+#include "generate/file.hpp"
+#include "generate/output_file.hpp"
+#include "serve/progress.hpp"
+#include "serve/report.hpp"
+#include "serve/server.hpp"
+#include "serve/trace.hpp"
+#include "text_model.hpp"
+#include "vocabulary.hpp"
+#include "writer.hpp"
+
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <iostream>
+#include <map>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <unistd.h>
+#include <vector>
+
+namespace {
+
+struct Options {
+    std::string command;
+    std::string model;
+    int threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+    engine::MemoryOptions memory{.limits = {.texts = 8, .context = 0, .batch = 512, .snapshots = 16}};
+    std::int64_t bytes = 0;
+    engine::WriterOptions writer;
+    std::string prompt;
+    std::string system;
+    bool answer = false;
+    int tokens = 128;
+    chat::Place place;
+    serve::TraceOptions random{.users = 16};
+    std::string trace;
+    std::string json;
+    bool tree = true;
+    engine::CompareOptions compare;
+};
+
+const std::map<std::string, engine::Way> ways{{"attend", engine::Way::attend}, {"flash", engine::Way::flash}};
+
+void count(CLI::App& app, const char* name, int& value, const char* description, int least, int most) {
+    app.add_option(name, value, description)->check(CLI::Range(least, most))->capture_default_str();
+}
+
+CLI::App& command(CLI::App& app, Options& o, const char* name, const char* description) {
+    CLI::App& command = *app.add_subcommand(name, description);
+    command.callback([&o, name] { o.command = name; });
+    return command;
+}
+
+void declare_texts(CLI::App& app, Options& o) {
+    CLI::App& complete = command(app, o, "complete", "continues a text, or answers a question");
+    complete.add_option("--prompt", o.prompt, "the text")->required();
+    complete.add_flag("--answer", o.answer, "the text is a question: use the chat template of the file");
+    CLI::App& chat = command(app, o, "chat", "a chat in the terminal; /help lists its commands");
+    chat.add_option("--folder", o.place.folder, "of the files that /save writes")->capture_default_str();
+    count(chat, "--conversations", o.place.conversations, "at a time", 1, 62);
+    for (CLI::App* const c : {&complete, &chat}) {
+        c->add_option("--system", o.system, "what the model is told first");
+        count(*c, "--tokens", o.tokens, "to write at most", 1, 10'000'000);
+    }
+}
+
+void declare_others(CLI::App& app, Options& o) {
+    CLI::App& serve = command(app, o, "serve", "serves many simulated users at once");
+    count(serve, "--users", o.random.users, "of the random trace", 1, 100'000);
+    count(serve, "--turns", o.random.turns, "of a user at most", 1, 100);
+    count(serve, "--reply", o.random.reply, "tokens of a reply at most", 1, 100'000);
+    count(serve, "--sequences", o.memory.limits.texts, "requests that run at a time", 1, 4096);
+    serve.add_option("--trace", o.trace, "a file with other users; docs/chat-and-serve.md has the format");
+    serve.add_option("--host-bytes", o.memory.limits.prefixes.paged_bytes, "for prefixes that leave the memory");
+    serve.add_flag("--tree,!--no-tree", o.tree, "keep and attach prefixes (default)");
+    serve.add_option("--json", o.json, "file for a report with all texts");
+    CLI::App& compare = command(app, o, "compare", "the engine beside libllama: logits, tokens/s, where time goes");
+    count(compare, "--prompt-tokens", o.compare.prompt, "of the prompt", 1, 8192);
+    count(compare, "--tokens", o.compare.tokens, "that follow", 1, 100'000);
+}
+
+void declare(CLI::App& app, Options& o) {
+    app.require_subcommand(1);
+    app.fallthrough();
+    app.add_option("--model", o.model, "a GGUF file of the Llama family")->required();
+    count(app, "--threads", o.threads, "that compute", 1, 512);
+    app.add_option("--context", o.memory.limits.context, "tokens of a text; default: 4096, or that of the training");
+    app.add_option("--bytes", o.bytes, "of keys and values; default: enough for the context of one text")
+        ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 50));
+    count(app, "--batch", o.memory.limits.batch, "tokens of a forward pass at most", 1, 8192);
+    app.add_option("--cache-type", o.memory.element, "element type of keys and values")
+        ->check(CLI::IsMember({"half", "float"}))
+        ->capture_default_str();
+    app.add_option("--attention", o.memory.way, "attend: cellar's; flash: ggml's, with the bits of libllama")
+        ->transform(CLI::CheckedTransformer(ways));
+    app.add_option("--seed", o.writer.seed, "of the random numbers")
+        ->check(llama::unsigned_number)
+        ->capture_default_str();
+    app.add_option("--temperature", o.writer.temperature, "0 always takes the most likely token")
+        ->check(CLI::Range(0.0, 100.0))
+        ->capture_default_str();
+    declare_texts(app, o);
+    declare_others(app, o);
+}
+
+/// Fills in what the model decides.
+void resolve(Options& o, const engine::Model& model) {
+    constexpr int usual = 4096;
+    llama::PoolLimits& limits = o.memory.limits;
+    const int trained = model.shape().context;
+    if (limits.context == 0) limits.context = std::min(usual, trained);
+    if (limits.context < 16 || limits.context > trained)
+        throw std::runtime_error{"--context is " + std::to_string(limits.context) + ", expected 16 to "
+                                 + std::to_string(trained) + ", the context of the training"};
+    if (o.command == "complete") limits.texts = 1;
+    if (o.command == "chat") limits.texts = o.place.conversations;
+    limits.batch = std::min(limits.batch, limits.context / 2);
+    o.memory.rope_divisors = model.rope_divisors();
+    limits.cells = limits.context;
+    if (o.bytes > 0) limits.cells = engine::cells_for_bytes(model.shape(), o.memory, o.bytes);
+}
+
+void report(const engine::Engine& engine, const engine::Written& written) {
+    const llama::PoolUse use = engine.memory().use();
+    std::fprintf(stderr,
+                 "\nprompt: %d tokens computed, %.1f a second; reply: %d tokens, %.1f a second\n"
+                 "memory: %d of %d cells used, %.1f MB; %d graphs built; %d shifts\n",
+                 written.prompt, written.prompt / std::max(written.prompt_seconds, 1e-9), written.tokens,
+                 (written.tokens - 1) / std::max(written.seconds, 1e-9), use.live + use.kept, use.cells,
+                 static_cast<double>(engine.memory().bytes()) * 1e-6, engine.graphs_built(), written.shifts);
+}
+
+void complete(const Options& o, engine::Engine& engine, const engine::Vocabulary& vocabulary) {
+    std::vector<int> tokens;
+    if (o.answer) {
+        engine::ChatTemplate{vocabulary, o.system}.say(tokens, o.prompt);
+    } else {
+        tokens = vocabulary.tokens(o.prompt, true, false);
+        std::cout << o.prompt << std::flush;
+    }
+    if (tokens.empty()) throw std::runtime_error{"the prompt is empty, expected a text"};
+    engine::Writer writer{engine, 0, o.writer};
+    const engine::Written written = writer.write(tokens, o.tokens, [&](int token) {
+        if (vocabulary.ends(token)) return false;
+        std::cout << vocabulary.text(token) << std::flush;
+        return true;
+    });
+    std::cout << std::endl;
+    report(engine, written);
+}
+
+void chat_with(Options& o, engine::Engine& engine, const engine::Vocabulary& vocabulary) {
+    o.place.model = llama::fingerprint(o.model);
+    o.place.colour = isatty(STDOUT_FILENO) != 0;
+    engine::EngineText model{engine, vocabulary};
+    const engine::ChatTemplate manner{vocabulary, o.system};
+    chat::Speaker speaker{model,
+                          engine.memory(),
+                          manner,
+                          {.tokens = o.tokens, .seed = o.writer.seed, .temperature = o.writer.temperature}};
+    chat::Commands commands{model, engine.memory(), speaker, o.place, std::cout};
+    chat::catch_interrupts();
+    chat::read_lines(commands);
+}
+
+void serve_users(Options& o, engine::Engine& engine, const engine::Vocabulary& vocabulary) {
+    llama::OutputFile json{o.json};
+    o.random.seed = o.writer.seed;
+    const serve::Trace trace = o.trace.empty() ? serve::random_trace(o.random) : serve::read_trace(o.trace);
+    engine::EngineText model{engine, vocabulary};
+    const std::string name = o.tree ? "with the tree" : "without the tree";
+    serve::Server server{model,
+                         engine.memory(),
+                         trace,
+                         {.tree = o.tree,
+                          .temperature = o.writer.temperature,
+                          .sinks = o.writer.sinks,
+                          .watch = serve::Progress{std::cerr, isatty(STDERR_FILENO) != 0, name}}};
+    std::vector<serve::NamedOutcome> runs;
+    runs.push_back({name, server.run()});
+    if (!runs[0].outcome.audit.empty())
+        throw std::runtime_error{"the memory contradicts itself: " + runs[0].outcome.audit};
+    print(std::cout, runs);
+    json.write([&](std::ostream& stream) { write_json(stream, runs); });
+}
+
+int run(Options o) {
+    engine::print_errors_only();
+    const engine::Model model{o.model, o.threads};
+    resolve(o, model);
+    if (o.command == "compare") {
+        o.compare.seed = o.writer.seed;
+        engine::compare(model, o.memory, o.compare, std::cout);
+        return llama::done;
+    }
+    engine::Engine engine{model, o.memory};
+    const engine::Vocabulary vocabulary{o.model};
+    if (o.command == "complete") complete(o, engine, vocabulary);
+    if (o.command == "chat") chat_with(o, engine, vocabulary);
+    if (o.command == "serve") serve_users(o, engine, vocabulary);
+    return llama::done;
+}
+
+} // namespace
+
+int main(int argc, char** argv) {
+    return llama::command("engine", "Runs a model from a GGUF file, with cellar as its memory", argc, argv, declare,
+                          run);
+}

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+// The program, with the real model of scripts/engine if it is there.
+#include "commands.hpp"
+#include "paths.hpp"
+#include "random_gguf.hpp"
+#include "skip.hpp"
+
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+namespace test_engine_program {
+
+namespace {
+
+const std::string real = cellar_test::source_dir() + "/.models/SmolLM2-135M-Instruct.Q4_1.gguf";
+const std::string engine = std::string{CELLAR_ENGINE} + " --threads 2 --model ";
+
+} // namespace
+
+TEST_CASE("engine: wrong arguments, and files that are no models, end the program with a sentence") {
+    const Scratch folder;
+    const std::string path = folder.path("model.gguf");
+    write_gguf(path, random_model("llama"));
+    check_refused(run(std::string{CELLAR_ENGINE} + " complete"), 2, "--model");
+    check_refused(run(engine + path), 2, "subcommand");
+    check_refused(run(engine + path + " complete"), 2, "--prompt");
+    check_refused(run(engine + "/no/such/model complete --prompt a"), 1, "/no/such/model: cannot be opened");
+    check_refused(run(engine + path + " --context 8 complete --prompt a"), 1, "--context is 8, expected 16 to 4096");
+    check_refused(run(engine + path + " --bytes 1000 complete --prompt a"), 1, "1000 bytes are too few");
+    check_refused(run(engine + path + " chat </dev/null"), 1, "no chat template");
+}
+
+TEST_CASE("engine: the real model chats, and a saved conversation goes on in a new process") {
+    if (!std::filesystem::exists(real)) CELLAR_SKIP("there is no ", real, ", which scripts/engine gets");
+    const Scratch folder;
+    const auto chat = [&](const std::string& lines) {
+        std::ofstream{folder.path("lines")} << lines;
+        const Outcome o = run(engine + real + " --context 512 chat --tokens 12 --conversations 2 --folder "
+                              + folder.path("") + " <" + folder.path("lines"));
+        CHECK_MESSAGE(o.code == 0, o.error);
+        return o.out;
+    };
+    const std::string first = chat("What is the capital of France?\n/save paris\n");
+    CHECK_MESSAGE(first.find("Paris") != std::string::npos, first);
+    const std::string question = "And of Italy?\n/stats\n";
+    const std::string loaded = chat("/load paris\n" + question);
+    const std::string at_once = chat("What is the capital of France?\n" + question);
+    const auto answer = [](const std::string& text) { return text.substr(text.find('\n') + 1, 20); };
+    CHECK(answer(loaded) == answer(at_once));
+    CHECK_MESSAGE(loaded.find("tree: ") != std::string::npos, loaded);
+}
+
+TEST_CASE("engine: the real model serves users, whose memory has a budget, and the books are in order") {
+    if (!std::filesystem::exists(real)) CELLAR_SKIP("there is no ", real, ", which scripts/engine gets");
+    const Outcome o = run(engine + real
+                          + " --bytes 12000000 --batch 128 --context 256 serve --users 4 --turns 1 --reply 4"
+                            " --sequences 2");
+    CHECK_MESSAGE(o.code == 0, o.error);
+    CHECK_MESSAGE(o.out.find("tokens attached") != std::string::npos, o.out);
+}
+
+} // namespace test_engine_program
