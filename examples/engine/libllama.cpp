@@ -29,8 +29,9 @@ llama_context* make_context(llama_model* model, const LibllamaOptions& options) 
 /// The state of a text, as `llama_state_seq_get_data` writes it for a model whose layers are alike.
 class State {
 public:
-    State(const llama_model* model, const LibllamaOptions& options, int text, int tokens)
-        : half_{options.half}, tokens_{static_cast<std::uint32_t>(tokens)} {
+    State(llama_context* context, const LibllamaOptions& options, int text, int tokens)
+        : half_{options.half}, tokens_{static_cast<std::uint32_t>(tokens)}, bytes_(header(context, text)) {
+        const llama_model* const model = llama_get_model(context);
         const int streams = options.pooled ? 1 : options.texts;
         add(streams);
         for (int stream = 0; stream < streams; ++stream) {
@@ -43,6 +44,14 @@ public:
     const std::vector<std::uint8_t>& bytes() const { return bytes_; }
 
 private:
+    /// The first bytes are the same for a text without tokens.
+    static std::vector<std::uint8_t> header(llama_context* context, int text) {
+        std::vector<std::uint8_t> bytes(llama_state_seq_get_size(context, text));
+        llama_state_seq_get_data(context, bytes.data(), bytes.size(), text);
+        bytes.resize(std::min<std::size_t>(bytes.size(), 8));
+        return bytes;
+    }
+
     void write_stream(const llama_model* model, int text, bool transposed) {
         const auto layers = static_cast<std::uint32_t>(llama_model_n_layer(model));
         const auto width = static_cast<std::uint32_t>(kv_width(model));
@@ -53,6 +62,7 @@ private:
         }
         add(std::uint32_t{transposed ? 1U : 0U});
         add(layers);
+        add(std::uint64_t{0}); // neither keys nor values are rotated
         for (std::uint32_t i = 0; i < layers; ++i) {
             add(type());
             add(std::uint64_t{width} * element());
@@ -111,7 +121,7 @@ private:
 } // namespace
 
 void Libllama::fill(int text, int tokens) {
-    const State state{model_.get(), options_, text, tokens};
+    const State state{context_.get(), options_, text, tokens};
     const std::size_t read = llama_state_seq_set_data(context_.get(), state.bytes().data(), state.bytes().size(), text);
     if (read != state.bytes().size() || length(text) != tokens)
         throw std::runtime_error{"libllama has another form of a text's state, expected that of 0.7"};
