@@ -120,7 +120,7 @@ void check_text(const char* name, cellar::Sequence sequence, bool contents) {
 /// A copy of a folder that can be changed.
 class ChangedFolder {
 public:
-    explicit ChangedFolder(const char* name) {
+    explicit ChangedFolder(const char* name) : path_{std::string{"changed_"} + name} {
         std::filesystem::remove_all(path_);
         std::filesystem::copy(path_of(name), path_);
     }
@@ -144,7 +144,7 @@ public:
     const std::string& path() const { return path_; }
 
 private:
-    std::string path_ = "changed_folder";
+    std::string path_; // of this test alone: others run at the same time
 };
 
 } // namespace
@@ -186,19 +186,19 @@ TEST_CASE("folder: files that are missing or wrong are refused with a sentence")
     CHECK(changed.refusal() == "config: 'num_hidden_layers' is 3, and 2 layer types are listed");
     changed.change({{"num_hidden_layers", 2}, {"intermediate_size", 49}});
     CHECK(changed.refusal()
-          == "changed_folder/model.safetensors: tensor 'model.layers.0.mlp.gate_proj.weight' has the shape [48, 32], "
+          == "changed_qwen3/model.safetensors: tensor 'model.layers.0.mlp.gate_proj.weight' has the shape [48, 32], "
              "expected [49, 32]");
     changed.change({{"intermediate_size", nullptr}});
-    CHECK(changed.refusal() == "changed_folder/config.json: 'intermediate_size' is missing, or not a positive integer");
+    CHECK(changed.refusal() == "changed_qwen3/config.json: 'intermediate_size' is missing, or not a positive integer");
     changed.change({{"intermediate_size", 48}, {"model_type", "gpt_oss"}});
     CHECK(changed.refusal() != "none");
     changed.change({{"model_type", "granite"}});
     CHECK(changed.refusal() == "the model is a 'granite', expected llama, mistral, qwen2, qwen3 or gemma3_text");
     std::ofstream{changed.path() + "/config.json"} << "{";
-    CHECK(changed.refusal() == "changed_folder/config.json: not a JSON object");
+    CHECK(changed.refusal() == "changed_qwen3/config.json: not a JSON object");
     std::ofstream{changed.path() + "/model.safetensors.index.json"} << R"({"weight_map": {"a": "../b"}})";
     std::ofstream{changed.path() + "/config.json"} << "{}";
-    CHECK(changed.refusal() == "changed_folder/model.safetensors.index.json: tensor 'a' has no file name");
+    CHECK(changed.refusal() == "changed_qwen3/model.safetensors.index.json: tensor 'a' has no file name");
 }
 
 TEST_CASE("folder: a text is continued with the model and the tokenizer of a folder") {
@@ -216,7 +216,7 @@ TEST_CASE("folder: a text is continued with the model and the tokenizer of a fol
             return std::string{error.what()};
         }
     };
-    CHECK(refusal().starts_with("changed_folder/tokenizer.json: cannot be opened"));
+    CHECK(refusal().starts_with("changed_llama/tokenizer.json: cannot be opened"));
     std::filesystem::copy(path_of("words-llama3") + "/tokenizer.json", changed.path());
     const std::string text = written();
     CHECK(text.starts_with("llama, 3 layers; memory: "));
