@@ -17,7 +17,7 @@ class FunctionRef<R(Arguments...)> {
 public:
     template <class F>
         requires(!std::is_same_v<std::remove_cvref_t<F>, FunctionRef> && std::is_invocable_r_v<R, F&, Arguments...>)
-    FunctionRef(F&& f)
+    FunctionRef(F&& f) // NOLINT(bugprone-forwarding-reference-overload): constrained above
         : function_{const_cast<void*>(static_cast<const void*>(std::addressof(f)))},
           call_{[](void* function, Arguments... arguments) -> R {
               return (*static_cast<std::remove_reference_t<F>*>(function))(std::forward<Arguments>(arguments)...);

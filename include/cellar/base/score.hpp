@@ -11,9 +11,7 @@
 // What attention computes between the products of queries and keys and the weights of values: written once, for the
 // host and for devices.
 
-namespace cellar {
-
-namespace detail {
+namespace cellar::detail {
 
 /// The arithmetic of one score, for `score_of`.
 template <class TheNumber>
@@ -33,9 +31,7 @@ struct OneScore {
     CELLAR_FUNCTION Number distance() const { return static_cast<Number>(apart < 0 ? -apart : apart); }
 };
 
-} // namespace detail
-
-} // namespace cellar
+} // namespace cellar::detail
 
 #define CELLAR_SCORE_NAMESPACE one_score
 #define CELLAR_SCORE_FUNCTION CELLAR_FUNCTION inline

@@ -135,9 +135,9 @@ public:
     }
 
     /// See `CellTable::prepare_remove`.
-    template <Gaps gaps = Gaps::closed>
+    template <Gaps TheGaps = Gaps::closed>
     Result<Removal> prepare_remove(Sequence s, Position begin, Position end, MovedKeys keys, std::int32_t delta) {
-        Result<Removal> removal = table_.prepare_remove<gaps>(s, begin, end, keys, delta);
+        Result<Removal> removal = table_.prepare_remove<TheGaps>(s, begin, end, keys, delta);
         if (!removal) return removal;
         const Position before = next(s);
         removal->next = before <= begin ? before : before <= end ? begin : before - (end - begin);
@@ -145,9 +145,9 @@ public:
     }
     /// Schedules at positions that s loses end, and those after a gap, because their positions are then those of other
     /// tokens.
-    template <Gaps gaps = Gaps::closed>
+    template <Gaps TheGaps = Gaps::closed>
     void finish_remove(Removal& removal) noexcept {
-        if constexpr (gaps == Gaps::closed)
+        if constexpr (TheGaps == Gaps::closed)
             if (removal.closes_gap()) return finish_gap(removal);
         if (removal.empties) unschedule_all(removal.sequence);
         if (removal.begin != removal.end)

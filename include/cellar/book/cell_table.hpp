@@ -232,7 +232,7 @@ public:
     /// Checks positions [begin, end) of s, which are to be removed, decides whether the gap can be closed, if there is
     /// one, and reserves room for it. `delta`: by how many positions keys are then rotated; 0: by the gap's length.
     /// Refuses with `cannot_shift` and `full`.
-    template <Gaps gaps>
+    template <Gaps TheGaps>
     Result<Removal> prepare_remove(Sequence s, Position begin, Position end, MovedKeys keys, std::int32_t delta) {
         CELLAR_EXPECTS(begin.value >= 0 && begin <= end, "remove: positions [", begin, ", ", end,
                        "), expected 0 <= begin <= end");
@@ -248,7 +248,7 @@ public:
             removal.allocated = runs.reserve(1);
         }
         if (!removal.closes_gap()) return removal;
-        if constexpr (gaps == Gaps::closed) {
+        if constexpr (TheGaps == Gaps::closed) {
             if (const Result<void> can = prepare_gap(removal); !can) return can.error();
             return removal;
         } else {
@@ -256,9 +256,9 @@ public:
         }
     }
     /// Fills in the removal's plan, if it closes a gap: the cells to copy and the keys to rotate.
-    template <Gaps gaps>
+    template <Gaps TheGaps>
     void finish_remove(Removal& removal) noexcept {
-        if constexpr (gaps == Gaps::closed)
+        if constexpr (TheGaps == Gaps::closed)
             if (removal.closes_gap()) return close_gap(unchecked(removal.sequence), removal);
         if (removal.begin != removal.end) forget(unchecked(removal.sequence), removal.begin, to_end);
     }

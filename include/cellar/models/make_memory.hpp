@@ -7,6 +7,7 @@
 #include <cellar/models/member.hpp>
 #include <cellar/models/run_time_description.hpp>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -63,9 +64,8 @@ public:
     const std::vector<int>& member_of_layer() const { return member_of_layer_; }
     const MemberLayers& layers_of(std::size_t member) const { return layers_[member]; }
     bool has_layers() const {
-        for (const MemberLayers& layers : layers_)
-            if (!layers.empty()) return true;
-        return false;
+        const auto has_any = [](const MemberLayers& layers) { return !layers.empty(); };
+        return std::any_of(layers_.begin(), layers_.end(), has_any);
     }
 
 private:

@@ -229,6 +229,7 @@ private:
         std::vector<std::vector<StateExtents>> all;
         for (const LayerDescription& layer : layers) {
             std::vector<StateExtents> tensors;
+            tensors.reserve(layer.state.size());
             for (const StateDescription& tensor : layer.state) tensors.push_back(detail::extents_of(tensor));
             all.push_back(std::move(tensors));
         }

@@ -179,6 +179,7 @@ struct Model {
     /// The recurrent layers, for the constructor of their memory. Allocates.
     static StateShape state_shape() {
         std::vector<cellar::StateExtents> tensors;
+        tensors.reserve(static_cast<std::size_t>(TheModel.states()));
         for (int i = 0; i < TheModel.states(); ++i) tensors.push_back(detail::extents_of(TheModel.state[i]));
         return StateShape{std::vector<std::vector<cellar::StateExtents>>(
             static_cast<std::size_t>(TheModel.count(LayerKind::recurrent)), tensors)};

@@ -19,7 +19,10 @@ public:
     using KeptSnapshot::KeptSnapshot;
 
     /// Always 0: a state is that of all tokens before it, and needs nothing of the sequence.
-    Position from(const Where& where = Where::current()) const { return kept(where).from; }
+    Position from(const Where& where = Where::current()) const {
+        static_cast<void>(kept(where)); // checks that it owns one
+        return Kept::from;
+    }
 
     /// What it owns in this table; a violation if it is of another one.
     Kept& kept_in(const detail::KeptSlots& table, const char* operation) const {

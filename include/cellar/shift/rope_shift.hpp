@@ -138,7 +138,7 @@ private:
     static std::vector<std::vector<double>> for_all_layers(const std::vector<double>& frequencies,
                                                            const std::source_location& where) {
         CELLAR_EXPECTS_AT(where, !frequencies.empty(), "RopeShift: no frequencies, expected one for each pair");
-        return std::vector<std::vector<double>>(1, frequencies);
+        return {frequencies};
     }
 
     const std::vector<double>& frequencies(int layer) const {

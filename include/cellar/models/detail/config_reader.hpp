@@ -35,7 +35,7 @@ public:
         at_ = own_                          ? of_kind
               : has_any("rope_parameters.") ? std::string{"rope_parameters."}
                                             : std::string{"rope_scaling."};
-        local_ = !own_ && kind == "sliding_attention" && model.local_base > 0;
+        if (!own_ && kind == "sliding_attention") local_ = model.local_base > 0;
     }
 
     RunTimeRope read(int head_dim) {
@@ -135,9 +135,9 @@ private:
 
     KeyReader& keys_;
     const ConfigClass& model_;
-    std::string at_; // before the keys
-    bool own_;       // the file has parameters for this kind of layers
-    bool local_;     // a file of the former format, whose sliding layers have a base of their own, and no scaling
+    std::string at_;     // before the keys
+    bool own_;           // the file has parameters for this kind of layers
+    bool local_ = false; // a file of the former format, whose sliding layers have a base of their own, and no scaling
 };
 
 /// Reads a whole config.json. What is wrong is remembered by the reader of its keys.
@@ -197,6 +197,7 @@ private:
         if (listed != 0 && listed != layers)
             keys_.fail({"'num_hidden_layers' is ", layers, ", and ", listed, " layer types are listed"});
         std::vector<LayerKind> kinds;
+        kinds.reserve(static_cast<std::size_t>(std::max(listed, layers)));
         for (const std::string& name : names) kinds.push_back(kind_named(name));
         for (int i = listed; i < layers; ++i) kinds.push_back(kind_by_rule(i));
         return kinds;

@@ -152,7 +152,7 @@ public:
         return schedules_.reserve(s, limits_.sequences);
     }
     void finish_schedule(Sequence s, Position p) noexcept { schedules_.add(s, p); }
-    bool prepare_unschedule(Sequence s, Position) {
+    bool prepare_unschedule(Sequence s, Position) const {
         static_cast<void>(states(s)); // checks s
         return false;
     }
