@@ -70,8 +70,8 @@ private:
     };
 
     // The state: how many helpers are in the job, whether they may enter it, whether the operation is over, and the
-    // number of the job, by which a helper knows that it has done this one. 32 bits, which a thread can sleep on. A
-    // change before a notify is sequentially consistent, so that it does not miss a thread that is about to sleep.
+    // number of the job. By the number, a helper knows that it has done this one. 32 bits, which a thread can sleep on.
+    // A change before a notify is sequentially consistent, so that it does not miss a thread that is about to sleep.
     static constexpr std::uint32_t helpers = (1U << 13) - 1;
     static constexpr std::uint32_t open = 1U << 13;
     static constexpr std::uint32_t over = 1U << 14;

@@ -54,9 +54,9 @@ struct CacheLimits {
     std::int32_t start_padding = 1;
     Placement placement = Placement::blocks;
     Positions positions = Positions::consecutive;
-    /// The constructor, and an operation that makes the cache grow, write to all memory of keys and values, so that the
-    /// operating system commits it there, and not in the first `put` to each part: a decode step in which many
-    /// sequences begin a block would wait for that. Memory of devices, and a program's own, is committed anyway.
+    /// Memory of keys and values is written to where it is allocated: in the constructor, and where the cache grows. The
+    /// operating system commits it then. Otherwise the first `put` to each part waits for that, which shows in a decode
+    /// step in which many sequences begin a block. Memory of devices, and a program's own, is committed anyway.
     bool populate = false;
 };
 
