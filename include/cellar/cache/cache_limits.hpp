@@ -54,7 +54,7 @@ struct CacheLimits {
     std::int32_t start_padding = 1;
     Placement placement = Placement::blocks;
     Positions positions = Positions::consecutive;
-    /// Memory of keys and values is written to where it is allocated: in the constructor, and where the cache grows. The
+    /// Memory of keys and values is written to when it is allocated: in the constructor, and when the cache grows. The
     /// operating system commits it then. Otherwise the first `put` to each part waits for that, which shows in a decode
     /// step in which many sequences begin a block. Memory of devices, and a program's own, is committed anyway.
     bool populate = false;
