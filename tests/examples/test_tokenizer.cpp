@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
 // Tokens and texts against what the Python package `tokenizers` returned: see write_folders.py.
+#include "commands.hpp"
 #include "folder/tokenizer.hpp"
 #include "paths.hpp"
 
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
-#include <cstdio>
 #include <folder/model_folder.hpp>
 #include <fstream>
 #include <generate/file.hpp>
@@ -28,7 +28,8 @@ std::string folder_of(const std::string& name) {
 std::string refusal_of(const std::string& name, const nlohmann::json& change) {
     nlohmann::json json = folder::read_json(folder_of(name) + "/tokenizer.json");
     json.merge_patch(change);
-    const std::string path = "changed_tokenizer.json";
+    const Scratch scratch;
+    const std::string path = scratch.path("tokenizer.json");
     std::ofstream{path} << json;
     std::string message = "none";
     try {
@@ -36,7 +37,6 @@ std::string refusal_of(const std::string& name, const nlohmann::json& change) {
     } catch (const llama::FileError& error) {
         message = error.what();
     }
-    std::remove(path.c_str());
     return message;
 }
 

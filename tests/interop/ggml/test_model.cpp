@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
 // Descriptions from GGUF files. What the keys mean is tested in tests/models/test_gguf_keys.cpp.
+#include "../../files/folder.hpp"
 #include <cellar/interop/ggml_model.hpp>
 
 #include <doctest/doctest.h>
@@ -8,7 +9,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
 #include <fstream>
 #include <ggml-cpp.h>
 #include <iterator>
@@ -37,26 +37,27 @@ File llama() {
     return file;
 }
 
-/// Writes a file with one tensor, and removes it at the end.
+/// A file with one tensor, in a folder of its own.
 class Written {
 public:
-    Written(const File& file, const char* tensor, ggml_type type) {
+    Written(const File& file, const char* tensor, ggml_type type) : path{(folder_.path / "model.gguf").string()} {
         const ggml_context_ptr context{ggml_init({1 << 16, nullptr, false})};
         ggml_tensor* const divisors = ggml_new_tensor_1d(context.get(), type, 4);
         ggml_set_name(divisors, tensor);
         const std::vector<float> numbers{1, 2, 4, 8};
         if (type == GGML_TYPE_F32) std::copy(numbers.begin(), numbers.end(), static_cast<float*>(divisors->data));
         gguf_add_tensor(file.get(), divisors);
-        REQUIRE(gguf_write_to_file(file.get(), path, false));
+        REQUIRE(gguf_write_to_file(file.get(), path.c_str(), false));
     }
-    ~Written() { std::remove(path); }
-    Written(const Written&) = delete;
-    Written& operator=(const Written&) = delete;
 
-    static constexpr const char* path = "test_model.gguf";
+private:
+    Folder folder_;
+
+public:
+    const std::string path;
 };
 
-std::string bytes_of(const char* path) {
+std::string bytes_of(const std::string& path) {
     std::ifstream in{path, std::ios::binary};
     return {std::istreambuf_iterator<char>{in}, {}};
 }
@@ -126,7 +127,7 @@ TEST_CASE("gguf: every type of a value is read") {
 TEST_CASE("gguf: a file at a path has its own divisors of frequencies") {
     const File file = llama();
     const Written written{file, "rope_freqs.weight", GGML_TYPE_F32};
-    const auto found = from_gguf(std::string{Written::path});
+    const auto found = from_gguf(written.path);
     REQUIRE_MESSAGE(found, found.error().message);
     CHECK(found->layers[0].rope.divisors == std::vector<float>{1, 2, 4, 8});
     CHECK(frequencies(found->layers[0].rope)[2] == rope_frequencies(8, 500000)[2] / 4);
@@ -136,7 +137,7 @@ TEST_CASE("gguf: divisors for short and for long texts") {
     const File file = llama();
     const Written written{file, "rope_factors_long.weight", GGML_TYPE_F32};
     CHECK(
-        from_gguf(std::string{Written::path}).error().message
+        from_gguf(written.path).error().message
         == "GGUF file: layer 0 has divisors for long sequences, expected also those for short ones, and the length of "
            "these");
 }
@@ -147,29 +148,29 @@ TEST_CASE("gguf: files that are missing, cut off or not as expected are refused 
     const File half = llama();
     {
         const Written written{half, "rope_freqs.weight", GGML_TYPE_F16};
-        CHECK(from_gguf(std::string{Written::path}).error().message
+        CHECK(from_gguf(written.path).error().message
               == "GGUF file: the tensor rope_freqs.weight cannot be read as floats");
     }
     const File file = llama();
     const Written written{file, "rope_freqs.weight", GGML_TYPE_F32};
-    const std::string whole = bytes_of(Written::path);
+    const std::string whole = bytes_of(written.path);
     for (std::size_t length = 0; length + 16 < whole.size(); ++length) { // the last bytes are padding
-        std::ofstream{Written::path, std::ios::binary} << whole.substr(0, length);
-        CHECK_FALSE(from_gguf(std::string{Written::path}));
+        std::ofstream{written.path, std::ios::binary} << whole.substr(0, length);
+        CHECK_FALSE(from_gguf(written.path));
     }
 }
 
 TEST_CASE("gguf: a file with an altered byte is read or refused, and never ends the program") {
     const File file = llama();
     const Written written{file, "rope_freqs.weight", GGML_TYPE_F32};
-    const std::string whole = bytes_of(Written::path);
+    const std::string whole = bytes_of(written.path);
     int refused = 0;
     for (std::size_t i = 0; i < whole.size(); ++i) {
         for (const char change : {'\x01', '\x80'}) {
             std::string altered = whole;
             altered[i] = static_cast<char>(altered[i] ^ change);
-            std::ofstream{Written::path, std::ios::binary} << altered;
-            const auto found = from_gguf(std::string{Written::path});
+            std::ofstream{written.path, std::ios::binary} << altered;
+            const auto found = from_gguf(written.path);
             if (found) CHECK(check(*found));
             if (!found) ++refused;
         }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
 // ggml's own attention over the memory of a cache: every bit is libllama's.
+#include "../../files/folder.hpp"
 #include "../../violations.hpp"
 #include "graph.hpp"
 #include "processor.hpp"
@@ -15,7 +16,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <filesystem>
 #include <list>
 #include <optional>
 #include <string>
@@ -159,7 +159,8 @@ TEST_CASE("with ggml's attention, every bit of the logits is libllama's: DeepSee
 TEST_CASE("a sequence that was saved and loaded goes on with libllama's bits") {
     const RandomModel model{"llama", 4};
     Llama llama{model};
-    const auto path = std::filesystem::temp_directory_path() / "cellar_test_ggml.safetensors";
+    const Folder folder;
+    const auto path = folder.path / "sequence.safetensors";
     {
         Flash<Full> first{model, full_memory(model)};
         CHECK(first.decode(text(0, 0, 40)) == llama.decode(text(0, 0, 40)));
@@ -167,7 +168,6 @@ TEST_CASE("a sequence that was saved and loaded goes on with libllama's bits") {
     }
     Flash<Full> second{model, full_memory(model)};
     REQUIRE(load(path, second.memory, Sequence{0}));
-    std::filesystem::remove(path);
     for (int i = 0; i < 3; ++i) CHECK(second.decode(text(0, 40 + i, 1)) == llama.decode(text(0, 40 + i, 1)));
 }
 
